@@ -1,0 +1,51 @@
+# `make` lists the targets. `make demo` and `make test` set up what they need in .venv first.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+ARGS ?=
+
+.PHONY: help setup setup-dev demo chaos bench test lint format stubs proto-baseline constraints clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Make .venv with what Headrace needs to run
+	@scripts/setup.sh
+
+setup-dev: ## ... and with what its tests need
+	@scripts/setup.sh --dev
+
+demo: setup ## Run a whole job on real flights (ARGS=--chaos kills its processes meanwhile)
+	@.venv/bin/headrace demo $(ARGS)
+
+chaos: setup ## The same, with kill -9 of every process during the run
+	@.venv/bin/headrace demo --chaos $(ARGS)
+
+bench: setup ## Measure the core on this machine (ARGS=--json for programs)
+	@.venv/bin/headrace bench core $(ARGS)
+
+test: lint ## Lint, then run all tests (ARGS='-k gateway' for some)
+	@.venv/bin/python -m pytest $(ARGS)
+
+lint: setup-dev ## Check format, types, stubs and protos, changing nothing
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/python scripts/generate_stubs.py --check
+	scripts/lint_protos.sh
+
+format: setup-dev ## Format the code, and mend what can be mended
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+stubs: setup-dev ## Generate the stubs from proto/
+	.venv/bin/python scripts/generate_stubs.py
+
+proto-baseline: ## After a release: what later changes of proto/ must not break
+	scripts/lint_protos.sh --baseline
+
+constraints: setup-dev ## After a change of dependencies: pin what .venv has now
+	@{ head -n 1 constraints.txt; .venv/bin/uv pip freeze --python .venv/bin/python --exclude-editable | grep -v '^pip=='; } >.constraints.new
+	@mv .constraints.new constraints.txt
+
+clean: ## Remove everything that was built or installed
+	rm -rf .venv .build .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log

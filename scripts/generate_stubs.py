@@ -1,0 +1,141 @@
+"""Generates the stubs of every language from proto/: `make stubs`. With --check, fails where the committed ones differ."""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROTO = ROOT / "proto"
+PACKAGE = Path("headrace/protocol/v1")
+
+GO_PLUGINS = {
+    "google.golang.org/protobuf/cmd/protoc-gen-go": "v1.36.12",
+    "google.golang.org/grpc/cmd/protoc-gen-go-grpc": "v1.6.2",
+}
+GO_MODULE = "example.com/go-source"
+GO_PACKAGE = "internal/protocol/v1"
+GO_PROTOS = ("frame.proto", "source.proto")
+
+
+@dataclass(frozen=True)
+class Stubs:
+    """The stubs of one language, or of one part in it."""
+
+    language: str
+    folder: Path
+    """Where they are committed; holds nothing else."""
+    generate: Callable[[Path], None]
+    """Writes them into a folder that it creates."""
+    tool: str | None = None
+    """The program, beyond this environment, that generating them needs."""
+
+
+def protoc(*arguments: str, protos: tuple[str, ...] = ()) -> None:
+    """Runs the protoc that grpcio-tools brings, over the files named or over all of proto/."""
+    named = [str(PACKAGE / name) for name in protos]
+    sources = named or sorted(str(path.relative_to(PROTO)) for path in PROTO.rglob("*.proto"))
+    well_known = str(files("grpc_tools") / "_proto")
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO}", f"-I{well_known}", *arguments, *sources]
+    subprocess.run(command, check=True, cwd=PROTO)
+
+
+def generate_python(folder: Path) -> None:
+    """Writes the Python stubs and their types."""
+    plugins = Path(sys.executable).parent
+    with tempfile.TemporaryDirectory() as out:
+        protoc(
+            f"--plugin=protoc-gen-mypy={plugins / 'protoc-gen-mypy'}",
+            f"--plugin=protoc-gen-mypy_grpc={plugins / 'protoc-gen-mypy_grpc'}",
+            f"--python_out={out}",
+            f"--grpc_python_out={out}",
+            f"--mypy_out=quiet:{out}",
+            f"--mypy_grpc_out=quiet:{out}",
+        )
+        shutil.copytree(Path(out) / PACKAGE, folder)
+    for services in folder.rglob("*_pb2_grpc.py"):
+        if "class " not in services.read_text():
+            services.unlink()
+            services.with_suffix(".pyi").unlink()
+    (folder / "__init__.py").write_text('"""The generated stubs of protocol version 1."""\n')
+
+
+def generate_go(folder: Path) -> None:
+    """Writes the Go stubs of what a source needs. The protos name no Go package, so it is given here."""
+    plugins = go_plugins()
+    packages = [f"M{PACKAGE / name}={GO_MODULE}/{GO_PACKAGE};protocolv1" for name in GO_PROTOS]
+    with tempfile.TemporaryDirectory() as out:
+        protoc(
+            f"--plugin=protoc-gen-go={plugins / 'protoc-gen-go'}",
+            f"--plugin=protoc-gen-go-grpc={plugins / 'protoc-gen-go-grpc'}",
+            f"--go_out={out}",
+            f"--go-grpc_out={out}",
+            *(f"--go_opt={option}" for option in (f"module={GO_MODULE}", *packages)),
+            *(f"--go-grpc_opt={option}" for option in (f"module={GO_MODULE}", *packages)),
+            protos=GO_PROTOS,
+        )
+        shutil.copytree(Path(out) / GO_PACKAGE, folder)
+
+
+def go_plugins() -> Path:
+    """The folder of protoc's Go plugins, which are installed at their pinned versions where they are missing."""
+    folder = ROOT / ".build" / "go-bin" / "-".join(GO_PLUGINS.values())
+    for package, version in GO_PLUGINS.items():
+        if not (folder / Path(package).name).exists():
+            subprocess.run(["go", "install", f"{package}@{version}"], check=True, env={**os.environ, "GOBIN": str(folder)})
+    return folder
+
+
+ALL = (
+    Stubs("Python", ROOT / "protocol" / "src" / PACKAGE, generate_python),
+    Stubs("Go", ROOT / "examples" / "go-source" / GO_PACKAGE, generate_go, tool="go"),
+)
+
+
+def differences(fresh: Path, committed: Path) -> list[str]:
+    """Names every file that is not the same in both folders."""
+
+    def contents(root: Path) -> dict[str, bytes]:
+        found = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc")
+        return {str(path.relative_to(root)): path.read_bytes() for path in found}
+
+    now, before = contents(fresh), contents(committed)
+    return sorted(name for name in now.keys() | before.keys() if now.get(name) != before.get(name))
+
+
+def run(stubs: Stubs, *, check: bool) -> bool:
+    """Generates or checks the stubs of one language; False where that failed, or where it could not be done in CI."""
+    if stubs.tool is not None and shutil.which(stubs.tool) is None:
+        verb = "checked" if check else "generated"
+        print(f"{stubs.language} stubs were NOT {verb}: {stubs.tool} is not installed", file=sys.stderr)
+        return os.environ.get("CI") != "true"
+    with tempfile.TemporaryDirectory() as temporary:
+        fresh = Path(temporary) / "stubs"
+        stubs.generate(fresh)
+        if check:
+            stale = differences(fresh, stubs.folder)
+            if stale:
+                print(f"{stubs.language} stubs are not current: {', '.join(stale)}; run: make stubs", file=sys.stderr)
+            return not stale
+        shutil.rmtree(stubs.folder, ignore_errors=True)
+        shutil.copytree(fresh, stubs.folder)
+    return True
+
+
+def main() -> int:
+    """Generates, or checks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 where the committed stubs are not current")
+    check: bool = parser.parse_args().check
+    results = [run(stubs, check=check) for stubs in ALL]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
