@@ -1,0 +1,1 @@
+"""The generated stubs of protocol version 1."""
