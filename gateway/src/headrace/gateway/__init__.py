@@ -1,0 +1,32 @@
+"""The Headrace gateway: sessions of connectors on one side, pipelines on the other, nothing on disk.
+
+`load_config` and `serve` are what `headrace gateway` is made of.
+"""
+
+from headrace.gateway._config import Config, Limits, Log, StreamRule, Tls, Token
+from headrace.gateway._errors import ConfigError, GatewayError, ListenError, Problem
+from headrace.gateway._identity import Identity, identity_of, token_digest
+from headrace.gateway._load import Flag, load_config, redacted_toml
+from headrace.gateway._logging import configure_logging
+from headrace.gateway._units import parse_bytes
+
+__all__ = [
+    "Config",
+    "ConfigError",
+    "Flag",
+    "GatewayError",
+    "Identity",
+    "Limits",
+    "ListenError",
+    "Log",
+    "Problem",
+    "StreamRule",
+    "Tls",
+    "Token",
+    "configure_logging",
+    "identity_of",
+    "load_config",
+    "parse_bytes",
+    "redacted_toml",
+    "token_digest",
+]

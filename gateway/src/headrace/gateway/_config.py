@@ -1,0 +1,216 @@
+"""What a gateway can be told: the model of its configuration file.
+
+Field docstrings are what `headrace gateway --help` and the documentation say about them. Reading a file is `_load.py`.
+"""
+
+import ipaddress
+import re
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from headrace.gateway._units import parse_bytes
+
+_STREAM_PATTERN = re.compile(r"[A-Za-z0-9._*-]+/[A-Za-z0-9._*-]+")
+_NAME_PATTERN = re.compile(r"[A-Za-z0-9._*-]+")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def _problem(message: str) -> PydanticCustomError:
+    return PydanticCustomError("headrace", "{message}", {"message": message})
+
+
+def _size(value: object) -> object:
+    try:
+        return parse_bytes(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise _problem(str(error)) from None
+
+
+def _stream_pattern(value: str) -> str:
+    if not _STREAM_PATTERN.fullmatch(value):
+        raise _problem(f"{value!r} is not a stream pattern; write source/partition, for instance orders/* or orders/0")
+    return value
+
+
+def _name_pattern(value: str) -> str:
+    if not _NAME_PATTERN.fullmatch(value):
+        raise _problem(f"{value!r} is not a name or pattern: letters, digits and ._-* only")
+    return value
+
+
+def _file(value: Path, info: ValidationInfo) -> Path:
+    """Paths in a file are relative to that file's folder."""
+    folder: Path = (info.context or {}).get("folder", Path())
+    path = folder / value.expanduser()
+    if not path.is_file():
+        raise _problem(f"there is no file {str(path)!r}")
+    return path
+
+
+Size = Annotated[int, BeforeValidator(_size)]
+StreamPattern = Annotated[str, AfterValidator(_stream_pattern)]
+NamePattern = Annotated[str, AfterValidator(_name_pattern)]
+ExistingFile = Annotated[Path, AfterValidator(_file)]
+
+
+class _Model(BaseModel):
+    """Frozen, and refuses keys that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Limits(_Model):
+    """What the gateway takes on before it refuses. Sizes are integers or text such as `64MiB`."""
+
+    buffer_bytes: Size = Field(default=128 * 2**20, ge=2**20)
+    """Bytes of frames held for all sessions together. Sources wait when it is full."""
+    max_frame_bytes: Size = Field(default=4 * 2**20, ge=2**10, le=2**30)
+    """The largest frame taken, serialized."""
+    max_frame_messages: int = Field(default=100_000, ge=1)
+    """The most messages in a frame."""
+    max_sessions: int = Field(default=2_000, ge=1)
+    """Sessions at the same time."""
+    max_streams_per_session: int = Field(default=1_000, ge=1)
+    """Streams that one session may have open."""
+    session_messages: int = Field(default=4_000_000, ge=1)
+    """Messages that one session may have outstanding."""
+    hello_timeout_ms: int = Field(default=10_000, ge=1)
+    """How long a new session may take to say Hello."""
+    write_timeout_ms: int = Field(default=30_000, ge=1)
+    """How long a client may read nothing while the gateway has something for it."""
+    drain_timeout_ms: int = Field(default=10_000, ge=0)
+    """How long a stopping gateway waits for what is in flight to be acknowledged."""
+
+    @field_validator("max_frame_bytes")
+    @classmethod
+    def _fits_in_buffer(cls, value: int, info: ValidationInfo) -> int:
+        # A quarter of the buffer is set aside for small windows, so a frame has to fit in the rest.
+        buffer = info.data.get("buffer_bytes")
+        if buffer is not None and value > buffer * 3 // 4:
+            raise _problem(f"{value} bytes are more than three quarters of limits.buffer_bytes = {buffer}")
+        return value
+
+
+class StreamRule(_Model):
+    """Streams that are acknowledged only when all these pipelines have committed."""
+
+    pattern: StreamPattern
+    pipelines: tuple[NamePattern, ...] = Field(min_length=1)
+
+    @field_validator("pipelines")
+    @classmethod
+    def _plain_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if any("*" in name for name in value):
+            raise _problem("name each pipeline in full: a pattern cannot say which pipelines to wait for")
+        return value
+
+
+class Tls(_Model):
+    """PEM files. With `client_ca`, clients must show a certificate that it signed; what they may do, tokens say."""
+
+    cert: ExistingFile
+    key: ExistingFile
+    client_ca: ExistingFile | None = None
+
+
+class Token(_Model):
+    """One token and what its holder may do. Give `sha256`, or `token` as a reference to an environment variable."""
+
+    name: str = Field(min_length=1)
+    sha256: str = Field(default="", repr=False)
+    """The token's SHA-256 in hex; `headrace gateway token` prints one."""
+    sources: tuple[StreamPattern, ...] = ()
+    """Streams that it may send."""
+    sinks: tuple[NamePattern, ...] = ()
+    """Sinks that it may attach as."""
+    pipelines: tuple[NamePattern, ...] = ()
+    """Pipelines that it may run."""
+    reads: tuple[StreamPattern, ...] = ("*/*",)
+    """Streams that its pipelines may read."""
+    admin: bool = False
+    """Whether it may see the status and forget pipelines."""
+
+    @field_validator("sha256")
+    @classmethod
+    def _hex(cls, value: str) -> str:
+        if value and not _SHA256.fullmatch(value.lower()):
+            raise _problem("must be 64 hexadecimal digits; headrace gateway token prints a fresh one")
+        return value.lower()
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if not self.sha256:
+            raise _problem('needs sha256 = "..." or token = "${VARIABLE}"; headrace gateway token prints a fresh one')
+        return self
+
+
+class Log(_Model):
+    """How the gateway logs, to standard error."""
+
+    format: Literal["auto", "json", "console"] = "auto"
+    """`auto` is console on a terminal and JSON elsewhere."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Config(_Model):
+    """Everything that a gateway is told when it starts."""
+
+    limits: Limits = Limits()
+    streams: tuple[StreamRule, ...] = ()
+    tls: Tls | None = None
+    tokens: tuple[Token, ...] = ()
+    log: Log = Log()
+    insecure: bool = False
+    """Permits listening in the clear on an address that others can reach."""
+    listen: str = Field(default="127.0.0.1:7433", validate_default=True)
+    """`host:port`; port 0 takes a free one."""
+
+    @field_validator("tokens")
+    @classmethod
+    def _distinct(cls, value: tuple[Token, ...]) -> tuple[Token, ...]:
+        for field in ("name", "sha256"):
+            found = [getattr(token, field) for token in value]
+            if len(set(found)) < len(found):
+                raise _problem(f"two tokens have the same {field}")
+        return value
+
+    @field_validator("listen")
+    @classmethod
+    def _safe(cls, value: str, info: ValidationInfo) -> str:
+        host, _ = split_address(value)
+        in_clear = "tls" in info.data and info.data["tls"] is None
+        if in_clear and not info.data.get("insecure") and not is_loopback(host):
+            what = "tokens and messages" if info.data.get("tokens") else "messages"
+            raise _problem(
+                f"{value} can be reached from other machines, and without TLS {what} travel in the clear; "
+                "set tls.cert and tls.key, or listen on 127.0.0.1, or permit it with insecure = true (--insecure)"
+            )
+        return value
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Splits `host:port` or `[v6]:port`."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+        raise _problem(f"{address!r} is not host:port; write for instance 127.0.0.1:7433, 0.0.0.0:7433 or [::1]:7433")
+    return host.strip("[]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """True where only this machine can reach the host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

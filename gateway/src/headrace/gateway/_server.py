@@ -1,0 +1,99 @@
+"""A gateway from start to stop: its services, its health, and what signals do."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from headrace.gateway._config import Config
+from headrace.gateway._listen import exposure, listen, new_server
+from headrace.gateway.core import Gateway, keep_house
+from headrace.gateway.services import AdminService, EngineService, SourceService
+from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, engine_pb2, engine_pb2_grpc, source_pb2, source_pb2_grpc
+
+_SERVICES = (
+    source_pb2.DESCRIPTOR.services_by_name["SourceService"].full_name,
+    engine_pb2.DESCRIPTOR.services_by_name["EngineService"].full_name,
+    admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
+)
+_STOP_GRACE_S = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+async def serve(config: Config, *, ready: Callable[[str], None] | None = None) -> None:
+    """Runs a gateway until SIGTERM or SIGINT, or until cancelled.
+
+    The first signal drains: health says NOT_SERVING, sessions are told to finish, and what is in flight is given
+    `limits.drain_timeout_ms` to be acknowledged. A second one ends the process at once, with status 128 + its number.
+
+    Args:
+        config: what to serve.
+        ready: called with the actual address once the gateway listens.
+
+    Raises:
+        ListenError: the address cannot be listened on.
+    """
+    gateway = Gateway(config.limits, config.streams)
+    server = new_server(config)
+    source_pb2_grpc.add_SourceServiceServicer_to_server(SourceService(gateway), server)
+    engine_pb2_grpc.add_EngineServiceServicer_to_server(EngineService(gateway), server)
+    admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(gateway), server)
+    health_service = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
+    reflection.enable_server_reflection((*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    housekeeping = asyncio.create_task(keep_house(gateway))
+    try:
+        address = listen(server, config)
+        with _stop_signals() as stop:
+            await server.start()
+            for service in _SERVICES:
+                await health_service.set(service, health_pb2.HealthCheckResponse.SERVING)
+            _announce(config, address)
+            if ready is not None:
+                ready(address)
+            await stop.wait()
+            _log.info("gateway drains", timeout_ms=config.limits.drain_timeout_ms)
+            await health_service.enter_graceful_shutdown()
+            await gateway.drain()
+            gateway.close()
+            await server.stop(_STOP_GRACE_S)
+    finally:
+        housekeeping.cancel()
+        await asyncio.gather(housekeeping, return_exceptions=True)
+        await server.stop(None)
+    _log.info("gateway stopped")
+
+
+def _announce(config: Config, address: str) -> None:
+    security = "off" if config.tls is None else "mutual" if config.tls.client_ca else "on"
+    _log.info("gateway listens", address=address, tls=security, tokens=len(config.tokens))
+    if warning := exposure(config):
+        _log.warning("gateway is open", reason=warning)
+
+
+@contextmanager
+def _stop_signals() -> Iterator[asyncio.Event]:
+    """An event that the first SIGTERM or SIGINT sets."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+
+    def stop_or_die(number: int) -> None:
+        if stop.is_set():
+            _log.warning("gateway ends at once", signal=signal.Signals(number).name)
+            os._exit(128 + number)
+        stop.set()
+
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, stop_or_die, number)
+    try:
+        yield stop
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,91 @@
+"""What pipelines say of their checkpoints, and what it means."""
+
+import time
+
+import structlog
+
+from headrace.gateway.core._errors import Superseded, UnknownPipeline
+from headrace.gateway.core._gateway import Gateway
+from headrace.gateway.core._opening import acknowledge, reconcile
+from headrace.gateway.core._pipeline import Pipeline
+from headrace.gateway.core._position import BEGINNING, Position
+from headrace.gateway.core._stream import Stream
+
+log = structlog.get_logger("headrace.gateway")
+
+
+def identify(gateway: Gateway, name: str, run: int, patterns: tuple[str, ...], skip_lost: bool) -> Pipeline:
+    """The pipeline that calls, known or new.
+
+    Raises:
+        Superseded: a newer run of it is attached.
+    """
+    known = gateway.pipelines.get(name)
+    if known is not None and run < known.run:
+        raise Superseded(f"pipeline {name}: a newer run of it has taken over; one checkpoint serves one query at a time")
+    pipeline = known or gateway.pipelines.setdefault(name, Pipeline(name))
+    pipeline.called_at = time.monotonic()
+    if run > pipeline.run or patterns != pipeline.patterns:
+        pipeline.run, pipeline.patterns, pipeline.skip_lost = run, patterns, skip_lost
+        pipeline.complete = False
+        pipeline.fresh = {}
+        for stream in gateway.streams.values():
+            gateway.index(stream)
+    return pipeline
+
+
+def attach(
+    gateway: Gateway, pipeline: Pipeline, committed: dict[str, Position], planned: dict[str, Position], available_now: bool
+) -> None:
+    """Takes over every position of a pipeline's checkpoint."""
+    pipeline.attached, pipeline.complete, pipeline.available_now = True, True, available_now
+    pipeline.attached_at = time.monotonic()
+    pipeline.committed, pipeline.planned, pipeline.targets = dict(committed), dict(planned), {}
+    for name in committed:
+        if gateway.stream(name).received == BEGINNING:
+            gateway.streams[name].restart(committed[name])
+    log.info("pipeline attached", pipeline=pipeline.name, run=pipeline.run, streams=pipeline.patterns, positions=len(committed))
+    for stream in list(gateway.streams.values()):
+        if pipeline in stream.readers:
+            stream.loss = None
+            if pipeline.position(stream.name) < stream.horizon and not pipeline.skip_lost:
+                stream.horizon = BEGINNING
+            reconcile(stream)
+            pipeline.notice(stream.name)
+    gateway.credit.settle()
+
+
+def adopt(gateway: Gateway, pipeline: Pipeline, stream_name: str, committed: Position, batch_end: Position) -> Stream:
+    """Learns one position of a pipeline from a fetch, as after a restart of the gateway; returns the stream."""
+    stream = gateway.stream(stream_name)
+    if not pipeline.knows(stream_name):
+        pipeline.attached = True
+        pipeline.committed[stream_name] = committed
+        pipeline.planned[stream_name] = batch_end
+        if stream.received == BEGINNING:
+            stream.restart(committed)
+        reconcile(stream)
+    return stream
+
+
+def commit(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Position]) -> None:
+    """Acknowledges what a pipeline's checkpoint has committed.
+
+    Raises:
+        UnknownPipeline: its other positions are not known; it must attach first.
+    """
+    if not pipeline.complete:
+        raise UnknownPipeline(f"pipeline {pipeline.name} is not attached to this gateway; attach it with all its positions")
+    for name in pipeline.commit(positions):
+        acknowledge(gateway.stream(name))
+    gateway.credit.settle()
+
+
+def forget(gateway: Gateway, pipeline: Pipeline) -> None:
+    """Lets go of a pipeline, so that it holds no acknowledgements any more."""
+    del gateway.pipelines[pipeline.name]
+    for stream in gateway.streams.values():
+        if pipeline in stream.readers:
+            stream.readers.remove(pipeline)
+            reconcile(stream)
+    gateway.credit.settle()

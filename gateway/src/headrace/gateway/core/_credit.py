@@ -1,0 +1,141 @@
+"""Credit: how many bytes and messages each session may have outstanding, out of one budget for all of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from headrace.gateway.core._errors import LimitExceeded
+
+
+@dataclass(slots=True, eq=False)
+class CreditAccount:
+    """What one session may still send, what it has outstanding, and what it is owed."""
+
+    pool: "CreditPool"
+    grant: Callable[[int, int], None]
+    """Sends bytes and messages of credit to the session."""
+    bytes_left: int = 0
+    messages_left: int = 0
+    bytes_held: int = 0
+    messages_held: int = 0
+    bytes_wanted: int = 0
+    """The size of a frame that is larger than the account's window, while it waits to be sent."""
+
+    def charge(self, size: int, count: int) -> None:
+        """Takes a frame's credit.
+
+        Raises:
+            LimitExceeded: the session does not have it.
+        """
+        if size > self.bytes_left or count > self.messages_left:
+            raise LimitExceeded(
+                f"credit overrun: a frame of {size} bytes and {count} messages with credit left for {self.bytes_left} bytes "
+                f"and {self.messages_left} messages; wait for Credit before sending"
+            )
+        self.bytes_left -= size
+        self.messages_left -= count
+        self.bytes_held += size
+        self.messages_held += count
+        self.bytes_wanted = 0
+
+    def release(self, size: int, count: int) -> None:
+        """Notes that a frame is held no longer; the pool's next `settle` gives the credit back."""
+        self.bytes_held -= size
+        self.messages_held -= count
+        self.pool.released(self, size)
+
+    def want(self, size: int) -> None:
+        """Asks for room for one frame that the window is too small for."""
+        self.bytes_wanted = size
+        self.pool.unsettled[self] = None
+
+
+@dataclass(slots=True)
+class CreditPool:
+    """Shares a budget of bytes among sessions.
+
+    A quarter of the budget is set aside so that every session always has a small window. The rest goes in equal shares to
+    those that are open, at most half of what is free at a time: credit that was granted cannot be taken back, so a
+    newcomer's share grows as the others' frames are released.
+    """
+
+    budget_bytes: int
+    window_messages: int
+    max_sessions: int
+    accounts: dict[CreditAccount, None] = field(default_factory=dict)
+    unsettled: dict[CreditAccount, None] = field(default_factory=dict)
+    used_bytes: int = 0
+    """Credit that is granted and not used, and frames that are held, also those of closed accounts."""
+    _short: dict[CreditAccount, None] = field(default_factory=dict)
+
+    @property
+    def smallest_window(self) -> int:
+        """What every session may have outstanding, in bytes, however many there are."""
+        return max(self.budget_bytes // 4 // self.max_sessions, 4096)
+
+    @property
+    def shared_bytes(self) -> int:
+        """The part of the budget that is shared, in bytes."""
+        return self.budget_bytes * 3 // 4
+
+    def open(self, grant: Callable[[int, int], None]) -> CreditAccount:
+        """Opens an account with its first credit, which is not sent through `grant`."""
+        account = CreditAccount(self, grant)
+        self.accounts[account] = None
+        self._add(account)
+        return account
+
+    def close(self, account: CreditAccount) -> None:
+        """Closes an account; frames of it that are still held go on using the budget."""
+        if account not in self.accounts:
+            return
+        del self.accounts[account]
+        self.unsettled.pop(account, None)
+        self._short.pop(account, None)
+        self.used_bytes -= account.bytes_left
+        account.bytes_left = account.messages_left = 0
+
+    def released(self, account: CreditAccount, size: int) -> None:
+        """Notes that `size` bytes of an account, open or closed, are free."""
+        self.used_bytes -= size
+        if account in self.accounts:
+            self.unsettled[account] = None
+
+    def settle(self) -> None:
+        """Grants what released frames make room for: first to those whose frames they were, then to those who are short."""
+        candidates = self.unsettled | self._short
+        self.unsettled = {}
+        for account in candidates:
+            size, count = self._due(account)
+            idle = account.bytes_held == 0 and account.messages_held == 0
+            if (size or count) and (idle or size * 4 >= self._window() or count * 4 >= self.window_messages):
+                self._add(account)
+                account.grant(size, count)
+            else:
+                self._note_short(account)
+
+    def _add(self, account: CreditAccount) -> None:
+        size, count = self._due(account)
+        account.bytes_left += size
+        account.messages_left += count
+        self.used_bytes += size
+        self._note_short(account)
+
+    def _window(self) -> int:
+        return max(self.shared_bytes // max(2, len(self.accounts)), self.smallest_window)
+
+    def _free(self) -> int:
+        return max(0, self.shared_bytes - self.used_bytes)
+
+    def _due(self, account: CreditAccount) -> tuple[int, int]:
+        """How many bytes and messages the account may be granted now."""
+        has = account.bytes_left + account.bytes_held
+        room = max(self._window(), account.bytes_wanted) - has
+        free = self._free() if account.bytes_wanted else self._free() // 2
+        size = max(min(room, free), self.smallest_window - has, 0)
+        return size, max(0, self.window_messages - account.messages_left - account.messages_held)
+
+    def _note_short(self, account: CreditAccount) -> None:
+        if account.bytes_left + account.bytes_held < max(self._window(), account.bytes_wanted):
+            self._short[account] = None
+        else:
+            self._short.pop(account, None)

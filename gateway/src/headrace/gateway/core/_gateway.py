@@ -1,0 +1,106 @@
+"""The gateway: its streams, sessions and pipelines.
+
+Everything runs on one event loop and nothing here waits but the drain, so that each call sees and leaves a consistent
+state. Nothing is durable: what is forgotten is told again, by the pipelines from their checkpoints and by the connectors
+from their sources.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from headrace.gateway._config import Limits, StreamRule
+from headrace.gateway.core._credit import CreditPool
+from headrace.gateway.core._errors import Draining, LimitExceeded
+from headrace.gateway.core._pipeline import Pipeline
+from headrace.gateway.core._position import BEGINNING
+from headrace.gateway.core._session import Session
+from headrace.gateway.core._signal import Signal
+from headrace.gateway.core._stream import Stream
+from headrace.protocol.v1 import source_pb2
+
+
+class Gateway:
+    """All that one gateway knows."""
+
+    def __init__(self, limits: Limits, rules: Sequence[StreamRule] = ()) -> None:
+        self.limits = limits
+        self.started_at = time.monotonic()
+        self.streams: dict[str, Stream] = {}
+        self.sessions: dict[str, Session] = {}
+        self.pipelines: dict[str, Pipeline] = {}
+        self.credit = CreditPool(limits.buffer_bytes, limits.session_messages, limits.max_sessions)
+        self.rejected_sessions: dict[str, int] = {}
+        self.frames_received = 0
+        self.draining = False
+        self._sessions_changed = Signal()
+        for rule in rules:
+            for name in rule.pipelines:
+                pipeline = self.pipelines.setdefault(name, Pipeline(name))
+                pipeline.declared += (rule.pattern,)
+
+    def open_session(self, hello: source_pb2.Hello, peer: str) -> Session:
+        """Takes a session in.
+
+        Raises:
+            Draining: the gateway is stopping.
+            LimitExceeded: it has as many as it may.
+        """
+        if self.draining:
+            raise Draining("the gateway is stopping; reconnect in a moment")
+        if len(self.sessions) >= self.limits.max_sessions:
+            raise LimitExceeded(f"max_sessions is {self.limits.max_sessions} and all are taken; raise it, or close sessions")
+        session = Session(hello, peer, self.credit)
+        self.sessions[session.id] = session
+        self._sessions_changed.notify()
+        return session
+
+    def close_session(self, session: Session) -> None:
+        """Lets a session go, with its streams and its credit. What a redelivering source sent in it is void."""
+        del self.sessions[session.id]
+        for attachment in session.attachments.values():
+            stream = attachment.stream
+            if stream.attachment is attachment:
+                self.detach(stream)
+        self.credit.close(session.account)
+        self.credit.settle()
+        self._sessions_changed.notify()
+
+    def detach(self, stream: Stream) -> None:
+        """Takes a stream from its session. Nothing is kept of one that never carried anything."""
+        stream.attachment = None
+        if not stream.replayable:
+            stream.void()
+        stream.news.notify()
+        if stream.received == BEGINNING and not stream.frames and not any(stream.name in p.committed for p in stream.readers):
+            for pipeline in stream.readers:
+                pipeline.fresh.pop(stream.name, None)
+            del self.streams[stream.name]
+
+    def stream(self, name: str) -> Stream:
+        """The stream of a name, known or new."""
+        stream = self.streams.get(name)
+        if stream is None:
+            stream = self.streams[name] = Stream(name)
+            self.index(stream)
+        return stream
+
+    def index(self, stream: Stream) -> None:
+        """Finds the pipelines that read a stream."""
+        stream.readers = [p for p in self.pipelines.values() if p.reads(stream.name)]
+
+    async def drain(self) -> None:
+        """Asks every session to end, and waits for that, for at most `drain_timeout_ms`."""
+        self.draining = True
+        deadline = asyncio.get_running_loop().time() + self.limits.drain_timeout_ms / 1000
+        drain = source_pb2.Drain(deadline_ms=self.limits.drain_timeout_ms, reason="the gateway is stopping")
+        for session in self.sessions.values():
+            session.draining = True
+            session.send(source_pb2.IngestResponse(drain=drain))
+        while self.sessions and (left := deadline - asyncio.get_running_loop().time()) > 0:
+            await self._sessions_changed.wait(left)
+
+    def close(self) -> None:
+        """Ends every session that is left."""
+        for session in self.sessions.values():
+            session.end(Draining("the gateway is stopping; reconnect in a moment"))

@@ -1,0 +1,50 @@
+"""What the gateway looks after once a second: the pace of its connectors, and pipelines that will not come back."""
+
+import asyncio
+import time
+
+import structlog
+
+from headrace.gateway.core._checkpoints import forget
+from headrace.gateway.core._gateway import Gateway
+
+INTERVAL_S = 1.0
+FRAMES_PER_SECOND = 2_500
+"""How many frames that are not full the gateway wants to take; well under what one core can (about 10,000)."""
+SHORTEST_LINGER_MS = 5
+LONGEST_LINGER_MS = 500
+ABANDONED_AFTER_S = 600.0
+
+log = structlog.get_logger("headrace.gateway")
+
+
+async def keep_house(gateway: Gateway) -> None:
+    """Runs until it is cancelled."""
+    while True:
+        await asyncio.sleep(INTERVAL_S)
+        pace(gateway)
+        forget_abandoned(gateway)
+
+
+def pace(gateway: Gateway) -> None:
+    """Has connectors gather messages for longer the more of them send at the same time."""
+    since = time.monotonic() - 2 * INTERVAL_S
+    senders = sum(1 for stream in gateway.streams.values() if stream.sent_at >= since)
+    linger_ms = suitable_linger_ms(senders)
+    for session in gateway.sessions.values():
+        if abs(session.linger_ms - linger_ms) * 4 > session.linger_ms:
+            session.pace(linger_ms)
+
+
+def suitable_linger_ms(senders: int) -> int:
+    """How long each of so many streams should gather messages, so that all of them together stay within the frame rate."""
+    return min(max(SHORTEST_LINGER_MS, senders * 1000 // FRAMES_PER_SECOND), LONGEST_LINGER_MS)
+
+
+def forget_abandoned(gateway: Gateway) -> None:
+    """Forgets pipelines that never committed anything and have been silent for long: their queries never got going."""
+    silent_since = time.monotonic() - ABANDONED_AFTER_S
+    for pipeline in list(gateway.pipelines.values()):
+        if not pipeline.declared and not pipeline.committed and not pipeline.fetches and pipeline.called_at < silent_since:
+            log.warning("pipeline forgotten: it never committed anything and is silent", pipeline=pipeline.name)
+            forget(gateway, pipeline)

@@ -1,0 +1,170 @@
+"""What connectors say, and what it means."""
+
+import time
+
+import structlog
+
+from headrace.gateway.core import _frames
+from headrace.gateway.core._errors import LimitExceeded, MalformedMessage, OutOfTurn, Superseded, UnknownStream
+from headrace.gateway.core._frames import HeldFrame
+from headrace.gateway.core._gateway import Gateway
+from headrace.gateway.core._opening import reconcile
+from headrace.gateway.core._position import BEGINNING, Position, check_name
+from headrace.gateway.core._session import Session
+from headrace.gateway.core._stream import Attachment, Backlog, Loss, Stream
+from headrace.protocol.v1 import frame_pb2, source_pb2
+
+OWNED_RETRY_MS = 1000
+
+log = structlog.get_logger("headrace.gateway")
+
+
+def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStream) -> None:
+    """Parks a stream until a pipeline that reads it is attached, or opens it at once.
+
+    Raises:
+        MalformedMessage: the name, the kind or the id is not valid.
+        LimitExceeded: the session has as many streams as it may.
+    """
+    name = check_name(request.stream)
+    if request.kind not in (source_pb2.SOURCE_KIND_REPLAYABLE, source_pb2.SOURCE_KIND_REDELIVERING):
+        raise MalformedMessage(f"stream {name}: kind {request.kind} is not one of the SourceKinds")
+    if request.stream_id in session.attachments or request.stream_id in session.retired:
+        raise MalformedMessage(f"stream {name}: stream id {request.stream_id} was used before in this session; use a new one")
+    if len(session.attachments) >= gateway.limits.max_streams_per_session:
+        raise LimitExceeded(f"max_streams_per_session is {gateway.limits.max_streams_per_session} and all are taken")
+    stream = gateway.stream(name)
+    owner = stream.attachment
+    if owner is not None and not owner.closed:
+        if owner.session is session:
+            raise MalformedMessage(f"stream {name} is open in this session already, as stream id {owner.stream_id}")
+        if owner.session.instance != session.instance:
+            text = f"stream {name} is owned by instance {owner.session.instance!r}, from {owner.session.peer}"
+            session.reject(request.stream_id, source_pb2.REJECT_REASON_OWNED, text, OWNED_RETRY_MS)
+            return
+        _take_over(gateway, gateway.sessions[owner.session.id], session)
+        stream = gateway.stream(name)
+    replayable = request.kind == source_pb2.SOURCE_KIND_REPLAYABLE
+    if stream.replayable != replayable:
+        stream.replayable = replayable
+        stream.restart(BEGINNING)
+    stream.attachment = Attachment(session, stream, request.stream_id)
+    session.attachments[request.stream_id] = stream.attachment
+    stream.backlog = Backlog()
+    reconcile(stream)
+
+
+def _take_over(gateway: Gateway, older: Session, newer: Session) -> None:
+    log.info("session taken over", instance=newer.instance, older=older.id, newer=newer.id)
+    older.end(Superseded(f"a newer session of instance {newer.instance!r}, from {newer.peer}, has taken over"))
+    for attachment in older.attachments.values():
+        if attachment.stream.attachment is attachment:
+            gateway.detach(attachment.stream)
+
+
+def take_frame(gateway: Gateway, session: Session, frame: frame_pb2.Frame) -> None:
+    """Holds a frame for the pipelines that read its stream.
+
+    Raises:
+        ProtocolError: the frame breaks a rule; its subclass says which.
+    """
+    attachment = _attachment(session, frame.stream_id)
+    size, count = frame.ByteSize(), frame.count
+    if attachment is None or attachment.stream.attachment is not attachment:
+        session.account.charge(size, count)
+        _give_back(gateway, session, size, count)
+        return
+    name = attachment.stream.name
+    last = _frames.check(frame, size, gateway.limits.max_frame_bytes, gateway.limits.max_frame_messages, name)
+    session.account.charge(size, count)
+    if not attachment.opened or attachment.closed:
+        raise OutOfTurn(f"stream {name}: a frame " + ("after CloseStream" if attachment.closed else "before StreamOpened"))
+    _frames.check_order(frame.first_sequence, attachment.last_sequence, name)
+    attachment.last_sequence = last
+    gateway.frames_received += 1
+    _hold(gateway, attachment.stream, session, frame, size, count, last)
+
+
+def _hold(gateway: Gateway, stream: Stream, session: Session, frame: frame_pb2.Frame, size: int, count: int, last: int) -> None:
+    if frame.first_sequence <= stream.received.sequence:
+        seen = _frames.count_up_to(frame, stream.received.sequence)
+        stream.duplicate_messages += seen
+        if seen == count:
+            _give_back(gateway, session, size, count)
+            return
+        frame = _frames.trim(frame, seen)
+        trimmed = frame.ByteSize()
+        _give_back(gateway, session, size - trimmed, seen)
+        size, count = trimmed, frame.count
+    cursor = frame.cursor if frame.HasField("cursor") else stream.received.cursor
+    first, now = frame.first_sequence, time.monotonic()
+    held = HeldFrame(first, last, count, size, frame.SerializeToString(), cursor, now, session.account)
+    if any(Position(stream.live_epoch, last) <= p.planned.get(stream.name, BEGINNING) for p in stream.readers):
+        # A batch that is being read again must fit, however small the window has become.
+        held.account = None
+        _give_back(gateway, session, size, count)
+    stream.append(held)
+    stream.tell_readers()
+
+
+def _give_back(gateway: Gateway, session: Session, size: int, count: int) -> None:
+    session.account.release(size, count)
+    gateway.credit.settle()
+
+
+def note_backlog(session: Session, backlog: source_pb2.Backlog) -> None:
+    """Takes over what a source says that it still holds."""
+    attachment = _attachment(session, backlog.stream_id)
+    if attachment is not None:
+        known = attachment.stream.backlog.latest_sequence
+        latest = backlog.latest_sequence if backlog.HasField("latest_sequence") else known
+        attachment.stream.backlog = Backlog(latest, backlog.messages, backlog.bytes)
+        attachment.stream.tell_readers()
+
+
+def lose_position(session: Session, lost: source_pb2.PositionLost) -> None:
+    """Takes note that a source cannot resume; the stream is opened again if its pipelines accept that, else they fail."""
+    attachment = _attachment(session, lost.stream_id)
+    if attachment is None:
+        return
+    stream = attachment.stream
+    earliest = lost.earliest_sequence if lost.HasField("earliest_sequence") else None
+    stream.loss = Loss(stream.received, earliest, lost.reason[:500])
+    stream.attachment = None
+    log.warning("position lost", stream=stream.name, detail=stream.loss.describe(stream.name))
+    session.reject(lost.stream_id, source_pb2.REJECT_REASON_REOPEN, "open the stream again to learn where to resume")
+    stream.tell_readers()
+
+
+def close_stream(session: Session, close: source_pb2.CloseStream) -> None:
+    """Takes note that a session sends no more of a stream."""
+    attachment = _attachment(session, close.stream_id)
+    if attachment is not None and not attachment.closed:
+        attachment.closed = True
+        attachment.stream.ended = close.end_of_stream and attachment.opened
+        if attachment.opened:
+            attachment.stream.tell_readers()
+
+
+def request_credit(gateway: Gateway, session: Session, request: source_pb2.CreditRequest) -> None:
+    """Makes room for one large frame as soon as the budget allows.
+
+    Raises:
+        LimitExceeded: such a frame is above the limit.
+    """
+    if request.bytes > gateway.limits.max_frame_bytes:
+        raise LimitExceeded(f"frame of {request.bytes} bytes: max_frame_bytes is {gateway.limits.max_frame_bytes}")
+    session.account.want(request.bytes)
+    gateway.credit.settle()
+
+
+def _attachment(session: Session, stream_id: int) -> Attachment | None:
+    """The stream of an id; None where it was rejected and this message was on its way.
+
+    Raises:
+        UnknownStream: it was never opened.
+    """
+    attachment = session.attachments.get(stream_id)
+    if attachment is None and stream_id not in session.retired:
+        raise UnknownStream(f"stream id {stream_id} was never opened in this session; send OpenStream first")
+    return attachment

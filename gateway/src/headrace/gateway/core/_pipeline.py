@@ -1,0 +1,62 @@
+"""A pipeline as the gateway knows it: its positions in every stream it reads, and what is new for it."""
+
+import time
+from dataclasses import dataclass, field
+
+from headrace.gateway.core._position import BEGINNING, Position, pattern
+from headrace.gateway.core._signal import Signal
+
+
+@dataclass(slots=True, eq=False)
+class Pipeline:
+    """One Spark query with its checkpoint. The checkpoint is the record; this is what it has told the gateway."""
+
+    name: str
+    declared: tuple[str, ...] = ()
+    """Patterns of the streams that the configuration says it reads, attached or not."""
+    run: int = 0
+    attached: bool = False
+    complete: bool = False
+    """True once every position of its checkpoint is known; streams without one are then new to it."""
+    patterns: tuple[str, ...] = ()
+    skip_lost: bool = False
+    available_now: bool = False
+    committed: dict[str, Position] = field(default_factory=dict)
+    planned: dict[str, Position] = field(default_factory=dict)
+    """Where the batch that is planned and not committed ends."""
+    targets: dict[str, Position] = field(default_factory=dict)
+    """For a run that ends when it has caught up: how far that is."""
+    fresh: dict[str, None] = field(default_factory=dict)
+    """Streams that have received messages which it has not committed."""
+    news: Signal = field(default_factory=Signal)
+    fetches: int = 0
+    attached_at: float = 0.0
+    called_at: float = field(default_factory=time.monotonic)
+
+    def knows(self, stream: str) -> bool:
+        """Whether its committed position in the stream is known."""
+        return self.complete or stream in self.committed
+
+    def position(self, stream: str) -> Position:
+        """Its committed position in a stream that it knows."""
+        return self.committed.get(stream, BEGINNING)
+
+    def reads(self, stream: str) -> bool:
+        """Whether the stream is one that its query asked for, or that it is declared for."""
+        return any(pattern(text).fullmatch(stream) for text in (*self.patterns, *self.declared))
+
+    def commit(self, positions: dict[str, Position]) -> list[str]:
+        """Takes over committed positions; returns the streams whose position moved."""
+        moved = [stream for stream, position in positions.items() if position > self.position(stream)]
+        for stream in moved:
+            self.committed[stream] = positions[stream]
+        for stream in positions:
+            planned = self.planned.get(stream)
+            if planned is not None and planned <= self.position(stream):
+                del self.planned[stream]
+        return moved
+
+    def notice(self, stream: str) -> None:
+        """Notes that the stream has something new."""
+        self.fresh[stream] = None
+        self.news.notify()

@@ -1,0 +1,106 @@
+"""How far the next micro-batch of a pipeline may read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.gateway.core._frames import HeldFrame
+from headrace.gateway.core._pipeline import Pipeline
+from headrace.gateway.core._position import Position
+from headrace.gateway.core._stream import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRange:
+    """What a batch reads of one stream: everything after the committed position, up to `end`."""
+
+    stream: Stream
+    end: Position
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Supply:
+    """What one stream has for the pipeline."""
+
+    stream: Stream
+    start: Position
+    messages: int
+    bytes: int
+
+
+def plan(pipeline: Pipeline, streams: Mapping[str, Stream], max_messages: int | None, max_bytes: int) -> list[PlannedRange]:
+    """Shares a batch's limits over the streams that have something new, in proportion to what they have.
+
+    Every stream that has something gets at least one message, until the message limit is used up. A limit on messages
+    is met exactly, a limit on bytes to within a frame a stream.
+    """
+    supplies = [_supply(pipeline, stream) for stream in [streams[name] for name in pipeline.fresh]]
+    supplies = [s for s in supplies if s.messages]
+    messages, size = sum(s.messages for s in supplies), sum(s.bytes for s in supplies)
+    share = min(1.0, max_bytes / size if size else 1.0, max_messages / messages if max_messages and messages else 1.0)
+    if share >= 1.0:
+        return [PlannedRange(s.stream, s.stream.received, s.messages, s.bytes) for s in supplies]
+    ranges, left = [], max_messages if max_messages is not None else messages
+    for supply in supplies:
+        wanted = min(max(1, int(supply.messages * share)), left)
+        if wanted:
+            ranges.append(_take(supply, wanted, whole_frames=max_messages is None))
+            left -= ranges[-1].messages
+    if max_messages is not None:
+        _rotate(pipeline, ranges)
+    return ranges
+
+
+def _supply(pipeline: Pipeline, stream: Stream) -> _Supply:
+    start = _within_epoch(pipeline.position(stream.name), stream)
+    frames = list(stream.after(start)) if stream.received > start else []
+    if not frames:
+        pipeline.fresh.pop(stream.name, None)
+        return _Supply(stream, start, 0, 0)
+    seen = _seen(frames[0], start)
+    messages = sum(f.count for f in frames) - seen
+    size = sum(f.size for f in frames) - frames[0].size * seen // frames[0].count
+    return _Supply(stream, start, messages, size)
+
+
+def _within_epoch(position: Position, stream: Stream) -> Position:
+    """The position, or the beginning of the live epoch where it is of an older one."""
+    return position if position.epoch >= stream.live_epoch else Position(stream.live_epoch, -1, position.cursor)
+
+
+def _seen(frame: HeldFrame, start: Position) -> int:
+    """How many of a frame's messages lie at or before the position."""
+    if frame.first > start.sequence:
+        return 0
+    return int(np.searchsorted(frame.sequences(), start.sequence, side="right"))
+
+
+def _take(supply: _Supply, wanted: int, whole_frames: bool) -> PlannedRange:
+    """The range of the first `wanted` messages of a stream, or of the frames that hold them."""
+    stream, start = supply.stream, supply.start
+    end, taken, size = start, 0, 0
+    for frame in stream.after(start):
+        seen = _seen(frame, start)
+        there = frame.count - seen
+        if taken + there > wanted and not whole_frames:
+            part = wanted - taken
+            sequence = int(frame.sequences()[seen + part - 1])
+            end = Position(stream.live_epoch, sequence, end.cursor)
+            return PlannedRange(stream, end, wanted, size + frame.size * part // frame.count)
+        end = Position(stream.live_epoch, frame.last, frame.cursor)
+        taken += there
+        size += frame.size * there // frame.count
+        if taken >= wanted:
+            break
+    return PlannedRange(stream, end, taken, size)
+
+
+def _rotate(pipeline: Pipeline, served: list[PlannedRange]) -> None:
+    """Puts the streams that were served behind the others, so that a small limit starves none."""
+    for planned in served:
+        if planned.stream.name in pipeline.fresh:
+            del pipeline.fresh[planned.stream.name]
+            pipeline.fresh[planned.stream.name] = None

@@ -1,0 +1,99 @@
+"""A connector's session: its streams, its credit, and what it is still to be told."""
+
+import itertools
+import time
+from collections.abc import Iterator
+
+from headrace.gateway.core._credit import CreditAccount, CreditPool
+from headrace.gateway.core._errors import ProtocolError
+from headrace.gateway.core._position import Position
+from headrace.gateway.core._signal import Signal
+from headrace.gateway.core._stream import Attachment
+from headrace.protocol.v1 import source_pb2 as pb
+
+_ids = itertools.count(1)
+
+
+class Session:
+    """Everything about one live call.
+
+    What is waiting to be written is bounded: acks and credit are merged, and the rest is a message or two for each stream.
+    """
+
+    def __init__(self, hello: pb.Hello, peer: str, pool: CreditPool) -> None:
+        self.id = f"s{next(_ids)}"
+        self.hello = hello
+        self.peer = peer
+        self.opened_at = time.monotonic()
+        self.linger_ms = 0
+        self.account: CreditAccount = pool.open(self._grant)
+        self.attachments: dict[int, Attachment] = {}
+        self.retired: set[int] = set()
+        """Ids of streams that were rejected while frames may have been on their way."""
+        self.draining = False
+        self.failure: ProtocolError | None = None
+        self.outgoing = Signal()
+        self._control: list[pb.IngestResponse] = []
+        self._acks: dict[int, Position] = {}
+        self._credit_bytes = 0
+        self._credit_messages = 0
+
+    @property
+    def instance(self) -> str:
+        """Which deployment of the connector this is."""
+        return self.hello.instance
+
+    def open_attachments(self) -> Iterator[Attachment]:
+        """The streams that it may send."""
+        return (a for a in self.attachments.values() if a.opened and not a.closed)
+
+    def end(self, failure: ProtocolError) -> None:
+        """Ends the session with an error, after what is waiting has been written."""
+        self.failure = self.failure or failure
+        self.outgoing.notify()
+
+    def send(self, response: pb.IngestResponse) -> None:
+        """Queues a message."""
+        self._control.append(response)
+        self.outgoing.notify()
+
+    def acknowledge(self, attachment: Attachment, position: Position) -> None:
+        """Queues an acknowledgement, in place of an earlier one of the same stream."""
+        attachment.told = position
+        self._acks[attachment.stream_id] = position
+        self.outgoing.notify()
+
+    def pace(self, linger_ms: int) -> None:
+        """Tells the connector how long to gather messages."""
+        self.linger_ms = linger_ms
+        self.send(pb.IngestResponse(pace=pb.Pace(linger_ms=linger_ms)))
+
+    def reject(self, stream_id: int, reason: pb.RejectReason.ValueType, message: str, retry_after_ms: int = 0) -> None:
+        """Closes a stream, or refuses to open it."""
+        self.attachments.pop(stream_id, None)
+        self._acks.pop(stream_id, None)
+        self.retired.add(stream_id)
+        reject = pb.Reject(stream_id=stream_id, reason=reason, message=message, retry_after_ms=retry_after_ms)
+        self.send(pb.IngestResponse(reject=reject))
+
+    def has_waiting(self) -> bool:
+        """Whether anything is waiting to be written."""
+        return bool(self._control or self._acks or self._credit_bytes or self._credit_messages)
+
+    def waiting(self) -> Iterator[pb.IngestResponse]:
+        """Takes everything that is waiting to be written."""
+        control, self._control = self._control, []
+        acks, self._acks = self._acks, {}
+        credit = pb.Credit(bytes=self._credit_bytes, messages=self._credit_messages)
+        self._credit_bytes = self._credit_messages = 0
+        yield from control
+        if acks:
+            streams = [pb.Ack.Stream(stream_id=i, position=p.to_proto()) for i, p in acks.items()]
+            yield pb.IngestResponse(ack=pb.Ack(streams=streams))
+        if credit.bytes or credit.messages:
+            yield pb.IngestResponse(credit=credit)
+
+    def _grant(self, size: int, count: int) -> None:
+        self._credit_bytes += size
+        self._credit_messages += count
+        self.outgoing.notify()

@@ -1,0 +1,121 @@
+"""The gateway at one moment, for people and scripts."""
+
+import time
+from importlib.metadata import version
+
+from headrace.gateway.core._gateway import Gateway
+from headrace.gateway.core._pipeline import Pipeline
+from headrace.gateway.core._position import BEGINNING, Position, to_stream_positions
+from headrace.gateway.core._session import Session
+from headrace.gateway.core._stream import Stream
+from headrace.protocol.v1 import admin_pb2 as pb
+
+VERSION = version("headrace-gateway")
+
+
+def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
+    """Everything that the gateway knows."""
+    return pb.GetStatusResponse(
+        gateway=_gateway(gateway),
+        streams=[_stream(stream) for _, stream in sorted(gateway.streams.items())],
+        sessions=[_session(session) for session in gateway.sessions.values()],
+        pipelines=[_pipeline(pipeline, gateway) for _, pipeline in sorted(gateway.pipelines.items())],
+    )
+
+
+def _gateway(gateway: Gateway) -> pb.GatewayStatus:
+    return pb.GatewayStatus(
+        version=VERSION,
+        uptime_ms=_ms_since(gateway.started_at),
+        buffered_bytes=sum(stream.held_bytes for stream in gateway.streams.values()),
+        buffer_limit_bytes=gateway.limits.buffer_bytes,
+        draining=gateway.draining,
+        rejected_sessions=gateway.rejected_sessions,
+    )
+
+
+def _stream(stream: Stream) -> pb.StreamStatus:
+    state, detail = _state(stream)
+    status = pb.StreamStatus(
+        stream=stream.name,
+        state=state,
+        detail=detail,
+        instance=stream.attachment.session.instance if stream.attachment else "",
+        replayable=stream.replayable,
+        received_messages=stream.received_messages,
+        acknowledged_messages=stream.acknowledged_messages,
+        duplicate_messages=stream.duplicate_messages,
+        losses=stream.losses,
+        lag_messages=stream.held_messages + stream.backlog.messages,
+        lag_bytes=stream.held_bytes + stream.backlog.bytes,
+        oldest_unacknowledged_ms=stream.oldest_age_ms(),
+    )
+    _set(status, "received", stream.received)
+    _set(status, "acknowledged", stream.acknowledged)
+    return status
+
+
+def _state(stream: Stream) -> tuple[pb.StreamState.ValueType, str]:
+    missing = [p.name for p in stream.readers if not p.knows(stream.name)]
+    waits = f"acknowledgements wait for pipeline {', '.join(missing)}" if missing else _held_up(stream)
+    if stream.loss is not None:
+        return pb.STREAM_STATE_LOST, stream.loss.describe(stream.name)
+    if stream.ended:
+        return pb.STREAM_STATE_ENDED, waits
+    if stream.attachment is None or stream.attachment.closed:
+        return pb.STREAM_STATE_DETACHED, "waits for a connector"
+    if not stream.attachment.opened:
+        return pb.STREAM_STATE_PARKED, "waits for a pipeline that reads it"
+    return pb.STREAM_STATE_LIVE, waits
+
+
+def _held_up(stream: Stream) -> str:
+    """Names the pipelines that hold acknowledgements up without being there."""
+    away = [p.name for p in stream.readers if not p.attached and p.position(stream.name) < stream.received]
+    return f"held for pipeline {', '.join(away)}, which is not attached" if away else ""
+
+
+def _session(session: Session) -> pb.SessionStatus:
+    account = session.account
+    return pb.SessionStatus(
+        session=session.id,
+        connector=session.hello.connector,
+        connector_version=session.hello.connector_version,
+        instance=session.instance,
+        peer=session.peer,
+        age_ms=_ms_since(session.opened_at),
+        streams=sum(1 for _ in session.open_attachments()),
+        credit_bytes=account.bytes_left,
+        credit_messages=account.messages_left,
+        outstanding_bytes=account.bytes_held,
+        outstanding_messages=account.messages_held,
+        linger_ms=session.linger_ms,
+    )
+
+
+def _pipeline(pipeline: Pipeline, gateway: Gateway) -> pb.PipelineStatus:
+    waiting = [
+        frame
+        for stream in gateway.streams.values()
+        if pipeline in stream.readers
+        for frame in stream.after(pipeline.position(stream.name))
+    ]
+    return pb.PipelineStatus(
+        pipeline=pipeline.name,
+        run=pipeline.run,
+        attached=pipeline.attached,
+        patterns=sorted({*pipeline.patterns, *pipeline.declared}),
+        committed=to_stream_positions(pipeline.committed),
+        idle_ms=_ms_since(pipeline.called_at) if pipeline.run else 0,
+        lag_messages=sum(frame.count for frame in waiting),
+        lag_bytes=sum(frame.size for frame in waiting),
+    )
+
+
+def _set(status: pb.StreamStatus, field: str, position: Position) -> None:
+    if position > BEGINNING:
+        getattr(status, field).CopyFrom(position.to_proto())
+
+
+def _ms_since(moment: float) -> int:
+    return int((time.monotonic() - moment) * 1000)

@@ -1,0 +1,7 @@
+"""The gateway's gRPC services: they translate calls into what the core does, and its errors into statuses."""
+
+from headrace.gateway.services._admin import AdminService
+from headrace.gateway.services._engine import EngineService
+from headrace.gateway.services._source import SourceService
+
+__all__ = ["AdminService", "EngineService", "SourceService"]

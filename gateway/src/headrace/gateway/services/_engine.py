@@ -1,0 +1,144 @@
+"""EngineService: what Spark calls."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+
+import grpc
+import grpc.aio
+
+from headrace.gateway._identity import Identity, identity_of
+from headrace.gateway.core import VERSION, Gateway, ProtocolError
+from headrace.gateway.core._catching_up import exhausted
+from headrace.gateway.core._checkpoints import adopt, attach, commit, identify
+from headrace.gateway.core._errors import MalformedMessage, MessagesLost, NotPermitted, Superseded
+from headrace.gateway.core._pipeline import Pipeline
+from headrace.gateway.core._planning import PlannedRange, plan
+from headrace.gateway.core._position import BEGINNING, from_stream_positions, pattern
+from headrace.gateway.core._reading import ReadRange, describe_loss, read
+from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.protocol.v1.engine_pb2_grpc import EngineServiceServicer
+
+MAX_PIPELINE_NAME = 255
+RESPONSE_BYTES = 256 * 1024
+"""Frames are sent together until they have so many bytes: a message of gRPC costs as much as the frames of many messages."""
+BATCH_SHARE = 4
+"""A batch without limits takes at most one part in so many of the shared buffer, so that sources can fill the rest meanwhile."""
+
+FetchContext = grpc.aio.ServicerContext[pb.FetchRequest, pb.FetchResponse]
+
+
+class EngineService(EngineServiceServicer):
+    """Serves pipelines."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def Attach(
+        self, request: pb.AttachRequest, context: grpc.aio.ServicerContext[pb.AttachRequest, pb.AttachResponse]
+    ) -> pb.AttachResponse:
+        """Takes over a checkpoint's positions."""
+        try:
+            pipeline = self._pipeline(request.pipeline, identity_of(context))
+            committed, planned = from_stream_positions(request.committed), from_stream_positions(request.planned)
+            attach(self._gateway, pipeline, committed, planned, request.available_now)
+        except ProtocolError as error:
+            await context.abort(error.status, str(error))
+        return pb.AttachResponse(gateway_version=VERSION)
+
+    async def Plan(
+        self, request: pb.PlanRequest, context: grpc.aio.ServicerContext[pb.PlanRequest, pb.PlanResponse]
+    ) -> pb.PlanResponse:
+        """Commits, then plans; waits a little where there is nothing to plan."""
+        try:
+            pipeline = self._pipeline(request.pipeline, identity_of(context))
+            commit(self._gateway, pipeline, from_stream_positions(request.committed))
+            return await self._plan(pipeline, request)
+        except ProtocolError as error:
+            await context.abort(error.status, str(error))
+
+    async def _plan(self, pipeline: Pipeline, request: pb.PlanRequest) -> pb.PlanResponse:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.wait_ms / 1000
+        max_messages = request.max_messages if request.HasField("max_messages") else None
+        max_bytes = request.max_bytes if request.HasField("max_bytes") else self._gateway.credit.shared_bytes // BATCH_SHARE
+        while True:
+            self._check_losses(pipeline)
+            ranges = plan(pipeline, self._gateway.streams, max_messages, max_bytes)
+            pipeline.planned = {r.stream.name: r.end for r in ranges}
+            done = pipeline.available_now and exhausted(pipeline, self._gateway.streams.values())
+            if ranges or done or not await pipeline.news.wait(max(0.0, deadline - loop.time())):
+                return pb.PlanResponse(ranges=[_to_proto(r) for r in ranges], exhausted=done)
+            if pipeline.run != request.pipeline.run:
+                raise Superseded(f"pipeline {pipeline.name}: a newer run of it has taken over")
+
+    async def Fetch(self, request: pb.FetchRequest, context: FetchContext) -> AsyncIterator[pb.FetchResponse]:
+        """Streams the frames of planned ranges."""
+        pipeline = None
+        try:
+            pipeline = self._pipeline(request.pipeline, identity_of(context))
+            ranges = [ReadRange.from_proto(wire) for wire in request.ranges]
+            pipeline.fetches += 1
+            streams = [adopt(self._gateway, pipeline, r.stream, r.committed, r.batch_end) for r in ranges]
+            response, size = pb.FetchResponse(), 0
+            for index, (stream, wanted) in enumerate(zip(streams, ranges, strict=True)):
+                async for held in read(pipeline, stream, wanted):
+                    response.frames.add(range=index).frame.MergeFromString(held.payload)
+                    size += held.size
+                    if size >= RESPONSE_BYTES:
+                        yield response
+                        response, size = pb.FetchResponse(), 0
+            if size:
+                yield response
+        except ProtocolError as error:
+            await context.abort(error.status, str(error))
+        finally:
+            if pipeline is not None:
+                pipeline.fetches -= 1
+
+    async def Detach(
+        self, request: pb.DetachRequest, context: grpc.aio.ServicerContext[pb.DetachRequest, pb.DetachResponse]
+    ) -> pb.DetachResponse:
+        """Commits what is left to commit."""
+        try:
+            pipeline = self._pipeline(request.pipeline, identity_of(context))
+            commit(self._gateway, pipeline, from_stream_positions(request.committed))
+            pipeline.attached = False
+        except ProtocolError as error:
+            await context.abort(error.status, str(error))
+        return pb.DetachResponse()
+
+    def _pipeline(self, who: pb.Pipeline, identity: Identity) -> Pipeline:
+        if not who.name or len(who.name) > MAX_PIPELINE_NAME or not who.streams:
+            raise MalformedMessage(
+                f"pipeline {who.name[:80]!r}: want a name of 1 to {MAX_PIPELINE_NAME} bytes and at least one stream"
+            )
+        _permit(identity, who)
+        return identify(self._gateway, who.name, who.run, tuple(who.streams), who.skip_lost)
+
+    def _check_losses(self, pipeline: Pipeline) -> None:
+        if pipeline.skip_lost:
+            return
+        for stream in self._gateway.streams.values():
+            if stream.loss is not None and pipeline in stream.readers:
+                raise MessagesLost(describe_loss(stream, pipeline.position(stream.name), pipeline.planned.get(stream.name)))
+
+
+def _permit(identity: Identity, who: pb.Pipeline) -> None:
+    if not identity.may_run(who.name):
+        raise NotPermitted(
+            f"the token of {identity.name!r} does not allow pipeline {who.name!r}; add it to the token's pipelines"
+        )
+    for streams in _checked(who.streams):
+        if not identity.may_read(streams):
+            raise NotPermitted(f"the token of {identity.name!r} does not allow to read {streams!r}; add it to the token's reads")
+
+
+def _checked(patterns: Iterable[str]) -> Iterable[str]:
+    for text in patterns:
+        pattern(text)
+        yield text
+
+
+def _to_proto(planned: PlannedRange) -> pb.PlannedRange:
+    assert planned.end > BEGINNING
+    return pb.PlannedRange(stream=planned.stream.name, end=planned.end.to_proto(), messages=planned.messages, bytes=planned.bytes)

@@ -1,0 +1,150 @@
+"""SourceService: one task reads what a connector says, another writes what it is told."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import grpc
+import grpc.aio
+import structlog
+from google.protobuf.message import DecodeError
+
+from headrace.gateway._identity import Identity, identity_of
+from headrace.gateway.core import VERSION, Gateway, ProtocolError
+from headrace.gateway.core import _intake as intake
+from headrace.gateway.core._errors import MalformedMessage, OutOfTurn, TooSlow
+from headrace.gateway.core._housekeeping import SHORTEST_LINGER_MS
+from headrace.gateway.core._position import check_name
+from headrace.gateway.core._session import Session
+from headrace.protocol.v1 import source_pb2 as pb
+from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer
+
+PROTOCOL_VERSION = 1
+
+Context = grpc.aio.ServicerContext[pb.IngestRequest, pb.IngestResponse]
+
+log = structlog.get_logger("headrace.gateway")
+
+
+class SourceService(SourceServiceServicer):
+    """Serves connectors."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def Ingest(self, request_iterator: AsyncIterator[pb.IngestRequest], context: Context) -> None:  # type: ignore[override]
+        """One session, from Hello to its end."""
+        identity, session = identity_of(context), None
+        try:
+            hello = await self._hello(request_iterator)
+            session = self._gateway.open_session(hello, context.peer())
+            log.info("session opened", session=session.id, connector=hello.connector, instance=hello.instance, peer=session.peer)
+            session.send(self._welcome(session))
+            await _first_to_end(self._read(session, identity, request_iterator), self._write(session, context))
+        except (ProtocolError, DecodeError) as failure:
+            error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not an IngestRequest: {failure}")
+            self._count(error)
+            log.warning("session ended", session=session and session.id, status=error.status.name, detail=str(error))
+            await context.abort(error.status, str(error))
+        finally:
+            if session is not None:
+                self._gateway.close_session(session)
+                log.info("session closed", session=session.id, instance=session.instance)
+
+    async def _hello(self, requests: AsyncIterator[pb.IngestRequest]) -> pb.Hello:
+        timeout_ms = self._gateway.limits.hello_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                first = await anext(requests, None)
+        except TimeoutError:
+            raise TooSlow(f"no Hello within {timeout_ms} ms; send it first") from None
+        if first is None or first.WhichOneof("message") != "hello":
+            raise OutOfTurn("the first message of a session must be Hello")
+        hello = first.hello
+        if hello.protocol_version != PROTOCOL_VERSION:
+            raise OutOfTurn(
+                f"protocol version {hello.protocol_version}: this gateway ({VERSION}) speaks {PROTOCOL_VERSION}; "
+                "use a connector built for it"
+            )
+        if not hello.connector or not hello.instance:
+            raise OutOfTurn("Hello without a connector name or without an instance; both are needed")
+        return hello
+
+    def _welcome(self, session: Session) -> pb.IngestResponse:
+        limits, account = self._gateway.limits, session.account
+        session.linger_ms = SHORTEST_LINGER_MS
+        return pb.IngestResponse(
+            welcome=pb.Welcome(
+                protocol_version=PROTOCOL_VERSION,
+                gateway_version=VERSION,
+                session=session.id,
+                max_frame_bytes=limits.max_frame_bytes,
+                max_frame_messages=limits.max_frame_messages,
+                max_streams=limits.max_streams_per_session,
+                credit=pb.Credit(bytes=account.bytes_left, messages=account.messages_left),
+                pace=pb.Pace(linger_ms=SHORTEST_LINGER_MS),
+            )
+        )
+
+    async def _read(self, session: Session, identity: Identity, requests: AsyncIterator[pb.IngestRequest]) -> None:
+        gateway = self._gateway
+        async for request in requests:
+            if session.failure is not None:
+                raise session.failure
+            match request.WhichOneof("message"):
+                case "frame":
+                    intake.take_frame(gateway, session, request.frame)
+                case "backlog":
+                    intake.note_backlog(session, request.backlog)
+                case "open_stream":
+                    self._open_stream(session, identity, request.open_stream)
+                case "close_stream":
+                    intake.close_stream(session, request.close_stream)
+                case "position_lost":
+                    intake.lose_position(session, request.position_lost)
+                case "credit_request":
+                    intake.request_credit(gateway, session, request.credit_request)
+                case "goodbye":
+                    return
+                case "hello":
+                    raise OutOfTurn("a second Hello: a session has one")
+                case _:
+                    raise OutOfTurn("a message of a kind that this gateway does not know; use protocol version 1")
+
+    def _open_stream(self, session: Session, identity: Identity, request: pb.OpenStream) -> None:
+        if identity.may_open(check_name(request.stream)):
+            intake.open_stream(self._gateway, session, request)
+        else:
+            text = f"the token of {identity.name!r} does not allow stream {request.stream[:80]!r}; add it to the token's sources"
+            session.reject(request.stream_id, pb.REJECT_REASON_NOT_PERMITTED, text)
+
+    async def _write(self, session: Session, context: Context) -> None:
+        timeout_ms = self._gateway.limits.write_timeout_ms
+        while True:
+            for response in session.waiting():
+                try:
+                    async with asyncio.timeout(timeout_ms / 1000):
+                        await context.write(response)
+                except TimeoutError:
+                    raise TooSlow(f"the connector has read nothing for {timeout_ms} ms; keep reading while you send") from None
+            if session.failure is not None:
+                raise session.failure
+            if not session.has_waiting():
+                await session.outgoing.wait()
+
+    def _count(self, error: ProtocolError) -> None:
+        counts = self._gateway.rejected_sessions
+        counts[error.status.name] = counts.get(error.status.name, 0) + 1
+
+
+async def _first_to_end(*coroutines: Coroutine[Any, Any, None]) -> None:
+    """Runs all until the first ends, and cancels the others; raises what that one raised."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
