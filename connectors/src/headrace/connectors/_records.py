@@ -1,0 +1,87 @@
+"""Bytes of a file split into records, without touching single records where that can be avoided. Pure functions."""
+
+from array import array
+from dataclasses import dataclass
+from enum import Enum
+from struct import Struct
+
+from headrace.sdk import Packed, Steps
+
+MAX_RECORD_BYTES = 64 << 20
+"""A record above this is taken for a file of another format."""
+
+_PREFIX = Struct(">I")
+
+
+class Format(Enum):
+    """How records follow one another in a file."""
+
+    LINES = "lines"
+    """Each ends with a line feed, which is not part of the value."""
+    LENGTH_PREFIXED = "length-prefixed"
+    """Each begins with its length as a big-endian u32, which is not part of the value and does not count itself."""
+
+
+class BadRecord(ValueError):
+    """The file is not of the format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Whole records, and where the last one ends."""
+
+    values: Packed
+    ends: Steps
+    end: int
+
+
+def split(data: bytes, offset: int, format_: Format) -> Records | None:
+    """Splits off the whole records at the start of `data`, which begins at `offset` of the file; None where there is none.
+
+    Raises:
+        BadRecord: A record is above MAX_RECORD_BYTES.
+    """
+    records = _split_lines(data, offset) if format_ is Format.LINES else _split_prefixed(data, offset)
+    left = len(data) - (0 if records is None else records.end - offset)
+    if left > MAX_RECORD_BYTES:
+        start = offset if records is None else records.end
+        raise BadRecord(
+            f"the record at byte {start} is larger than {MAX_RECORD_BYTES} bytes; is the file in {format_.value} format?"
+        )
+    return records
+
+
+def last_line(data: bytes, offset: int) -> Records:
+    """The rest of a file that does not end with a line feed, as a record."""
+    return Records(Packed(data, array("I", [len(data)])), Steps(offset + len(data), array("I")), offset + len(data))
+
+
+def _split_lines(data: bytes, offset: int) -> Records | None:
+    end = data.rfind(b"\n")
+    if end < 0:
+        return None
+    lines = data[:end].split(b"\n")
+    lengths = array("I", map(len, lines))
+    steps = array("I", [length + 1 for length in lengths])
+    first = offset + steps.pop(0)
+    return Records(Packed(b"".join(lines), lengths), Steps(first, steps), offset + end + 1)
+
+
+def _split_prefixed(data: bytes, offset: int) -> Records | None:
+    values: list[bytes] = []
+    at, size, unpack = 0, len(data), _PREFIX.unpack_from
+    while at + 4 <= size:
+        (length,) = unpack(data, at)
+        end = at + 4 + length
+        if end > size:
+            if length > MAX_RECORD_BYTES:
+                raise BadRecord(f"the record at byte {offset + at} claims {length} bytes; is the file in length-prefixed format?")
+            break
+        values.append(data[at + 4 : end])
+        at = end
+    if not values:
+        return None
+    lengths = array("I", map(len, values))
+    steps = array("I", [length + 4 for length in lengths])
+    first = offset + steps.pop(0)
+    return Records(Packed(b"".join(values), lengths), Steps(first, steps), offset + at)

@@ -1,0 +1,196 @@
+"""Decides what a session sends next, and sends it: control messages first, then frames by turns, within credit and pace."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+
+from headrace.protocol.v1 import source_pb2 as pb
+from headrace.sdk._credit import Window
+from headrace.sdk._errors import HeadraceError, InvalidMessage
+from headrace.sdk._stream import Stream
+
+_GOODBYE_SECONDS = 1.0
+_STARVED_SECONDS = 0.1
+
+
+class Sender:
+    """The only writer of a session."""
+
+    def __init__(
+        self,
+        welcome: pb.Welcome,
+        window: Window,
+        write: Callable[[pb.IngestRequest], Awaitable[None]],
+        linger: float,
+        all_acknowledged: Callable[[], bool],
+        sent: Callable[[Stream], None],
+        failed: Callable[[Stream, HeadraceError], None],
+    ) -> None:
+        """Sends nothing yet.
+
+        Args:
+            welcome: The gateway's limits.
+            window: The session's credit.
+            write: Writes one message; returns when the transport has taken it.
+            linger: How long to gather messages, in seconds.
+            all_acknowledged: Tells whether everything that was sent is acknowledged.
+            sent: Told after something of a stream was sent.
+            failed: Told of a stream whose source gave what cannot be sent.
+        """
+        self.linger = linger
+        self._max_bytes = welcome.max_frame_bytes
+        self._max_messages = welcome.max_frame_messages
+        self._window = window
+        self._write = write
+        self._all_acknowledged = all_acknowledged
+        self._sent = sent
+        self._failed = failed
+        self._control: deque[pb.IngestRequest] = deque()
+        self._due: deque[Stream] = deque()
+        self._wake = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._asked_for_credit = False
+        self._starved_since: float | None = None
+        self._muted = False
+        self._flushing = False
+        self._gone = asyncio.Event()
+
+    async def run(self) -> None:
+        """Sends until it is cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while (request := self._next()) is not None:
+                await self._write(request)
+                if request.WhichOneof("message") == "goodbye":
+                    self._gone.set()
+                    return
+
+    def say(self, request: pb.IngestRequest) -> None:
+        """Sends a control message, before any further frame."""
+        self._control.append(request)
+        self._wake.set()
+
+    async def goodbye(self, reason: str) -> None:
+        """Sends the last message of the session, and waits until it is out, for a moment."""
+        self.mute()
+        self.say(pb.IngestRequest(goodbye=pb.Goodbye(reason=reason[:500])))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                await self._gone.wait()
+
+    def wake(self) -> None:
+        """Looks again whether something can be sent."""
+        self._wake.set()
+
+    def credit_came(self) -> None:
+        """Goes on after a grant."""
+        self._asked_for_credit = False
+        self._starved_since = None
+        self._wake.set()
+
+    def mute(self) -> None:
+        """Sends no more frames."""
+        self._muted = True
+
+    def flush(self, streams: Iterable[Stream]) -> None:
+        """Sends everything that was gathered, from now on without waiting for more."""
+        self._flushing = True
+        for stream in streams:
+            self.look(stream)
+
+    def look(self, stream: Stream) -> None:
+        """Sees whether a stream has something to send, now or after it has gathered for a while."""
+        if stream.muted or stream.due or self._muted:
+            return
+        gather = stream.gather
+        now = self._loop.time()
+        if self._flushing or gather.enough or gather.ended:
+            at = now
+        elif gather.caught_up:
+            # Nothing comes for now: no need to wait, as long as that does not make more frames than the pace allows.
+            at = stream.last_frame_at + self.linger
+        elif gather.messages:
+            at = now + self.linger
+        else:
+            at = now
+        if at <= now:
+            self._make_due(stream)
+        elif stream.timer is None or at < stream.timer.when():
+            stream.cancel_timer()
+            stream.timer = self._loop.call_at(at, self._make_due, stream)
+
+    def _make_due(self, stream: Stream) -> None:
+        """Gives a stream its turn."""
+        stream.cancel_timer()
+        if not stream.due and not stream.muted:
+            stream.due = True
+            self._due.append(stream)
+            self._wake.set()
+
+    def _next(self) -> pb.IngestRequest | None:
+        """The next message to write; None where there is none, or no credit for it."""
+        if self._control:
+            return self._control.popleft()
+        while self._due and not self._muted:
+            stream = self._due[0]
+            if stream.muted:
+                self._turn_over(stream)
+                continue
+            try:
+                request = self._next_of(stream)
+            except InvalidMessage as error:
+                self._turn_over(stream)
+                self._failed(stream, error)
+                continue
+            if request is not None:
+                return request
+            if stream.due:
+                # The one whose turn it is keeps it until it has credit, or a large message would wait for ever.
+                return self._ask_for_credit(stream)
+        return None
+
+    def _next_of(self, stream: Stream) -> pb.IngestRequest | None:
+        """The next message of a stream; None where it has none (and its turn is over) or no credit (and it is still due)."""
+        if stream.load():
+            request = stream.frame(self._max_bytes, self._max_messages, self._window)
+            if request is not None:
+                stream.last_frame_at = self._loop.time()
+                self._turn_over(stream)
+                if stream.packed_left:
+                    self._make_due(stream)
+                elif stream.gather.messages or stream.gather.ended or stream.gather.caught_up:
+                    self.look(stream)
+                self._sent(stream)
+            return request
+        self._turn_over(stream)
+        if stream.gather.ended and not stream.close_sent:
+            stream.close_sent = True
+            self._loop.call_soon(self._sent, stream)
+            return pb.IngestRequest(close_stream=pb.CloseStream(stream_id=stream.id, end_of_stream=True))
+        backlog = None if stream.close_sent else stream.backlog()
+        return None if backlog is None else pb.IngestRequest(backlog=backlog)
+
+    def _turn_over(self, stream: Stream) -> None:
+        """Ends a stream's turn."""
+        self._due.popleft()
+        stream.due = False
+
+    def _ask_for_credit(self, stream: Stream) -> pb.IngestRequest | None:
+        """Asks, once, for a window that is large enough for a message, where waiting would not help."""
+        if self._asked_for_credit:
+            return None
+        if not self._window.whole:
+            # Credit follows its ack in a moment, unless the gateway has made the window smaller.
+            if not self._all_acknowledged():
+                self._starved_since = None
+                return None
+            now = self._loop.time()
+            if self._starved_since is None:
+                self._starved_since = now
+                self._loop.call_later(_STARVED_SECONDS, self.wake)
+            if now - self._starved_since < _STARVED_SECONDS:
+                return None
+        self._asked_for_credit = True
+        return pb.IngestRequest(credit_request=pb.CreditRequest(bytes=stream.next_size(), messages=1))

@@ -1,0 +1,130 @@
+"""The classes that a connector's author subclasses, and their contract."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator, Sequence
+from enum import Enum
+
+from headrace.sdk._message import Backlog, Batch, Message, Position
+
+
+class SourceKind(Enum):
+    """How a source gives its messages again."""
+
+    REPLAYABLE = "replayable"
+    """The same position always yields the same messages: a file, a log."""
+    REDELIVERING = "redelivering"
+    """What was not acknowledged comes again, in no promised order: a classic queue."""
+
+
+class _SourceBase:
+    """What both kinds of source declare."""
+
+    name: str = ""
+    """The source part of stream names: partition `0` of `orders` is the stream `orders/0`. Letters, digits and `._-`."""
+    connector: str = ""
+    """The connector's own name, for people who look at sessions; `name` where it is empty."""
+    version: str = "0"
+    """The connector's own version, for people."""
+    kind: SourceKind = SourceKind.REPLAYABLE
+    """How the source gives its messages again."""
+    idle_seconds: float = 0.01
+    """How long the SDK waits after `read` yielded None before it asks again. An acknowledgement ends the wait early."""
+
+
+class Source(_SourceBase, ABC):
+    """A source whose methods block: subclass it, set `name`, write `read`.
+
+    Everything that concerns one partition (`read` and its iterator, `acknowledged`, `settle`, `backlog`) is called on one
+    thread of that partition and never at the same time, so that a client library which is not thread-safe needs no lock.
+    Different partitions run on different threads. `partitions` has a thread of its own.
+
+    An exception that a method raises, other than `PositionLost` from `read`, ends the connector with `SourceFailed`.
+    """
+
+    def partitions(self) -> Sequence[str]:
+        """Lists the partitions that exist now. Default: one, named `0`.
+
+        Called at the start of a session and every few seconds after, so new partitions appear while it runs. One that is
+        no longer listed goes on until its `read` ends. When every partition has ended and is acknowledged, and no new one is
+        listed, the connector ends.
+        """
+        return ["0"]
+
+    @abstractmethod
+    def read(self, partition: str, position: Position | None) -> Iterator[Message | Batch | None]:
+        """Yields what comes after `position`, in order.
+
+        Called when a pipeline waits for the partition, and again after each reconnect; the iterator before is closed
+        first. Write it as a generator that opens what it needs, and closes it in `finally`.
+
+        Yield None when there is nothing now. The SDK then sends what it gathered, reports that the source has caught up, waits
+        `idle_seconds`, delivers acknowledgements and, if need be, closes the iterator. All this can only happen between two
+        items: never wait longer than about a second inside, and rather not at all. Returning means that the partition has
+        ended for ever. A source that needs its connection to acknowledge goes on yielding None until it was told.
+
+        Sequences must increase strictly. Gaps are fine. A source that may raise PositionLost gives sequences of its own: where
+        the loss is accepted, `read` is called again with None, and what its pipelines have seen is dropped by sequence.
+
+        Args:
+            partition: One of `partitions`.
+            position: Where to go on: after this sequence. None means from the first message that exists. A source may go back to
+                `position.cursor` instead and give some messages again, provided that it gives their sequences. Always None
+                for a redelivering source.
+
+        Raises:
+            PositionLost: The source no longer has what comes after `position`.
+        """
+
+    def acknowledged(self, partition: str, position: Position) -> None:
+        """Learns that everything at or before `position` is in the checkpoint of every pipeline that reads it. Default: nothing.
+
+        Only now may the source forget those messages. Called at most once for a position; never with an older one in the
+        same session; positions may be skipped. Also called before `read` with what was acknowledged earlier.
+        A source that cannot act on it must raise, not swallow it.
+        """
+
+    def settle(self, partition: str, tokens: Sequence[object]) -> None:
+        """Acknowledges messages at the system behind the source, by the tokens that it gave with them. Default: nothing.
+
+        Called before `acknowledged`, with the tokens of every message newly covered, in the order in which they were
+        yielded, each exactly once; not at all where messages carry none. For a system that acknowledges
+        cumulatively, `tokens[-1]` is enough. Tokens of a lost session are never given: its messages come again.
+        """
+
+    def backlog(self, partition: str) -> Backlog | None:
+        """Tells what is left after what `read` has yielded, for people who watch lag. Default: None, it cannot tell.
+
+        Called between items about once a second, so it should be cheap. Where it returns None, a yielded None is reported as
+        "nothing left".
+        """
+        return None
+
+
+class AsyncSource(_SourceBase, ABC):
+    """The same for asyncio: every method is a coroutine and runs on the connector's event loop.
+
+    Unlike with `Source`, `acknowledged` and `settle` may run while `read` waits for its next item. Nothing may block the
+    loop. An iterator is stopped by cancelling it where it waits.
+    """
+
+    async def partitions(self) -> Sequence[str]:
+        """As `Source.partitions`."""
+        return ["0"]
+
+    @abstractmethod
+    def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
+        """As `Source.read`: write it as an `async def` generator. It may wait for its next item as long as it likes.
+
+        Raises:
+            PositionLost: The source no longer has what comes after `position`.
+        """
+
+    async def acknowledged(self, partition: str, position: Position) -> None:
+        """As `Source.acknowledged`."""
+
+    async def settle(self, partition: str, tokens: Sequence[object]) -> None:
+        """As `Source.settle`."""
+
+    async def backlog(self, partition: str) -> Backlog | None:
+        """As `Source.backlog`."""
+        return None

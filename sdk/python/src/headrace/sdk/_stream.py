@@ -1,0 +1,200 @@
+"""One stream within one session: what is next to send, what is outstanding, what was acknowledged."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from headrace.protocol.v1 import frame_pb2
+from headrace.protocol.v1 import source_pb2 as pb
+from headrace.sdk._columns import Columns
+from headrace.sdk._credit import Window
+from headrace.sdk._errors import MessageTooLarge
+from headrace.sdk._frame import fill_frame, fit, frame_size
+from headrace.sdk._gather import Gather
+from headrace.sdk._message import Position
+from headrace.sdk._pack import pack
+from headrace.sdk._reader import Reader
+
+
+class Stream:
+    """A stream that was opened under one id."""
+
+    def __init__(self, stream_id: int, partition: str, name: str, gather: Gather) -> None:
+        """Nothing is sent before `opened`."""
+        self.id = stream_id
+        self.partition = partition
+        self.name = name
+        self.gather = gather
+        self.reader: Reader | None = None
+        self.due = False
+        self.timer: asyncio.TimerHandle | None = None
+        self.last_frame_at = 0.0
+        self.muted = False
+        self.close_sent = False
+        self._epoch = 0
+        self._columns: Columns | None = None
+        self._at = 0
+        self._next_sequence = 1
+        self._last_packed: int | None = None
+        self._last_sent: int | None = None
+        self._resume: int | None = None
+        self._acknowledged = -1
+        self._tokens: deque[tuple[int, object]] = deque()
+        self._told: pb.Backlog | None = None
+
+    def opened(self, answer: pb.StreamOpened) -> tuple[Position | None, Position | None]:
+        """Takes the gateway's answer; returns the resume and the acknowledged position, where they are of this epoch."""
+        self._epoch = answer.epoch
+        resume = self._position(answer.resume) if answer.HasField("resume") else None
+        acknowledged = self._position(answer.acknowledged) if answer.HasField("acknowledged") else None
+        if resume is not None:
+            self._resume = resume.sequence
+            self._next_sequence = resume.sequence + 1
+        if acknowledged is not None:
+            self._acknowledged = acknowledged.sequence
+        return resume, acknowledged
+
+    @property
+    def unsent(self) -> bool:
+        """True where something was read and not sent."""
+        return not self.muted and (self._columns is not None or self.gather.messages > 0)
+
+    @property
+    def packed_left(self) -> bool:
+        """True where something is packed and not sent."""
+        return self._columns is not None
+
+    @property
+    def unacknowledged(self) -> bool:
+        """True where something was sent and not acknowledged."""
+        return self._last_sent is not None and self._acknowledged < self._last_sent
+
+    @property
+    def finished(self) -> bool:
+        """True where the source has ended and everything before the end is acknowledged."""
+        if not self.close_sent or self.muted:
+            return False
+        ends = [end for end in (self._resume, self._last_sent) if end is not None]
+        return not ends or self._acknowledged >= max(ends)
+
+    def load(self) -> bool:
+        """Packs what was gathered, unless something packed is left. False where there is nothing to send.
+
+        Raises:
+            InvalidMessage: The source gave something that cannot be sent.
+        """
+        while self._columns is None:
+            items = self.gather.take()
+            if not items:
+                return False
+            self._columns = pack(items, self._next_sequence, self._last_packed)
+            self._at = 0
+            if self._columns is not None:
+                self._last_packed = self._columns.last
+                self._next_sequence = self._columns.last + 1
+        return True
+
+    def frame(self, max_bytes: int, max_messages: int, window: Window) -> pb.IngestRequest | None:
+        """Cuts the next frame of what is loaded and spends its credit; None where not even one message has credit.
+
+        Raises:
+            MessageTooLarge: The next message is above the limit of the gateway.
+        """
+        columns, start = self._columns, self._at
+        assert columns is not None
+        stop = fit(columns, self.id, start, min(max_bytes, window.bytes), min(max_messages, window.messages))
+        if stop == start:
+            size = self.next_size()
+            if size > max_bytes:
+                raise MessageTooLarge(
+                    f"stream {self.name}: message {columns.sequences[start]} makes a frame of {size} bytes, and the gateway "
+                    f"takes at most {max_bytes}; raise its limit or leave the message out"
+                )
+            return None
+        window.spend(frame_size(columns, self.id, start, stop), stop - start)
+        request = pb.IngestRequest()
+        fill_frame(request.frame, columns, self.id, start, stop)
+        self._sent(columns, start, stop)
+        return request
+
+    def next_size(self) -> int:
+        """The size of a frame that holds only the next message that is loaded."""
+        assert self._columns is not None
+        return frame_size(self._columns, self.id, self._at, self._at + 1)
+
+    def backlog(self) -> pb.Backlog | None:
+        """What to tell about what is left, if that is news; only where nothing is loaded."""
+        gather = self.gather
+        with gather.condition:
+            left, caught_up = gather.backlog, gather.caught_up
+            gathered_bytes, gathered_messages = gather.bytes, gather.messages
+        if left is None and not caught_up:
+            return None
+        answer = pb.Backlog(stream_id=self.id)
+        if left is None:
+            answer.messages = answer.bytes = 0
+        else:
+            if left.messages is not None:
+                answer.messages = left.messages + gathered_messages
+            if left.bytes is not None:
+                answer.bytes = left.bytes + gathered_bytes
+            if left.latest_sequence is not None:
+                answer.latest_sequence = left.latest_sequence
+        nothing_left = left is None or left.messages == 0 or left.bytes == 0
+        if caught_up and nothing_left:
+            answer.latest_sequence = max(self._resume or 0, self._last_sent or 0)
+        if answer == self._told:
+            return None
+        self._told = answer
+        return answer
+
+    def acknowledge(self, position: pb.Ack.Stream) -> None:
+        """Takes an acknowledgement and passes it to the source. One of an older epoch concerns messages that come again."""
+        sequence = position.position.sequence
+        if position.position.epoch != self._epoch or sequence <= self._acknowledged:
+            return
+        self._acknowledged = sequence
+        tokens: list[object] = []
+        while self._tokens and self._tokens[0][0] <= sequence:
+            tokens.append(self._tokens.popleft()[1])
+        if self.reader is not None:
+            self.reader.acknowledge(_position(position.position), tokens)
+
+    def mute(self) -> None:
+        """Sends no more; what was sent may still be acknowledged."""
+        self.muted = True
+        self._columns = None
+        self.gather.clear()
+        self.cancel_timer()
+
+    def retire(self) -> None:
+        """Sends no more, and expects nothing any more."""
+        self.mute()
+        self._last_sent = None
+        self._tokens.clear()
+
+    def cancel_timer(self) -> None:
+        """Ends the wait for more messages."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def _sent(self, columns: Columns, start: int, stop: int) -> None:
+        """Notes that messages `start` up to `stop` go out."""
+        sequences: Sequence[int] = columns.sequences if columns.tokens or stop < columns.count else ()
+        if columns.tokens:
+            pairs = zip(sequences[start:stop], columns.tokens[start:stop], strict=True)
+            self._tokens.extend(pair for pair in pairs if pair[1] is not None)
+        self._last_sent = sequences[stop - 1] if sequences else columns.last
+        self._at = stop
+        if stop == columns.count:
+            self._columns = None
+
+    def _position(self, position: frame_pb2.Position) -> Position | None:
+        """The position, where it is of this stream's epoch."""
+        return _position(position) if position.epoch == self._epoch else None
+
+
+def _position(position: frame_pb2.Position) -> Position:
+    """A position as sources see it."""
+    return Position(position.sequence, position.cursor if position.HasField("cursor") else None, position.epoch)
