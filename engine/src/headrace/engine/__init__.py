@@ -1,0 +1,38 @@
+"""Reads streams of a Headrace gateway in Spark Structured Streaming.
+
+from headrace.engine import build_session
+
+spark = build_session("orders")
+orders = spark.readStream.format("headrace").option("gateway", "127.0.0.1:7433").option("stream", "orders/*").load()
+"""
+
+from headrace.engine._errors import (
+    CheckpointError,
+    FrameError,
+    GatewayAway,
+    GatewayError,
+    HeadraceError,
+    MessagesLost,
+    NotAllowed,
+    NotAttached,
+    OptionError,
+    TakenOver,
+)
+from headrace.engine._schema import SCHEMA
+from headrace.engine._session import build_session, register
+
+__all__ = [
+    "SCHEMA",
+    "CheckpointError",
+    "FrameError",
+    "GatewayAway",
+    "GatewayError",
+    "HeadraceError",
+    "MessagesLost",
+    "NotAllowed",
+    "NotAttached",
+    "OptionError",
+    "TakenOver",
+    "build_session",
+    "register",
+]

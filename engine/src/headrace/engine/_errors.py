@@ -1,0 +1,53 @@
+"""What can go wrong in the engine.
+
+HeadraceError
+├── OptionError        an option of the source is wrong
+├── CheckpointError    Spark's checkpoint and the source do not fit together
+├── FrameError         a frame's columns do not add up
+└── GatewayError       the gateway refused a call, or did not answer
+    ├── GatewayAway        it could not be reached
+    ├── NotAllowed         the token, or its lack, does not allow the call
+    ├── TakenOver          a newer run of the same pipeline is at work
+    ├── NotAttached        it does not know the pipeline's positions; the engine mends this by itself
+    └── MessagesLost       a source no longer has what the pipeline must read
+"""
+
+
+class HeadraceError(Exception):
+    """The root of all errors of the engine."""
+
+
+class OptionError(HeadraceError, ValueError):
+    """An option is unknown, missing, or has a value that is not valid."""
+
+
+class CheckpointError(HeadraceError):
+    """Spark asked for something that the checkpoint's protocol rules out, or the checkpoint belongs to another pipeline."""
+
+
+class FrameError(HeadraceError):
+    """A frame's columns do not add up."""
+
+
+class GatewayError(HeadraceError):
+    """The gateway refused a call."""
+
+
+class GatewayAway(GatewayError):
+    """The gateway could not be reached."""
+
+
+class NotAllowed(GatewayError):
+    """The gateway does not accept the token, or the token does not allow the call."""
+
+
+class TakenOver(GatewayError):
+    """A newer run of the same pipeline has taken over."""
+
+
+class NotAttached(GatewayError):
+    """The gateway does not know the pipeline's positions."""
+
+
+class MessagesLost(GatewayError):
+    """A source no longer has what the pipeline must read."""

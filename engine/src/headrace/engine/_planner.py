@@ -1,0 +1,232 @@
+"""Plans micro-batches: learns what is committed, acknowledges it, and asks the gateway how far the next batch may read."""
+
+import logging
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import grpc
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
+
+from headrace.engine._connection import Connection, to_error
+from headrace.engine._decode import Columns
+from headrace.engine._errors import CheckpointError, FrameError, GatewayAway, GatewayError, NotAttached
+from headrace.engine._fetch import PipelineRun, fetch_once
+from headrace.engine._options import Options
+from headrace.engine._patience import Patience
+from headrace.engine._position import Offset, Position, moved, to_stream_positions
+from headrace.engine._ranges import Range, split, task_count
+from headrace.protocol.v1 import engine_pb2 as pb
+
+PLAN_WAIT_MS = 100
+CALL_TIMEOUT_S = 5.0
+INLINE_TIMEOUT_S = 2.0
+DETACH_TIMEOUT_S = 1.0
+LONGEST_PAUSE_S = 0.25
+
+log = logging.getLogger("headrace.engine")
+
+
+class Planner:
+    """Plans for one run of a query, in Spark's planner process, which calls it from one thread.
+
+    Spark calls `latest_offset(start)` only after the batch that ended at `start` is in the commit log, and polls it while it is
+    idle: `start` is the proof of commit that everything is acknowledged by.
+    """
+
+    def __init__(self, options: Options, connection: Connection) -> None:
+        self._options = options
+        self._connection = connection
+        self._run = time.time_ns()
+        self._name = options.pipeline
+        self._available_now = False
+        self._attached = False
+        self._committed: dict[str, Position] = {}
+        """What the gateway knows to be committed."""
+        self._last_start: dict[str, Any] | None = None
+        self._last_end: dict[str, Any] | None = None
+        self._parsed: list[tuple[dict[str, Any], Offset]] = []
+        """The last offsets, since with many streams it takes longer to parse them again than to compare them."""
+        self._sizes: dict[str, int] = {}
+        """Bytes of each range of the last batch planned."""
+        self._patience = Patience(options.gateway_timeout_s, LONGEST_PAUSE_S)
+
+    def initial_offset(self) -> dict[str, Any]:
+        """The offset before everything, which fixes the pipeline's name for the life of the checkpoint."""
+        self._name = self._name or f"pipeline-{uuid.uuid4().hex[:12]}"
+        return Offset(self._name, {}).to_json()
+
+    def prepare_available_now(self) -> None:
+        """Makes this a run that ends once everything that exists now is read."""
+        self._available_now = True
+
+    def read_limit(self) -> ReadLimit:
+        """What Spark shall ask for. It knows one limit at a time; where both are set, `latest_offset` applies the other too."""
+        if self._options.max_messages is not None:
+            return ReadMaxRows(self._options.max_messages)
+        if self._options.max_bytes is not None:
+            return ReadMaxBytes(self._options.max_bytes)
+        return ReadAllAvailable()
+
+    def latest_offset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Acknowledges everything up to `start` and returns how far the next batch may read; `start` where there is nothing new.
+
+        Returns soon, also where the gateway is away: Spark calls again.
+
+        Raises:
+            CheckpointError: `start` is not where the last batch ended.
+            GatewayError: the gateway refused, has been away for too long, or a source lost messages.
+        """
+        self._check_start(start)
+        offset = self._offset(start)
+        self._last_start, self._last_end, self._sizes = start, start, {}
+        while True:
+            response = self._plan(offset, limit)
+            if response is not None and response.ranges:
+                break
+            # A run that must catch up may not answer "nothing new" before the gateway says that all is planned.
+            if not self._available_now or (response is not None and response.exhausted):
+                return start
+        self._sizes = {r.stream: r.bytes for r in response.ranges}
+        streams = {**offset.streams, **{r.stream: Position.from_proto(r.end) for r in response.ranges}}
+        end = Offset(offset.pipeline, streams, self._run)
+        self._last_end = end.to_json()
+        self._parsed = [(start, offset), (self._last_end, end)]
+        return self._last_end
+
+    def _check_start(self, start: dict[str, Any]) -> None:
+        known = (self._last_start, self._last_end)
+        if self._last_start is not None and start not in known:
+            raise CheckpointError(
+                "Spark asked to go on from an offset at which no batch of this run ended; nothing was acknowledged for it. "
+                f"It asked for {Offset.from_json(start).streams}, the last batch ended at "
+                f"{Offset.from_json(self._last_end).streams}"
+            )
+
+    def _offset(self, document: dict[str, Any]) -> Offset:
+        for known, offset in self._parsed:
+            if document == known:
+                return offset
+        offset = Offset.from_json(document)
+        self._name = self._name or offset.pipeline
+        if offset.pipeline != self._name:
+            raise CheckpointError(
+                f"option pipeline is {self._name!r}, and the checkpoint belongs to pipeline {offset.pipeline!r}; "
+                "remove the option or use a new checkpointLocation"
+            )
+        return offset
+
+    def _plan(self, offset: Offset, limit: ReadLimit) -> pb.PlanResponse | None:
+        """The gateway's answer; None where it was away, after a short pause."""
+        try:
+            try:
+                self._attach(offset.streams, {})
+                response = self._call_plan(offset, limit)
+            except NotAttached:
+                self._attached = False
+                self._attach(offset.streams, {})
+                response = self._call_plan(offset, limit)
+        except GatewayAway as away:
+            self._patience.wait(away)
+            return None
+        self._patience.answered()
+        return response
+
+    def _call_plan(self, offset: Offset, limit: ReadLimit) -> pb.PlanResponse:
+        max_messages, max_bytes = self._limits(limit)
+        request = pb.PlanRequest(
+            pipeline=self.pipeline_run.to_proto(self._options),
+            committed=to_stream_positions(moved(offset.streams, self._committed)),
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            wait_ms=PLAN_WAIT_MS,
+        )
+        try:
+            response = self._connection.stub().Plan(
+                request, timeout=CALL_TIMEOUT_S + PLAN_WAIT_MS / 1000, metadata=self._connection.metadata
+            )
+        except grpc.RpcError as error:
+            raise to_error(error, self._connection) from None
+        self._committed = dict(offset.streams)
+        return response
+
+    def _limits(self, limit: ReadLimit) -> tuple[int | None, int | None]:
+        if isinstance(limit, ReadMaxRows):
+            return limit.max_rows, self._options.max_bytes
+        if isinstance(limit, ReadMaxBytes):
+            return self._options.max_messages, limit.max_bytes
+        return None, None
+
+    def _attach(self, committed: Mapping[str, Position], planned: Mapping[str, Position]) -> None:
+        if self._attached:
+            return
+        request = pb.AttachRequest(
+            pipeline=self.pipeline_run.to_proto(self._options),
+            committed=to_stream_positions(committed),
+            planned=to_stream_positions(planned),
+            available_now=self._available_now,
+        )
+        try:
+            self._connection.stub().Attach(request, timeout=CALL_TIMEOUT_S, metadata=self._connection.metadata)
+        except grpc.RpcError as error:
+            raise to_error(error, self._connection) from None
+        self._attached, self._committed = True, dict(committed)
+
+    @property
+    def pipeline_run(self) -> PipelineRun:
+        """Which run of which pipeline this is."""
+        assert self._name is not None, "the first call of Spark names the pipeline"
+        return PipelineRun(self._name, self._run)
+
+    def plan_reads(self, start: dict[str, Any], end: dict[str, Any]) -> list[list[Range]]:
+        """Cuts a batch into one list of ranges for each task.
+
+        Spark also asks for a batch that an earlier run planned and did not commit; then the gateway is told of it.
+        """
+        begin, finish = self._offset(start), self._offset(end)
+        ranges = [
+            Range(name, begin.streams.get(name), begin.streams.get(name), position, position)
+            for name, position in finish.streams.items()
+            if begin.streams.get(name) != position
+        ]
+        if self._planned_here(start, end):
+            weights = [max(1, self._sizes.get(r.stream, 1)) for r in ranges]
+            return split(ranges, weights, task_count(sum(weights), self._options.read_tasks))
+        self._announce_replay(begin, finish)
+        return split(ranges, [max(1, r.end.sequence - r.low) for r in ranges], self._options.read_tasks)
+
+    def _planned_here(self, start: dict[str, Any], end: dict[str, Any]) -> bool:
+        return (start, end) == (self._last_start, self._last_end)
+
+    def _announce_replay(self, start: Offset, end: Offset) -> None:
+        try:
+            self._attach(start.streams, moved(end.streams, start.streams))
+        except GatewayError as error:
+            # Each task tells the gateway of its ranges too, and waits for it.
+            log.warning("cannot announce a batch that is read again: %s", error)
+
+    def read_inline(self, start: dict[str, Any], end: dict[str, Any], lists: list[list[Range]]) -> list[Columns] | None:
+        """The messages of a small batch, fetched here and now; None where it is for the executors.
+
+        A small batch costs less when the planner hands it to Spark than when Spark starts a Python worker for it.
+        """
+        small = self._options.inline_bytes > 0 and sum(self._sizes.values()) <= self._options.inline_bytes
+        if not small or len(lists) != 1 or start == end or not self._planned_here(start, end):
+            return None
+        try:
+            return fetch_once(self._connection, self.pipeline_run.to_proto(self._options), lists[0], INLINE_TIMEOUT_S)
+        except (GatewayError, FrameError) as error:
+            log.warning("a small batch is read by the executors: %s", error)
+            return None
+
+    def stop(self) -> None:
+        """Tells the gateway that this run ends. What was committed and acknowledged stays so."""
+        if not self._attached:
+            return
+        self._attached = False
+        request = pb.DetachRequest(pipeline=self.pipeline_run.to_proto(self._options))
+        try:
+            self._connection.stub().Detach(request, timeout=DETACH_TIMEOUT_S, metadata=self._connection.metadata)
+        except grpc.RpcError as error:
+            log.info("cannot take leave: %s", to_error(error, self._connection))

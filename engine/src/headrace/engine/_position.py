@@ -1,0 +1,91 @@
+"""Positions in streams, and the offsets that Spark keeps in its checkpoint."""
+
+import base64
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.engine._errors import CheckpointError
+from headrace.protocol.v1 import frame_pb2 as pb
+
+MAX_SEQUENCE = 2**63 - 1
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Position:
+    """A place in a stream: everything at or before it has been read. Ordered by epoch and sequence."""
+
+    epoch: int
+    sequence: int
+    cursor: bytes | None = field(default=None, compare=False)
+
+    @classmethod
+    def from_proto(cls, position: pb.Position) -> "Position":
+        """The position of a wire message."""
+        return cls(position.epoch, position.sequence, position.cursor if position.HasField("cursor") else None)
+
+    def to_proto(self) -> pb.Position:
+        """The wire form."""
+        return pb.Position(epoch=self.epoch, sequence=self.sequence, cursor=self.cursor)
+
+    def __str__(self) -> str:
+        return f"{self.sequence}" + (f" of epoch {self.epoch}" if self.epoch else "")
+
+
+@dataclass(frozen=True)
+class Offset:
+    """Where a pipeline is in each of its streams: what Spark writes into its offset log, as JSON.
+
+    `run` is the run of the pipeline that planned it, so that the driver can speak for that run when the query ends;
+    absent in the first offset.
+    """
+
+    pipeline: str
+    streams: Mapping[str, Position]
+    run: int | None = None
+
+    @classmethod
+    def from_json(cls, document: Any) -> "Offset":
+        """The offset of its JSON form.
+
+        Raises:
+            CheckpointError: it is not the form that this source writes.
+        """
+        try:
+            streams = {name: _position(position) for name, position in document["streams"].items()}
+            return cls(document["pipeline"], streams, document.get("run"))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CheckpointError(
+                f"the checkpoint's offset is not one of this source ({type(error).__name__}: {error}); "
+                "was the checkpoint written by another source? Use a new checkpointLocation"
+            ) from None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form; equal offsets give equal texts."""
+        document: dict[str, Any] = {"pipeline": self.pipeline}
+        if self.run is not None:
+            document["run"] = self.run
+        document["streams"] = {name: _document(self.streams[name]) for name in sorted(self.streams)}
+        return document
+
+
+def moved(positions: Mapping[str, Position], known: Mapping[str, Position]) -> dict[str, Position]:
+    """Those positions that differ from the known ones."""
+    return {name: position for name, position in positions.items() if known.get(name) != position}
+
+
+def to_stream_positions(positions: Mapping[str, Position]) -> Iterable[pb.StreamPosition]:
+    """The wire form of positions by stream."""
+    return [pb.StreamPosition(stream=name, position=position.to_proto()) for name, position in positions.items()]
+
+
+def _position(document: Mapping[str, Any]) -> Position:
+    cursor = document.get("cursor")
+    return Position(int(document["epoch"]), int(document["sequence"]), None if cursor is None else base64.b64decode(cursor))
+
+
+def _document(position: Position) -> dict[str, Any]:
+    document: dict[str, Any] = {"epoch": position.epoch, "sequence": position.sequence}
+    if position.cursor is not None:
+        document["cursor"] = base64.b64encode(position.cursor).decode("ascii")
+    return document

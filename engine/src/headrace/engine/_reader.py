@@ -1,0 +1,137 @@
+"""The reader that Spark calls: planning in one planner process, reading in executors, small batches in the planner."""
+
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from headrace.engine._connection import Connection
+from headrace.engine._decode import record_batches
+from headrace.engine._fetch import PipelineRun, fetch
+from headrace.engine._options import Options
+from headrace.engine._patience import Patience
+from headrace.engine._planner import Planner
+from headrace.engine._ranges import Range
+
+try:
+    # Spark takes record batches from the planner only of this private class. Without it, executors read every batch.
+    from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper as _PrefetchingReader
+except ImportError:  # pragma: no cover
+    _PrefetchingReader = None  # type: ignore[assignment, misc]
+
+LONGEST_PAUSE_S = 1.0
+
+
+class ReadTask(InputPartition):
+    """What one Spark task reads."""
+
+    def __init__(self, pipeline: PipelineRun, ranges: Sequence[Range]) -> None:
+        self.pipeline = pipeline
+        self.ranges = tuple(ranges)
+
+    def __repr__(self) -> str:
+        return f"ReadTask({self.pipeline.name}, {len(self.ranges)} ranges)"
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads streams of a gateway. Spark pickles it to executors, so that the planner is made where it is first needed."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._connection = Connection.of(options)
+        self._planner: Planner | None = None
+
+    @property
+    def planner(self) -> Planner:
+        """The planner, in the one process where Spark plans."""
+        if self._planner is None:
+            self._planner = Planner(self._options, self._connection)
+            # Spark ends the planner with SIGTERM and calls stop() only on an orderly exit.
+            signal.signal(signal.SIGTERM, _exit)
+        return self._planner
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Spark asks once in the life of a checkpoint."""
+        return self.planner.initial_offset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Spark asks once for each run."""
+        return self.planner.read_limit()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Spark calls it first in a run with trigger(availableNow=True)."""
+        self.planner.prepare_available_now()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Spark polls it; `start` is committed."""
+        return self.planner.latest_offset(start, limit)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """One partition for each task of a batch."""
+        if start == end:
+            return []
+        return [ReadTask(self.planner.pipeline_run, ranges) for ranges in self.planner.plan_reads(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Runs in executors: the messages of one task."""
+        task = cast(ReadTask, partition)
+        patience = Patience(self._options.gateway_timeout_s, LONGEST_PAUSE_S)
+        yield from record_batches(fetch(self._connection, task.pipeline.to_proto(self._options), task.ranges, patience))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Does nothing.
+
+        Spark calls it only while it builds the next batch with data, and a source that waits for its acknowledgement sends no
+        such data. `latestOffset` learns of every commit at once.
+        """
+
+    def stop(self) -> None:
+        """Spark calls it when the planner ends."""
+        if self._planner is not None:
+            # Spark closes the planner's socket and then signals; the second must not cut the leave-taking short.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            self._planner.stop()
+
+
+def _exit(signum: int, frame: FrameType | None) -> None:
+    sys.exit(0)
+
+
+if _PrefetchingReader is None:  # pragma: no cover
+    Reader = StreamReader
+else:
+
+    class PrefetchingReader(StreamReader, _PrefetchingReader):
+        """Hands small batches to Spark from the planner, which saves starting a task's Python worker.
+
+        Of the private class it keeps nothing but the type, which Spark's planner looks for.
+        """
+
+        def __init__(self, options: Options) -> None:
+            StreamReader.__init__(self, options)
+            # Where Spark looks for `prepareForTriggerAvailableNow`.
+            self.simple_reader = self  # type: ignore[assignment]
+            self._inline: Iterator[pa.RecordBatch] | None = None
+
+        def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+            """One partition for each task of a batch; exactly one, as Spark demands, where the batch is here already."""
+            self._inline = None
+            if start == end:
+                return []
+            lists = self.planner.plan_reads(start, end)
+            frames = self.planner.read_inline(start, end, lists)
+            if frames is not None:
+                self._inline = record_batches(frames)
+            return [ReadTask(self.planner.pipeline_run, ranges) for ranges in lists]
+
+        def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any] | None:
+            """Spark calls it right after `partitions`, for the same batch."""
+            inline, self._inline = self._inline, None
+            return inline
+
+    Reader = PrefetchingReader  # type: ignore[misc]
