@@ -1,0 +1,73 @@
+"""What a benchmark found, as a table for people and as JSON for programs."""
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure.
+
+    Attributes:
+        name: What was measured.
+        value: The figure.
+        unit: Its unit.
+        baseline: What it is compared with, in the same unit and from the same run; None where there is nothing to compare.
+        target: What it should reach, in words; empty where there is no target.
+        met: Whether it does; None where there is no target.
+    """
+
+    name: str
+    value: float
+    unit: str
+    baseline: float | None = None
+    target: str = ""
+    met: bool | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """The value as a part of the baseline."""
+        return self.value / self.baseline if self.baseline else None
+
+
+def document(figures: Sequence[Figure], conditions: dict[str, Any]) -> dict[str, Any]:
+    """The JSON form: `{"figures": [...], "conditions": {...}}`."""
+    return {"figures": [asdict(figure) | {"ratio": figure.ratio} for figure in figures], "conditions": conditions}
+
+
+def table(title: str, figures: Sequence[Figure]) -> Table:
+    """The form for people."""
+    drawn = Table(title=title, title_justify="left")
+    for heading in ("figure", "value", "unit", "baseline", "ratio", "target", "met"):
+        drawn.add_column(heading, justify="right" if heading in ("value", "baseline", "ratio") else "left")
+    for figure in figures:
+        met = "" if figure.met is None else "yes" if figure.met else "no"
+        drawn.add_row(
+            figure.name, _number(figure.value), figure.unit, _number(figure.baseline), _number(figure.ratio), figure.target, met
+        )
+    return drawn
+
+
+def machine() -> dict[str, Any]:
+    """The conditions that every benchmark has in common."""
+    packages = ("headrace", "pyspark", "grpcio", "pyarrow")
+    return {
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in packages},
+    }
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 100 else f"{value:.2f}"

@@ -1,0 +1,108 @@
+"""The processes of a benchmark: a gateway, a connector, and the Spark session of this process."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psutil
+
+from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
+
+START_S = 30.0
+STOP_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGateway:
+    """A gateway in a process of its own."""
+
+    address: str
+    process: psutil.Process
+
+    def status(self) -> admin_pb2.GetStatusResponse:
+        """What it says of itself."""
+        with grpc.insecure_channel(self.address) as channel:
+            return admin_pb2_grpc.AdminServiceStub(channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=10)
+
+    def cpu_s(self) -> float:
+        """The processor time that it has used."""
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
+    def rss_mb(self) -> float:
+        """Its resident memory, in MB of 10^6 bytes."""
+        return float(self.process.memory_info().rss) / 1e6
+
+
+@contextmanager
+def gateway() -> Iterator[RunningGateway]:
+    """A gateway with its default limits, on a free port."""
+    with tempfile.TemporaryDirectory() as folder:
+        ready = Path(folder) / "ready"
+        command = [sys.executable, "-m", "headrace.cli", "gateway", "--listen", "127.0.0.1:0", "--log-level", "error"]
+        process = subprocess.Popen([*command, "--ready-file", str(ready)])
+        try:
+            wait_for("the gateway to listen", lambda: ready.exists() and ready.read_text().strip() != "", START_S)
+            yield RunningGateway(ready.read_text().strip(), psutil.Process(process.pid))
+        finally:
+            process.terminate()
+            process.wait(STOP_S)
+
+
+@contextmanager
+def connector(address: str, kind: str, **options: Any) -> Iterator["RunningConnector"]:
+    """One of the connectors in `_sources`; killed if it has not ended by the end of the block."""
+    arguments = [part for name, value in options.items() for part in _flag(name, value)]
+    command = [sys.executable, "-m", "headrace.bench._sources", kind, "--gateway", address, *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    try:
+        yield RunningConnector(process)
+    finally:
+        process.kill()
+        process.wait(STOP_S)
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    if value is False:
+        return []
+    return [f"--{name}"] if value is True else [f"--{name}", str(value)]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningConnector:
+    """A connector in a process of its own."""
+
+    process: "subprocess.Popen[bytes]"
+
+    def result(self, timeout_s: float) -> dict[str, Any]:
+        """What it saw, once it has ended.
+
+        Raises:
+            RuntimeError: it failed.
+        """
+        output, _ = self.process.communicate(timeout=timeout_s)
+        if self.process.returncode:
+            raise RuntimeError(f"the connector ended with {self.process.returncode}; its errors are above")
+        result: dict[str, Any] = json.loads(output)
+        return result
+
+
+def wait_for(what: str, condition: Callable[[], bool], timeout_s: float) -> None:
+    """Waits for a condition.
+
+    Raises:
+        TimeoutError: it did not come true in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {timeout_s:.0f} s for {what}")
+        time.sleep(0.05)

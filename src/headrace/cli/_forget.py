@@ -1,0 +1,42 @@
+"""`headrace forget`."""
+
+import click
+
+from headrace.cli._connection import CALL_TIMEOUT_S, Connection, connection_options
+from headrace.cli._output import EXIT_FAILED, print_action
+
+
+@click.command()
+@click.argument("pipeline")
+@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@connection_options
+@click.pass_context
+def forget(ctx: click.Context, pipeline: str, as_json: bool, connection: Connection) -> None:
+    """Forget PIPELINE, so that it holds its streams' acknowledgements no longer.
+
+    A pipeline that stopped keeps its sources from pruning what it has not read. Forget it where it will never come back.
+
+    \b
+    Example:
+      headrace forget market-spread
+    """
+    import grpc
+
+    from headrace.protocol.v1.admin_pb2 import ForgetPipelineRequest
+    from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
+
+    try:
+        with connection.channel() as channel:
+            request = ForgetPipelineRequest(pipeline=pipeline)
+            AdminServiceStub(channel).ForgetPipeline(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
+    except grpc.RpcError as error:
+        failure = connection.failure(error)
+        if not as_json:
+            raise failure from None
+        print_action("forget", f"{pipeline} is not forgotten", error=failure.message)
+        ctx.exit(EXIT_FAILED)
+    summary = f"{pipeline} is forgotten"
+    if as_json:
+        print_action("forget", summary, {"pipeline": pipeline})
+    else:
+        click.echo(summary)
