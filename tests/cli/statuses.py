@@ -1,0 +1,102 @@
+"""A gateway that answers what a test tells it to."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+from headrace.protocol.v1 import admin_pb2 as pb
+from headrace.protocol.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
+from headrace.protocol.v1.frame_pb2 import Position, StreamPosition
+
+BUSY = pb.GetStatusResponse(
+    gateway=pb.GatewayStatus(
+        version="0.1.0",
+        uptime_ms=4_205_000,
+        buffered_bytes=3_670_016,
+        buffer_limit_bytes=134_217_728,
+        draining=True,
+        rejected_sessions={"RESOURCE_EXHAUSTED": 2, "INVALID_ARGUMENT": 1},
+    ),
+    streams=[
+        pb.StreamStatus(
+            stream="orders/0",
+            state=pb.STREAM_STATE_LIVE,
+            instance="file-1",
+            replayable=True,
+            received=Position(epoch=0, sequence=9_007_199_254_740_993, cursor=b"120"),
+            acknowledged=Position(epoch=0, sequence=100),
+            received_messages=1_234_567,
+            acknowledged_messages=1_200_000,
+            duplicate_messages=12,
+            losses=1,
+            lag_messages=34_567,
+            lag_bytes=2_108_587,
+            oldest_unacknowledged_ms=140,
+        ),
+        pb.StreamStatus(stream="trades/eu", state=pb.STREAM_STATE_PARKED, detail="waits for a pipeline that reads it"),
+    ],
+    sessions=[
+        pb.SessionStatus(
+            session="s-1",
+            connector="file",
+            connector_version="0.1.0",
+            instance="file-1",
+            peer="127.0.0.1:40000",
+            age_ms=65_000,
+            streams=1,
+            credit_bytes=8_388_608,
+            credit_messages=3_965_433,
+            outstanding_bytes=2_108_587,
+            outstanding_messages=34_567,
+            linger_ms=5,
+        )
+    ],
+    pipelines=[
+        pb.PipelineStatus(
+            pipeline="market",
+            run=1_795_000_000_000_000_123,
+            attached=True,
+            patterns=["orders/*"],
+            committed=[
+                StreamPosition(stream="orders/0", position=Position(epoch=0, sequence=100, cursor=b"\x00\xff")),
+                StreamPosition(stream="orders/1"),
+            ],
+            idle_ms=9,
+            lag_messages=34_567,
+            lag_bytes=2_108_587,
+        ),
+        pb.PipelineStatus(pipeline="archive", patterns=["orders/*"]),
+    ],
+)
+
+
+class _Canned(AdminServiceServicer):
+    """Answers with one status, and knows one pipeline."""
+
+    def __init__(self, status: pb.GetStatusResponse) -> None:
+        self._status = status
+
+    def GetStatus(self, request: pb.GetStatusRequest, context: grpc.ServicerContext) -> pb.GetStatusResponse:
+        return self._status
+
+    def ForgetPipeline(self, request: pb.ForgetPipelineRequest, context: grpc.ServicerContext) -> pb.ForgetPipelineResponse:
+        if request.pipeline == "market":
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "pipeline 'market' is attached; stop its query first")
+        return pb.ForgetPipelineResponse()
+
+
+@contextmanager
+def gateway_that_says(status: pb.GetStatusResponse) -> Iterator[str]:
+    """The address of a gateway with this status."""
+    options: list[tuple[str, Any]] = [("grpc.so_reuseport", 0)]
+    server = grpc.server(ThreadPoolExecutor(max_workers=2), options=options)
+    add_AdminServiceServicer_to_server(_Canned(status), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()

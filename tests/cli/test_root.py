@@ -1,0 +1,72 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from headrace.cli import cli
+from headrace.cli._output import bytes_text, duration_text
+
+HEAVY = ("grpc", "pydantic", "rich", "pyspark", "numpy", "pandas", "structlog")
+
+
+def commands() -> list[str]:
+    return cli.list_commands(click.Context(cli)) if isinstance(cli, click.Group) else []
+
+
+def test_help_lists_the_commands_and_the_exit_codes() -> None:
+    result = CliRunner().invoke(cli, ["--help"])
+
+    assert result.exit_code == 0
+    assert "Exit codes: 0 all is well" in result.output
+    for name in commands():
+        assert f"\n  {name} " in result.output
+
+
+def test_help_loads_nothing_heavy() -> None:
+    program = (
+        "import sys\nfrom headrace.cli import cli\n"
+        "cli.main(['--help'], standalone_mode=False)\n"
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_has_help_with_an_example(name: str) -> None:
+    result = CliRunner().invoke(cli, [name, "--help"])
+
+    assert result.exit_code == 0, result.output
+    assert f"headrace {name}" in result.output
+
+
+def test_an_unknown_command_is_a_validation_error() -> None:
+    result = CliRunner().invoke(cli, ["statsu"])
+
+    assert result.exit_code == 2
+    assert "No such command 'statsu'" in result.output
+
+
+def test_the_program_exits_with_the_commands_code(tmp_path: Path) -> None:
+    call = [sys.executable, "-m", "headrace.cli", "gateway", "--check", "--listen", "nowhere"]
+    result = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
+
+    assert result.returncode == 2
+    assert result.stderr.startswith("--listen: 'nowhere' is not host:port")
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(0, "0 ms"), (999, "999 ms"), (3_240, "3.2 s"), (245_000, "4m 05s"), (11_520_000, "3h 12m"), (187_200_000, "2d 04h")],
+)
+def test_durations(milliseconds: int, text: str) -> None:
+    assert duration_text(milliseconds) == text
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1536, "1.5 KiB"), (2**20, "1.0 MiB"), (2**42, "4.0 TiB")])
+def test_sizes(count: int, text: str) -> None:
+    assert bytes_text(count) == text

@@ -1,0 +1,104 @@
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.cli.statuses import BUSY, gateway_that_says
+
+from headrace.cli import cli
+from headrace.protocol.v1.admin_pb2 import GatewayStatus, GetStatusResponse
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def expected(name: str, found: str) -> str:
+    """The golden text; written anew where UPDATE_GOLDEN is set, for a person to look at the difference."""
+    if "UPDATE_GOLDEN" in os.environ:
+        (GOLDEN / name).write_text("".join(f"{line.rstrip()}\n" for line in found.splitlines()), encoding="utf-8")
+    return (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def status(*arguments: str, env: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(cli, ["status", *arguments], env={"HEADRACE_GATEWAY": None, "HEADRACE_TOKEN": None, **(env or {})})
+
+
+@pytest.fixture(scope="module")
+def busy() -> Result:
+    with gateway_that_says(BUSY) as address:
+        result = status("--gateway", address, "--json")
+        result.stdout_bytes = result.stdout_bytes.replace(address.encode(), b"127.0.0.1:7433")
+    return result
+
+
+def test_the_json_document_is_stable(busy: Result) -> None:
+    assert busy.exit_code == 0
+    found = json.loads(busy.stdout)
+    assert found == json.loads(expected("status.json", json.dumps(found, indent=2)))
+
+
+def test_numbers_are_numbers_beyond_53_bits_too(busy: Result) -> None:
+    document = json.loads(busy.stdout)
+    assert document["streams"][0]["received"]["sequence"] == 9_007_199_254_740_993
+    assert document["pipelines"][0]["run"] == 1_795_000_000_000_000_123
+
+
+@pytest.mark.parametrize(
+    ("golden", "charset", "status_response"),
+    [
+        ("status.txt", "utf-8", BUSY),
+        ("status-ascii.txt", "ascii", BUSY),
+        ("status-empty.txt", "utf-8", GetStatusResponse(gateway=GatewayStatus(version="0.1.0", buffer_limit_bytes=2**27))),
+    ],
+)
+def test_the_tables_are_as_they_were(golden: str, charset: str, status_response: GetStatusResponse) -> None:
+    with gateway_that_says(status_response) as address:
+        result = CliRunner(charset=charset).invoke(cli, ["status", "--gateway", address], env={"COLUMNS": None})
+    assert result.exit_code == 0, result.output
+    found = result.output_bytes.decode(charset).replace(address, "127.0.0.1:7433")
+    assert "".join(f"{line.rstrip()}\n" for line in found.splitlines()) == expected(golden, found)
+
+
+def test_the_gateway_can_come_from_the_environment() -> None:
+    with gateway_that_says(BUSY) as address:
+        result = status("--json", env={"HEADRACE_GATEWAY": address})
+    assert json.loads(result.stdout)["gateway"]["address"] == address
+
+
+def test_no_gateway_is_one_clear_line() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        result = status("--gateway", address, "--json")
+
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr == (
+        f"Error: nothing listens at {address}: start a gateway with headrace gateway, or name another with --gateway\n"
+    )
+
+
+def test_forgetting_a_pipeline_prints_one_object() -> None:
+    with gateway_that_says(BUSY) as address:
+        done = CliRunner().invoke(cli, ["forget", "old", "--json", "--gateway", address])
+        refused = CliRunner().invoke(cli, ["forget", "market", "--json", "--gateway", address])
+        plain = CliRunner().invoke(cli, ["forget", "market", "--gateway", address])
+
+    assert done.exit_code == 0
+    assert json.loads(done.stdout) == {
+        "command": "forget",
+        "ok": True,
+        "summary": "old is forgotten",
+        "result": {"pipeline": "old"},
+        "error": None,
+    }
+    assert refused.exit_code == 1
+    assert json.loads(refused.stdout) == {
+        "command": "forget",
+        "ok": False,
+        "summary": "market is not forgotten",
+        "result": None,
+        "error": "pipeline 'market' is attached; stop its query first",
+    }
+    assert (plain.exit_code, plain.stderr) == (1, "Error: pipeline 'market' is attached; stop its query first\n")

@@ -1,0 +1,96 @@
+"""`headrace connector`, as a process, against the scripted gateway."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from tests.sdk.fake_gateway import FakeGateway
+
+
+@pytest.fixture
+async def gateway():
+    fake = FakeGateway()
+    await fake.start()
+    yield fake
+    await fake.stop()
+
+
+async def headrace(*arguments: str | Path) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "headrace.cli",
+        "connector",
+        *map(str, arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def test_list():
+    out, _ = await (await headrace("list")).communicate()
+    assert "lines or length-prefixed records" in out.decode()
+    out, _ = await (await headrace("list", "--json")).communicate()
+    assert [c["name"] for c in json.loads(out)["connectors"]] == ["file"]
+
+
+async def test_files_are_streamed_to_their_end(gateway, tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"one\ntwo\n")
+    (tmp_path / "b.txt").write_bytes(b"three")
+    process = await headrace(
+        *("run", "file", "--path", tmp_path / "*.txt", "--source", "s", "--no-follow"),
+        *("--gateway", gateway.address, "--instance", "i", "--token", "t"),
+    )
+    session = await gateway.session()
+    assert (session.hello.connector, session.hello.instance, session.metadata["authorization"]) == ("file", "i", "Bearer t")
+    a = (await session.next("open_stream")).open_stream
+    b = (await session.next("open_stream")).open_stream
+    assert (a.stream, b.stream) == ("s/a.txt", "s/b.txt")
+    session.answer_open(a.stream_id)
+    assert [(m.sequence, m.value) for m in await session.messages(2)] == [(4, b"one"), (8, b"two")]
+    await session.next("close_stream")
+    session.answer_open(b.stream_id)
+    assert [(m.sequence, m.value, m.cursor) for m in await session.messages(1)] == [(5, b"three", b"5")]
+    await session.next("close_stream")
+    session.ack(a.stream_id, 8)
+    session.ack(b.stream_id, 5)
+    await session.next("goodbye")
+    out, errors = await asyncio.wait_for(process.communicate(), 10)
+    assert (process.returncode, out, errors) == (0, b"", b"")
+
+
+async def test_a_followed_file_is_streamed_until_a_signal(gateway, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\n")
+    process = await headrace("run", "file", "--path", path, "--source", "s", "--gateway", gateway.address)
+    session = await gateway.session()
+    stream = await session.open("s/a.txt")
+    await session.messages(1)
+    with path.open("ab") as file:
+        file.write(b"two\n")
+    await session.messages(1)
+    session.ack(stream, 8)
+    process.send_signal(signal.SIGTERM)
+    await session.next("goodbye")
+    assert await asyncio.wait_for(process.wait(), 10) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (["--path", "/not/there", "--source", "s", "--no-follow"], 2, "Error: no such file: /not/there"),
+        (["--path", "x", "--source", "a/b"], 2, "source name 'a/b'"),
+        (["--path", "x", "--source", "s", "--tls-key", os.devnull], 2, "--tls-key"),
+        (["--path", "x"], 2, "--source"),
+    ],
+)
+async def test_mistakes_are_told_in_a_line(arguments, code, complaint):
+    process = await headrace("run", "file", *arguments)
+    _, errors = await asyncio.wait_for(process.communicate(), 20)
+    assert process.returncode == code
+    assert complaint in errors.decode()
+    assert "Traceback" not in errors.decode()

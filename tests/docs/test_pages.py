@@ -1,0 +1,94 @@
+"""Links lead somewhere, and the commands, tests, files and targets that the pages name exist."""
+
+import ast
+import re
+import shlex
+from functools import cache
+
+import click
+import pytest
+from tests.docs.pages import PAGES, ROOT, anchors, blocks, prose, spans, text
+
+from headrace.cli import cli
+
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_COMMAND = re.compile(r"(?:\.venv/bin/)?headrace ([a-z].*)")
+_PATH = re.compile(r"(?:tests|docs|src|proto|gateway|engine|connectors|sdk|examples|scripts)/[\w./-]*\w/?(?:::\w+)?")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    for link in _LINK.findall(prose(page)):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        assert target.exists(), f"{page}: {link}"
+        if anchor:
+            assert anchor in anchors(target.resolve().relative_to(ROOT).as_posix()), f"{page}: {link}"
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """Every command line of the pages, by page."""
+    found = []
+    for page in PAGES:
+        lines = [*spans(page), *(line for block in blocks(page, "bash") for line in block.text.splitlines())]
+        found += [(page, shlex.split(match[1], comments=True)) for line in lines if (match := _COMMAND.fullmatch(line.strip()))]
+    return found
+
+
+def test_commands_and_their_options_exist() -> None:
+    assert commands()
+    for page, words in commands():
+        command: click.Command = cli
+        context = click.Context(cli)
+        for word in words:
+            if isinstance(command, click.Group) and (inner := command.get_command(context, word)) is not None:
+                command = inner
+            elif word.startswith("--"):
+                known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+                assert word.partition("=")[0] in known | {"--help", "--version"}, f"{page}: headrace {' '.join(words)}"
+        assert command is not cli, f"{page}: there is no command: headrace {' '.join(words)}"
+
+
+def test_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in PAGES:
+        lines = [*spans(page), *(line for block in blocks(page, "bash") for line in block.text.splitlines())]
+        named = {match[1] for line in lines if (match := re.match(r"make ([a-z-]+)", line))}
+        assert named <= targets, page
+
+
+@cache
+def functions(path: str) -> set[str]:
+    """The functions that a file defines."""
+    tree = ast.parse((ROOT / path).read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "/README" not in page])
+def test_named_files_and_tests_exist(page: str) -> None:
+    for span in spans(page):
+        if not _PATH.fullmatch(span):
+            continue
+        path, _, name = span.partition("::")
+        assert (ROOT / path).exists(), f"{page}: {span}"
+        if name:
+            assert name in functions(path), f"{page}: {span}"
+
+
+def test_every_guarantee_names_a_test() -> None:
+    rows = [line for line in text("docs/guarantees.md").splitlines() if line.startswith("|") and "tests/" in line]
+    assert len(rows) > 10
+    tests = set(re.findall(r"tests/\w+/test_\w+\.py::\w+", text("docs/guarantees.md")))
+    faults = {f"tests/faults/{path.name}" for path in (ROOT / "tests/faults").glob("test_*.py")}
+    assert faults <= {test.partition("::")[0] for test in tests}, "a fault test that the guarantees do not name"
+
+
+def test_decisions_are_listed_and_whole() -> None:
+    folder = ROOT / "docs/decisions"
+    files = sorted(path.name for path in folder.glob("2*.md"))
+    assert sorted(re.findall(r"\((2\S+\.md)\)", text("docs/decisions/README.md"))) == files
+    for name in files:
+        headings = re.findall(r"^## (.+)$", text(f"docs/decisions/{name}"), re.MULTILINE)
+        assert headings == ["Summary", "Context", "Decision", "Consequences"], name

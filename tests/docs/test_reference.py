@@ -1,0 +1,151 @@
+"""Tables of options, keys, fields and columns hold what there is, and nothing else."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+from tests.docs.pages import blocks, codes, section, table, text
+from tests.gateway.certificates import Authority
+
+import headrace.engine
+from headrace.cli._status_document import status_document
+from headrace.engine import _options
+from headrace.engine._units import parse_bytes, parse_duration
+from headrace.gateway import Config, Limits, Log, StreamRule, Tls, Token, load_config
+from headrace.gateway.core._errors import ProtocolError
+from headrace.protocol.v1 import admin_pb2, frame_pb2, source_pb2
+
+SPARK, GATEWAY, PROTOCOL = "docs/spark.md", "docs/gateway.md", "docs/protocol.md"
+
+
+def names(page: str, heading: str) -> list[str]:
+    """What the first column of a table names."""
+    return [name for row in table(page, heading) for name in codes(row[0])]
+
+
+# Spark
+
+
+def test_spark_options() -> None:
+    assert sorted(names(SPARK, "Options")) == sorted(_options.NAMES)
+
+
+def test_defaults_of_spark_options() -> None:
+    defaults = {codes(row[0])[0]: codes(row[1]) for row in table(SPARK, "Options")}
+    assert parse_duration(defaults["gatewayTimeout"][0]) == _options.DEFAULT_GATEWAY_TIMEOUT_S
+    assert parse_bytes(defaults["inlineBytes"][0]) == _options.DEFAULT_INLINE_BYTES
+    assert defaults["gateway"] == ["HEADRACE_GATEWAY", _options.DEFAULT_GATEWAY]
+    assert defaults["failOnDataLoss"] == ["true"]
+
+
+def test_spark_columns() -> None:
+    documented = [(codes(row[0])[0], row[1].replace("&lt;", "<").replace("&gt;", ">")) for row in table(SPARK, "Columns")]
+    types = {field.name: field.dataType.simpleString() for field in headrace.engine.SCHEMA}
+    assert [(name, kind.replace(" ", "")) for name, kind in documented] == list(types.items())
+
+
+def test_spark_errors() -> None:
+    exported = {name for name in headrace.engine.__all__ if name[0].isupper() and name != "SCHEMA"}
+    assert set(names(SPARK, "Errors")) == exported - {"HeadraceError"}
+
+
+# The gateway
+
+SECTIONS: dict[str, type[BaseModel]] = {
+    "`[limits]`": Limits,
+    "`[[streams]]`": StreamRule,
+    "`[tls]`": Tls,
+    "`[[tokens]]`": Token,
+    "`[log]`": Log,
+}
+
+
+@pytest.mark.parametrize("heading", ["Top level", *SECTIONS])
+def test_configuration_keys(heading: str) -> None:
+    tables = {heading.strip("`[]") for heading in SECTIONS}
+    expected = set(SECTIONS[heading].model_fields) if heading in SECTIONS else set(Config.model_fields) - tables
+    # A token may also be given as a reference, which the loader turns into its digest.
+    expected |= {"token"} if heading == "`[[tokens]]`" else set()
+    assert set(names(GATEWAY, heading)) == expected
+
+
+@pytest.mark.parametrize("heading", ["Top level", "`[limits]`", "`[log]`"])
+def test_defaults_of_configuration_keys(heading: str) -> None:
+    lines = "\n".join(f"{codes(row[0])[0]} = {codes(row[1])[0]}" for row in table(GATEWAY, heading))
+    if heading == "Top level":
+        assert Config.model_validate(tomllib.loads(lines)) == Config()
+    else:
+        model = SECTIONS[heading]
+        assert model.model_validate(tomllib.loads(lines)) == model()
+
+
+def test_no_section_is_left_out() -> None:
+    assert set(Config.model_fields) - set(names(GATEWAY, "Top level")) == {heading.strip("`[]") for heading in SECTIONS}
+
+
+@pytest.mark.parametrize("page", [GATEWAY, "docs/guarantees.md"])
+def test_example_configurations_are_valid(page: str, tmp_path: Path) -> None:
+    Authority(tmp_path, "authority").issue("gateway")
+    examples = blocks(page, "toml")
+    assert examples
+    for example in examples:
+        file = tmp_path / "gateway.toml"
+        file.write_text(example.text)
+        load_config(file, environ={"ORDERS_TOKEN": "one", "SPARK_TOKEN": "two"})
+
+
+def test_fields_of_the_status() -> None:
+    empty = admin_pb2.GetStatusResponse(
+        streams=[admin_pb2.StreamStatus()], sessions=[admin_pb2.SessionStatus()], pipelines=[admin_pb2.PipelineStatus()]
+    )
+    for name, part in status_document("127.0.0.1:7433", empty).items():
+        fields = part[0] if isinstance(part, list) else part
+        assert names(GATEWAY, f"`{name}`") == list(fields), name
+
+
+def test_states_of_streams() -> None:
+    states = {state.removeprefix("STREAM_STATE_").lower() for state in admin_pb2.StreamState.DESCRIPTOR.values_by_name} - {
+        "unspecified"
+    }
+    assert set(names(GATEWAY, "When a stream stands still")) == states
+
+
+# The protocol
+
+
+def test_the_example_frame_is_true() -> None:
+    (example,) = blocks(PROTOCOL, "hex")
+    written = "".join(re.match(r"((?:[0-9a-f]{2} {1,2})+)", line)[1] for line in example.text.splitlines())  # type: ignore[index]
+    payload = bytes.fromhex(written)
+    frame = frame_pb2.Frame.FromString(payload)
+    assert frame.SerializeToString() == payload
+    assert f"these {len(payload)} bytes" in text(PROTOCOL)
+    assert (frame.stream_id, frame.first_sequence, frame.count, frame.cursor) == (1, 41, 3, b"45")
+    assert (frame.keys, frame.values) == (b"abb", b"hellohi")
+    assert [int.from_bytes(frame.sequence_deltas[i : i + 4], "little") for i in (0, 4)] == [1, 3]
+
+
+def test_fields_of_a_frame() -> None:
+    documented = [(codes(row[0])[0], int(row[1])) for row in table(PROTOCOL, "The frame, byte by byte")]
+    assert documented == [(field.name, field.number) for field in frame_pb2.Frame.DESCRIPTOR.fields]
+
+
+def test_every_message_is_explained() -> None:
+    explained = set(re.findall(r"\*\*(\w+)\*\*", section(PROTOCOL, "The messages, in the order in which you meet them")))
+    for message in (source_pb2.IngestRequest, source_pb2.IngestResponse):
+        assert {field.message_type.name for field in message.DESCRIPTOR.fields if field.message_type} <= explained
+
+
+def test_every_reason_to_reject_is_explained() -> None:
+    reasons = {name.removeprefix("REJECT_REASON_") for name in source_pb2.RejectReason.DESCRIPTOR.values_by_name} - {
+        "UNSPECIFIED"
+    }
+    assert set(names(PROTOCOL, "The messages, in the order in which you meet them")) == reasons
+
+
+def test_every_status_is_explained() -> None:
+    # PERMISSION_DENIED and DATA_LOSS end calls of engines and people, never a session.
+    raised = {error.status.name for error in ProtocolError.__subclasses__()} - {"PERMISSION_DENIED", "DATA_LOSS"}
+    assert set(names(PROTOCOL, "How a session ends")) == raised | {"UNAUTHENTICATED"}

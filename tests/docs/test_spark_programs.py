@@ -1,0 +1,91 @@
+"""The Spark programs of the pages run as they are printed, with a gateway, and sources that feed them."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from tests.docs.pages import blocks, codes, table
+from tests.gateway.processes import gateway_process
+
+DEADLINE_S = 100.0
+
+ORDERS = """
+import sys
+from headrace.sdk import Message, Source, run
+
+
+class Orders(Source):
+    name = "orders"
+
+    def read(self, partition, position):
+        first = position.sequence + 1 if position else 1
+        for n in range(first, 31):
+            yield Message(b"x" * n, key=b"customer %d" % (n % 3), sequence=n)
+
+
+sys.exit(run(Orders()))
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def gateway() -> Iterator[None]:
+    """A gateway, which is the one that programs find by default."""
+    with gateway_process() as gateway, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_GATEWAY", gateway.address)
+        yield
+
+
+@contextmanager
+def source(program: str) -> Iterator[subprocess.Popen[str]]:
+    """A source in a process of its own, at the gateway of the environment."""
+    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True, env=os.environ)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def run(program: str, folder: Path, checkpoint: str = "") -> dict[str, object]:
+    """Runs a Spark program in this process, with its checkpoint in a folder; returns its variables."""
+    if checkpoint:
+        assert f'"{checkpoint}"' in program
+        program = program.replace(f'"{checkpoint}"', repr(str(folder / "checkpoint")))
+    names: dict[str, object] = {}
+    exec(compile(program, "program", "exec"), names)
+    return names
+
+
+def test_the_programs_of_the_readme(spark: SparkSession, tmp_path: Path) -> None:
+    countdown, program = (block.text for block in blocks("README.md", "python"))
+    with source(countdown) as process:
+        run(program, tmp_path, "checkpoint")
+        _, errors = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, errors) == (0, "in the checkpoint: 10\n")
+
+
+def test_the_programs_of_the_page_for_spark(spark: SparkSession, tmp_path: Path) -> None:
+    counting, registering = (block.text for block in blocks("docs/spark.md", "python"))
+    with source(ORDERS) as process:
+        query = run(counting, tmp_path, "checkpoints/totals")["query"]
+        assert isinstance(query, StreamingQuery)
+        deadline = time.monotonic() + DEADLINE_S
+        while process.poll() is None and query.isActive and time.monotonic() < deadline:
+            query.awaitTermination(1)
+        assert process.returncode == 0, query.exception()
+        query.stop()
+    totals = {row["customer"]: row["sum(size)"] for row in spark.table("totals").collect()}
+    assert totals == {f"customer {k}": sum(n for n in range(1, 31) if n % 3 == k) for k in range(3)}
+
+    orders = run(registering, tmp_path)["orders"]
+    assert isinstance(orders, DataFrame)
+    assert orders.isStreaming
+    assert orders.columns == [codes(row[0])[0] for row in table("docs/spark.md", "Columns")]

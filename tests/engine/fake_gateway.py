@@ -1,0 +1,163 @@
+"""A gateway that keeps frames in lists and remembers every call, to script what the engine meets."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
+from typing import Any, NoReturn
+
+import grpc
+from tests.engine.frames import Message, frame
+
+from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.protocol.v1 import frame_pb2
+from headrace.protocol.v1.engine_pb2_grpc import EngineServiceServicer, add_EngineServiceServicer_to_server
+
+DEADLINE_S = 30.0
+FRAME_MESSAGES = 10
+
+
+class FakeGateway(EngineServiceServicer):
+    def __init__(self) -> None:
+        self.streams: dict[str, list[Message]] = {}
+        self.positions: dict[str, dict[str, int]] = {}
+        self.attached: list[pb.AttachRequest] = []
+        self.plans: list[pb.PlanRequest] = []
+        self.fetches: list[pb.FetchRequest] = []
+        self.detached: list[pb.DetachRequest] = []
+        self.metadata: list[dict[str, str]] = []
+        self.failure: tuple[grpc.StatusCode, str] | None = None
+        """Ends every call."""
+        self.fetch_failures: list[tuple[int, grpc.StatusCode, str]] = []
+        """Ends the next fetches after so many frames."""
+        self.arrived: dict[str, int] = {}
+        """How many messages existed when an available-now run attached."""
+        self._changed = threading.Condition()
+        self._server: grpc.Server | None = None
+        self.address = ""
+
+    # For tests
+
+    def start(self) -> "FakeGateway":
+        server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
+        add_EngineServiceServicer_to_server(self, server)
+        port = server.add_insecure_port(self.address or "127.0.0.1:0")
+        self.address = self.address or f"127.0.0.1:{port}"
+        server.start()
+        self._server = server
+        return self
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop(None).wait()
+            self._server = None
+
+    def forget(self) -> None:
+        """As after a restart."""
+        with self._changed:
+            self.positions.clear()
+
+    def append(self, stream: str, messages: Sequence[Message]) -> None:
+        with self._changed:
+            self.streams.setdefault(stream, []).extend(messages)
+            self._changed.notify_all()
+
+    def committed(self, stream: str) -> int:
+        """The largest sequence of a stream that any pipeline committed; -1 where none did."""
+        with self._changed:
+            return max((p.get(stream, -1) for p in self.positions.values()), default=-1)
+
+    def wait_until(self, condition: Callable[[], Any], what: str) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        with self._changed:
+            while not condition():
+                left = deadline - time.monotonic()
+                assert left > 0, f"not within {DEADLINE_S} s: {what}"
+                self._changed.wait(min(left, 0.05))
+
+    # The service
+
+    def Attach(self, request: pb.AttachRequest, context: grpc.ServicerContext) -> pb.AttachResponse:
+        with self._changed:
+            self._admit(context)
+            self.attached.append(request)
+            self.positions[request.pipeline.name] = {p.stream: p.position.sequence for p in request.committed}
+            if request.available_now:
+                self.arrived = {stream: len(messages) for stream, messages in self.streams.items()}
+            self._changed.notify_all()
+        return pb.AttachResponse(gateway_version="fake")
+
+    def Plan(self, request: pb.PlanRequest, context: grpc.ServicerContext) -> pb.PlanResponse:
+        with self._changed:
+            self._admit(context)
+            self.plans.append(request)
+            known = self.positions.get(request.pipeline.name)
+            if known is None:
+                self._abort(context, grpc.StatusCode.NOT_FOUND, "attach first")
+            known.update({p.stream: p.position.sequence for p in request.committed})
+            self._changed.notify_all()
+            deadline = time.monotonic() + request.wait_ms / 1000
+            while not (ranges := self._ranges(request, known)) and (left := deadline - time.monotonic()) > 0:
+                self._changed.wait(left)
+            return pb.PlanResponse(ranges=ranges, exhausted=not ranges)
+
+    def Fetch(self, request: pb.FetchRequest, context: grpc.ServicerContext) -> Iterator[pb.FetchResponse]:
+        with self._changed:
+            self._admit(context)
+            self.fetches.append(request)
+            failure = self.fetch_failures.pop(0) if self.fetch_failures else None
+            self._changed.notify_all()
+        sent = 0
+        for index, wanted in enumerate(request.ranges):
+            for part in self._frames(
+                wanted.stream, wanted.start.sequence if wanted.HasField("start") else -1, wanted.end.sequence
+            ):
+                if failure is not None and sent == failure[0]:
+                    self._abort(context, failure[1], failure[2])
+                sent += 1
+                yield pb.FetchResponse(frames=[pb.RangeFrame(range=index, frame=part)])
+        if failure is not None:
+            self._abort(context, failure[1], failure[2])
+
+    def Detach(self, request: pb.DetachRequest, context: grpc.ServicerContext) -> pb.DetachResponse:
+        with self._changed:
+            self._admit(context)
+            self.detached.append(request)
+            known = self.positions.setdefault(request.pipeline.name, {})
+            known.update({p.stream: p.position.sequence for p in request.committed})
+            self._changed.notify_all()
+        return pb.DetachResponse()
+
+    def _admit(self, context: grpc.ServicerContext) -> None:
+        self.metadata.append({str(k): str(v) for k, v in context.invocation_metadata()})
+        if self.failure is not None:
+            self._abort(context, *self.failure)
+
+    def _abort(self, context: grpc.ServicerContext, code: grpc.StatusCode, details: str) -> NoReturn:
+        context.abort(code, details)
+        raise AssertionError("abort raises")
+
+    def _ranges(self, request: pb.PlanRequest, known: dict[str, int]) -> list[pb.PlannedRange]:
+        left = request.max_messages if request.HasField("max_messages") else 1_000_000
+        ranges = []
+        for stream in sorted(self.streams):
+            if not any(fnmatchcase(stream, pattern) for pattern in request.pipeline.streams):
+                continue
+            fresh = [m for m in self.streams[stream] if m.sequence > known.get(stream, -1)][:left]
+            if request.HasField("max_bytes"):
+                fresh = fresh[: max(1, request.max_bytes // 100)]
+            if fresh:
+                left -= len(fresh)
+                size = sum(len(m.value or b"") + 20 for m in fresh)
+                end = frame_pb2.Position(sequence=fresh[-1].sequence, cursor=str(fresh[-1].sequence).encode())
+                ranges.append(pb.PlannedRange(stream=stream, end=end, messages=len(fresh), bytes=size))
+        return ranges
+
+    def _frames(self, stream: str, after: int, upto: int) -> Iterator[frame_pb2.Frame]:
+        """Frames of ten messages, as a connector might have sent them: the first and the last reach beyond the range."""
+        messages = self.streams[stream]
+        for at in range(0, len(messages), FRAME_MESSAGES):
+            part = messages[at : at + FRAME_MESSAGES]
+            if part[-1].sequence > after and part[0].sequence <= upto:
+                yield frame(part)

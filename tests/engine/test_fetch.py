@@ -1,0 +1,84 @@
+import threading
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from tests.engine.fake_gateway import FakeGateway
+from tests.engine.frames import Message
+
+from headrace.engine import GatewayAway, MessagesLost
+from headrace.engine._connection import Connection
+from headrace.engine._decode import record_batches
+from headrace.engine._fetch import PipelineRun, fetch
+from headrace.engine._options import Defaults, parse
+from headrace.engine._patience import Patience
+from headrace.engine._position import Position
+from headrace.engine._ranges import Range
+
+UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.fixture
+def gateway() -> Iterator[FakeGateway]:
+    gateway = FakeGateway().start()
+    gateway.append("orders/0", [Message(i, b"%d" % i) for i in range(1, 101)])
+    gateway.append("orders/1", [Message(i * 7, b"%d" % i) for i in range(1, 51)])
+    yield gateway
+    gateway.stop()
+
+
+def part(stream: str, low: int | None, high: int) -> Range:
+    start = None if low is None else Position(0, low)
+    return Range(stream, start, start, Position(0, high), Position(0, high))
+
+
+def read(gateway: FakeGateway, *ranges: Range, timeout_s: float = 20) -> dict[str, list[int]]:
+    options = parse({"gateway": gateway.address, "stream": "orders/*"}, Defaults())
+    pipeline = PipelineRun("p", 1).to_proto(options)
+    found: dict[str, list[int]] = {}
+    for batch in record_batches(fetch(Connection.of(options), pipeline, ranges, Patience(timeout_s, 0.1))):
+        for stream, sequence in zip(batch.column("stream").to_pylist(), batch.column("sequence").to_pylist(), strict=True):
+            found.setdefault(stream, []).append(sequence)
+    return found
+
+
+def test_ranges_are_cut_out_of_the_frames_that_come(gateway: FakeGateway) -> None:
+    found = read(gateway, part("orders/0", 13, 57), part("orders/1", None, 70))
+    assert found == {"orders/0": list(range(14, 58)), "orders/1": list(range(7, 71, 7))}
+
+
+@pytest.mark.parametrize("after", [0, 1, 3, 7, 12])
+def test_a_call_that_breaks_is_taken_up_where_it_broke(gateway: FakeGateway, after: int) -> None:
+    gateway.fetch_failures = [(after, UNAVAILABLE, "broken"), (0, UNAVAILABLE, "still broken"), (2, UNAVAILABLE, "broken")]
+    found = read(gateway, part("orders/0", None, 100), part("orders/1", 7, 350))
+    assert found == {"orders/0": list(range(1, 101)), "orders/1": list(range(14, 351, 7))}
+    assert len(gateway.fetches) >= 2
+    if after == 3:
+        resumed = gateway.fetches[1].ranges[0]
+        assert (resumed.start.sequence, resumed.end.sequence) == (30, 100)
+        assert not resumed.HasField("committed")
+
+
+def test_a_gateway_that_is_away_is_waited_for(gateway: FakeGateway) -> None:
+    gateway.stop()
+    starting = threading.Timer(0.5, gateway.start)
+    starting.start()
+    assert read(gateway, part("orders/0", None, 9)) == {"orders/0": list(range(1, 10))}
+    starting.join()
+
+
+def test_a_gateway_that_stays_away_fails_the_task(gateway: FakeGateway) -> None:
+    gateway.stop()
+    with pytest.raises(GatewayAway, match="gatewayTimeout"):
+        read(gateway, part("orders/0", None, 9), timeout_s=0.2)
+
+
+def test_lost_messages_fail_the_task_at_once(gateway: FakeGateway) -> None:
+    gateway.fetch_failures = [(2, grpc.StatusCode.DATA_LOSS, "stream orders/0: lost after 20")]
+    with pytest.raises(MessagesLost, match="stream orders/0: lost after 20"):
+        read(gateway, part("orders/0", None, 100))
+
+
+def test_a_range_that_ends_early_is_not_taken_for_whole(gateway: FakeGateway) -> None:
+    with pytest.raises(MessagesLost, match="orders/0: what follows sequence 100 was planned up to 105 and did not come"):
+        read(gateway, part("orders/1", None, 70), part("orders/0", None, 105))

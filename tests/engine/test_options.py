@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from headrace.engine import OptionError
+from headrace.engine._connection import Connection
+from headrace.engine._options import Defaults, parse
+from headrace.engine._source import HeadraceSource
+
+SECRET = "t0p-s3cret"
+
+
+def test_defaults() -> None:
+    options = parse({"stream": "orders/*"}, Defaults(gateway="gw:1", token=SECRET, read_tasks=7))
+    assert (options.gateway, options.token, options.read_tasks, options.streams) == ("gw:1", SECRET, 7, ("orders/*",))
+    assert options.fail_on_data_loss
+    assert (options.gateway_timeout_s, options.inline_bytes) == (300.0, 256 * 1024)
+    assert options.max_messages is options.max_bytes is options.pipeline is None
+
+
+def test_every_option_in_any_case(tmp_path: Path) -> None:
+    for name in ("ca", "cert", "key"):
+        (tmp_path / name).write_text(name)
+    given = {
+        "GATEWAY": "gw.example:8443",
+        "Stream": "orders/*, payments/0",
+        "pipeline": "p-1",
+        "TOKEN": SECRET,
+        "tlsca": str(tmp_path / "ca"),
+        "tlscert": str(tmp_path / "cert"),
+        "tlskey": str(tmp_path / "key"),
+        "maxmessagespertrigger": "1000",
+        "maxBytesPerTrigger": "10mb",
+        "failondataloss": "FALSE",
+        "gatewaytimeout": "90s",
+        "readtasks": "3",
+        "inlinebytes": "0",
+    }
+    options = parse(given, Defaults())
+    assert options.streams == ("orders/*", "payments/0")
+    assert (options.max_messages, options.max_bytes, options.read_tasks, options.inline_bytes) == (1000, 10 * 2**20, 3, 0)
+    assert (options.fail_on_data_loss, options.gateway_timeout_s) == (False, 90.0)
+    connection = Connection.of(options)
+    assert (connection.ca, connection.cert, connection.key) == (b"ca", b"cert", b"key")
+    assert connection.metadata == (("authorization", f"Bearer {SECRET}"),)
+    assert SECRET not in f"{options!r} {connection!r} {HeadraceSource(given)!r}"
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({}, ["stream", "orders/*"]),
+        ({"stream": " , "}, ["stream"]),
+        ({"stream": "orders"}, ["stream", "'orders'", "source/partition"]),
+        ({"stream": "a/b", "gatway": "x"}, ["'gatway'", "gateway?"]),
+        ({"stream": "a/b", "colour": "x"}, ["'colour'", "the options are"]),
+        ({"stream": "a/b", "gateway": "somewhere"}, ["gateway", "'somewhere'", "host:port"]),
+        ({"stream": "a/b", "gateway": "h:99999"}, ["gateway", "host:port"]),
+        ({"stream": "a/b", "maxMessagesPerTrigger": "0"}, ["maxMessagesPerTrigger", "'0'", "at least 1"]),
+        ({"stream": "a/b", "maxMessagesPerTrigger": "1k"}, ["maxMessagesPerTrigger", "'1k'", "whole number"]),
+        ({"stream": "a/b", "maxBytesPerTrigger": "10 potatoes"}, ["maxBytesPerTrigger", "10mb"]),
+        ({"stream": "a/b", "failOnDataLoss": "no"}, ["failOnDataLoss", "'no'", "true or false"]),
+        ({"stream": "a/b", "gatewayTimeout": "soon"}, ["gatewayTimeout", "'soon'"]),
+        ({"stream": "a/b", "pipeline": "a b"}, ["pipeline", "'a b'"]),
+        ({"stream": "a/b", "tlsCa": "/nowhere/ca.pem"}, ["tlsCa", "/nowhere/ca.pem", "no such file"]),
+        ({"stream": "a/b", "tlsCert": __file__}, ["tlsKey", "missing"]),
+        ({"stream": "a/b", "tlsKey": __file__}, ["tlsCert", "missing"]),
+    ],
+    ids=str,
+)
+def test_errors_name_option_value_and_remedy(given: dict[str, str], names: list[str]) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse({**given, "token": SECRET}, Defaults())
+    assert all(name in str(caught.value) for name in names)
+    assert SECRET not in str(caught.value)
+
+
+def test_a_wrong_option_fails_the_load(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException, match="did you mean stream"):
+        spark.readStream.format("headrace").option("streams", "orders/*").load()

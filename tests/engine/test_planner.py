@@ -1,0 +1,253 @@
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+from tests.engine.fake_gateway import FakeGateway
+from tests.engine.frames import Message
+
+from headrace.engine import CheckpointError, GatewayAway, GatewayError, MessagesLost, NotAllowed, TakenOver
+from headrace.engine._connection import Connection
+from headrace.engine._options import Defaults, parse
+from headrace.engine._planner import Planner
+
+ALL = ReadAllAvailable()
+
+
+@pytest.fixture
+def gateway() -> Iterator[FakeGateway]:
+    gateway = FakeGateway().start()
+    yield gateway
+    gateway.stop()
+
+
+def make(gateway: FakeGateway, **given: str) -> Planner:
+    options = parse({"gateway": gateway.address, "stream": "orders/*", "pipeline": "p", **given}, Defaults(read_tasks=4))
+    return Planner(options, Connection.of(options))
+
+
+def messages(first: int, last: int) -> list[Message]:
+    return [Message(i, b"value-%d" % i) for i in range(first, last + 1)]
+
+
+def sequences(offset: dict[str, Any]) -> dict[str, int]:
+    return {stream: position["sequence"] for stream, position in offset["streams"].items()}
+
+
+def test_the_start_is_acknowledged_and_only_what_moved_is_sent(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    gateway.append("orders/1", messages(1, 5))
+    planner = make(gateway)
+    start = planner.initial_offset()
+    assert start == {"pipeline": "p", "streams": {}}
+    first = planner.latest_offset(start, ALL)
+    assert sequences(first) == {"orders/0": 5, "orders/1": 5}
+    assert gateway.committed("orders/0") == -1
+    gateway.append("orders/1", messages(6, 7))
+    second = planner.latest_offset(first, ALL)
+    assert sequences(second) == {"orders/0": 5, "orders/1": 7}
+    assert gateway.committed("orders/0") == gateway.committed("orders/1") == 5
+    assert planner.latest_offset(second, ALL) == second
+    assert [[p.stream for p in plan.committed] for plan in gateway.plans] == [[], ["orders/0", "orders/1"], ["orders/1"]]
+    assert [p.position.cursor for p in gateway.plans[2].committed] == [b"7"]
+    assert len(gateway.attached) == 1
+
+
+def test_an_unknown_start_is_refused_and_not_acknowledged(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    planner = make(gateway)
+    end = json.loads(json.dumps(planner.latest_offset(planner.initial_offset(), ALL)))
+    end["streams"]["orders/0"]["sequence"] = 4
+    with pytest.raises(CheckpointError, match="no batch of this run ended"):
+        planner.latest_offset(end, ALL)
+    assert gateway.committed("orders/0") == -1
+
+
+def test_planning_again_from_the_same_start(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    planner = make(gateway)
+    start = planner.initial_offset()
+    planner.latest_offset(start, ALL)
+    gateway.append("orders/0", messages(6, 6))
+    assert sequences(planner.latest_offset(start, ALL)) == {"orders/0": 6}
+
+
+def test_the_name_is_generated_and_kept_in_the_checkpoint(gateway: FakeGateway) -> None:
+    options = parse({"gateway": gateway.address, "stream": "orders/*"}, Defaults())
+    start = Planner(options, Connection.of(options)).initial_offset()
+    assert start["pipeline"].startswith("pipeline-")
+    later = Planner(options, Connection.of(options))
+    later.latest_offset(start, ALL)
+    assert gateway.attached[0].pipeline.name == start["pipeline"]
+    with pytest.raises(CheckpointError, match="belongs to pipeline"):
+        make(gateway).latest_offset(start, ALL)
+
+
+def test_a_checkpoint_of_another_source_is_refused(gateway: FakeGateway) -> None:
+    with pytest.raises(CheckpointError, match="another source"):
+        make(gateway).latest_offset({"partition-0": 12}, ALL)
+
+
+def test_a_gateway_that_restarted_is_told_everything(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    planner = make(gateway)
+    end = planner.latest_offset(planner.initial_offset(), ALL)
+    gateway.forget()
+    assert planner.latest_offset(end, ALL) == end
+    assert [[p.stream for p in a.committed] for a in gateway.attached] == [[], ["orders/0"]]
+    assert gateway.committed("orders/0") == 5
+
+
+def test_a_gateway_that_is_away_is_waited_for(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    gateway.stop()
+    planner = make(gateway)
+    start = planner.initial_offset()
+    for _ in range(5):
+        begin = time.monotonic()
+        assert planner.latest_offset(start, ALL) == start
+        assert time.monotonic() - begin < 1.5
+    gateway.start()
+    deadline = time.monotonic() + 20
+    while (end := planner.latest_offset(start, ALL)) == start:
+        assert time.monotonic() < deadline
+    assert sequences(end) == {"orders/0": 5}
+
+
+def test_a_gateway_that_stays_away_fails_the_query(gateway: FakeGateway) -> None:
+    gateway.stop()
+    planner = make(gateway, gatewayTimeout="300ms", token="t0p-s3cret")
+    start = planner.initial_offset()
+
+    def poll_for_ever() -> None:
+        while True:
+            planner.latest_offset(start, ALL)
+
+    with pytest.raises(GatewayAway, match="gatewayTimeout") as caught:
+        poll_for_ever()
+    assert gateway.address in str(caught.value)
+    assert "t0p-s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "text"),
+    [
+        (grpc.StatusCode.DATA_LOSS, MessagesLost, "stream orders/0: after 5, up to 9"),
+        (grpc.StatusCode.ABORTED, TakenOver, "another run"),
+        (grpc.StatusCode.UNAUTHENTICATED, NotAllowed, "HEADRACE_TOKEN"),
+        (grpc.StatusCode.PERMISSION_DENIED, NotAllowed, "does not permit"),
+        (grpc.StatusCode.UNIMPLEMENTED, GatewayError, "no Headrace gateway"),
+    ],
+)
+def test_refusals_are_said_at_once(gateway: FakeGateway, code: grpc.StatusCode, kind: type[Exception], text: str) -> None:
+    gateway.failure = (code, "stream orders/0: after 5, up to 9")
+    planner = make(gateway)
+    with pytest.raises(kind, match=text):
+        planner.latest_offset(planner.initial_offset(), ALL)
+
+
+def test_the_token_goes_with_every_call(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    planner = make(gateway, token="t0p-s3cret")
+    start = planner.initial_offset()
+    end = planner.latest_offset(start, ALL)
+    planner.read_inline(start, end, planner.plan_reads(start, end))
+    planner.stop()
+    assert len(gateway.metadata) == 4
+    assert {m["authorization"] for m in gateway.metadata} == {"Bearer t0p-s3cret"}
+
+
+def test_limits(gateway: FakeGateway) -> None:
+    assert make(gateway).read_limit() == ALL
+    assert make(gateway, maxBytesPerTrigger="1kb").read_limit() == ReadMaxBytes(1024)
+    planner = make(gateway, maxMessagesPerTrigger="3", maxBytesPerTrigger="1mb")
+    assert planner.read_limit() == ReadMaxRows(3)
+    gateway.append("orders/0", messages(1, 5))
+    start = planner.initial_offset()
+    assert sequences(planner.latest_offset(start, planner.read_limit())) == {"orders/0": 3}
+    planner.latest_offset(start, ALL)
+    assert [(p.max_messages, p.max_bytes) for p in gateway.plans] == [(3, 2**20), (0, 0)]
+    assert not gateway.plans[1].HasField("max_messages")
+
+
+def test_a_run_that_must_catch_up_waits_until_all_is_planned(gateway: FakeGateway) -> None:
+    gateway.stop()
+    planner = make(gateway)
+    planner.prepare_available_now()
+    start = planner.initial_offset()
+    gateway.append("orders/0", messages(1, 5))
+    gateway.start()
+    end = planner.latest_offset(start, ALL)
+    assert sequences(end) == {"orders/0": 5}
+    assert gateway.attached[0].available_now
+    assert planner.latest_offset(end, ALL) == end
+    assert gateway.committed("orders/0") == 5
+
+
+def test_a_small_batch_is_read_inline(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 25))
+    planner = make(gateway)
+    start = planner.initial_offset()
+    end = planner.latest_offset(start, ALL)
+    lists = planner.plan_reads(start, end)
+    frames = planner.read_inline(start, end, lists)
+    assert frames is not None
+    assert [(f.first, f.last) for f in frames] == [(1, 10), (11, 20), (21, 25)]
+    assert gateway.fetches[0].ranges[0].batch_end.sequence == 25
+
+
+def test_a_large_batch_is_for_the_executors(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 25))
+    for planner in (make(gateway, inlineBytes="10"), make(gateway, inlineBytes="0")):
+        start = planner.initial_offset()
+        end = planner.latest_offset(start, ALL)
+        assert planner.read_inline(start, end, planner.plan_reads(start, end)) is None
+    assert gateway.fetches == []
+
+
+def test_an_inline_read_that_fails_is_left_to_the_executors(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 25))
+    gateway.fetch_failures = [(1, grpc.StatusCode.UNAVAILABLE, "gone")]
+    planner = make(gateway)
+    start = planner.initial_offset()
+    end = planner.latest_offset(start, ALL)
+    lists = planner.plan_reads(start, end)
+    assert planner.read_inline(start, end, lists) is None
+    assert len(lists) == 1
+
+
+def test_a_replayed_batch_is_announced_and_read_by_the_executors(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 9))
+    earlier = make(gateway, maxMessagesPerTrigger="5")
+    start = earlier.latest_offset(earlier.initial_offset(), earlier.read_limit())
+    end = earlier.latest_offset(start, earlier.read_limit())
+    gateway.forget()
+    planner = make(gateway)
+    lists = planner.plan_reads(start, end)
+    assert planner.read_inline(start, end, lists) is None
+    assert sorted((r.low, r.end.sequence) for part in lists for r in part) == [(5, 6), (6, 7), (7, 8), (8, 9)]
+    attach = gateway.attached[-1]
+    assert [(p.stream, p.position.sequence) for p in attach.committed] == [("orders/0", 5)]
+    assert [(p.stream, p.position.sequence) for p in attach.planned] == [("orders/0", 9)]
+    assert planner.latest_offset(end, ALL) == end
+    assert gateway.committed("orders/0") == 9
+
+
+def test_a_replay_does_not_need_the_gateway_to_be_planned(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 9))
+    earlier = make(gateway)
+    start = earlier.initial_offset()
+    end = earlier.latest_offset(start, ALL)
+    gateway.stop()
+    assert make(gateway).plan_reads(start, end)
+
+
+def test_stopping_takes_leave_once(gateway: FakeGateway) -> None:
+    planner = make(gateway)
+    planner.latest_offset(planner.initial_offset(), ALL)
+    planner.stop()
+    planner.stop()
+    assert [d.pipeline.run for d in gateway.detached] == [gateway.attached[0].pipeline.run]

@@ -1,0 +1,55 @@
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+import headrace.engine
+
+MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+
+
+def test_exports() -> None:
+    assert {"build_session", "register", "SCHEMA", "HeadraceError"} <= set(headrace.engine.__all__)
+    assert all(hasattr(headrace.engine, name) for name in headrace.engine.__all__)
+
+
+def test_a_session_has_the_quick_settings(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
+    assert spark.conf.get("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled") == "true"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.conf.get(MANAGER) == "headrace.engine.QuickCheckpoints"
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_checkpoints_get_their_permissions_without_a_process(spark: SparkSession, tmp_path: Path) -> None:
+    """The manager that the engine compiles does what Spark's own does."""
+    jvm = spark._jvm
+    assert jvm is not None
+    path = jvm.org.apache.hadoop.fs.Path(str(tmp_path / "made" / "0"))
+    configuration = spark._jsparkSession.sessionState().newHadoopConf()
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    manager = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.create(path, configuration)
+    assert loader.loadClass("headrace.engine.QuickCheckpoints").isInstance(manager)
+    manager.mkdirs(path.getParent())
+    stream = manager.createAtomic(path, True)
+    stream.write(b"v1")
+    stream.close()
+    made = tmp_path / "made" / "0"
+    assert made.read_bytes() == b"v1"
+    umask = os.umask(0)
+    os.umask(umask)
+    assert made.stat().st_mode & 0o777 == 0o666 & ~umask
+    assert (tmp_path / "made" / ".0.crc").exists()
+
+
+def test_registering_again_takes_the_environment_over(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_GATEWAY", "nowhere")
+    headrace.engine.register(spark)
+    with pytest.raises(AnalysisException, match="HEADRACE_GATEWAY: 'nowhere'"):
+        spark.readStream.format("headrace").option("stream", "orders/*").load()
+    monkeypatch.delenv("HEADRACE_GATEWAY")
+    headrace.engine.register(spark)
+    assert spark.readStream.format("headrace").option("stream", "orders/*").load().schema == headrace.engine.SCHEMA

@@ -1,0 +1,69 @@
+"""Kills at random moments, by the dozen, of everything except Spark, whose part is played by a loop that starts quickly."""
+
+import random
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.faults.expected import assert_each_came_once, assert_none_is_missing, changed_batches
+from tests.faults.processes import Process
+from tests.faults.queries import Query
+from tests.faults.rig import Rig
+from tests.faults.sources import Numbers, Queue, number_sequence
+
+PARTITIONS = ("0", "1")
+OFFERED = 6000
+KILLS = 20
+CONFIG = """
+[limits]
+session_messages = 400
+
+[[streams]]
+pattern = "*/*"
+pipelines = ["small", "large"]
+"""
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_state_ends_as_without_the_faults_and_nothing_is_lost(tmp_path: Path, seed: int) -> None:
+    rig = Rig(tmp_path, CONFIG)
+    try:
+        numbers, queue = Numbers(rig.source_folder("numbers")), Queue(rig.source_folder("queue"))
+        for partition in PARTITIONS:
+            numbers.offer(partition, OFFERED)
+        queue.put(OFFERED)
+        queries = [
+            rig.query("small", "record", "*/*", {"maxMessagesPerTrigger": "60"}),
+            rig.query("large", "record", "*/*", {"maxMessagesPerTrigger": "250", "inlineBytes": "0", "readTasks": "2"}),
+        ]
+        processes = [rig.gateway, rig.connector("numbers"), rig.connector("queue"), *(rig.engine(query) for query in queries)]
+        for process in processes:
+            process.start()
+        kill_at_random(rig, processes, queries, random.Random(seed))
+        for query in queries:
+            for partition in PARTITIONS:
+                committed = partial(query.has_committed, f"numbers/{partition}", number_sequence(OFFERED))
+                rig.wait_until(f"{query.name} commits all", committed)
+        rig.wait_until("all is acknowledged", lambda: all(numbers.has_acked(p, OFFERED) for p in PARTITIONS))
+        rig.wait_until("the queue is empty", lambda: queue.unacked() == 0)
+        for query in queries:
+            for partition in PARTITIONS:
+                assert_each_came_once(query, partition, OFFERED)
+            assert_none_is_missing(query, OFFERED)
+            assert not changed_batches(query)
+    finally:
+        rig.dispose()
+
+
+def kill_at_random(rig: Rig, processes: list[Process], queries: list[Query], moments: random.Random) -> None:
+    """Kills one to three processes at a time and starts them again, in another order, without waiting for anything."""
+    for _ in range(KILLS):
+        rig.holds(lambda: True, moments.uniform(0, 1.5))
+        victims = moments.sample(processes, moments.choice([1, 1, 1, 2, 3]))
+        for victim in victims:
+            victim.kill()
+        moments.shuffle(victims)
+        for victim in victims:
+            victim.start()
+    assert not all(query.has_committed("numbers/0", number_sequence(OFFERED)) for query in queries), "killed when all was over"

@@ -1,0 +1,322 @@
+"""What a connector and a pipeline see of a stream: parking, resume, deduplication, acknowledgement, ownership, replays."""
+
+from collections.abc import Callable
+
+import grpc
+import pytest
+from tests.gateway.wire import REDELIVERING, Connector, Engine, frame, numbered, serve, values_of
+
+from headrace.gateway._config import StreamRule
+from headrace.protocol.v1 import admin_pb2, engine_pb2, source_pb2
+
+MakeConnector = Callable[[], Connector]
+MakeEngine = Callable[..., Engine]
+
+
+def numbers(first: int, last: int) -> list[bytes]:
+    return [b"%d" % n for n in range(first, last + 1)]
+
+
+async def test_a_stream_is_parked_until_a_pipeline_that_reads_it_attaches(connector: MakeConnector, engine: MakeEngine) -> None:
+    source, other, pipeline = connector(), engine("other", streams="payments/*"), engine()
+    await source.hello()
+    await source.open("orders/0")
+    await other.attach()
+    status = (await other.status()).streams[0]
+    assert (status.stream, status.state) == ("orders/0", admin_pb2.STREAM_STATE_PARKED)
+    await pipeline.attach()
+    opened = await source.expect("stream_opened")
+    assert opened.stream_id == 1
+    assert not opened.HasField("resume")
+    assert not opened.HasField("acknowledged")
+
+
+async def test_messages_are_planned_fetched_and_acknowledged_by_the_commit(connector: MakeConnector, engine: MakeEngine) -> None:
+    source, pipeline = connector(), engine()
+    await source.hello()
+    await source.open()
+    await pipeline.attach()
+    await source.expect("stream_opened")
+    await source.send(frame=numbered(1, 0, 10))
+    planned = await pipeline.plan_until("orders/0", 9)
+    assert (planned.messages, planned.end.cursor) == (10, b"10")
+    assert values_of(await pipeline.fetch("orders/0", None, planned.end)) == numbers(0, 9)
+    assert (await pipeline.status()).streams[0].lag_messages == 10
+    await pipeline.plan({"orders/0": planned.end}, wait_ms=0)
+    ack = (await source.expect("ack")).streams
+    assert [(a.stream_id, a.position.sequence, a.position.cursor) for a in ack] == [(1, 9, b"10")]
+    status = (await pipeline.status()).streams[0]
+    assert (status.acknowledged_messages, status.lag_messages, status.lag_bytes) == (10, 0, 0)
+
+
+async def test_the_checkpoint_says_where_to_resume_and_what_was_acknowledged(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    source, pipeline = connector(), engine()
+    await pipeline.attach({"orders/0": 41})
+    await source.hello()
+    await source.open()
+    opened = await source.expect("stream_opened")
+    assert (opened.resume.sequence, opened.acknowledged.sequence) == (41, 41)
+
+
+async def test_what_lies_at_or_below_the_resume_position_is_dropped_and_counted(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    source, pipeline = connector(), engine()
+    await pipeline.attach({"orders/0": 41})
+    await source.hello()
+    await source.open()
+    await source.expect("stream_opened")
+    await source.send(frame=numbered(1, 30, 10))
+    await source.send(frame=numbered(1, 40, 10))
+    planned = await pipeline.plan_until("orders/0", 49)
+    assert planned.messages == 8
+    assert values_of(await pipeline.fetch("orders/0", 41, planned.end)) == numbers(42, 49)
+    assert (await pipeline.status()).streams[0].duplicate_messages == 12
+
+
+async def test_a_new_session_of_the_instance_takes_over_and_resumes_after_what_was_received(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    older, newer, pipeline = connector(), connector(), engine()
+    await pipeline.attach()
+    await older.hello()
+    await older.open()
+    await older.expect("stream_opened")
+    await older.send(frame=numbered(1, 0, 10))
+    await pipeline.plan_until("orders/0", 9)
+    await newer.hello()
+    await newer.open(stream_id=7)
+    opened = await newer.expect("stream_opened")
+    assert (opened.stream_id, opened.resume.sequence) == (7, 9)
+    assert (await older.ended())[0] is grpc.StatusCode.ABORTED
+    await newer.send(frame=numbered(7, 10, 10))
+    planned = await pipeline.plan_until("orders/0", 19)
+    assert values_of(await pipeline.fetch("orders/0", None, planned.end)) == numbers(0, 19)
+
+
+async def test_another_instance_is_told_who_owns_the_stream(connector: MakeConnector, engine: MakeEngine) -> None:
+    owner, other, pipeline = connector(), connector(), engine()
+    await pipeline.attach()
+    await owner.hello("first")
+    await owner.open()
+    await owner.expect("stream_opened")
+    await other.hello("second")
+    await other.open()
+    reject = await other.expect("reject")
+    assert reject.reason == source_pb2.REJECT_REASON_OWNED
+    assert "'first'" in reject.message
+    assert reject.retry_after_ms > 0
+
+
+async def test_a_restarted_gateway_serves_the_batch_in_flight_from_the_fetch_alone(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    source, pipeline = connector(), engine()
+    await source.hello()
+    await source.open()
+    fetching = pipeline.fetch("orders/0", 9, 19)
+
+    async def resend() -> None:
+        opened = await source.expect("stream_opened")
+        assert opened.resume.sequence == 9
+        await source.send(frame=numbered(1, 10, 15))
+
+    import asyncio
+
+    frames, _ = await asyncio.gather(fetching, resend())
+    assert values_of(frames)[:10] == numbers(10, 19)
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await pipeline.plan({"orders/0": 19})
+    assert error.value.code() is grpc.StatusCode.NOT_FOUND
+    await pipeline.attach({"orders/0": 19})
+    assert (await source.expect("ack")).streams[0].position.sequence == 19
+
+
+async def test_a_pipeline_that_starts_earlier_has_the_source_rewound(connector: MakeConnector, engine: MakeEngine) -> None:
+    source, first, second = connector(), engine("first"), engine("second")
+    await first.attach({"orders/0": 99})
+    await source.hello()
+    await source.open()
+    assert (await source.expect("stream_opened")).resume.sequence == 99
+    await second.attach({"orders/0": 49})
+    assert (await source.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
+    await source.open(stream_id=2)
+    assert (await source.expect("stream_opened")).resume.sequence == 49
+    await source.send(frame=numbered(2, 50, 100))
+    planned = await second.plan_until("orders/0", 149)
+    assert planned.messages == 100
+    assert (await first.plan_until("orders/0", 149)).messages == 50
+    assert values_of(await second.fetch("orders/0", 49, planned.end)) == numbers(50, 149)
+
+
+async def test_a_stream_is_acknowledged_when_every_pipeline_has_committed(connector: MakeConnector, engine: MakeEngine) -> None:
+    source, first, second = connector(), engine("first"), engine("second")
+    await first.attach()
+    await second.attach()
+    await source.hello()
+    await source.open()
+    await source.expect("stream_opened")
+    await source.send(frame=numbered(1, 0, 10))
+    await first.plan_until("orders/0", 9)
+    await second.plan_until("orders/0", 9)
+    await first.plan({"orders/0": 9}, wait_ms=0)
+    assert not (await first.status()).streams[0].HasField("acknowledged")
+    await second.plan({"orders/0": 4}, wait_ms=0)
+    assert (await source.expect("ack")).streams[0].position.sequence == 4
+    await second.plan({"orders/0": 9}, wait_ms=0)
+    assert (await source.expect("ack")).streams[0].position.sequence == 9
+
+
+async def test_a_declared_pipeline_holds_acknowledgements_before_it_ever_attached() -> None:
+    rules = [StreamRule(pattern="orders/*", pipelines=("late",))]
+    async with serve(rules=rules) as (_, address):
+        source, early, late = Connector(address), Engine(address, "early"), Engine(address, "late")
+        await early.attach()
+        await source.hello()
+        await source.open()
+        await source.expect("stream_opened")
+        await source.send(frame=numbered(1, 0, 10))
+        await early.plan_until("orders/0", 9)
+        await early.plan({"orders/0": 9}, wait_ms=0)
+        stream = (await early.status()).streams[0]
+        assert not stream.HasField("acknowledged")
+        assert "late" in stream.detail
+        await late.attach()
+        await late.plan_until("orders/0", 9)
+        await late.plan({"orders/0": 9}, wait_ms=0)
+        assert (await source.expect("ack")).streams[0].position.sequence == 9
+        for client in (source, early, late):
+            await client.close()
+
+
+async def test_a_detached_pipeline_holds_acknowledgements_until_it_is_forgotten(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    source, stays, leaves = connector(), engine("stays"), engine("leaves")
+    await stays.attach()
+    await leaves.attach()
+    await leaves.stub.Detach(engine_pb2.DetachRequest(pipeline=leaves.who))
+    await source.hello()
+    await source.open()
+    await source.expect("stream_opened")
+    await source.send(frame=numbered(1, 0, 10))
+    await stays.plan_until("orders/0", 9)
+    await stays.plan({"orders/0": 9}, wait_ms=0)
+    assert "leaves" in (await stays.status()).streams[0].detail
+    await stays.admin.ForgetPipeline(admin_pb2.ForgetPipelineRequest(pipeline="leaves"))
+    assert (await source.expect("ack")).streams[0].position.sequence == 9
+
+
+async def test_a_newer_run_replaces_the_older_one(engine: MakeEngine) -> None:
+    older, newer = engine(run=1), engine(run=2)
+    await older.attach()
+    await newer.attach()
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await older.plan(wait_ms=0)
+    assert error.value.code() is grpc.StatusCode.ABORTED
+
+
+async def test_limits_are_shared_and_cut_frames_exactly(connector: MakeConnector, engine: MakeEngine) -> None:
+    source, pipeline = connector(), engine()
+    await pipeline.attach()
+    await source.hello()
+    for stream_id in (1, 2):
+        await source.open(f"orders/{stream_id}", stream_id)
+        await source.expect("stream_opened")
+        await source.send(frame=frame(stream_id, 5, [b"v"] * 100, step=10, cursor=b"end"))
+    await pipeline.plan_until("orders/2", 995)
+    ranges = (await pipeline.plan(max_messages=30)).ranges
+    assert sorted((r.stream, r.messages, r.end.sequence) for r in ranges) == [("orders/1", 15, 145), ("orders/2", 15, 145)]
+    assert not any(r.end.HasField("cursor") for r in ranges)
+    ranges = (await pipeline.plan({r.stream: r.end for r in ranges}, max_messages=1)).ranges
+    assert [(r.messages, r.end.sequence) for r in ranges] == [(1, 155)]
+
+
+async def test_messages_of_a_lost_redelivering_session_come_again_under_a_new_epoch(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    first, second, pipeline = connector(), connector(), engine()
+    await pipeline.attach()
+    await first.hello()
+    await first.open(kind=REDELIVERING)
+    opened = await first.expect("stream_opened")
+    await first.send(frame=numbered(1, 1, 10))
+    planned = await pipeline.plan_until("orders/0", 10)
+    assert planned.end.epoch == opened.epoch > 0
+    await first.close()
+    await second.hello()
+    await second.open(kind=REDELIVERING)
+    again = await second.expect("stream_opened")
+    assert again.epoch > opened.epoch
+    assert await pipeline.fetch("orders/0", None, planned.end) == []
+    await pipeline.plan({"orders/0": planned.end}, wait_ms=0)
+    await second.send(frame=numbered(1, 1, 3))
+    planned = await pipeline.plan_until("orders/0", 3)
+    assert values_of(await pipeline.fetch("orders/0", (opened.epoch, 10), planned.end)) == numbers(1, 3)
+    await pipeline.plan({"orders/0": planned.end}, wait_ms=0)
+    assert (await second.expect("ack")).streams[0].position.sequence == 3
+
+
+async def test_a_range_that_is_lost_fails_with_stream_and_range(connector: MakeConnector, engine: MakeEngine) -> None:
+    source, pipeline = connector(), engine()
+    await pipeline.attach({"orders/0": 9}, {"orders/0": 19})
+    await source.hello()
+    await source.open()
+    await source.expect("stream_opened")
+    await source.send(position_lost=source_pb2.PositionLost(stream_id=1, earliest_sequence=15, reason="pruned"))
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await pipeline.fetch("orders/0", 9, 19)
+    assert error.value.code() is grpc.StatusCode.DATA_LOSS
+    for part in ("orders/0", "after sequence 9", "up to sequence 19", "15", "pruned", "failOnDataLoss"):
+        assert part in (error.value.details() or "")
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await pipeline.plan()
+    assert error.value.code() is grpc.StatusCode.DATA_LOSS
+
+
+async def test_a_range_that_is_lost_can_be_skipped_and_is_counted(connector: MakeConnector, engine: MakeEngine) -> None:
+    source, pipeline = connector(), engine(skip_lost=True)
+    await pipeline.attach({"orders/0": 9}, {"orders/0": 19})
+    await source.hello()
+    await source.open()
+    await source.expect("stream_opened")
+    await source.send(position_lost=source_pb2.PositionLost(stream_id=1, earliest_sequence=15))
+    assert (await source.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
+    await source.open(stream_id=2)
+    opened = await source.expect("stream_opened")
+    assert opened.skip_lost
+    await source.send(frame=numbered(2, 15, 10))
+    assert values_of(await pipeline.fetch("orders/0", 9, 19))[:5] == numbers(15, 19)
+    assert (await pipeline.status()).streams[0].losses == 1
+
+
+async def test_a_run_that_catches_up_ends_with_what_existed(connector: MakeConnector, engine: MakeEngine) -> None:
+    source, pipeline = connector(), engine()
+    await pipeline.attach(available_now=True)
+    await source.hello()
+    await source.open()
+    await source.expect("stream_opened")
+    await source.send(backlog=source_pb2.Backlog(stream_id=1, latest_sequence=9, messages=10))
+    assert not (await pipeline.plan(wait_ms=0)).exhausted
+    await source.send(frame=numbered(1, 0, 10))
+    planned = await pipeline.plan_until("orders/0", 9)
+    response = await pipeline.plan({"orders/0": planned.end})
+    assert (list(response.ranges), response.exhausted) == ([], True)
+
+
+async def test_a_stream_that_ended_is_shown_as_ended(connector: MakeConnector, engine: MakeEngine) -> None:
+    source, pipeline = connector(), engine()
+    await pipeline.attach()
+    await source.hello()
+    await source.open()
+    await source.expect("stream_opened")
+    await source.send(frame=numbered(1, 0, 1))
+    await source.send(close_stream=source_pb2.CloseStream(stream_id=1, end_of_stream=True))
+    await pipeline.plan_until("orders/0", 0)
+    await pipeline.plan({"orders/0": 0}, wait_ms=0)
+    assert (await source.expect("ack")).streams[0].position.sequence == 0
+    await source.send(goodbye=source_pb2.Goodbye())
+    assert (await source.ended())[0] is grpc.StatusCode.OK
+    assert (await pipeline.status()).streams[0].state == admin_pb2.STREAM_STATE_ENDED

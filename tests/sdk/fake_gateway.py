@@ -1,0 +1,185 @@
+"""A gateway that does what a test tells it, over a real gRPC connection, and checks that connectors keep to their credit."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import grpc
+import grpc.aio
+
+from headrace.protocol.v1 import frame_pb2
+from headrace.protocol.v1 import source_pb2 as pb
+from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer, add_SourceServiceServicer_to_server
+from headrace.sdk import Message, decode_frame
+
+DEADLINE = 10.0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for something that only shows in a source's own state."""
+    async with asyncio.timeout(DEADLINE):
+        while not condition():  # noqa: ASYNC110 - there is no event to wait on
+            await asyncio.sleep(0.002)
+
+
+@dataclass
+class Limits:
+    """What the gateway's Welcome says."""
+
+    max_frame_bytes: int = 16 << 20
+    max_frame_messages: int = 65536
+    max_streams: int = 100
+    credit_bytes: int = 64 << 20
+    credit_messages: int = 1_000_000
+    linger_ms: int | None = None
+
+
+@dataclass(eq=False)
+class FakeSession:
+    """One call of a connector, from the gateway's side."""
+
+    hello: pb.Hello
+    metadata: dict[str, str]
+    credit_bytes: int
+    credit_messages: int
+    inbox: asyncio.Queue[pb.IngestRequest | None] = field(default_factory=asyncio.Queue)
+    outgoing: asyncio.Queue[pb.IngestResponse | tuple[grpc.StatusCode, str]] = field(default_factory=asyncio.Queue)
+    overrun: str = ""
+
+    def take(self, request: pb.IngestRequest) -> None:
+        if request.WhichOneof("message") == "frame":
+            self.credit_bytes -= request.frame.ByteSize()
+            self.credit_messages -= request.frame.count
+            if self.credit_bytes < 0 or self.credit_messages < 0:
+                self.overrun = f"{-self.credit_bytes} bytes, {-self.credit_messages} messages over"
+        self.inbox.put_nowait(request)
+
+    async def next(self, *kinds: str, ignore: tuple[str, ...] = ("backlog",)) -> pb.IngestRequest:
+        """The connector's next message; it must be one of `kinds`."""
+        while True:
+            async with asyncio.timeout(DEADLINE):
+                request = await self.inbox.get()
+            assert not self.overrun, self.overrun
+            assert request is not None, f"the connector ended the call instead of sending {kinds}"
+            kind = request.WhichOneof("message")
+            if kind in kinds:
+                return request
+            assert kind in ignore, f"expected {kinds}, got {request}"
+
+    async def gone(self) -> None:
+        """Waits until the connector has ended the call; it must send nothing more of importance."""
+        async with asyncio.timeout(DEADLINE):
+            while (request := await self.inbox.get()) is not None:
+                assert request.WhichOneof("message") == "backlog", request
+
+    async def open(self, stream: str | None = None, **opened: object) -> int:
+        """Expects the connector to open a stream, and opens it. Returns its id."""
+        request = (await self.next("open_stream", ignore=("backlog", "frame"))).open_stream
+        assert stream in (None, request.stream)
+        self.answer_open(request.stream_id, **opened)
+        return request.stream_id
+
+    def answer_open(self, stream_id: int, **opened: object) -> None:
+        self.send(stream_opened=pb.StreamOpened(stream_id=stream_id, **opened))
+
+    async def messages(self, count: int) -> list[Message]:
+        """The next messages, from as many frames as it takes."""
+        received: list[Message] = []
+        while len(received) < count:
+            received.extend(decode_frame((await self.next("frame")).frame))
+        assert len(received) == count
+        return received
+
+    def send(self, **message: object) -> None:
+        self.outgoing.put_nowait(pb.IngestResponse(**message))
+
+    def ack(self, stream_id: int, sequence: int, epoch: int = 0, cursor: bytes | None = None) -> None:
+        position = frame_pb2.Position(sequence=sequence, epoch=epoch, cursor=cursor)
+        self.send(ack=pb.Ack(streams=[pb.Ack.Stream(stream_id=stream_id, position=position)]))
+
+    def grant(self, bytes_: int, messages: int) -> None:
+        self.credit_bytes += bytes_
+        self.credit_messages += messages
+        self.send(credit=pb.Credit(bytes=bytes_, messages=messages))
+
+    def abort(self, status: grpc.StatusCode, details: str = "as the test says") -> None:
+        self.outgoing.put_nowait((status, details))
+
+
+class FakeGateway(SourceServiceServicer):
+    """Accepts connectors."""
+
+    def __init__(self) -> None:
+        self.limits = Limits()
+        self.port = 0
+        self._sessions: asyncio.Queue[FakeSession] = asyncio.Queue()
+        self._server: grpc.aio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        options = [
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+            ("grpc.so_reuseport", 0),
+        ]
+        self._server = grpc.aio.server(options=options)
+        add_SourceServiceServicer_to_server(self, self._server)
+        self.port = self._server.add_insecure_port(self.address)
+        await self._server.start()
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop(0)
+            self._server = None
+
+    async def session(self) -> FakeSession:
+        """The next session that a connector begins."""
+        async with asyncio.timeout(DEADLINE):
+            return await self._sessions.get()
+
+    @property
+    def has_session(self) -> bool:
+        return not self._sessions.empty()
+
+    async def Ingest(self, request_iterator, context):
+        hello = (await anext(request_iterator)).hello
+        limits = self.limits
+        session = FakeSession(hello, dict(context.invocation_metadata()), limits.credit_bytes, limits.credit_messages)
+        welcome = pb.Welcome(
+            protocol_version=1,
+            gateway_version="fake",
+            session="s1",
+            max_frame_bytes=limits.max_frame_bytes,
+            max_frame_messages=limits.max_frame_messages,
+            max_streams=limits.max_streams,
+            credit=pb.Credit(bytes=limits.credit_bytes, messages=limits.credit_messages),
+            pace=None if limits.linger_ms is None else pb.Pace(linger_ms=limits.linger_ms),
+        )
+        await context.write(pb.IngestResponse(welcome=welcome))
+        self._sessions.put_nowait(session)
+        reading = asyncio.create_task(self._read(session, request_iterator))
+        try:
+            while True:
+                writing = asyncio.create_task(session.outgoing.get())
+                await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
+                if not writing.done():
+                    writing.cancel()
+                    return
+                response = writing.result()
+                if isinstance(response, tuple):
+                    await context.abort(*response)
+                await context.write(response)
+        finally:
+            reading.cancel()
+
+    async def _read(self, session: FakeSession, requests: AsyncIterator[pb.IngestRequest]) -> None:
+        try:
+            async for request in requests:
+                session.take(request)
+                if request.WhichOneof("message") == "goodbye":
+                    return
+        finally:
+            session.inbox.put_nowait(None)

@@ -1,0 +1,738 @@
+"""What a connector does within a session, whatever the source."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+
+import grpc
+import pytest
+from tests.sdk.fake_gateway import until
+
+from headrace.protocol.v1 import frame_pb2
+from headrace.protocol.v1 import source_pb2 as pb
+from headrace.sdk import (
+    AsyncSource,
+    Backlog,
+    Batch,
+    GatewayRefused,
+    InvalidMessage,
+    InvalidSource,
+    Message,
+    MessageTooLarge,
+    Position,
+    PositionLost,
+    SessionTakenOver,
+    Settings,
+    Source,
+    SourceFailed,
+    SourceKind,
+    StreamNotPermitted,
+    decode_frame,
+)
+
+
+class Log(Source):
+    """A log in memory: sequences 1, 2, ...; ends, or goes on."""
+
+    name = "log"
+    version = "7"
+
+    def __init__(self, values: list[bytes], *, ends: bool = True) -> None:
+        self.values = values
+        self.ends = ends
+        self.reads: list[Position | None] = []
+        self.acks: list[int] = []
+        self.closed = 0
+
+    def read(self, partition: str, position: Position | None) -> Iterator[Message | Batch | None]:
+        self.reads.append(position)
+        at = position.sequence if position else 0
+        try:
+            while at < len(self.values) or not self.ends:
+                if at == len(self.values):
+                    yield None
+                    continue
+                at += 1
+                yield Message(self.values[at - 1], sequence=at, cursor=b"%d" % at)
+        finally:
+            self.closed += 1
+
+    def acknowledged(self, partition: str, position: Position) -> None:
+        self.acks.append(position.sequence)
+
+
+class AsyncLog(AsyncSource):
+    """The same for asyncio."""
+
+    name = "log"
+    version = "7"
+
+    def __init__(self, values: list[bytes], *, ends: bool = True) -> None:
+        self.values = values
+        self.ends = ends
+        self.reads: list[Position | None] = []
+        self.acks: list[int] = []
+        self.closed = 0
+
+    async def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
+        self.reads.append(position)
+        at = position.sequence if position else 0
+        try:
+            while at < len(self.values) or not self.ends:
+                if at == len(self.values):
+                    yield None
+                    continue
+                at += 1
+                yield Message(self.values[at - 1], sequence=at, cursor=b"%d" % at)
+        finally:
+            self.closed += 1
+
+    async def acknowledged(self, partition: str, position: Position) -> None:
+        self.acks.append(position.sequence)
+
+
+VALUES = [b"value %d" % n for n in range(1, 11)]
+LOGS = pytest.mark.parametrize("log", [Log, AsyncLog])
+
+
+def resume(sequence: int, cursor: bytes | None = None) -> frame_pb2.Position:
+    return frame_pb2.Position(sequence=sequence, cursor=cursor)
+
+
+@LOGS
+async def test_a_source_is_read_acknowledged_and_ends(gateway, connect, log):
+    source = log(VALUES)
+    task = connect(source, instance="one", token="secret")
+    session = await gateway.session()
+    assert (session.hello.connector, session.hello.connector_version, session.hello.instance) == ("log", "7", "one")
+    assert list(session.hello.capabilities) == [pb.CAPABILITY_PACE]
+    assert session.metadata["authorization"] == "Bearer secret"
+
+    stream = await session.open("log/0")
+    received = await session.messages(10)
+    assert [m.value for m in received] == VALUES
+    assert [m.sequence for m in received] == list(range(1, 11))
+    assert received[-1].cursor == b"10"
+    assert (await session.next("close_stream")).close_stream.end_of_stream
+    session.ack(stream, 4)
+    await until(lambda: source.acks == [4])
+    assert not task.done()
+    session.ack(stream, 10)
+    await session.next("goodbye")
+    await asyncio.wait_for(task, 10)
+    assert source.acks == [4, 10]
+    assert source.closed == 1
+
+
+@LOGS
+async def test_it_goes_on_where_the_gateway_says(gateway, connect, log):
+    source = log(VALUES)
+    connect(source)
+    session = await gateway.session()
+    await session.open(resume=resume(7, b"5"), acknowledged=resume(6))
+    assert [m.sequence for m in await session.messages(3)] == [8, 9, 10]
+    assert source.reads == [Position(7, b"5")]
+    assert source.acks == [6]
+
+
+async def test_nothing_is_read_before_the_stream_is_opened(gateway, connect):
+    source = Log(VALUES)
+    connect(source)
+    session = await gateway.session()
+    request = (await session.next("open_stream")).open_stream
+    assert request.kind == pb.SOURCE_KIND_REPLAYABLE
+    assert source.reads == []
+    session.answer_open(request.stream_id)
+    await session.messages(10)
+
+
+async def test_messages_without_a_sequence_are_counted_on(gateway, connect):
+    class Counted(Source):
+        name = "counted"
+
+        def read(self, partition, position):
+            yield Message(b"a")
+            yield Batch([b"b", b"c"])
+            yield Message(b"d")
+
+    connect(Counted())
+    session = await gateway.session()
+    await session.open(resume=resume(40))
+    assert [m.sequence for m in await session.messages(4)] == [41, 42, 43, 44]
+
+
+async def test_a_source_with_nothing_says_that_it_has_caught_up(gateway, connect):
+    connect(Log(VALUES, ends=False))
+    session = await gateway.session()
+    stream = await session.open(resume=resume(10))
+    backlog = (await session.next("backlog", ignore=())).backlog
+    assert (backlog.stream_id, backlog.latest_sequence, backlog.messages) == (stream, 10, 0)
+
+
+async def test_a_source_tells_what_is_left(gateway, connect):
+    class Far(Log):
+        def backlog(self, partition):
+            return Backlog(messages=990, bytes=None, latest_sequence=1000)
+
+    connect(Far(VALUES, ends=False))
+    session = await gateway.session()
+    await session.open()
+    await session.next("frame", ignore=("backlog",))
+    backlog = (await session.next("backlog", ignore=())).backlog
+    assert (backlog.latest_sequence, backlog.messages, backlog.HasField("bytes")) == (1000, 990, False)
+
+
+# Frames
+
+
+async def test_messages_are_gathered_for_as_long_as_the_gateway_says(gateway, connect):
+    gateway.limits.linger_ms = 150
+    release = threading.Semaphore(0)
+
+    class Slow(Source):
+        name = "slow"
+
+        def read(self, partition, position):
+            for n in range(6):
+                release.acquire()
+                yield Message(b"%d" % n)
+            while True:
+                yield None
+
+    connect(Slow())
+    session = await gateway.session()
+    await session.open()
+    for _ in range(3):
+        release.release()
+    first = await session.next("frame")
+    assert first.frame.count == 3
+    session.send(pace=pb.Pace(linger_ms=0))
+    await asyncio.sleep(0)
+    for _ in range(3):
+        release.release()
+    assert [m.value for m in await session.messages(3)] == [b"3", b"4", b"5"]
+
+
+async def test_large_input_goes_in_large_frames(gateway, connect):
+    connect(Log([b"x" * 61] * 50_000))
+    session = await gateway.session()
+    await session.open()
+    counts = []
+    while sum(counts) < 50_000:
+        counts.append((await session.next("frame")).frame.count)
+    assert len(counts) < 40
+
+
+async def test_frames_keep_to_the_limits(gateway, connect):
+    gateway.limits.max_frame_messages = 7
+    gateway.limits.max_frame_bytes = 200
+    connect(Log([b"x" * 40] * 100))
+    session = await gateway.session()
+    await session.open()
+    received = 0
+    while received < 100:
+        frame = (await session.next("frame")).frame
+        assert frame.count <= 7
+        assert frame.ByteSize() <= 200
+        received += frame.count
+
+
+async def test_a_message_above_the_limit_ends_the_connector_after_what_was_before_it(gateway, connect):
+    gateway.limits.max_frame_bytes = 1000
+    task = connect(Log([b"a", b"b", b"x" * 2000, b"c"]))
+    session = await gateway.session()
+    stream = await session.open()
+    assert [m.value for m in await session.messages(2)] == [b"a", b"b"]
+    session.ack(stream, 2)
+    await session.next("goodbye")
+    with pytest.raises(MessageTooLarge, match=r"stream log/0: message 3 makes a frame of 20\d\d bytes.*at most 1000"):
+        await task
+
+
+async def test_a_large_message_passes_where_the_gateway_allows_it(gateway, connect):
+    connect(Log([b"x" * (8 << 20)]))
+    session = await gateway.session()
+    await session.open()
+    assert len((await session.messages(1))[0].value) == 8 << 20
+
+
+# Credit
+
+
+@LOGS
+async def test_credit_of_one_message_is_never_overrun(gateway, connect, log):
+    gateway.limits.credit_messages = 1
+    connect(log(VALUES))
+    session = await gateway.session()
+    stream = await session.open()
+    for n in range(1, 11):
+        frame = (await session.next("frame")).frame
+        assert decode_frame(frame) == [Message(VALUES[n - 1], sequence=n, cursor=b"%d" % n)]
+        session.ack(stream, n)
+        session.grant(frame.ByteSize(), 1)
+    await session.next("close_stream")
+
+
+async def test_credit_in_bytes_is_never_overrun(gateway, connect):
+    gateway.limits.credit_bytes = 1000
+    connect(Log([b"x" * 100] * 200))
+    session = await gateway.session()
+    await session.open()
+    received = 0
+    while received < 200:
+        frame = (await session.next("frame")).frame
+        received += frame.count
+        session.grant(frame.ByteSize(), frame.count)
+
+
+async def test_a_message_above_the_window_asks_for_credit_once_nothing_is_outstanding(gateway, connect):
+    gateway.limits.credit_bytes = 500
+    connect(Log([b"small", b"x" * 5000, b"small"]))
+    session = await gateway.session()
+    stream = await session.open()
+    first = (await session.next("frame")).frame
+    assert first.count == 1
+    await asyncio.sleep(0.05)
+    assert session.inbox.empty()
+    session.ack(stream, 1)
+    session.grant(first.ByteSize(), 1)
+    request = (await session.next("credit_request")).credit_request
+    assert request.messages == 1
+    session.grant(request.bytes - 500, 0)
+    second = (await session.next("frame")).frame
+    assert second.ByteSize() == request.bytes
+    session.grant(second.ByteSize(), 1)
+    await session.messages(1)
+
+
+async def test_a_stalled_gateway_stops_the_reader(gateway, connect):
+    gateway.limits.credit_bytes = 100_000
+    produced = 0
+
+    class Endless(Source):
+        name = "endless"
+
+        def read(self, partition, position):
+            nonlocal produced
+            while True:
+                produced += 1
+                yield Batch([b"x" * 100] * 100)
+
+    connect(Endless(), settings=Settings())
+    session = await gateway.session()
+    await session.open()
+    await session.next("frame")
+    seen = -1
+    while seen != produced:
+        seen = produced
+        await asyncio.sleep(0.1)
+    assert produced * 10_000 < 4 << 20
+
+
+# What the gateway may say
+
+
+@LOGS
+async def test_a_rejected_stream_is_opened_again_under_a_new_id(gateway, connect, log):
+    source = log(VALUES, ends=False)
+    connect(source)
+    session = await gateway.session()
+    first = await session.open(resume=resume(5))
+    await session.messages(5)
+    session.send(reject=pb.Reject(stream_id=first, reason=pb.REJECT_REASON_REOPEN, message="rewound"))
+    second = await session.open(resume=resume(2))
+    assert second != first
+    assert [m.sequence for m in await session.messages(8)] == list(range(3, 11))
+    assert source.reads == [Position(5), Position(2)]
+    assert source.closed == 1
+
+
+async def test_an_ended_stream_may_have_to_be_read_again(gateway, connect):
+    task = connect(Log(VALUES))
+    session = await gateway.session()
+    first = await session.open()
+    await session.messages(10)
+    await session.next("close_stream")
+    session.send(reject=pb.Reject(stream_id=first, reason=pb.REJECT_REASON_REOPEN))
+    second = await session.open(resume=resume(8), acknowledged=resume(8))
+    await session.messages(2)
+    await session.next("close_stream")
+    session.ack(second, 10)
+    await session.next("goodbye")
+    await task
+
+
+async def test_a_stream_owned_by_another_instance_is_tried_again(gateway, connect):
+    connect(Log(VALUES))
+    session = await gateway.session()
+    first = (await session.next("open_stream")).open_stream.stream_id
+    reject = pb.Reject(stream_id=first, reason=pb.REJECT_REASON_OWNED, message="owned by 'b'", retry_after_ms=10)
+    session.send(reject=reject)
+    await session.open()
+    await session.messages(10)
+
+
+async def test_a_stream_that_is_not_permitted_ends_the_connector(gateway, connect):
+    task = connect(Log(VALUES))
+    session = await gateway.session()
+    first = (await session.next("open_stream")).open_stream.stream_id
+    session.send(reject=pb.Reject(stream_id=first, reason=pb.REJECT_REASON_NOT_PERMITTED, message="not yours"))
+    with pytest.raises(StreamNotPermitted, match="log/0: not yours"):
+        await task
+
+
+@LOGS
+async def test_drain_finishes_and_reconnects(gateway, connect, log):
+    source = log(VALUES, ends=False)
+    connect(source)
+    session = await gateway.session()
+    stream = await session.open()
+    await session.messages(10)
+    session.send(drain=pb.Drain(deadline_ms=5000, reason="restart"))
+    await asyncio.sleep(0.02)
+    session.ack(stream, 10)
+    await session.next("goodbye")
+    await until(lambda: source.acks == [10])
+    session = await gateway.session()
+    await session.open(resume=resume(10))
+    await until(lambda: len(source.reads) == 2)
+
+
+@LOGS
+async def test_a_lost_session_is_resumed(gateway, connect, log):
+    source = log(VALUES, ends=False)
+    connect(source)
+    session = await gateway.session()
+    await session.open()
+    await session.messages(10)
+    session.abort(grpc.StatusCode.UNAVAILABLE)
+    session = await gateway.session()
+    stream = await session.open(resume=resume(9))
+    assert [m.sequence for m in await session.messages(1)] == [10]
+    session.ack(stream, 10)
+    await until(lambda: source.acks == [10])
+
+
+async def test_a_gateway_that_restarts_is_found_again(gateway, connect):
+    connect(Log(VALUES, ends=False))
+    await (await gateway.session()).open()
+    await gateway.stop()
+    await asyncio.sleep(0.3)
+    await gateway.start()
+    began = asyncio.get_running_loop().time()
+    await (await gateway.session()).open()
+    assert asyncio.get_running_loop().time() - began < 3
+
+
+async def test_a_gateway_that_is_not_there_yet_is_waited_for(gateway, connect):
+    await gateway.stop()
+    connect(Log(VALUES))
+    await asyncio.sleep(0.1)
+    await gateway.start()
+    await (await gateway.session()).open()
+
+
+async def test_a_session_taken_over_is_left_to_the_newer_one(gateway, connect):
+    task = connect(Log(VALUES))
+    session = await gateway.session()
+    session.abort(grpc.StatusCode.ABORTED, "a newer session took over")
+    with pytest.raises(SessionTakenOver, match="a newer session took over"):
+        await task
+    assert not gateway.has_session
+
+
+async def test_a_refused_session_ends_the_connector(gateway, connect):
+    task = connect(Log(VALUES))
+    (await gateway.session()).abort(grpc.StatusCode.UNAUTHENTICATED, "no such token")
+    with pytest.raises(GatewayRefused, match="no such token") as caught:
+        await task
+    assert caught.value.status == "UNAUTHENTICATED"
+
+
+# What a source may do
+
+
+async def test_a_lost_position_is_told_and_the_rest_is_read_where_that_is_accepted(gateway, connect):
+    class Pruned(Log):
+        def read(self, partition, position):
+            self.reads.append(position)
+            if position is not None and position.sequence < 7:
+                raise PositionLost("pruned", earliest=8)
+            for sequence in (8, 9, 10):
+                yield Message(VALUES[sequence - 1], sequence=sequence)
+
+    source = Pruned(VALUES)
+    connect(source)
+    session = await gateway.session()
+    first = await session.open(resume=resume(3))
+    lost = (await session.next("position_lost")).position_lost
+    assert (lost.stream_id, lost.earliest_sequence, lost.reason) == (first, 8, "pruned")
+    session.send(reject=pb.Reject(stream_id=first, reason=pb.REJECT_REASON_REOPEN))
+    await session.open(resume=resume(3), skip_lost=True)
+    assert [m.sequence for m in await session.messages(3)] == [8, 9, 10]
+    assert source.reads == [Position(3), None]
+
+
+async def test_new_partitions_appear_and_the_connector_ends_with_the_last(gateway, connect):
+    listed = ["a"]
+
+    class Parts(Log):
+        def partitions(self):
+            return listed
+
+    source = Parts(VALUES)
+    task = connect(source)
+    session = await gateway.session()
+    a = await session.open("log/a")
+    await session.messages(10)
+    listed.append("b")
+    request = (await session.next("open_stream", ignore=("backlog", "close_stream"))).open_stream
+    assert request.stream == "log/b"
+    session.answer_open(request.stream_id)
+    session.ack(a, 10)
+    await session.next("frame", ignore=("backlog", "close_stream"))
+    session.ack(request.stream_id, 10)
+    await session.next("goodbye", ignore=("backlog", "close_stream"))
+    await task
+
+
+async def test_more_partitions_than_a_session_may_have_end_the_connector(gateway, connect):
+    gateway.limits.max_streams = 1
+
+    class Parts(Log):
+        def partitions(self):
+            return ["a", "b"]
+
+    with pytest.raises(InvalidSource, match=r"2 partitions.*1 streams"):
+        await connect(Parts(VALUES))
+
+
+@pytest.mark.parametrize("names", [["a/b"], [""], ["a", "a"]])
+async def test_partition_names_are_checked(gateway, connect, names):
+    class Parts(Log):
+        def partitions(self):
+            return names
+
+    with pytest.raises(InvalidSource):
+        await connect(Parts(VALUES))
+
+
+async def test_a_source_without_a_name_is_refused(gateway, connect):
+    class Nameless(Log):
+        name = ""
+
+    with pytest.raises(InvalidSource, match="has no name"):
+        await connect(Nameless(VALUES))
+
+
+@LOGS
+async def test_a_source_that_raises_ends_the_connector_and_names_the_stream(gateway, connect, log):
+    class Failing(log):
+        def read(self, partition, position):
+            raise OSError("disk on fire")
+
+    task = connect(Failing(VALUES))
+    session = await gateway.session()
+    await session.open()
+    with pytest.raises(SourceFailed, match="stream log/0: the source raised OSError: disk on fire") as caught:
+        await task
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+@LOGS
+async def test_a_source_that_cannot_acknowledge_ends_the_connector(gateway, connect, log):
+    class Failing(log):
+        def acknowledged(self, partition, position):
+            raise OSError("disk full")
+
+    task = connect(Failing(VALUES), settings=Settings(drain_seconds=0.1))
+    session = await gateway.session()
+    stream = await session.open()
+    await session.messages(10)
+    session.ack(stream, 5)
+    with pytest.raises(SourceFailed, match="stream log/0: the source raised OSError: disk full"):
+        await task
+
+
+async def test_a_source_that_cannot_list_its_partitions_ends_the_connector(gateway, connect):
+    class Failing(Log):
+        def partitions(self):
+            raise OSError("no route")
+
+    with pytest.raises(SourceFailed, match=r"source log: partitions\(\) raised OSError: no route"):
+        await connect(Failing(VALUES))
+
+
+async def test_what_other_partitions_read_is_sent_before_a_failure_ends_the_connector(gateway, connect):
+    go = threading.Event()
+
+    class Mixed(Log):
+        def partitions(self):
+            return ["bad", "good"]
+
+        def read(self, partition, position):
+            if partition == "bad":
+                go.wait(10)
+                raise OSError("bad")
+            return super().read(partition, position)
+
+    gateway.limits.linger_ms = 60_000
+    task = connect(Mixed(VALUES, ends=False))
+    session = await gateway.session()
+    await session.open("log/bad")
+    good = await session.open("log/good")
+    await session.messages(10)
+    go.set()
+    await asyncio.sleep(0.02)
+    assert not task.done()
+    session.ack(good, 10)
+    with pytest.raises(SourceFailed):
+        await task
+
+
+@pytest.mark.parametrize(
+    ("items", "complaint"),
+    [
+        ([Message(b"a", sequence=5), Message(b"b", sequence=5)], "increase"),
+        ([Message(b"a", sequence=5), Batch([b"b"], sequences=[4])], "sequence 4 follows 5"),
+        ([Message("text")], "bytes"),
+        (["text"], "not str"),
+        ([Batch([b"a", b"b"], keys=[b"k"])], "keys: 1 entries for 2 messages"),
+        ([Message(b"a", cursor=b"c" * 5000)], "cursor of 5000 bytes"),
+        ([Message(b"a", sequence=2**63)], r"2\*\*63"),
+    ],
+)
+async def test_what_cannot_be_sent_ends_the_connector_with_the_reason(gateway, connect, items, complaint):
+    class Bad(Source):
+        name = "bad"
+
+        def read(self, partition, position):
+            yield from items
+
+    task = connect(Bad(), settings=Settings(drain_seconds=0.1))
+    await (await gateway.session()).open()
+    with pytest.raises(InvalidMessage, match=f"bad/0.*{complaint}"):
+        await task
+
+
+# Redelivering sources
+
+
+class Queue(Source):
+    """A queue: what was not settled comes again with the next read."""
+
+    name = "queue"
+    kind = SourceKind.REDELIVERING
+    idle_seconds = 0.002
+
+    def __init__(self, *bodies: bytes) -> None:
+        self.ready = list(bodies)
+        self.reads = 0
+        self.settled: list[object] = []
+
+    def read(self, partition, position):
+        assert position is None
+        self.reads += 1
+        taken = list(self.ready)
+        for body in taken:
+            yield Message(body, token=(self.reads, body))
+        while True:
+            yield None
+
+    def settle(self, partition, tokens):
+        self.settled.extend(tokens)
+        for _, body in tokens:
+            self.ready.remove(body)
+
+
+async def test_a_redelivering_source_settles_by_token(gateway, connect):
+    source = Queue(b"a", b"b", b"c")
+    connect(source)
+    session = await gateway.session()
+    request = (await session.next("open_stream")).open_stream
+    assert request.kind == pb.SOURCE_KIND_REDELIVERING
+    session.answer_open(request.stream_id, epoch=100)
+    assert [m.sequence for m in await session.messages(3)] == [1, 2, 3]
+    session.ack(request.stream_id, 2, epoch=100)
+    await until(lambda: source.settled == [(1, b"a"), (1, b"b")])
+
+
+async def test_a_redelivering_source_begins_anew_after_a_lost_session(gateway, connect):
+    source = Queue(b"a", b"b", b"c")
+    connect(source)
+    session = await gateway.session()
+    stream = await session.open(epoch=100)
+    await session.messages(3)
+    session.ack(stream, 1, epoch=100)
+    await until(lambda: source.settled == [(1, b"a")])
+    session.abort(grpc.StatusCode.UNAVAILABLE)
+    session = await gateway.session()
+    stream = await session.open(epoch=200)
+    assert [(m.sequence, m.value) for m in await session.messages(2)] == [(1, b"b"), (2, b"c")]
+    session.ack(stream, 3, epoch=100)
+    session.ack(stream, 1, epoch=200)
+    await until(lambda: source.settled == [(1, b"a"), (2, b"b")])
+
+
+async def test_a_prefetch_of_one_is_acknowledged_promptly(gateway, connect):
+    class One(Queue):
+        def read(self, partition, position):
+            while True:
+                if self.ready:
+                    body = self.ready[0]
+                    yield Message(body, token=(0, body))
+                    while body in self.ready:
+                        yield None
+                else:
+                    yield None
+
+    source = One(*VALUES)
+    connect(source)
+    session = await gateway.session()
+    stream = await session.open(epoch=5)
+    for n in range(1, 11):
+        await session.messages(1)
+        session.ack(stream, n, epoch=5)
+    await until(lambda: len(source.settled) == 10)
+
+
+# Stopping
+
+
+@LOGS
+async def test_a_stopped_connector_sends_what_it_read_and_waits_for_acknowledgements(gateway, connect, log):
+    gateway.limits.linger_ms = 60_000
+    stop = asyncio.Event()
+    source = log(VALUES, ends=False)
+    task = connect(source, stop=stop)
+    session = await gateway.session()
+    stream = await session.open()
+    await session.messages(10)
+    stop.set()
+    await asyncio.sleep(0.02)
+    assert not task.done()
+    session.ack(stream, 10)
+    await session.next("goodbye")
+    await asyncio.wait_for(task, 10)
+    assert source.acks == [10]
+    assert source.closed == 1
+
+
+async def test_a_stopped_connector_does_not_wait_for_ever(gateway, connect):
+    stop = asyncio.Event()
+    task = connect(Log(VALUES, ends=False), stop=stop, settings=Settings(drain_seconds=0.05))
+    session = await gateway.session()
+    await session.open()
+    await session.messages(10)
+    stop.set()
+    await session.next("goodbye")
+    await asyncio.wait_for(task, 10)
+
+
+async def test_a_connector_can_be_stopped_while_the_gateway_is_away(gateway, connect):
+    await gateway.stop()
+    stop = asyncio.Event()
+    task = connect(Log(VALUES), stop=stop)
+    await asyncio.sleep(0.05)
+    stop.set()
+    await asyncio.wait_for(task, 10)

@@ -1,0 +1,145 @@
+"""The SDK with the real gateway, and an engine that speaks the protocol message by message."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+from tests.gateway.certificates import Authority
+from tests.gateway.processes import gateway_process
+from tests.gateway.wire import Engine
+from tests.gateway.wire import serve as gateway
+from tests.sdk.fake_gateway import until
+
+from headrace.gateway._config import Limits
+from headrace.sdk import Message, PositionLost, Source, SourceKind, Tls, serve
+
+
+class Log(Source):
+    """A log in memory, sequences 10, 20, ..., that may have lost its beginning."""
+
+    name = "orders"
+
+    def __init__(self, values: list[bytes], *, first: int = 0) -> None:
+        self.values = values
+        self.first = first
+        self.acks: list[int] = []
+
+    def read(self, partition, position):
+        start = position.sequence // 10 if position else 0
+        if position and start < self.first:
+            raise PositionLost("pruned", earliest=10 * (self.first + 1))
+        for at in range(max(start, self.first), len(self.values)):
+            yield Message(self.values[at], sequence=10 * (at + 1))
+
+    def acknowledged(self, partition, position):
+        self.acks.append(position.sequence)
+
+
+@pytest.fixture
+async def run():
+    """Runs a source; stops it at the end of the test."""
+    tasks = []
+
+    def start(source, address, **options):
+        tasks.append(asyncio.create_task(serve(source, gateway=address, **options)))
+        return tasks[-1]
+
+    yield start
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await until(lambda: not any(thread.name.startswith("headrace ") for thread in threading.enumerate()))
+
+
+async def test_a_source_is_read_committed_acknowledged_and_ends(run):
+    async with gateway() as (_, address):
+        source = Log([b"%d" % n for n in range(1000)])
+        task = run(source, address)
+        engine = Engine(address)
+        await engine.attach()
+        half = await engine.plan_until("orders/0", 4000, max_messages=400)
+        await engine.plan({"orders/0": half.end}, wait_ms=0)
+        await until(lambda: source.acks == [half.end.sequence])
+        rest = await engine.plan_until("orders/0", 10_000)
+        assert not task.done()
+        await engine.plan({"orders/0": rest.end}, wait_ms=0)
+        await asyncio.wait_for(task, 10)
+        assert source.acks == [half.end.sequence, 10_000]
+        await engine.close()
+
+
+async def test_a_pipeline_that_goes_on_from_its_checkpoint(run):
+    async with gateway() as (_, address):
+        source = Log([b"%d" % n for n in range(10)])
+        run(source, address)
+        engine = Engine(address)
+        await engine.attach({"orders/0": 40})
+        planned = await engine.plan_until("orders/0", 100)
+        assert planned.messages == 6
+        assert source.acks == [40]
+        await engine.close()
+
+
+async def test_credit_far_below_what_the_source_has(run):
+    limits = Limits(buffer_bytes=1 << 20, max_frame_bytes=700_000, session_messages=100)
+    async with gateway(limits) as (_, address):
+        source = Log([b"x" * 100] * 2000 + [b"y" * 600_000] + [b"z"])
+        task = run(source, address)
+        engine = Engine(address)
+        await engine.attach()
+        committed = {}
+        while not task.done():
+            for planned in (await engine.plan(committed, wait_ms=100)).ranges:
+                committed[planned.stream] = planned.end
+        assert source.acks[-1] == 20_020
+        await engine.close()
+
+
+async def test_a_lost_position_is_skipped_where_the_pipeline_accepts_it(run):
+    async with gateway() as (_, address):
+        source = Log([b"%d" % n for n in range(10)], first=7)
+        run(source, address)
+        engine = Engine(address, skip_lost=True)
+        await engine.attach({"orders/0": 30})
+        planned = await engine.plan_until("orders/0", 100)
+        assert planned.messages == 3
+        await engine.close()
+
+
+async def test_a_redelivering_source_is_settled(run):
+    class Queue(Source):
+        name = "orders"
+        kind = SourceKind.REDELIVERING
+        idle_seconds = 0.002
+        settled: list[object] = []  # noqa: RUF012
+
+        def read(self, partition, position):
+            for n in range(100):
+                yield Message(b"%d" % n, token=n)
+            while True:
+                yield None
+
+        def settle(self, partition, tokens):
+            self.settled.extend(tokens)
+
+    async with gateway() as (_, address):
+        source = Queue()
+        run(source, address)
+        engine = Engine(address)
+        await engine.attach()
+        planned = await engine.plan_until("orders/0", 60, max_messages=60)
+        assert planned.end.epoch > 0
+        await engine.plan({"orders/0": planned.end}, wait_ms=0)
+        await until(lambda: source.settled == list(range(60)))
+        await engine.close()
+
+
+async def test_mutual_tls_and_a_token(run, tmp_path: Path):
+    authority = Authority(tmp_path, "authority")
+    server, client = authority.issue("server"), authority.issue("client")
+    files = ("--tls-cert", server.cert, "--tls-key", server.key, "--tls-client-ca", authority.cert)
+    with gateway_process(*files) as process:
+        tls = Tls(ca=authority.cert, certificate=client.cert, key=client.key)
+        run(Log([b"a"]), process.address, tls=tls, token="any")
+        await asyncio.to_thread(process.wait_for_log, "session opened")
