@@ -173,6 +173,7 @@ func (s *session) handle(message *pb.IngestResponse, now time.Time) error {
 				st.acked = ack.GetPosition().GetSequence()
 			}
 		}
+		s.grant(m.Ack.GetCredit())
 	case *pb.IngestResponse_Credit:
 		s.grant(m.Credit)
 	case *pb.IngestResponse_Pace:

@@ -113,6 +113,8 @@ class Connector:
             response = await self.receive()
             if response.WhichOneof("message") == "credit":
                 return response.credit
+            if response.ack.HasField("credit"):
+                return response.ack.credit
 
     async def ended(self) -> tuple[grpc.StatusCode, str]:
         """How the gateway ended the session."""

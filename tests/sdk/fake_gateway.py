@@ -93,9 +93,17 @@ class FakeSession:
     def send(self, **message: object) -> None:
         self.outgoing.put_nowait(pb.IngestResponse(**message))
 
-    def ack(self, stream_id: int, sequence: int, epoch: int = 0, cursor: bytes | None = None) -> None:
+    def ack(
+        self, stream_id: int, sequence: int, epoch: int = 0, cursor: bytes | None = None, returns: frame_pb2.Frame | None = None
+    ) -> None:
+        """Acknowledges, and gives the credit of a frame back where one is named."""
         position = frame_pb2.Position(sequence=sequence, epoch=epoch, cursor=cursor)
-        self.send(ack=pb.Ack(streams=[pb.Ack.Stream(stream_id=stream_id, position=position)]))
+        credit = None
+        if returns is not None:
+            credit = pb.Credit(bytes=returns.ByteSize(), messages=returns.count)
+            self.credit_bytes += credit.bytes
+            self.credit_messages += credit.messages
+        self.send(ack=pb.Ack(streams=[pb.Ack.Stream(stream_id=stream_id, position=position)], credit=credit))
 
     def grant(self, bytes_: int, messages: int) -> None:
         self.credit_bytes += bytes_

@@ -268,8 +268,7 @@ async def test_credit_of_one_message_is_never_overrun(gateway, connect, log):
     for n in range(1, 11):
         frame = (await session.next("frame")).frame
         assert decode_frame(frame) == [Message(VALUES[n - 1], sequence=n, cursor=b"%d" % n)]
-        session.ack(stream, n)
-        session.grant(frame.ByteSize(), 1)
+        session.ack(stream, n, returns=frame)
     await session.next("close_stream")
 
 
@@ -294,8 +293,7 @@ async def test_a_message_above_the_window_asks_for_credit_once_nothing_is_outsta
     assert first.count == 1
     await asyncio.sleep(0.05)
     assert session.inbox.empty()
-    session.ack(stream, 1)
-    session.grant(first.ByteSize(), 1)
+    session.ack(stream, 1, returns=first)
     request = (await session.next("credit_request")).credit_request
     assert request.messages == 1
     session.grant(request.bytes - 500, 0)

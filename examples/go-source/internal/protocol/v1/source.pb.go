@@ -885,8 +885,7 @@ func (x *CloseStream) GetEndOfStream() bool {
 }
 
 // The next frame does not fit in the credit that is left although everything that was sent is acknowledged. The gateway
-// answers with Credit as soon as its memory allows. Asking too early or twice does no harm; an Ack may come just before
-// the Credit that belongs to it.
+// answers with Credit as soon as its memory allows. Asking too early or twice does no harm.
 type CreditRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The size of that frame, in bytes.
@@ -1185,7 +1184,9 @@ func (x *StreamOpened) GetSkipLost() bool {
 type Ack struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Each stream whose position moved.
-	Streams       []*Ack_Stream `protobuf:"bytes,1,rep,name=streams,proto3" json:"streams,omitempty"`
+	Streams []*Ack_Stream `protobuf:"bytes,1,rep,name=streams,proto3" json:"streams,omitempty"`
+	// The credit that comes back with it, where there is any; as if a Credit followed.
+	Credit        *Credit `protobuf:"bytes,2,opt,name=credit,proto3" json:"credit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1223,6 +1224,13 @@ func (*Ack) Descriptor() ([]byte, []int) {
 func (x *Ack) GetStreams() []*Ack_Stream {
 	if x != nil {
 		return x.Streams
+	}
+	return nil
+}
+
+func (x *Ack) GetCredit() *Credit {
+	if x != nil {
+		return x.Credit
 	}
 	return nil
 }
@@ -1589,9 +1597,10 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\facknowledged\x18\x04 \x01(\v2\x1e.headrace.protocol.v1.PositionH\x01R\facknowledged\x88\x01\x01\x12\x1b\n" +
 	"\tskip_lost\x18\x05 \x01(\bR\bskipLostB\t\n" +
 	"\a_resumeB\x0f\n" +
-	"\r_acknowledged\"\xa4\x01\n" +
+	"\r_acknowledged\"\xda\x01\n" +
 	"\x03Ack\x12:\n" +
-	"\astreams\x18\x01 \x03(\v2 .headrace.protocol.v1.Ack.StreamR\astreams\x1aa\n" +
+	"\astreams\x18\x01 \x03(\v2 .headrace.protocol.v1.Ack.StreamR\astreams\x124\n" +
+	"\x06credit\x18\x02 \x01(\v2\x1c.headrace.protocol.v1.CreditR\x06credit\x1aa\n" +
 	"\x06Stream\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12:\n" +
 	"\bposition\x18\x02 \x01(\v2\x1e.headrace.protocol.v1.PositionR\bposition\":\n" +
@@ -1687,15 +1696,16 @@ var file_headrace_protocol_v1_source_proto_depIdxs = []int32{
 	21, // 19: headrace.protocol.v1.StreamOpened.resume:type_name -> headrace.protocol.v1.Position
 	21, // 20: headrace.protocol.v1.StreamOpened.acknowledged:type_name -> headrace.protocol.v1.Position
 	19, // 21: headrace.protocol.v1.Ack.streams:type_name -> headrace.protocol.v1.Ack.Stream
-	2,  // 22: headrace.protocol.v1.Reject.reason:type_name -> headrace.protocol.v1.RejectReason
-	21, // 23: headrace.protocol.v1.Ack.Stream.position:type_name -> headrace.protocol.v1.Position
-	3,  // 24: headrace.protocol.v1.SourceService.Ingest:input_type -> headrace.protocol.v1.IngestRequest
-	4,  // 25: headrace.protocol.v1.SourceService.Ingest:output_type -> headrace.protocol.v1.IngestResponse
-	25, // [25:26] is the sub-list for method output_type
-	24, // [24:25] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	15, // 22: headrace.protocol.v1.Ack.credit:type_name -> headrace.protocol.v1.Credit
+	2,  // 23: headrace.protocol.v1.Reject.reason:type_name -> headrace.protocol.v1.RejectReason
+	21, // 24: headrace.protocol.v1.Ack.Stream.position:type_name -> headrace.protocol.v1.Position
+	3,  // 25: headrace.protocol.v1.SourceService.Ingest:input_type -> headrace.protocol.v1.IngestRequest
+	4,  // 26: headrace.protocol.v1.SourceService.Ingest:output_type -> headrace.protocol.v1.IngestResponse
+	26, // [26:27] is the sub-list for method output_type
+	25, // [25:26] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_headrace_protocol_v1_source_proto_init() }

@@ -87,10 +87,12 @@ class Session:
         credit = pb.Credit(bytes=self._credit_bytes, messages=self._credit_messages)
         self._credit_bytes = self._credit_messages = 0
         yield from control
+        granted = bool(credit.bytes or credit.messages)
         if acks:
             streams = [pb.Ack.Stream(stream_id=i, position=p.to_proto()) for i, p in acks.items()]
-            yield pb.IngestResponse(ack=pb.Ack(streams=streams))
-        if credit.bytes or credit.messages:
+            # One message rather than two: with many idle sessions, messages are what costs.
+            yield pb.IngestResponse(ack=pb.Ack(streams=streams, credit=credit if granted else None))
+        elif granted:
             yield pb.IngestResponse(credit=credit)
 
     def _grant(self, size: int, count: int) -> None:

@@ -408,8 +408,7 @@ Global___CloseStream: _TypeAlias = CloseStream  # noqa: Y015
 @_typing.final
 class CreditRequest(_message.Message):
     """The next frame does not fit in the credit that is left although everything that was sent is acknowledged. The gateway
-    answers with Credit as soon as its memory allows. Asking too early or twice does no harm; an Ack may come just before
-    the Credit that belongs to it.
+    answers with Credit as soon as its memory allows. Asking too early or twice does no harm.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -598,18 +597,24 @@ class Ack(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     STREAMS_FIELD_NUMBER: _builtins.int
+    CREDIT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def streams(self) -> _containers.RepeatedCompositeFieldContainer[Global___Ack.Stream]:
         """Each stream whose position moved."""
+
+    @_builtins.property
+    def credit(self) -> Global___Credit:
+        """The credit that comes back with it, where there is any; as if a Credit followed."""
 
     def __init__(
         self,
         *,
         streams: _abc.Iterable[Global___Ack.Stream] | None = ...,
+        credit: Global___Credit | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["credit", b"credit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["streams", b"streams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credit", b"credit", "streams", b"streams"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

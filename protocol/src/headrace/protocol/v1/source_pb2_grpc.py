@@ -58,8 +58,8 @@ class SourceServiceServicer:
         Until then the connector, or the system behind it, must be able to send the message again. Acks of a stream never
         step back and may skip positions.
 
-        The connector may have no more bytes and messages outstanding than it was granted (Welcome plus Credit). Bytes are
-        those of each serialized Frame message; they are outstanding from sending until a Credit gives them back.
+        The connector may have no more bytes and messages outstanding than it was granted (Welcome, Ack, Credit). Bytes are
+        those of each serialized Frame message; they are outstanding from sending until credit gives them back.
 
         The gateway ends a session that breaks these rules with a status that names the rule: INVALID_ARGUMENT (a malformed
         frame, stream name or request), NOT_FOUND (an unknown stream id), OUT_OF_RANGE (a sequence that steps back or is too large),

@@ -11,7 +11,6 @@ from headrace.sdk._errors import HeadraceError, InvalidMessage
 from headrace.sdk._stream import Stream
 
 _GOODBYE_SECONDS = 1.0
-_STARVED_SECONDS = 0.1
 
 
 class Sender:
@@ -51,7 +50,6 @@ class Sender:
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._asked_for_credit = False
-        self._starved_since: float | None = None
         self._muted = False
         self._flushing = False
         self._gone = asyncio.Event()
@@ -84,10 +82,10 @@ class Sender:
         """Looks again whether something can be sent."""
         self._wake.set()
 
-    def credit_came(self) -> None:
-        """Goes on after a grant."""
+    def grant(self, credit: pb.Credit) -> None:
+        """Goes on with more credit."""
+        self._window.grant(credit.bytes, credit.messages)
         self._asked_for_credit = False
-        self._starved_since = None
         self._wake.set()
 
     def mute(self) -> None:
@@ -179,18 +177,7 @@ class Sender:
 
     def _ask_for_credit(self, stream: Stream) -> pb.IngestRequest | None:
         """Asks, once, for a window that is large enough for a message, where waiting would not help."""
-        if self._asked_for_credit:
+        if self._asked_for_credit or not self._all_acknowledged():
             return None
-        if not self._window.whole:
-            # Credit follows its ack in a moment, unless the gateway has made the window smaller.
-            if not self._all_acknowledged():
-                self._starved_since = None
-                return None
-            now = self._loop.time()
-            if self._starved_since is None:
-                self._starved_since = now
-                self._loop.call_later(_STARVED_SECONDS, self.wake)
-            if now - self._starved_since < _STARVED_SECONDS:
-                return None
         self._asked_for_credit = True
         return pb.IngestRequest(credit_request=pb.CreditRequest(bytes=stream.next_size(), messages=1))

@@ -54,7 +54,7 @@ class Session:
         self._settings = settings
         self._welcome = welcome
         self._read = read
-        self._window = Window.of(welcome.credit.bytes, welcome.credit.messages)
+        self._window = Window(welcome.credit.bytes, welcome.credit.messages)
         linger = welcome.pace.linger_ms / 1000 if welcome.HasField("pace") else settings.linger_seconds
         self._sender = Sender(welcome, self._window, write, linger, self._all_acknowledged, self._sent, self._stream_failed)
         self._streams: dict[int, Stream] = {}
@@ -104,10 +104,12 @@ class Session:
                         if position.stream_id in self._streams:
                             self._streams[position.stream_id].acknowledge(position)
                     self._look_for_end()
-                    self._sender.wake()
+                    if response.ack.HasField("credit"):
+                        self._sender.grant(response.ack.credit)
+                    else:
+                        self._sender.wake()
                 case "credit":
-                    self._window.grant(response.credit.bytes, response.credit.messages)
-                    self._sender.credit_came()
+                    self._sender.grant(response.credit)
                 case "stream_opened":
                     self._opened(response.stream_opened)
                 case "reject":
