@@ -89,22 +89,22 @@ func (s *session) report(st *stream) error {
 // anything to send or credit does not allow it.
 func (s *session) sendFrame(due uint64) (bool, error) {
 	limit := min(due, s.frameMessages)
-	if !s.settled() && (s.creditMessages < limit || s.creditBytes < s.frameBytes) {
-		return false, nil // More credit is to come. Using up the rest would make ever smaller frames.
-	}
-	limit = min(limit, s.creditMessages)
-	st := s.takeTurn()
+	st := s.nextInTurn()
 	if st == nil || limit == 0 {
 		return false, nil
 	}
-	frame, next := pack(st, limit, min(s.frameBytes, s.creditBytes))
+	if !s.settled() && (s.creditMessages < limit || s.creditBytes < s.frameBytes) {
+		// More credit is to come. Using up the rest would make ever smaller frames.
+		return false, s.requestCredit(st, s.frameBytes, limit)
+	}
+	frame, next := pack(st, max(1, min(limit, s.creditMessages)), min(s.frameBytes, s.creditBytes))
 	size, count := uint64(proto.Size(frame)), uint64(frame.GetCount())
-	if size > s.creditBytes {
-		return false, s.requestCredit(size, count)
+	if size > s.creditBytes || count > s.creditMessages {
+		return false, s.requestCredit(st, size, count)
 	}
 	s.creditBytes -= size
 	s.creditMessages -= count
-	s.creditRequested = false
+	s.turn++
 	s.pacer.spend(count)
 	st.next = next
 	if err := s.send(&pb.IngestRequest{Message: &pb.IngestRequest_Frame{Frame: frame}}); err != nil {
@@ -116,14 +116,14 @@ func (s *session) sendFrame(due uint64) (bool, error) {
 	return true, nil
 }
 
-// takeTurn returns the next stream in turn that may send; nil where none may.
-func (s *session) takeTurn() *stream {
+// nextInTurn returns the next stream in turn that may send, which keeps its turn until it has sent; nil where none may.
+func (s *session) nextInTurn() *stream {
 	for range s.streams {
-		st := s.streams[s.turn]
-		s.turn = (s.turn + 1) % len(s.streams)
-		if st.open && !st.closed {
+		s.turn %= len(s.streams)
+		if st := s.streams[s.turn]; st.open && !st.closed {
 			return st
 		}
+		s.turn++
 	}
 	return nil
 }
@@ -146,16 +146,16 @@ func pack(st *stream, limit, maxBytes uint64) (*pb.Frame, uint64) {
 	return columns.Frame(st.id), number
 }
 
-// requestCredit asks for room for a frame that the session's whole window has no room for. That is certain only once
-// everything else is acknowledged: until then, waiting is enough.
-func (s *session) requestCredit(size, count uint64) error {
-	if s.creditRequested || !s.settled() {
+// requestCredit asks, once for each grant, for room for a frame of a stream. The gateway knows whether waiting would help.
+func (s *session) requestCredit(st *stream, size, count uint64) error {
+	if s.creditRequested {
 		return nil
 	}
 	s.creditRequested = true
 	return s.send(&pb.IngestRequest{Message: &pb.IngestRequest_CreditRequest{CreditRequest: &pb.CreditRequest{
 		Bytes:    size,
 		Messages: count,
+		StreamId: st.id,
 	}}})
 }
 

@@ -40,12 +40,12 @@ type session struct {
 	received <-chan response
 	streams  []*stream
 	lastID   uint32
-	turn     int // index of the stream that may send next
+	turn     int // index of the stream that may send next, modulo their number
 
 	welcomed        bool   // Welcome has come
 	creditBytes     uint64 // what may be sent, in bytes of serialized frames
 	creditMessages  uint64 // and in messages; both limits hold
-	creditRequested bool   // a CreditRequest was sent, and no frame since
+	creditRequested bool   // a CreditRequest was sent, and nothing granted since
 	frameBytes      uint64 // the largest frame to make, in bytes
 	frameMessages   uint64 // and in messages
 	linger          time.Duration
@@ -190,6 +190,7 @@ func (s *session) handle(message *pb.IngestResponse, now time.Time) error {
 func (s *session) grant(more *pb.Credit) {
 	s.creditBytes += more.GetBytes()
 	s.creditMessages += more.GetMessages()
+	s.creditRequested = false
 }
 
 func (s *session) pace(pace *pb.Pace) {

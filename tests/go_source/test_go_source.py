@@ -68,8 +68,9 @@ async def test_a_window_smaller_than_a_message_is_asked_to_grow(gateway: FakeGat
     async with go_source.run(gateway.address, count=50) as source:
         assert await source.wait() == 0, source.log
     assert_complete(gateway, 50)
-    assert len(gateway.sessions[0].credit_requests) >= 1
-    assert all(request.messages == 1 for request in gateway.sessions[0].credit_requests)
+    requests = gateway.sessions[0].credit_requests
+    assert any(request.bytes > gateway.window_bytes and request.messages == 1 for request in requests)
+    assert all(request.stream_id == 1 for request in requests)
 
 
 async def test_exit_waits_for_the_last_acknowledgement(gateway: FakeGateway, go_source: Program) -> None:

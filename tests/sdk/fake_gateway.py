@@ -54,7 +54,7 @@ class FakeSession:
                 self.overrun = f"{-self.credit_bytes} bytes, {-self.credit_messages} messages over"
         self.inbox.put_nowait(request)
 
-    async def next(self, *kinds: str, ignore: tuple[str, ...] = ("backlog",)) -> pb.IngestRequest:
+    async def next(self, *kinds: str, ignore: tuple[str, ...] = ("backlog", "credit_request")) -> pb.IngestRequest:
         """The connector's next message; it must be one of `kinds`."""
         while True:
             async with asyncio.timeout(DEADLINE):

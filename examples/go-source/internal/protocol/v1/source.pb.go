@@ -884,14 +884,18 @@ func (x *CloseStream) GetEndOfStream() bool {
 	return false
 }
 
-// The next frame does not fit in the credit that is left although everything that was sent is acknowledged. The gateway
-// answers with Credit as soon as its memory allows. Asking too early or twice does no harm.
+// The next frame does not fit in the credit that is left. Needed in two cases, and harmless in all others: the frame is larger
+// than the session's window, and then the gateway answers with Credit as soon as its memory allows; or a batch waits for the
+// stream while other streams of the session have used its credit up, and then it answers at once. Ask again after a grant
+// that was not enough.
 type CreditRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The size of that frame, in bytes.
 	Bytes uint64 `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// How many messages it holds.
-	Messages      uint64 `protobuf:"varint,2,opt,name=messages,proto3" json:"messages,omitempty"`
+	Messages uint64 `protobuf:"varint,2,opt,name=messages,proto3" json:"messages,omitempty"`
+	// Its stream.
+	StreamId      uint32 `protobuf:"varint,3,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -936,6 +940,13 @@ func (x *CreditRequest) GetBytes() uint64 {
 func (x *CreditRequest) GetMessages() uint64 {
 	if x != nil {
 		return x.Messages
+	}
+	return 0
+}
+
+func (x *CreditRequest) GetStreamId() uint32 {
+	if x != nil {
+		return x.StreamId
 	}
 	return 0
 }
@@ -1574,10 +1585,11 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\x12_earliest_sequence\"N\n" +
 	"\vCloseStream\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12\"\n" +
-	"\rend_of_stream\x18\x02 \x01(\bR\vendOfStream\"A\n" +
+	"\rend_of_stream\x18\x02 \x01(\bR\vendOfStream\"^\n" +
 	"\rCreditRequest\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12\x1a\n" +
-	"\bmessages\x18\x02 \x01(\x04R\bmessages\"!\n" +
+	"\bmessages\x18\x02 \x01(\x04R\bmessages\x12\x1b\n" +
+	"\tstream_id\x18\x03 \x01(\rR\bstreamId\"!\n" +
 	"\aGoodbye\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xd4\x02\n" +
 	"\aWelcome\x12)\n" +

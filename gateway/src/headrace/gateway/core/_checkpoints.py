@@ -65,6 +65,7 @@ def adopt(gateway: Gateway, pipeline: Pipeline, stream_name: str, committed: Pos
         if stream.received == BEGINNING:
             stream.restart(committed)
         reconcile(stream)
+        gateway.credit.settle()
     return stream
 
 

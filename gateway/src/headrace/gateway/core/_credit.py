@@ -18,7 +18,7 @@ class CreditAccount:
     bytes_held: int = 0
     messages_held: int = 0
     bytes_wanted: int = 0
-    """The size of a frame that is larger than the account's window, while it waits to be sent."""
+    """The size of a frame that waits to be sent and has no room."""
 
     def charge(self, size: int, count: int) -> None:
         """Takes a frame's credit.
@@ -44,9 +44,18 @@ class CreditAccount:
         self.pool.released(self, size)
 
     def want(self, size: int) -> None:
-        """Asks for room for one frame that the window is too small for."""
+        """Asks for room for one frame that the credit that is left is too small for."""
         self.bytes_wanted = size
         self.pool.unsettled[self] = None
+
+    def lend(self, size: int, count: int) -> None:
+        """Makes room for one frame at once, whatever the session holds: a batch cannot end without it."""
+        more_bytes = max(0, max(size, self.pool.smallest_window) - self.bytes_left)
+        more_messages = max(0, max(count, self.pool.window_messages // 4) - self.messages_left)
+        self.bytes_left += more_bytes
+        self.messages_left += more_messages
+        self.pool.used_bytes += more_bytes
+        self.grant(more_bytes, more_messages)
 
 
 @dataclass(slots=True)
@@ -106,8 +115,8 @@ class CreditPool:
         self.unsettled = {}
         for account in candidates:
             size, count = self._due(account)
-            idle = account.bytes_held == 0 and account.messages_held == 0
-            if (size or count) and (idle or size * 4 >= self._window() or count * 4 >= self.window_messages):
+            in_need = account.bytes_wanted > 0 or (account.bytes_held == 0 and account.messages_held == 0)
+            if (size or count) and (in_need or size * 4 >= self._window() or count * 4 >= self.window_messages):
                 self._add(account)
                 account.grant(size, count)
             else:

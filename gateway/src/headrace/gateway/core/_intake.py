@@ -52,6 +52,7 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
     session.attachments[request.stream_id] = stream.attachment
     stream.backlog = Backlog()
     reconcile(stream)
+    gateway.credit.settle()
 
 
 def _take_over(gateway: Gateway, older: Session, newer: Session) -> None:
@@ -147,15 +148,19 @@ def close_stream(session: Session, close: source_pb2.CloseStream) -> None:
 
 
 def request_credit(gateway: Gateway, session: Session, request: source_pb2.CreditRequest) -> None:
-    """Makes room for one large frame as soon as the budget allows.
+    """Makes room for one frame: at once where a batch waits for it, else as soon as the budget allows.
 
     Raises:
         LimitExceeded: such a frame is above the limit.
     """
+    attachment = session.attachments.get(request.stream_id)
     if request.bytes > gateway.limits.max_frame_bytes:
         raise LimitExceeded(f"frame of {request.bytes} bytes: max_frame_bytes is {gateway.limits.max_frame_bytes}")
-    session.account.want(request.bytes)
-    gateway.credit.settle()
+    if attachment is not None and attachment.opened and attachment.stream.is_awaited():
+        session.account.lend(request.bytes, request.messages)
+    else:
+        session.account.want(request.bytes)
+        gateway.credit.settle()
 
 
 def _attachment(session: Session, stream_id: int) -> Attachment | None:

@@ -167,6 +167,10 @@ class Stream:
         for pipeline in self.readers:
             pipeline.notice(self.name)
 
+    def is_awaited(self) -> bool:
+        """Whether a batch is planned that cannot end before the source sends more."""
+        return any(pipeline.planned.get(self.name, BEGINNING) > self.received for pipeline in self.readers)
+
     def caught_up(self) -> bool:
         """Whether everything that the source had when it last said so has been received."""
         if self.ended:

@@ -407,27 +407,33 @@ Global___CloseStream: _TypeAlias = CloseStream  # noqa: Y015
 
 @_typing.final
 class CreditRequest(_message.Message):
-    """The next frame does not fit in the credit that is left although everything that was sent is acknowledged. The gateway
-    answers with Credit as soon as its memory allows. Asking too early or twice does no harm.
+    """The next frame does not fit in the credit that is left. Needed in two cases, and harmless in all others: the frame is larger
+    than the session's window, and then the gateway answers with Credit as soon as its memory allows; or a batch waits for the
+    stream while other streams of the session have used its credit up, and then it answers at once. Ask again after a grant
+    that was not enough.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     BYTES_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
+    STREAM_ID_FIELD_NUMBER: _builtins.int
     bytes: _builtins.int
     """The size of that frame, in bytes."""
     messages: _builtins.int
     """How many messages it holds."""
+    stream_id: _builtins.int
+    """Its stream."""
     def __init__(
         self,
         *,
         bytes: _builtins.int = ...,
         messages: _builtins.int = ...,
+        stream_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "messages", b"messages", "stream_id", b"stream_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -22,7 +22,6 @@ class Sender:
         window: Window,
         write: Callable[[pb.IngestRequest], Awaitable[None]],
         linger: float,
-        all_acknowledged: Callable[[], bool],
         sent: Callable[[Stream], None],
         failed: Callable[[Stream, HeadraceError], None],
     ) -> None:
@@ -33,7 +32,6 @@ class Sender:
             window: The session's credit.
             write: Writes one message; returns when the transport has taken it.
             linger: How long to gather messages, in seconds.
-            all_acknowledged: Tells whether everything that was sent is acknowledged.
             sent: Told after something of a stream was sent.
             failed: Told of a stream whose source gave what cannot be sent.
         """
@@ -42,7 +40,6 @@ class Sender:
         self._max_messages = welcome.max_frame_messages
         self._window = window
         self._write = write
-        self._all_acknowledged = all_acknowledged
         self._sent = sent
         self._failed = failed
         self._control: deque[pb.IngestRequest] = deque()
@@ -176,8 +173,9 @@ class Sender:
         stream.due = False
 
     def _ask_for_credit(self, stream: Stream) -> pb.IngestRequest | None:
-        """Asks, once, for a window that is large enough for a message, where waiting would not help."""
-        if self._asked_for_credit or not self._all_acknowledged():
+        """Asks, once for each grant, for room for a message: the gateway knows whether waiting would help."""
+        if self._asked_for_credit:
             return None
         self._asked_for_credit = True
-        return pb.IngestRequest(credit_request=pb.CreditRequest(bytes=stream.next_size(), messages=1))
+        request = pb.CreditRequest(bytes=stream.next_size(), messages=1, stream_id=stream.id)
+        return pb.IngestRequest(credit_request=request)

@@ -56,7 +56,7 @@ class Session:
         self._read = read
         self._window = Window(welcome.credit.bytes, welcome.credit.messages)
         linger = welcome.pace.linger_ms / 1000 if welcome.HasField("pace") else settings.linger_seconds
-        self._sender = Sender(welcome, self._window, write, linger, self._all_acknowledged, self._sent, self._stream_failed)
+        self._sender = Sender(welcome, self._window, write, linger, self._sent, self._stream_failed)
         self._streams: dict[int, Stream] = {}
         self._current: dict[str, Stream] = {}
         self._next_id = 1

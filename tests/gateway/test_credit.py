@@ -1,0 +1,71 @@
+"""Credit comes back however frames are let go of, and a batch never waits for messages that credit keeps from coming."""
+
+import pytest
+from tests.gateway.wire import Connector, Engine, numbered, serve, values_of
+
+from headrace.gateway._config import Limits
+from headrace.protocol.v1 import source_pb2
+
+WINDOW = 20
+
+pytestmark = pytest.mark.timeout(60)
+
+
+async def with_two_streams(address: str) -> Connector:
+    """A session with streams orders/0 and orders/1, as ids 1 and 2, both open."""
+    source = Connector(address)
+    await source.hello()
+    for n in (0, 1):
+        await source.open(f"orders/{n}", n + 1)
+        await source.expect("stream_opened")
+    return source
+
+
+@pytest.mark.parametrize(("sent", "asks"), [(WINDOW // 2, False), (3, True)], ids=["much", "little, to one who asks"])
+async def test_a_stream_that_starts_over_gives_its_credit_back(sent: int, asks: bool) -> None:
+    async with serve(Limits(session_messages=WINDOW)) as (_, address):
+        first, second = Engine(address, "first"), Engine(address, "second")
+        await first.attach(committed={"orders/0": 10})
+        source = await with_two_streams(address)
+        await source.send(frame=numbered(1, 11, sent))
+        await source.send(frame=numbered(2, 1, WINDOW - sent))
+        await first.plan_until("orders/1", WINDOW - sent)
+        await second.attach(committed={"orders/0": 5})
+        assert (await source.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
+        await source.open("orders/0", 3)
+        assert (await source.expect("stream_opened")).resume.sequence == 5
+        if asks:
+            await source.send(credit_request=source_pb2.CreditRequest(bytes=100, messages=1, stream_id=2))
+        assert (await source.expect_credit()).messages == sent
+        for client in (source, first, second):
+            await client.close()
+
+
+async def test_a_batch_gets_its_messages_though_another_stream_has_used_up_the_credit() -> None:
+    async with serve(Limits(session_messages=WINDOW)) as (_, address):
+        pipeline = Engine(address)
+        await pipeline.attach(planned={"orders/0": 5})
+        source = await with_two_streams(address)
+        await source.send(frame=numbered(2, 1, WINDOW))
+        await source.send(credit_request=source_pb2.CreditRequest(bytes=100, messages=5, stream_id=2))
+        await source.send(credit_request=source_pb2.CreditRequest(bytes=100, messages=5, stream_id=1))
+        assert (await source.expect_credit()).messages == 5, "for the stream that is waited for, and not for the other"
+        await source.send(frame=numbered(1, 1, 5))
+        assert values_of(await pipeline.fetch("orders/0", None, 5)) == [b"1", b"2", b"3", b"4", b"5"]
+        for client in (source, pipeline):
+            await client.close()
+
+
+async def test_what_a_batch_is_lent_is_not_lent_twice() -> None:
+    async with serve(Limits(session_messages=WINDOW)) as (_, address):
+        pipeline = Engine(address)
+        await pipeline.attach(planned={"orders/0": 100})
+        source = await with_two_streams(address)
+        await source.send(frame=numbered(2, 1, WINDOW))
+        for _ in range(10):
+            await source.send(credit_request=source_pb2.CreditRequest(bytes=100, messages=5, stream_id=1))
+        await source.expect_credit()
+        status = (await pipeline.status()).sessions[0]
+        assert (status.credit_messages, status.outstanding_messages) == (5, WINDOW)
+        for client in (source, pipeline):
+            await client.close()
