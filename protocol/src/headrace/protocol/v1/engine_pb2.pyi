@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from headrace.protocol.v1 import frame_pb2 as _frame_pb2
+from headrace.protocol.v1 import sink_pb2 as _sink_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -417,3 +418,238 @@ class DetachResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DetachResponse: _TypeAlias = DetachResponse  # noqa: Y015
+
+@_typing.final
+class DeliverRequest(_message.Message):
+    """One message of a delivery."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    FRAME_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def start(self) -> Global___DeliveryStart:
+        """First, and only once."""
+
+    @_builtins.property
+    def frame(self) -> _frame_pb2.Frame:
+        """Rows; their sequences count the rows of the part from 0."""
+
+    @_builtins.property
+    def end(self) -> Global___DeliveryEnd:
+        """Last."""
+
+    def __init__(
+        self,
+        *,
+        start: Global___DeliveryStart | None = ...,
+        frame: _frame_pb2.Frame | None = ...,
+        end: Global___DeliveryEnd | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "frame", b"frame", "message", b"message", "start", b"start"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "frame", b"frame", "message", b"message", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["start", "frame", "end"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___DeliverRequest: _TypeAlias = DeliverRequest  # noqa: Y015
+
+@_typing.final
+class DeliveryStart(_message.Message):
+    """Begins a delivery."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINK_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
+    ACCEPT_OLDER_FIELD_NUMBER: _builtins.int
+    sink: _builtins.str
+    """The sink's name."""
+    accept_older: _builtins.bool
+    """True where a batch that the sink has committed already is to be written once more."""
+    @_builtins.property
+    def part(self) -> _sink_pb2.Part:
+        """What is delivered."""
+
+    def __init__(
+        self,
+        *,
+        sink: _builtins.str = ...,
+        part: _sink_pb2.Part | None = ...,
+        accept_older: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_older", b"accept_older", "part", b"part", "sink", b"sink"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeliveryStart: _TypeAlias = DeliveryStart  # noqa: Y015
+
+@_typing.final
+class DeliveryEnd(_message.Message):
+    """Ends a delivery."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    messages: _builtins.int
+    """How many messages were sent."""
+    def __init__(
+        self,
+        *,
+        messages: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeliveryEnd: _TypeAlias = DeliveryEnd  # noqa: Y015
+
+@_typing.final
+class DeliverResponse(_message.Message):
+    """The part is staged."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REFUSED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[_sink_pb2.Staged.Refused]:
+        """Messages that the sink refuses for good, by ascending sequence. All others are staged."""
+
+    def __init__(
+        self,
+        *,
+        refused: _abc.Iterable[_sink_pb2.Staged.Refused] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["refused", b"refused"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeliverResponse: _TypeAlias = DeliverResponse  # noqa: Y015
+
+@_typing.final
+class VoteRequest(_message.Message):
+    """Asks for a vote."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINK_FIELD_NUMBER: _builtins.int
+    TRANSACTION_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
+    sink: _builtins.str
+    """The sink's name."""
+    @_builtins.property
+    def transaction(self) -> _sink_pb2.Transaction:
+        """The transaction."""
+
+    @_builtins.property
+    def parts(self) -> _containers.RepeatedCompositeFieldContainer[_sink_pb2.Part]:
+        """Every part that counts: one for each task that had rows."""
+
+    def __init__(
+        self,
+        *,
+        sink: _builtins.str = ...,
+        transaction: _sink_pb2.Transaction | None = ...,
+        parts: _abc.Iterable[_sink_pb2.Part] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["transaction", b"transaction"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts", "sink", b"sink", "transaction", b"transaction"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VoteRequest: _TypeAlias = VoteRequest  # noqa: Y015
+
+@_typing.final
+class VoteResponse(_message.Message):
+    """The sink has voted for the transaction."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VoteResponse: _TypeAlias = VoteResponse  # noqa: Y015
+
+@_typing.final
+class SettleRequest(_message.Message):
+    """What a pipeline's commit log holds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIPELINE_FIELD_NUMBER: _builtins.int
+    COMMITTED_FIELD_NUMBER: _builtins.int
+    STARTING_FIELD_NUMBER: _builtins.int
+    READERS_FIELD_NUMBER: _builtins.int
+    SINKS_FIELD_NUMBER: _builtins.int
+    pipeline: _builtins.str
+    """The pipeline, as its transactions name it."""
+    committed: _builtins.int
+    """The last batch in its commit log; absent where it is empty."""
+    starting: _builtins.bool
+    """True where the pipeline starts, and nothing of this run has been delivered."""
+    @_builtins.property
+    def readers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The names under which the same query attaches as a reader of streams: what such a pipeline is seen to have committed is
+        proof for its transactions, too.
+        """
+
+    @_builtins.property
+    def sinks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The sinks that it writes to."""
+
+    def __init__(
+        self,
+        *,
+        pipeline: _builtins.str = ...,
+        committed: _builtins.int | None = ...,
+        starting: _builtins.bool = ...,
+        readers: _abc.Iterable[_builtins.str] | None = ...,
+        sinks: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "committed", b"committed"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "committed", b"committed", "pipeline", b"pipeline", "readers", b"readers", "sinks", b"sinks", "starting", b"starting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__committed: _TypeAlias = _typing.Literal["committed"]  # noqa: Y015
+    _WhichOneofArgType__committed: _TypeAlias = _typing.Literal["_committed", b"_committed"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__committed) -> _WhichOneofReturnType__committed | None: ...
+
+Global___SettleRequest: _TypeAlias = SettleRequest  # noqa: Y015
+
+@_typing.final
+class SettleResponse(_message.Message):
+    """What is left to do."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PENDING_FIELD_NUMBER: _builtins.int
+    pending: _builtins.int
+    """Transactions in the commit log that a sink has not yet made visible."""
+    def __init__(
+        self,
+        *,
+        pending: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pending", b"pending"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SettleResponse: _TypeAlias = SettleResponse  # noqa: Y015

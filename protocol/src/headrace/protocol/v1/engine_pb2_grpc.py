@@ -58,6 +58,21 @@ class EngineServiceStub:
                 request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DetachRequest.SerializeToString,
                 response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DetachResponse.FromString,
                 _registered_method=True)
+        self.Deliver = channel.stream_unary(
+                '/headrace.protocol.v1.EngineService/Deliver',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverResponse.FromString,
+                _registered_method=True)
+        self.Vote = channel.unary_unary(
+                '/headrace.protocol.v1.EngineService/Vote',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.VoteRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.VoteResponse.FromString,
+                _registered_method=True)
+        self.Settle = channel.unary_unary(
+                '/headrace.protocol.v1.EngineService/Settle',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.SettleRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.SettleResponse.FromString,
+                _registered_method=True)
 
 
 class EngineServiceServicer:
@@ -102,6 +117,32 @@ class EngineServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Deliver(self, request_iterator, context):
+        """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged them, as its
+        mode promises it; waits, up to the caller's deadline, for a sink that is away or slow. A call that ends otherwise has delivered
+        nothing: call again with another attempt. UNAVAILABLE where the sink's session was lost meanwhile; FAILED_PRECONDITION where the
+        sink has committed this batch already, so that the checkpoint must be an older one; ABORTED where the sink failed, with its reason.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Vote(self, request, context):
+        """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted; waits for those that
+        are away. ABORTED where a part is lost for good or a sink votes against it: the batch must be run again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Settle(self, request, context):
+        """Says what a pipeline's commit log holds: its transactions up to there are committed, and where the pipeline starts, those
+        after it are aborted. Called at the start of a query, after commits, and now and then, for a gateway that has restarted.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_EngineServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -124,6 +165,21 @@ def add_EngineServiceServicer_to_server(servicer, server):
                     servicer.Detach,
                     request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DetachRequest.FromString,
                     response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DetachResponse.SerializeToString,
+            ),
+            'Deliver': grpc.stream_unary_rpc_method_handler(
+                    servicer.Deliver,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverResponse.SerializeToString,
+            ),
+            'Vote': grpc.unary_unary_rpc_method_handler(
+                    servicer.Vote,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.VoteRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.VoteResponse.SerializeToString,
+            ),
+            'Settle': grpc.unary_unary_rpc_method_handler(
+                    servicer.Settle,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.SettleRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.SettleResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -238,6 +294,87 @@ class EngineService:
             '/headrace.protocol.v1.EngineService/Detach',
             headrace_dot_protocol_dot_v1_dot_engine__pb2.DetachRequest.SerializeToString,
             headrace_dot_protocol_dot_v1_dot_engine__pb2.DetachResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Deliver(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/headrace.protocol.v1.EngineService/Deliver',
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Vote(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.EngineService/Vote',
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.VoteRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.VoteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Settle(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.EngineService/Settle',
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.SettleRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.SettleResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -55,6 +55,20 @@ class EngineServiceStub:
     """
     Detach: _grpc.UnaryUnaryMultiCallable[_engine_pb2.DetachRequest, _engine_pb2.DetachResponse]
     """The pipeline stops in good order. What it committed is acknowledged; its streams stay held for it."""
+    Deliver: _grpc.StreamUnaryMultiCallable[_engine_pb2.DeliverRequest, _engine_pb2.DeliverResponse]
+    """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged them, as its
+    mode promises it; waits, up to the caller's deadline, for a sink that is away or slow. A call that ends otherwise has delivered
+    nothing: call again with another attempt. UNAVAILABLE where the sink's session was lost meanwhile; FAILED_PRECONDITION where the
+    sink has committed this batch already, so that the checkpoint must be an older one; ABORTED where the sink failed, with its reason.
+    """
+    Vote: _grpc.UnaryUnaryMultiCallable[_engine_pb2.VoteRequest, _engine_pb2.VoteResponse]
+    """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted; waits for those that
+    are away. ABORTED where a part is lost for good or a sink votes against it: the batch must be run again.
+    """
+    Settle: _grpc.UnaryUnaryMultiCallable[_engine_pb2.SettleRequest, _engine_pb2.SettleResponse]
+    """Says what a pipeline's commit log holds: its transactions up to there are committed, and where the pipeline starts, those
+    after it are aborted. Called at the start of a query, after commits, and now and then, for a gateway that has restarted.
+    """
 
 @_typing.type_check_only
 class EngineServiceAsyncStub(EngineServiceStub):
@@ -83,6 +97,20 @@ class EngineServiceAsyncStub(EngineServiceStub):
     """
     Detach: _aio.UnaryUnaryMultiCallable[_engine_pb2.DetachRequest, _engine_pb2.DetachResponse]  # type: ignore[assignment]
     """The pipeline stops in good order. What it committed is acknowledged; its streams stay held for it."""
+    Deliver: _aio.StreamUnaryMultiCallable[_engine_pb2.DeliverRequest, _engine_pb2.DeliverResponse]  # type: ignore[assignment]
+    """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged them, as its
+    mode promises it; waits, up to the caller's deadline, for a sink that is away or slow. A call that ends otherwise has delivered
+    nothing: call again with another attempt. UNAVAILABLE where the sink's session was lost meanwhile; FAILED_PRECONDITION where the
+    sink has committed this batch already, so that the checkpoint must be an older one; ABORTED where the sink failed, with its reason.
+    """
+    Vote: _aio.UnaryUnaryMultiCallable[_engine_pb2.VoteRequest, _engine_pb2.VoteResponse]  # type: ignore[assignment]
+    """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted; waits for those that
+    are away. ABORTED where a part is lost for good or a sink votes against it: the batch must be run again.
+    """
+    Settle: _aio.UnaryUnaryMultiCallable[_engine_pb2.SettleRequest, _engine_pb2.SettleResponse]  # type: ignore[assignment]
+    """Says what a pipeline's commit log holds: its transactions up to there are committed, and where the pipeline starts, those
+    after it are aborted. Called at the start of a query, after commits, and now and then, for a gateway that has restarted.
+    """
 
 class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
     """What Spark calls: one pipeline is one query with its checkpoint.
@@ -132,5 +160,37 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.DetachResponse, _abc.Awaitable[_engine_pb2.DetachResponse]]:
         """The pipeline stops in good order. What it committed is acknowledged; its streams stay held for it."""
+
+    @_abc_1.abstractmethod
+    def Deliver(
+        self,
+        request_iterator: _MaybeAsyncIterator[_engine_pb2.DeliverRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_engine_pb2.DeliverResponse, _abc.Awaitable[_engine_pb2.DeliverResponse]]:
+        """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged them, as its
+        mode promises it; waits, up to the caller's deadline, for a sink that is away or slow. A call that ends otherwise has delivered
+        nothing: call again with another attempt. UNAVAILABLE where the sink's session was lost meanwhile; FAILED_PRECONDITION where the
+        sink has committed this batch already, so that the checkpoint must be an older one; ABORTED where the sink failed, with its reason.
+        """
+
+    @_abc_1.abstractmethod
+    def Vote(
+        self,
+        request: _engine_pb2.VoteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_engine_pb2.VoteResponse, _abc.Awaitable[_engine_pb2.VoteResponse]]:
+        """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted; waits for those that
+        are away. ABORTED where a part is lost for good or a sink votes against it: the batch must be run again.
+        """
+
+    @_abc_1.abstractmethod
+    def Settle(
+        self,
+        request: _engine_pb2.SettleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_engine_pb2.SettleResponse, _abc.Awaitable[_engine_pb2.SettleResponse]]:
+        """Says what a pipeline's commit log holds: its transactions up to there are committed, and where the pipeline starts, those
+        after it are aborted. Called at the start of a query, after commits, and now and then, for a gateway that has restarted.
+        """
 
 def add_EngineServiceServicer_to_server(servicer: EngineServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
