@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from tests.sdk.fake_gateway import FakeGateway, until
+from tests.sdk.fake_sink_gateway import FakeSinkGateway
 
 from headrace.sdk import Settings, serve
 
@@ -25,12 +26,35 @@ def settings() -> Settings:
 
 
 @pytest.fixture
-async def connect(gateway: FakeGateway, settings: Settings) -> AsyncIterator[Callable[..., Awaitable[asyncio.Task[None]]]]:
+async def sink_gateway() -> AsyncIterator[FakeSinkGateway]:
+    fake = FakeSinkGateway()
+    await fake.start()
+    yield fake
+    await fake.stop()
+
+
+Connect = Callable[..., Awaitable[asyncio.Task[None]]]
+
+
+@pytest.fixture
+async def connect(gateway: FakeGateway, settings: Settings) -> AsyncIterator[Connect]:
     """Serves a source to the fake gateway; stops it at the end of the test."""
+    async for start in _connecting(gateway.address, settings):
+        yield start
+
+
+@pytest.fixture
+async def attach(sink_gateway: FakeSinkGateway, settings: Settings) -> AsyncIterator[Connect]:
+    """Serves a sink to the fake gateway; stops it at the end of the test."""
+    async for start in _connecting(sink_gateway.address, settings):
+        yield start
+
+
+async def _connecting(address: str, settings: Settings) -> AsyncIterator[Connect]:
     tasks: list[asyncio.Task[None]] = []
 
-    def start(source: object, **options: object) -> asyncio.Task[None]:
-        task = asyncio.create_task(serve(source, **{"gateway": gateway.address, "settings": settings, **options}))
+    def start(connector: object, **options: object) -> asyncio.Task[None]:
+        task = asyncio.create_task(serve(connector, **{"gateway": address, "settings": settings, **options}))
         tasks.append(task)
         return task
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from tests.sdk.fake_sink_gateway import part
 
 README = Path(__file__).parents[2] / "sdk" / "python" / "README.md"
 
@@ -27,12 +28,29 @@ sys.exit(run(Endless(), settings=Settings(drain_seconds=float(sys.argv[1]))))
 """
 
 
+SLOW_SINK = """
+import sys
+from headrace.sdk import Sink, run
+
+class Slow(Sink):
+    name = "slow"
+
+    def write(self, rows):
+        print("writing", flush=True)
+        sys.stdin.readline()
+
+sys.exit(run(Slow()))
+"""
+
+
 async def start(gateway, code: str, *arguments: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
         code,
         *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
         env={"HEADRACE_GATEWAY": gateway.address, "GRPC_VERBOSITY": "NONE"},
         stderr=asyncio.subprocess.PIPE,
     )
@@ -46,6 +64,21 @@ async def test_a_signal_stops_in_good_order(gateway, number):
     await session.messages(1)
     process.send_signal(number)
     session.ack(stream, 1)
+    await session.next("goodbye")
+    assert await asyncio.wait_for(process.wait(), 10) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_lets_a_sink_answer_what_has_arrived(sink_gateway, number):
+    process = await start(sink_gateway, SLOW_SINK)
+    session = await sink_gateway.session()
+    id_ = session.start(part(0))
+    session.rows(id_, [b"a"])
+    session.end(id_, 1)
+    assert await process.stdout.readline() == b"writing\n"
+    process.send_signal(number)
+    process.stdin.write(b"\n")
+    assert (await session.next("staged")).id == id_
     await session.next("goodbye")
     assert await asyncio.wait_for(process.wait(), 10) == 0
 

@@ -1,4 +1,4 @@
-"""Write a Headrace source in a few lines: subclass `Source` or `AsyncSource`, and `run` it."""
+"""Write a Headrace source or sink in a few lines: subclass `Source`, `Sink` or one of their kin, and `run` it."""
 
 from headrace.sdk._columns import NULL
 from headrace.sdk._errors import (
@@ -6,11 +6,14 @@ from headrace.sdk._errors import (
     GatewayUnavailable,
     HeadraceError,
     InvalidMessage,
+    InvalidOutcomes,
+    InvalidSink,
     InvalidSource,
     MessageTooLarge,
     PositionLost,
     SessionEnded,
     SessionTakenOver,
+    SinkFailed,
     SourceFailed,
     StreamNotPermitted,
 )
@@ -20,12 +23,20 @@ from headrace.sdk._message import Backlog, Batch, Headers, Message, Packed, Posi
 from headrace.sdk._run import run
 from headrace.sdk._serve import serve
 from headrace.sdk._settings import DEFAULT_GATEWAY, Settings, Tls, stream_name
+from headrace.sdk._sink import IdempotentSink, Sink, TwoPhaseSink
+from headrace.sdk._sink_async import AsyncIdempotentSink, AsyncSink, AsyncTwoPhaseSink
+from headrace.sdk._sink_rows import Rows
+from headrace.sdk._sink_types import WRITTEN, Outcome, Outcomes, Part, Recovered, Refused, Transaction, Written
 from headrace.sdk._source import AsyncSource, Source, SourceKind
 
 __all__ = [
     "DEFAULT_GATEWAY",
     "NULL",
+    "WRITTEN",
+    "AsyncIdempotentSink",
+    "AsyncSink",
     "AsyncSource",
+    "AsyncTwoPhaseSink",
     "Backlog",
     "Batch",
     "FrameTarget",
@@ -33,22 +44,36 @@ __all__ = [
     "GatewayUnavailable",
     "Headers",
     "HeadraceError",
+    "IdempotentSink",
     "InvalidMessage",
+    "InvalidOutcomes",
+    "InvalidSink",
     "InvalidSource",
     "Message",
     "MessageTooLarge",
+    "Outcome",
+    "Outcomes",
     "Packed",
+    "Part",
     "Position",
     "PositionLost",
+    "Recovered",
+    "Refused",
+    "Rows",
     "SessionEnded",
     "SessionTakenOver",
     "Settings",
+    "Sink",
+    "SinkFailed",
     "Source",
     "SourceFailed",
     "SourceKind",
     "Steps",
     "StreamNotPermitted",
     "Tls",
+    "Transaction",
+    "TwoPhaseSink",
+    "Written",
     "decode_frame",
     "run",
     "serve",

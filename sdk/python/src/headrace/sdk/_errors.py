@@ -5,12 +5,15 @@ HeadraceError
 ├── InvalidMessage            the source gave something that cannot be sent
 │   └── MessageTooLarge       a single message is above the gateway's limit
 ├── SourceFailed              a method of the source raised; the cause is attached
+├── InvalidSink               the sink cannot be run as it is
+├── InvalidOutcomes           the sink did not say of each message what became of it
+├── SinkFailed                a method of the sink raised before a session could begin; the cause is attached
 ├── PositionLost              raised *by* a source that no longer has the position
 └── SessionEnded              the call to the gateway ended
     ├── GatewayUnavailable    worth another attempt; the SDK makes it by itself
     └── GatewayRefused        not worth another attempt
         ├── SessionTakenOver  a newer session of the same instance took over
-        └── StreamNotPermitted  the token does not allow a stream
+        └── StreamNotPermitted  the token does not allow a stream, or a sink
 """
 
 
@@ -36,6 +39,20 @@ class MessageTooLarge(InvalidMessage):
 
 class SourceFailed(HeadraceError):
     """A method of the source raised. The exception is the `__cause__`."""
+
+
+class InvalidSink(HeadraceError):
+    """The sink cannot be run as it is: a name that is not allowed, a folder that another process writes to."""
+
+    exit_code = 2
+
+
+class InvalidOutcomes(HeadraceError):
+    """The sink did not say of each message exactly once what became of it. Nothing of the part counts as written."""
+
+
+class SinkFailed(HeadraceError):
+    """A method of the sink raised before a session could begin; the `__cause__` says what. The SDK tries again by itself."""
 
 
 class PositionLost(HeadraceError):
@@ -79,4 +96,4 @@ class SessionTakenOver(GatewayRefused):
 
 
 class StreamNotPermitted(GatewayRefused):
-    """The connector's token does not allow a stream."""
+    """The connector's token does not allow a stream, or a sink."""

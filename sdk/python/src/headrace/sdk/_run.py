@@ -1,4 +1,4 @@
-"""Runs a source as a process: signals, exit codes."""
+"""Runs a connector as a process: signals, exit codes."""
 
 import asyncio
 import contextlib
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from headrace.sdk._errors import HeadraceError
 from headrace.sdk._serve import serve
 from headrace.sdk._settings import Settings, Tls
+from headrace.sdk._sink_driver import AnySink
 from headrace.sdk._source import AsyncSource, Source
 
 log = logging.getLogger("headrace.sdk")
@@ -20,7 +21,7 @@ _SWITCH_INTERVAL_SECONDS = 0.0005
 
 
 def run(
-    source: Source | AsyncSource,
+    connector: Source | AsyncSource | AnySink,
     *,
     gateway: str | None = None,
     instance: str | None = None,
@@ -28,14 +29,14 @@ def run(
     tls: Tls | None = None,
     settings: Settings | None = None,
 ) -> int:
-    """Runs a connector until its source has ended and everything is acknowledged: `sys.exit(run(Orders()))`.
+    """Runs a connector: `sys.exit(run(Orders()))`. A source until it has ended and everything is acknowledged, a sink for ever.
 
-    SIGTERM and SIGINT stop it in good order: what was read is sent, acknowledgements are waited for up to
-    `settings.drain_seconds`, and what is not acknowledged by then is sent again by the next run. A second signal ends the
-    process at once.
+    SIGTERM and SIGINT stop it in good order. A source: what was read is sent, acknowledgements are waited for up to
+    `settings.drain_seconds`, and what is not acknowledged by then is sent again by the next run. A sink: what has arrived is
+    answered, in that time. A second signal ends the process at once.
 
     Args:
-        source: The source.
+        connector: The source or sink.
         gateway: As for `serve`.
         instance: As for `serve`.
         token: As for `serve`.
@@ -43,15 +44,15 @@ def run(
         settings: As for `serve`.
 
     Returns:
-        The exit code: 0 where the source has ended or the connector was stopped, 1 where it failed, 2 where the source
-        or a setting is not valid. Failures are logged. A forced stop exits with 130 or 143.
+        The exit code: 0 where the source has ended or the connector was stopped, 1 where it failed, 2 where it or a
+        setting is not valid. Failures are logged. A forced stop exits with 130 or 143.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
 
     async def main() -> None:
         stop = asyncio.Event()
         with _signals_set(stop):
-            await serve(source, gateway=gateway, instance=instance, token=token, tls=tls, settings=settings, stop=stop)
+            await serve(connector, gateway=gateway, instance=instance, token=token, tls=tls, settings=settings, stop=stop)
 
     try:
         asyncio.run(main())

@@ -1,20 +1,24 @@
-"""Keeps a source connected to a gateway: one session after the other, until the source ends or the connector is stopped."""
+"""Keeps a connector connected to a gateway: one session after the other, until its source ends or it is stopped."""
 
 import asyncio
 import contextlib
+import functools
 import logging
 import random
 import time
-
-import grpc.aio
+from collections.abc import Awaitable, Callable
 
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceStub
-from headrace.sdk._channel import call_ended, metadata, open_channel
+from headrace.sdk._call import Call, calling, welcomed
+from headrace.sdk._channel import metadata, open_channel
 from headrace.sdk._driver import Driver
-from headrace.sdk._errors import GatewayRefused, GatewayUnavailable
-from headrace.sdk._session import Ending, Read, Session, Write
+from headrace.sdk._errors import GatewayRefused, GatewayUnavailable, SinkFailed
+from headrace.sdk._session import Ending, Session
 from headrace.sdk._settings import Endpoint, Settings, Tls, endpoint, is_loopback
+from headrace.sdk._sink import SinkBase
+from headrace.sdk._sink_driver import AnySink, SinkDriver
+from headrace.sdk._sink_serve import attach
 from headrace.sdk._source import AsyncSource, Source
 
 log = logging.getLogger("headrace.sdk")
@@ -23,9 +27,12 @@ PROTOCOL_VERSION = 1
 _STOOD_SECONDS = 2.0
 _REPORT_SECONDS = 10.0
 
+_Call = Call[pb.IngestRequest, pb.IngestResponse]
+_Attempt = Callable[[asyncio.Event], Awaitable[Ending]]
+
 
 async def serve(
-    source: Source | AsyncSource,
+    connector: Source | AsyncSource | AnySink,
     *,
     gateway: str | None = None,
     instance: str | None = None,
@@ -34,41 +41,55 @@ async def serve(
     settings: Settings | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Streams a source into a gateway until the source has ended and everything is acknowledged.
+    """Streams a source into a gateway until it has ended and everything is acknowledged; or serves a sink until it is stopped.
 
     A gateway that is away, or that restarts, is waited for without limit.
 
     Args:
-        source: The source.
+        connector: The source or sink.
         gateway: Address of the gateway, `host:port`. Default: HEADRACE_GATEWAY, else 127.0.0.1:7433.
         instance: Which deployment of the connector this is, the same across its restarts: a newer session of an
-            instance takes over the streams of the older one. Default: the source's name.
+            instance takes over the streams of the older one, or its place as a sink. Default: the connector's name.
         token: What the gateway knows the connector by. Default: HEADRACE_TOKEN, else none.
         tls: Transport security; None connects in the clear.
         settings: What rarely needs a change.
-        stop: Set it to stop: what was read is sent, acknowledgements are waited for up to `settings.drain_seconds`.
+        stop: Set it to stop. A source: what was read is sent, acknowledgements are waited for up to
+            `settings.drain_seconds`. A sink: what has arrived is answered, in that time.
 
     Raises:
         InvalidSource: The source or a setting cannot be run.
+        InvalidSink: The sink cannot be run.
         SourceFailed: The source raised.
         InvalidMessage: The source gave something that cannot be sent.
         GatewayRefused: The gateway refused, and would again; its subclasses say why.
     """
-    driver = Driver(source)
     settings = settings or Settings()
+    stop = stop or asyncio.Event()
     where = endpoint(gateway, token, tls)
     if where.token is not None and tls is None and not is_loopback(where.gateway):
         log.warning("the token goes to %s in the clear: use TLS", where.gateway)
-    stop = stop or asyncio.Event()
+    if not isinstance(connector, SinkBase):
+        source = Driver(connector)
+        await _keep_connected(functools.partial(_attempt, source, settings, where, instance or source.name), settings, stop)
+        return
+    sink = SinkDriver(connector)
+    try:
+        await _keep_connected(functools.partial(attach, sink, settings, where, instance or sink.name), settings, stop)
+    finally:
+        sink.caller.close()
+
+
+async def _keep_connected(attempt: _Attempt, settings: Settings, stop: asyncio.Event) -> None:
+    """Makes one attempt after the other, until a session ends for good."""
     backoff = Backoff(settings.first_backoff_seconds, settings.max_backoff_seconds)
     reported_at = -_REPORT_SECONDS
     while not stop.is_set():
         began = time.monotonic()
         try:
-            ending = await _attempt(driver, settings, where, instance or driver.name, stop)
+            ending = await attempt(stop)
             if ending is not Ending.DRAINED:
                 return
-        except GatewayUnavailable as error:
+        except (GatewayUnavailable, SinkFailed) as error:
             if time.monotonic() - reported_at >= _REPORT_SECONDS:
                 log.warning("%s; trying again", error)
                 reported_at = time.monotonic()
@@ -99,39 +120,20 @@ class Backoff:
 
 
 async def _attempt(driver: Driver, settings: Settings, where: Endpoint, instance: str, stop: asyncio.Event) -> Ending:
-    """Connects and runs one session."""
+    """Connects a source and runs one session."""
     async with open_channel(where) as channel:
-        stub = SourceServiceStub(channel)
-        call = stub.Ingest(metadata=metadata(where))
-
-        async def read() -> pb.IngestResponse:
-            response = await call.read()
-            if isinstance(response, pb.IngestResponse):
-                return response
-            raise call_ended(where.gateway, await call.code(), await call.details() or "the gateway ended the session")
-
-        async def write(request: pb.IngestRequest) -> None:
-            try:
-                await call.write(request)
-            except asyncio.InvalidStateError:
-                raise call_ended(where.gateway, await call.code(), await call.details()) from None
-
-        try:
-            welcome = await _hello(driver, settings, instance, write, read, stop)
+        stream = SourceServiceStub(channel).Ingest(metadata=metadata(where))
+        async with calling(stream, where.gateway):
+            call = _Call(stream, pb.IngestResponse, where.gateway)
+            welcome = await welcomed(_greet(call, driver, instance), settings.welcome_seconds, stop)
             if welcome is None:
                 return Ending.STOPPED
             log.info("connected to gateway %s %s as session %s", where.gateway, welcome.gateway_version, welcome.session)
-            return await Session(driver, settings, welcome, write, read, stop).run()
-        except grpc.aio.AioRpcError as error:
-            raise call_ended(where.gateway, error.code(), error.details() or "") from error
-        finally:
-            call.cancel()
+            return await Session(driver, settings, welcome, call.write, call.read, stop).run()
 
 
-async def _hello(
-    driver: Driver, settings: Settings, instance: str, write: Write, read: Read, stop: asyncio.Event
-) -> pb.Welcome | None:
-    """Greets the gateway; None where the connector was stopped meanwhile."""
+async def _greet(call: _Call, driver: Driver, instance: str) -> pb.Welcome:
+    """Sends Hello and takes Welcome."""
     hello = pb.Hello(
         protocol_version=PROTOCOL_VERSION,
         connector=driver.connector,
@@ -139,25 +141,8 @@ async def _hello(
         instance=instance,
         capabilities=[pb.CAPABILITY_PACE],
     )
-    answer = asyncio.create_task(_greet(hello, write, read))
-    stopping = asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait({answer, stopping}, timeout=settings.welcome_seconds, return_when=asyncio.FIRST_COMPLETED)
-        if answer.done():
-            return answer.result()
-        if stop.is_set():
-            return None
-        raise GatewayUnavailable(f"the gateway has not answered within {settings.welcome_seconds} s", "DEADLINE_EXCEEDED")
-    finally:
-        answer.cancel()
-        stopping.cancel()
-        await asyncio.gather(answer, stopping, return_exceptions=True)
-
-
-async def _greet(hello: pb.Hello, write: Write, read: Read) -> pb.Welcome:
-    """Sends Hello and takes Welcome."""
-    await write(pb.IngestRequest(hello=hello))
-    response = await read()
+    await call.write(pb.IngestRequest(hello=hello))
+    response = await call.read()
     if response.WhichOneof("message") != "welcome":
         raise GatewayRefused(f"the gateway answered Hello with {response.WhichOneof('message')}", "FAILED_PRECONDITION")
     return response.welcome

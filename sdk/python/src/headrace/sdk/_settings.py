@@ -38,12 +38,15 @@ class Settings:
     Attributes:
         linger_seconds: How long to gather messages for a frame, until the gateway sets another pace.
         frame: How large a frame should become before it is sent without waiting for more.
-        drain_seconds: How long to wait for acknowledgements when the connector is asked to stop.
+        drain_seconds: How long to wait for acknowledgements, or for a sink to finish, when the connector is asked to stop.
         partition_poll_seconds: How often the source is asked for its partitions.
         welcome_seconds: How long to wait for a gateway's answer before trying again.
         first_backoff_seconds: The longest wait before the first reconnect; it doubles with each further one.
         max_backoff_seconds: The longest wait before any reconnect.
         stuck_seconds: After how long a `read` that does not yield is reported; at shutdown it is given up then.
+        queue_bytes: How much may wait for a sink, in each part where parts are staged; the gateway is read no further then.
+        hold_bytes: How much of unfinished transactions to hold in memory for a batch-idempotent sink; the rest goes to a
+            temporary file.
     """
 
     linger_seconds: float = 0.005
@@ -54,6 +57,8 @@ class Settings:
     first_backoff_seconds: float = 0.05
     max_backoff_seconds: float = 2.0
     stuck_seconds: float = 10.0
+    queue_bytes: int = 8 << 20
+    hold_bytes: int = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)

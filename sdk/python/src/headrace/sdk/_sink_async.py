@@ -1,0 +1,67 @@
+"""The same sinks for asyncio: every method is a coroutine and runs on the connector's event loop, which nothing may block."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+
+from headrace.sdk._sink import SinkBase
+from headrace.sdk._sink_rows import Rows
+from headrace.sdk._sink_types import Outcomes, Part, Recovered, Transaction
+
+
+class AsyncSink(SinkBase, ABC):
+    """As `Sink`. No method is called before the one before it has returned."""
+
+    @abstractmethod
+    async def write(self, rows: Rows) -> Outcomes:
+        """As `Sink.write`."""
+
+    async def flush(self) -> None:
+        """As `Sink.flush`."""
+
+
+class AsyncIdempotentSink(SinkBase, ABC):
+    """As `IdempotentSink`. No method is called before the one before it has returned."""
+
+    @abstractmethod
+    async def write(self, transaction: Transaction, rows: AsyncIterator[Rows]) -> Outcomes:
+        """As `IdempotentSink.write`."""
+
+    async def check(self, rows: Rows) -> Outcomes:
+        """As `IdempotentSink.check`."""
+        return None
+
+    async def last(self, pipeline: str) -> int | None:
+        """As `IdempotentSink.last`."""
+        return None
+
+    async def pipelines(self) -> Sequence[str]:
+        """As `IdempotentSink.pipelines`."""
+        return ()
+
+
+class AsyncTwoPhaseSink(SinkBase, ABC):
+    """As `TwoPhaseSink`. Several parts may be staged at the same time; the other methods wait for one another."""
+
+    @abstractmethod
+    async def stage(self, part: Part, rows: AsyncIterator[Rows]) -> Outcomes:
+        """As `TwoPhaseSink.stage`."""
+
+    @abstractmethod
+    async def drop(self, part: Part) -> None:
+        """As `TwoPhaseSink.drop`."""
+
+    @abstractmethod
+    async def prepare(self, transaction: Transaction, parts: Sequence[Part]) -> None:
+        """As `TwoPhaseSink.prepare`."""
+
+    @abstractmethod
+    async def commit(self, transaction: Transaction) -> None:
+        """As `TwoPhaseSink.commit`."""
+
+    @abstractmethod
+    async def abort(self, transaction: Transaction) -> None:
+        """As `TwoPhaseSink.abort`."""
+
+    @abstractmethod
+    async def recover(self) -> Recovered:
+        """As `TwoPhaseSink.recover`."""

@@ -1,0 +1,46 @@
+"""Connects a sink to a gateway, for one session."""
+
+import asyncio
+import logging
+
+from headrace.protocol.v1 import sink_pb2 as pb
+from headrace.protocol.v1.sink_pb2_grpc import SinkServiceStub
+from headrace.sdk._call import Call, calling, welcomed
+from headrace.sdk._channel import metadata, open_channel
+from headrace.sdk._errors import GatewayRefused
+from headrace.sdk._session import Ending
+from headrace.sdk._settings import Endpoint, Settings
+from headrace.sdk._sink_driver import SinkDriver
+from headrace.sdk._sink_session import SinkSession
+
+log = logging.getLogger("headrace.sdk")
+
+_Call = Call[pb.SinkServiceAttachRequest, pb.SinkServiceAttachResponse]
+
+
+async def attach(driver: SinkDriver, settings: Settings, where: Endpoint, instance: str, stop: asyncio.Event) -> Ending:
+    """Connects and runs one session.
+
+    Raises:
+        SessionEnded: The gateway is away, or refused.
+        SinkFailed: The sink cannot tell what it has stored.
+    """
+    hello = await driver.hello(instance)
+    async with open_channel(where) as channel:
+        stream = SinkServiceStub(channel).Attach(metadata=metadata(where))
+        async with calling(stream, where.gateway):
+            call = _Call(stream, pb.SinkServiceAttachResponse, where.gateway)
+            welcome = await welcomed(_greet(call, hello), settings.welcome_seconds, stop)
+            if welcome is None:
+                return Ending.STOPPED
+            log.info("connected to gateway %s %s as session %s", where.gateway, welcome.gateway_version, welcome.session)
+            return await SinkSession(driver, settings, call.write, call.read, stop).run()
+
+
+async def _greet(call: _Call, hello: pb.SinkHello) -> pb.SinkWelcome:
+    """Sends Hello and takes Welcome."""
+    await call.write(pb.SinkServiceAttachRequest(hello=hello))
+    response = await call.read()
+    if not response.HasField("welcome"):
+        raise GatewayRefused(f"the gateway answered Hello with {response.WhichOneof('message')}", "FAILED_PRECONDITION")
+    return response.welcome
