@@ -11,8 +11,16 @@ import grpc.aio
 
 from headrace.gateway._config import Limits, StreamRule
 from headrace.gateway.core import Gateway
-from headrace.gateway.services import AdminService, EngineService, SourceService
-from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, engine_pb2, engine_pb2_grpc, source_pb2, source_pb2_grpc
+from headrace.gateway.services import AdminService, EngineService, SinkService, SourceService
+from headrace.protocol.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    engine_pb2,
+    engine_pb2_grpc,
+    sink_pb2_grpc,
+    source_pb2,
+    source_pb2_grpc,
+)
 from headrace.protocol.v1.frame_pb2 import Frame, Position, StreamPosition
 
 DEADLINE_S = 10.0
@@ -28,6 +36,7 @@ async def serve(limits: Limits | None = None, rules: Sequence[StreamRule] = ()) 
     source_pb2_grpc.add_SourceServiceServicer_to_server(SourceService(gateway), server)
     engine_pb2_grpc.add_EngineServiceServicer_to_server(EngineService(gateway), server)
     admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(gateway), server)
+    sink_pb2_grpc.add_SinkServiceServicer_to_server(SinkService(gateway), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

@@ -139,6 +139,8 @@ class Token(_Model):
     """Pipelines that it may run."""
     reads: tuple[StreamPattern, ...] = ("*/*",)
     """Streams that its pipelines may read."""
+    writes: tuple[NamePattern, ...] = ("*",)
+    """Sinks that its pipelines may write to."""
     admin: bool = False
     """Whether it may see the status and forget pipelines."""
 

@@ -24,7 +24,7 @@ _UNKNOWN = "this gateway does not know the token that was sent"
 
 @dataclass(frozen=True)
 class Identity:
-    """What the holder of a token may do. Sources, sinks, pipelines and reads are patterns of names."""
+    """What the holder of a token may do. All but `admin` are patterns of names."""
 
     name: str
     sources: tuple[str, ...] = ()
@@ -32,6 +32,7 @@ class Identity:
     pipelines: tuple[str, ...] = ()
     admin: bool = False
     reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
 
     def may_open(self, stream: str) -> bool:
         """True where a connector may send this stream."""
@@ -49,6 +50,10 @@ class Identity:
         """True where its pipelines may read every stream that the name or pattern stands for."""
         return _any_covers(self.reads, streams)
 
+    def may_deliver(self, sink: str) -> bool:
+        """True where its pipelines may write to this sink."""
+        return _any_covers(self.writes, sink)
+
     def may_administer(self) -> bool:
         """True where AdminService is permitted."""
         return self.admin
@@ -58,7 +63,7 @@ def _any_covers(patterns: Sequence[str], name: str) -> bool:
     return any(covers(pattern, name) for pattern in patterns)
 
 
-EVERYTHING = Identity("anybody", sources=("*/*",), sinks=("*",), pipelines=("*",), admin=True, reads=("*/*",))
+EVERYTHING = Identity("anybody", sources=("*/*",), sinks=("*",), pipelines=("*",), admin=True, reads=("*/*",), writes=("*",))
 """The identity of all callers where no tokens are configured."""
 
 _current: ContextVar[Identity] = ContextVar("headrace_identity", default=EVERYTHING)
@@ -82,7 +87,7 @@ class TokenRegistry:
         self._identities = [
             (
                 token.sha256.encode(),
-                Identity(token.name, token.sources, token.sinks, token.pipelines, token.admin, token.reads),
+                Identity(token.name, token.sources, token.sinks, token.pipelines, token.admin, token.reads, token.writes),
             )
             for token in tokens
         ]

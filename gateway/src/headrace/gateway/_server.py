@@ -13,11 +13,21 @@ from grpc_reflection.v1alpha import reflection
 from headrace.gateway._config import Config
 from headrace.gateway._listen import exposure, listen, new_server
 from headrace.gateway.core import Gateway, keep_house
-from headrace.gateway.services import AdminService, EngineService, SourceService
-from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, engine_pb2, engine_pb2_grpc, source_pb2, source_pb2_grpc
+from headrace.gateway.services import AdminService, EngineService, SinkService, SourceService
+from headrace.protocol.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    engine_pb2,
+    engine_pb2_grpc,
+    sink_pb2,
+    sink_pb2_grpc,
+    source_pb2,
+    source_pb2_grpc,
+)
 
 _SERVICES = (
     source_pb2.DESCRIPTOR.services_by_name["SourceService"].full_name,
+    sink_pb2.DESCRIPTOR.services_by_name["SinkService"].full_name,
     engine_pb2.DESCRIPTOR.services_by_name["EngineService"].full_name,
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
 )
@@ -42,6 +52,7 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None) -
     gateway = Gateway(config.limits, config.streams)
     server = new_server(config)
     source_pb2_grpc.add_SourceServiceServicer_to_server(SourceService(gateway), server)
+    sink_pb2_grpc.add_SinkServiceServicer_to_server(SinkService(gateway), server)
     engine_pb2_grpc.add_EngineServiceServicer_to_server(EngineService(gateway), server)
     admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(gateway), server)
     health_service = health.aio.HealthServicer()

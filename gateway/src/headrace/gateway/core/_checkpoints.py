@@ -4,6 +4,7 @@ import time
 
 import structlog
 
+from headrace.gateway.core._delivering import prove
 from headrace.gateway.core._errors import Superseded, UnknownPipeline
 from headrace.gateway.core._gateway import Gateway
 from headrace.gateway.core._opening import acknowledge, reconcile
@@ -80,6 +81,7 @@ def commit(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Position])
     for name in pipeline.commit(positions):
         acknowledge(gateway.stream(name))
     gateway.credit.settle()
+    prove(gateway, pipeline)
 
 
 def forget(gateway: Gateway, pipeline: Pipeline) -> None:

@@ -11,6 +11,9 @@ ProtocolError
 ├── NotPermitted          PERMISSION_DENIED    the token does not allow it
 ├── Superseded            ABORTED              a newer session or run has taken over
 ├── Draining              UNAVAILABLE          the gateway is stopping
+├── SinkAway              UNAVAILABLE          the sink's session was lost
+├── SinkFailed            ABORTED              a sink could not do it, or has lost a part
+├── OlderCheckpoint       FAILED_PRECONDITION  the sink has committed more than the checkpoint knows
 └── MessagesLost          DATA_LOSS            a source no longer has what a pipeline must read
 """
 
@@ -89,3 +92,21 @@ class MessagesLost(ProtocolError):
     """A source no longer has messages that a pipeline must read."""
 
     status = grpc.StatusCode.DATA_LOSS
+
+
+class SinkAway(ProtocolError):
+    """The session of a sink was lost before it answered."""
+
+    status = grpc.StatusCode.UNAVAILABLE
+
+
+class SinkFailed(ProtocolError):
+    """A sink could not do what it was asked, or has lost a part: the batch must be run again."""
+
+    status = grpc.StatusCode.ABORTED
+
+
+class OlderCheckpoint(ProtocolError):
+    """A sink has committed a batch that the pipeline runs again: its checkpoint is older than the sink."""
+
+    status = grpc.StatusCode.FAILED_PRECONDITION

@@ -11,13 +11,15 @@ from collections.abc import Sequence
 
 from headrace.gateway._config import Limits, StreamRule
 from headrace.gateway.core._credit import CreditPool
-from headrace.gateway.core._errors import Draining, LimitExceeded
+from headrace.gateway.core._errors import Draining, LimitExceeded, ProtocolError
 from headrace.gateway.core._pipeline import Pipeline
 from headrace.gateway.core._position import BEGINNING
 from headrace.gateway.core._session import Session
 from headrace.gateway.core._signal import Signal
+from headrace.gateway.core._sink import Ledger, Sink, Voted
+from headrace.gateway.core._sink_session import SinkSession
 from headrace.gateway.core._stream import Stream
-from headrace.protocol.v1 import source_pb2
+from headrace.protocol.v1 import sink_pb2, source_pb2
 
 
 class Gateway:
@@ -29,6 +31,12 @@ class Gateway:
         self.streams: dict[str, Stream] = {}
         self.sessions: dict[str, Session] = {}
         self.pipelines: dict[str, Pipeline] = {}
+        self.sinks: dict[str, Sink] = {}
+        self.sink_sessions: dict[str, SinkSession] = {}
+        self.ledgers: dict[str, Ledger] = {}
+        """What is known of the commit log of each pipeline that writes to sinks."""
+        self.voted: dict[str, Voted] = {}
+        """The last vote of each such pipeline, until its commit is known."""
         self.credit = CreditPool(limits.buffer_bytes, limits.session_messages, limits.max_sessions)
         self.rejected_sessions: dict[str, int] = {}
         self.frames_received = 0
@@ -46,14 +54,29 @@ class Gateway:
             Draining: the gateway is stopping.
             LimitExceeded: it has as many as it may.
         """
-        if self.draining:
-            raise Draining("the gateway is stopping; reconnect in a moment")
-        if len(self.sessions) >= self.limits.max_sessions:
-            raise LimitExceeded(f"max_sessions is {self.limits.max_sessions} and all are taken; raise it, or close sessions")
+        self._check_room()
         session = Session(hello, peer, self.credit)
         self.sessions[session.id] = session
         self._sessions_changed.notify()
         return session
+
+    def open_sink_session(self, hello: sink_pb2.SinkHello, peer: str) -> SinkSession:
+        """Takes a sink's session in.
+
+        Raises:
+            Draining: the gateway is stopping.
+            LimitExceeded: it has as many as it may.
+        """
+        self._check_room()
+        session = SinkSession(hello, peer)
+        self.sink_sessions[session.id] = session
+        return session
+
+    def _check_room(self) -> None:
+        if self.draining:
+            raise Draining("the gateway is stopping; reconnect in a moment")
+        if len(self.sessions) + len(self.sink_sessions) >= self.limits.max_sessions:
+            raise LimitExceeded(f"max_sessions is {self.limits.max_sessions} and all are taken; raise it, or close sessions")
 
     def close_session(self, session: Session) -> None:
         """Lets a session go, with its streams and its credit. What a redelivering source sent in it is void."""
@@ -65,6 +88,17 @@ class Gateway:
         self.credit.close(session.account)
         self.credit.settle()
         self._sessions_changed.notify()
+
+    def close_sink_session(self, session: SinkSession) -> None:
+        """Lets a sink's session go. Whoever waits for an answer of it learns that none will come."""
+        del self.sink_sessions[session.id]
+        session.close()
+        self.sink(session.hello.sink).detach(session)
+        self._sessions_changed.notify()
+
+    def sink(self, name: str) -> Sink:
+        """The sink of a name, known or new."""
+        return self.sinks.setdefault(name, Sink(name))
 
     def detach(self, stream: Stream) -> None:
         """Takes a stream from its session. Nothing is kept of one that never carried anything."""
@@ -89,6 +123,10 @@ class Gateway:
         """Finds the pipelines that read a stream."""
         stream.readers = [p for p in self.pipelines.values() if p.reads(stream.name)]
 
+    def count_rejected(self, error: ProtocolError) -> None:
+        """Counts a session that broke a rule."""
+        self.rejected_sessions[error.status.name] = self.rejected_sessions.get(error.status.name, 0) + 1
+
     async def drain(self) -> None:
         """Asks every session to end, and waits for that, for at most `drain_timeout_ms`."""
         self.draining = True
@@ -97,10 +135,16 @@ class Gateway:
         for session in self.sessions.values():
             session.draining = True
             session.send(source_pb2.IngestResponse(drain=drain))
-        while self.sessions and (left := deadline - asyncio.get_running_loop().time()) > 0:
+        sink_drain = sink_pb2.SinkDrain(deadline_ms=self.limits.drain_timeout_ms, reason="the gateway is stopping")
+        for sink_session in self.sink_sessions.values():
+            sink_session.send(sink_pb2.SinkServiceAttachResponse(drain=sink_drain))
+        while (self.sessions or self.sink_sessions) and (left := deadline - asyncio.get_running_loop().time()) > 0:
             await self._sessions_changed.wait(left)
 
     def close(self) -> None:
         """Ends every session that is left."""
+        stopping = Draining("the gateway is stopping; reconnect in a moment")
         for session in self.sessions.values():
-            session.end(Draining("the gateway is stopping; reconnect in a moment"))
+            session.end(stopping)
+        for sink_session in self.sink_sessions.values():
+            sink_session.end(stopping)

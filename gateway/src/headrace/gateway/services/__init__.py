@@ -2,6 +2,7 @@
 
 from headrace.gateway.services._admin import AdminService
 from headrace.gateway.services._engine import EngineService
+from headrace.gateway.services._sink import SinkService
 from headrace.gateway.services._source import SourceService
 
-__all__ = ["AdminService", "EngineService", "SourceService"]
+__all__ = ["AdminService", "EngineService", "SinkService", "SourceService"]

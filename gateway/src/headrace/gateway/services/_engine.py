@@ -15,6 +15,7 @@ from headrace.gateway.core._pipeline import Pipeline
 from headrace.gateway.core._planning import PlannedRange, plan
 from headrace.gateway.core._position import BEGINNING, from_stream_positions, pattern
 from headrace.gateway.core._reading import ReadRange, describe_loss, read
+from headrace.gateway.services._delivery import ask_for_vote, deliver, take_log
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1.engine_pb2_grpc import EngineServiceServicer
 
@@ -24,6 +25,7 @@ RESPONSE_BYTES = 256 * 1024
 BATCH_SHARE = 4
 """A batch without limits takes at most one part in so many of the shared buffer, so that sources can fill the rest meanwhile."""
 
+DeliverContext = grpc.aio.ServicerContext[pb.DeliverRequest, pb.DeliverResponse]
 FetchContext = grpc.aio.ServicerContext[pb.FetchRequest, pb.FetchResponse]
 
 
@@ -106,6 +108,31 @@ class EngineService(EngineServiceServicer):
         except ProtocolError as error:
             await context.abort(error.status, str(error))
         return pb.DetachResponse()
+
+    async def Deliver(self, request_iterator: AsyncIterator[pb.DeliverRequest], context: DeliverContext) -> pb.DeliverResponse:
+        """Delivers the rows of one task to a sink."""
+        try:
+            return await deliver(self._gateway, identity_of(context), request_iterator)
+        except ProtocolError as error:
+            await context.abort(error.status, str(error))
+
+    async def Vote(
+        self, request: pb.VoteRequest, context: grpc.aio.ServicerContext[pb.VoteRequest, pb.VoteResponse]
+    ) -> pb.VoteResponse:
+        """Asks a sink for its vote."""
+        try:
+            return await ask_for_vote(self._gateway, identity_of(context), request)
+        except ProtocolError as error:
+            await context.abort(error.status, str(error))
+
+    async def Settle(
+        self, request: pb.SettleRequest, context: grpc.aio.ServicerContext[pb.SettleRequest, pb.SettleResponse]
+    ) -> pb.SettleResponse:
+        """Takes over what a commit log says."""
+        try:
+            return take_log(self._gateway, identity_of(context), request)
+        except ProtocolError as error:
+            await context.abort(error.status, str(error))
 
     def _pipeline(self, who: pb.Pipeline, identity: Identity) -> Pipeline:
         if not who.name or len(who.name) > MAX_PIPELINE_NAME or not who.streams:

@@ -1,8 +1,7 @@
 """SourceService: one task reads what a connector says, another writes what it is told."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator
 
 import grpc
 import grpc.aio
@@ -16,6 +15,7 @@ from headrace.gateway.core._errors import MalformedMessage, OutOfTurn, TooSlow
 from headrace.gateway.core._housekeeping import SHORTEST_LINGER_MS
 from headrace.gateway.core._position import check_name
 from headrace.gateway.core._session import Session
+from headrace.gateway.services._calls import first_to_end
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer
 
@@ -40,10 +40,10 @@ class SourceService(SourceServiceServicer):
             session = self._gateway.open_session(hello, context.peer())
             log.info("session opened", session=session.id, connector=hello.connector, instance=hello.instance, peer=session.peer)
             session.send(self._welcome(session))
-            await _first_to_end(self._read(session, identity, request_iterator), self._write(session, context))
+            await first_to_end(self._read(session, identity, request_iterator), self._write(session, context))
         except (ProtocolError, DecodeError) as failure:
             error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not an IngestRequest: {failure}")
-            self._count(error)
+            self._gateway.count_rejected(error)
             log.warning("session ended", session=session and session.id, status=error.status.name, detail=str(error))
             await context.abort(error.status, str(error))
         finally:
@@ -131,20 +131,3 @@ class SourceService(SourceServiceServicer):
                 raise session.failure
             if not session.has_waiting():
                 await session.outgoing.wait()
-
-    def _count(self, error: ProtocolError) -> None:
-        counts = self._gateway.rejected_sessions
-        counts[error.status.name] = counts.get(error.status.name, 0) + 1
-
-
-async def _first_to_end(*coroutines: Coroutine[Any, Any, None]) -> None:
-    """Runs all until the first ends, and cancels the others; raises what that one raised."""
-    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

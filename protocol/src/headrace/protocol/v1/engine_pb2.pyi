@@ -597,12 +597,18 @@ class SettleRequest(_message.Message):
     STARTING_FIELD_NUMBER: _builtins.int
     READERS_FIELD_NUMBER: _builtins.int
     SINKS_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    FIRST_BATCH_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """The pipeline, as its transactions name it."""
     committed: _builtins.int
     """The last batch in its commit log; absent where it is empty."""
     starting: _builtins.bool
     """True where the pipeline starts, and nothing of this run has been delivered."""
+    run: _builtins.str
+    """The present run, as the attempts of its parts begin: an attempt is named `RUN/TRY`."""
+    first_batch: _builtins.int
+    """The first batch that the present run executes. What other runs left of it and of later ones is aborted."""
     @_builtins.property
     def readers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The names under which the same query attaches as a reader of streams: what such a pipeline is seen to have committed is
@@ -621,10 +627,12 @@ class SettleRequest(_message.Message):
         starting: _builtins.bool = ...,
         readers: _abc.Iterable[_builtins.str] | None = ...,
         sinks: _abc.Iterable[_builtins.str] | None = ...,
+        run: _builtins.str = ...,
+        first_batch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "committed", b"committed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "committed", b"committed", "pipeline", b"pipeline", "readers", b"readers", "sinks", b"sinks", "starting", b"starting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "committed", b"committed", "first_batch", b"first_batch", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "sinks", b"sinks", "starting", b"starting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__committed: _TypeAlias = _typing.Literal["committed"]  # noqa: Y015
     _WhichOneofArgType__committed: _TypeAlias = _typing.Literal["_committed", b"_committed"]  # noqa: Y015

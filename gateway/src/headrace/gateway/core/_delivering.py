@@ -1,0 +1,174 @@
+"""Delivers what pipelines write to sinks, asks for votes, and tells sinks what the commit logs decide."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from headrace.gateway.core._errors import OlderCheckpoint, OutOfTurn, SinkFailed, Superseded
+from headrace.gateway.core._gateway import Gateway
+from headrace.gateway.core._pipeline import Pipeline
+from headrace.gateway.core._sink import Ledger, Sink, Voted
+from headrace.gateway.core._sink_session import Holdings, SinkSession
+from headrace.gateway.core._transaction import Part, Transaction
+
+log = structlog.get_logger("headrace.gateway")
+
+
+def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
+    """Takes an instance of a sink in, and tells it what is decided of what it holds.
+
+    Raises:
+        OutOfTurn: the other instances of the sink promise something else.
+    """
+    sink = gateway.sink(session.hello.sink)
+    others = [other for instance, other in sink.sessions.items() if instance != session.instance]
+    if others and sink.mode != session.hello.mode:
+        raise OutOfTurn(f"sink {sink.name}: its other instances have another mode; give this connector a sink name of its own")
+    older = sink.sessions.get(session.instance)
+    if older is not None:
+        log.info("session taken over", sink=sink.name, instance=session.instance, older=older.id, newer=session.id)
+        older.end(Superseded(f"a newer session of instance {session.instance!r}, from {session.peer}, has taken over"))
+        older.close()
+    sink.attach(session)
+    for ledger in gateway.ledgers.values():
+        _decide(session, session.holdings, ledger)
+    return sink
+
+
+async def instance_for(sink: Sink, partition: int) -> SinkSession:
+    """The instance that takes a partition; waits for one where there is none."""
+    while (session := sink.instance_for(partition)) is None:
+        await sink.news.wait()
+    return session
+
+
+def check_newer(sink: Sink, transaction: Transaction) -> None:
+    """Checks that a transaction is not one that is visible already.
+
+    Raises:
+        OlderCheckpoint: it is.
+    """
+    if sink.is_visible(transaction):
+        last = sink.committed[transaction.pipeline]
+        raise OlderCheckpoint(
+            f"sink {sink.name} has committed batch {last} of pipeline {transaction.pipeline}, and batch {transaction.batch} is "
+            "run again: the checkpoint is older than the sink"
+        )
+
+
+async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: list[Part]) -> None:
+    """Asks every instance that has staged some of the parts for its vote; waits for instances that are away.
+
+    Raises:
+        SinkAway: an instance was lost before its vote; ask again.
+        SinkFailed: one votes against it, or has lost a part.
+    """
+    shares = await _shares(sink, transaction, parts)
+    for session in sink.sessions.values():
+        if session not in shares and transaction in session.holdings.transactions():
+            session.abort(transaction)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_outcome(session.vote(transaction, share))) for session, share in shares.items()]
+    for task in tasks:
+        if (error := task.result()) is not None:
+            raise error
+    if sink.durable:
+        _await_proof(gateway, transaction, parts[0].run)
+    else:
+        sink.note_committed(transaction)
+        for session in shares:
+            session.holdings.drop(transaction)
+
+
+def _await_proof(gateway: Gateway, transaction: Transaction, run: str) -> None:
+    """Notes which commits of the query's readers will show that the transaction is in the commit log."""
+    ledger = gateway.ledgers.get(transaction.pipeline)
+    if ledger is not None and ledger.run == run:
+        readers = (gateway.pipelines.get(name) for name in ledger.readers)
+        planned = {reader.name: dict(reader.planned) for reader in readers if reader is not None}
+        gateway.voted[transaction.pipeline] = Voted(transaction.batch, run, planned)
+
+
+async def _shares(sink: Sink, transaction: Transaction, parts: list[Part]) -> dict[SinkSession, list[Part]]:
+    """The parts that each instance has staged."""
+    while True:
+        shares: dict[SinkSession, list[Part]] = {}
+        missing = set(parts)
+        for session in sink.sessions.values():
+            share = sorted(missing & session.holdings.staged)
+            if share:
+                shares[session] = share
+                missing -= set(share)
+        if not missing:
+            return shares
+        if not sink.durable and sink.sessions:
+            lost = ", ".join(str(part.partition) for part in sorted(missing))
+            raise SinkFailed(f"sink {sink.name}, {transaction}: partitions {lost} were lost with a session; run the batch again")
+        await sink.news.wait()
+
+
+async def _outcome(voting: Coroutine[Any, Any, None]) -> Exception | None:
+    """What a vote raised: one instance's failure must not keep the others from being heard."""
+    try:
+        await voting
+    except Exception as error:
+        return error
+    return None
+
+
+def settle(gateway: Gateway, ledger: Ledger, sinks: Iterable[str]) -> int:
+    """Takes over what a commit log says; returns how many transactions in it are not visible yet.
+
+    A commit log only grows: what was proved by a reader meanwhile stays proved.
+    """
+    known = gateway.ledgers.get(ledger.pipeline)
+    if known is not None and known.run == ledger.run:
+        ledger = replace(ledger, committed=max(ledger.committed, known.committed))
+    for name in sinks:
+        gateway.sink(name)
+    gateway.ledgers[ledger.pipeline] = ledger
+    return _tell(gateway, ledger)
+
+
+def prove(gateway: Gateway, pipeline: Pipeline) -> None:
+    """Settles what a query has voted for, where its reader shows that the batch is in the commit log."""
+    for name, ledger in list(gateway.ledgers.items()):
+        awaited = gateway.voted.get(name)
+        if awaited is None or pipeline.name not in ledger.readers or awaited.run != ledger.run:
+            continue
+        planned = awaited.planned.get(pipeline.name)
+        if planned and all(pipeline.position(stream) >= end for stream, end in planned.items()):
+            del gateway.voted[name]
+            if awaited.batch > ledger.committed:
+                ledger = gateway.ledgers[name] = replace(ledger, committed=awaited.batch)
+                _tell(gateway, ledger)
+
+
+def _tell(gateway: Gateway, ledger: Ledger) -> int:
+    pending = 0
+    for sink in gateway.sinks.values():
+        for session in sink.sessions.values():
+            pending += _decide(session, session.holdings, ledger)
+        pending += sum(_undone(holdings, ledger) for holdings in sink.away.values())
+    return pending
+
+
+def _decide(session: SinkSession, holdings: Holdings, ledger: Ledger) -> int:
+    """Tells an instance what is decided of what it holds; returns how much of it is to become visible."""
+    pending = 0
+    for transaction in sorted(t for t in holdings.transactions() if t.pipeline == ledger.pipeline):
+        runs, prepared = holdings.runs(transaction), transaction in holdings.prepared
+        if ledger.is_void(transaction, runs, prepared):
+            session.abort(transaction)
+        elif prepared and ledger.is_committed(transaction, runs):
+            pending += 1
+            session.commit(transaction)
+    return pending
+
+
+def _undone(holdings: Holdings, ledger: Ledger) -> int:
+    mine = (t for t in holdings.prepared if t.pipeline == ledger.pipeline)
+    return sum(ledger.is_committed(transaction, holdings.runs(transaction)) for transaction in mine)

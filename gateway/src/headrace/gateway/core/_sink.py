@@ -1,0 +1,108 @@
+"""A sink as the gateway knows it: its instances, what they hold, and what the pipelines' commit logs say of it."""
+
+from dataclasses import dataclass, field
+
+from headrace.gateway.core._position import Position
+from headrace.gateway.core._signal import Signal
+from headrace.gateway.core._sink_session import Holdings, SinkSession
+from headrace.gateway.core._transaction import Part, Transaction
+from headrace.protocol.v1 import sink_pb2 as pb
+
+
+@dataclass(slots=True, eq=False)
+class Sink:
+    """One sink, attached or not."""
+
+    name: str
+    mode: pb.SinkMode.ValueType = pb.SINK_MODE_UNSPECIFIED
+    sessions: dict[str, SinkSession] = field(default_factory=dict)
+    """The live session of each instance."""
+    away: dict[str, Holdings] = field(default_factory=dict)
+    """What instances held that were lost and will list it when they come back; two-phase only."""
+    committed: dict[str, int] = field(default_factory=dict)
+    """The last batch of each pipeline that is visible."""
+    staged_messages: int = 0
+    refused_messages: int = 0
+    news: Signal = field(default_factory=Signal)
+    """An instance has come or gone."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether what its instances have staged outlives them."""
+        return self.mode == pb.SINK_MODE_TWO_PHASE
+
+    def instance_for(self, partition: int) -> SinkSession | None:
+        """The instance that takes a partition; None where there is none."""
+        if not self.sessions:
+            return None
+        names = sorted(self.sessions)
+        return self.sessions[names[partition % len(names)]]
+
+    def attach(self, session: SinkSession) -> None:
+        """Takes an instance in, with what it says that it holds."""
+        hello = session.hello
+        self.mode = hello.mode
+        self.sessions[session.instance] = session
+        self.away.pop(session.instance, None)
+        session.holdings.staged = {Part.from_proto(part) for part in hello.staged}
+        session.holdings.prepared = {Transaction.from_proto(transaction) for transaction in hello.prepared}
+        for last in map(Transaction.from_proto, hello.committed):
+            self.note_committed(last)
+        self.news.notify()
+
+    def detach(self, session: SinkSession) -> None:
+        """Lets an instance go, unless a newer session of it has taken over."""
+        if self.sessions.get(session.instance) is session:
+            del self.sessions[session.instance]
+            if self.durable and session.holdings.transactions():
+                self.away[session.instance] = session.holdings
+            self.news.notify()
+
+    def note_committed(self, transaction: Transaction) -> None:
+        """Notes that a transaction is visible."""
+        self.committed[transaction.pipeline] = max(transaction.batch, self.committed.get(transaction.pipeline, -1))
+
+    def is_visible(self, transaction: Transaction) -> bool:
+        """Whether a transaction cannot be delivered any more, because its batch is visible and was in the commit log."""
+        last = self.committed.get(transaction.pipeline, -1)
+        return transaction.batch <= last if self.durable else transaction.batch < last
+
+    def holders(self) -> list[Holdings]:
+        """What all instances hold, live or away."""
+        return [*(session.holdings for session in self.sessions.values()), *self.away.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What a pipeline's commit log says, as its present run tells it."""
+
+    pipeline: str
+    run: str
+    """The present run, as its parts name it."""
+    first_batch: int
+    """The first batch that the present run executes."""
+    committed: int
+    """The last batch in the commit log; -1 for none."""
+    readers: tuple[str, ...] = ()
+    """The names under which the same query reads streams."""
+
+    def is_committed(self, transaction: Transaction, runs: set[str]) -> bool:
+        """Whether a prepared transaction, with parts of these runs, is in the commit log."""
+        return transaction.batch <= self.committed and not self._is_left_over(transaction, runs)
+
+    def is_void(self, transaction: Transaction, runs: set[str], prepared: bool) -> bool:
+        """Whether a transaction will never be in the commit log, as these runs have delivered it."""
+        return self._is_left_over(transaction, runs) or (transaction.batch <= self.committed and not prepared)
+
+    def _is_left_over(self, transaction: Transaction, runs: set[str]) -> bool:
+        return transaction.batch >= self.first_batch and self.run not in runs
+
+
+@dataclass(frozen=True, slots=True)
+class Voted:
+    """A transaction that a query's sinks have voted for, and what will show that its batch was committed."""
+
+    batch: int
+    run: str
+    planned: dict[str, dict[str, Position]]
+    """Where the batch ends in the streams of each reader."""

@@ -1,0 +1,92 @@
+"""Transactions and their parts as the gateway names them."""
+
+import re
+from dataclasses import dataclass
+
+from headrace.gateway.core._errors import MalformedMessage
+from headrace.gateway.core._position import MAX_NAME_BYTES, MAX_SEQUENCE
+from headrace.protocol.v1 import sink_pb2 as pb
+
+MAX_ATTEMPT_BYTES = 255
+
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Transaction:
+    """What one micro-batch of one pipeline writes to one sink."""
+
+    pipeline: str
+    batch: int
+
+    def to_proto(self) -> pb.Transaction:
+        """The wire form."""
+        return pb.Transaction(pipeline=self.pipeline, batch=self.batch)
+
+    @classmethod
+    def from_proto(cls, wire: pb.Transaction) -> "Transaction":
+        """The transaction of a wire message.
+
+        Raises:
+            MalformedMessage: it names no pipeline, or the batch is too large.
+        """
+        if wire.batch > MAX_SEQUENCE:
+            raise MalformedMessage(f"transaction of batch {wire.batch}: the largest is 2^63 - 1")
+        return cls(check_pipeline(wire.pipeline), wire.batch)
+
+    def __str__(self) -> str:
+        return f"batch {self.batch} of pipeline {self.pipeline}"
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Part:
+    """The rows of one Spark task, as one attempt delivers them."""
+
+    transaction: Transaction
+    partition: int
+    attempt: str
+
+    @property
+    def run(self) -> str:
+        """Which run of the pipeline delivered it: an attempt is named `RUN/TRY`."""
+        return self.attempt.partition("/")[0]
+
+    def to_proto(self) -> pb.Part:
+        """The wire form."""
+        return pb.Part(transaction=self.transaction.to_proto(), partition=self.partition, attempt=self.attempt)
+
+    @classmethod
+    def from_proto(cls, wire: pb.Part) -> "Part":
+        """The part of a wire message.
+
+        Raises:
+            MalformedMessage: its transaction is not valid, or it names no attempt.
+        """
+        if not 0 < len(wire.attempt) <= MAX_ATTEMPT_BYTES:
+            raise MalformedMessage(f"part of partition {wire.partition}: want an attempt of 1 to {MAX_ATTEMPT_BYTES} bytes")
+        return cls(Transaction.from_proto(wire.transaction), wire.partition, wire.attempt)
+
+    def __str__(self) -> str:
+        return f"partition {self.partition} of {self.transaction}"
+
+
+def check_sink(name: str) -> str:
+    """The name of a sink.
+
+    Raises:
+        MalformedMessage: it is not one.
+    """
+    if not _NAME.fullmatch(name) or len(name) > MAX_NAME_BYTES:
+        raise MalformedMessage(f"sink {name[:80]!r}: want 1 to {MAX_NAME_BYTES} letters, digits and ._-")
+    return name
+
+
+def check_pipeline(name: str) -> str:
+    """The name of a pipeline.
+
+    Raises:
+        MalformedMessage: it is not one.
+    """
+    if not 0 < len(name) <= MAX_NAME_BYTES:
+        raise MalformedMessage(f"pipeline {name[:80]!r}: want a name of 1 to {MAX_NAME_BYTES} bytes")
+    return name

@@ -1,0 +1,95 @@
+"""The calls by which Spark writes to sinks."""
+
+from collections.abc import AsyncIterator
+
+from headrace.gateway._identity import Identity
+from headrace.gateway.core import Gateway
+from headrace.gateway.core import _frames as frames
+from headrace.gateway.core._delivering import check_newer, instance_for, settle, vote
+from headrace.gateway.core._errors import MalformedMessage, NotPermitted, OutOfTurn
+from headrace.gateway.core._sink import Ledger, Sink
+from headrace.gateway.core._transaction import Part, Transaction, check_pipeline, check_sink
+from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.protocol.v1 import frame_pb2
+
+
+async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[pb.DeliverRequest]) -> pb.DeliverResponse:
+    """Delivers one part.
+
+    Raises:
+        ProtocolError: it cannot be delivered; its subclass says why.
+    """
+    first = await anext(requests, None)
+    if first is None or first.WhichOneof("message") != "start":
+        raise OutOfTurn("the first message of a delivery must be DeliveryStart")
+    sink, part = _sink(gateway, identity, first.start.sink), Part.from_proto(first.start.part)
+    session = await instance_for(sink, part.partition)
+    if not first.start.accept_older:
+        check_newer(sink, part.transaction)
+    opened = session.start_part(part)
+    try:
+        async for request in requests:
+            match request.WhichOneof("message"):
+                case "frame":
+                    size = _checked(gateway, request.frame, opened.messages, f"sink {sink.name}, {part}")
+                    await session.deliver(opened, request.frame, size)
+                case "end":
+                    if request.end.messages != opened.messages:
+                        text = f"sink {sink.name}, {part}: {opened.messages} messages came, and {request.end.messages} were sent"
+                        raise MalformedMessage(text)
+                    return pb.DeliverResponse(refused=await session.finish_part(opened))
+                case _:
+                    raise OutOfTurn(f"sink {sink.name}, {part}: want frames and then DeliveryEnd")
+        raise OutOfTurn(f"sink {sink.name}, {part}: the delivery ended without DeliveryEnd")
+    finally:
+        session.drop_part(opened)
+
+
+async def ask_for_vote(gateway: Gateway, identity: Identity, request: pb.VoteRequest) -> pb.VoteResponse:
+    """Asks a sink for its vote.
+
+    Raises:
+        ProtocolError: it votes against it, or cannot vote.
+    """
+    sink, transaction = _sink(gateway, identity, request.sink), Transaction.from_proto(request.transaction)
+    parts = [Part.from_proto(part) for part in request.parts]
+    if not parts or any(part.transaction != transaction for part in parts):
+        raise MalformedMessage(f"sink {sink.name}, {transaction}: want the parts of this transaction, and at least one")
+    await vote(gateway, sink, transaction, parts)
+    return pb.VoteResponse()
+
+
+def take_log(gateway: Gateway, identity: Identity, request: pb.SettleRequest) -> pb.SettleResponse:
+    """Takes over what a commit log says.
+
+    Raises:
+        ProtocolError: a name is not valid, or the caller may not write to one of the sinks.
+    """
+    if not request.run:
+        raise MalformedMessage(f"pipeline {request.pipeline[:80]}: a commit log without the run that tells of it")
+    sinks = [_sink(gateway, identity, name).name for name in request.sinks]
+    ledger = Ledger(
+        check_pipeline(request.pipeline),
+        request.run,
+        request.first_batch,
+        request.committed if request.HasField("committed") else -1,
+        tuple(request.readers),
+    )
+    return pb.SettleResponse(pending=settle(gateway, ledger, sinks))
+
+
+def _sink(gateway: Gateway, identity: Identity, name: str) -> Sink:
+    if not identity.may_deliver(check_sink(name)):
+        raise NotPermitted(
+            f"the token of {identity.name!r} does not allow to write to sink {name!r}; add it to the token's writes"
+        )
+    return gateway.sink(name)
+
+
+def _checked(gateway: Gateway, frame: frame_pb2.Frame, before: int, where: str) -> int:
+    """The size of a frame that continues a part, in bytes."""
+    size = frame.ByteSize()
+    frames.check(frame, size, gateway.limits.max_frame_bytes, gateway.limits.max_frame_messages, where)
+    if frame.first_sequence != before or frame.sequence_deltas:
+        raise MalformedMessage(f"{where}: a frame begins with row {frame.first_sequence}, and {before} came before it")
+    return size

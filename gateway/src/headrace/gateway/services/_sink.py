@@ -1,0 +1,123 @@
+"""SinkService: one task reads what a sink says, another writes what it is told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import grpc.aio
+import structlog
+from google.protobuf.message import DecodeError
+
+from headrace.gateway._identity import Identity, identity_of
+from headrace.gateway.core import VERSION, Gateway, ProtocolError
+from headrace.gateway.core._delivering import attach_sink
+from headrace.gateway.core._errors import MalformedMessage, NotPermitted, OutOfTurn, TooSlow
+from headrace.gateway.core._sink import Sink
+from headrace.gateway.core._sink_session import SinkSession
+from headrace.gateway.core._transaction import Transaction, check_sink
+from headrace.gateway.services._calls import first_to_end
+from headrace.protocol.v1 import sink_pb2 as pb
+from headrace.protocol.v1.sink_pb2_grpc import SinkServiceServicer
+
+PROTOCOL_VERSION = 1
+
+Context = grpc.aio.ServicerContext[pb.SinkServiceAttachRequest, pb.SinkServiceAttachResponse]
+Requests = AsyncIterator[pb.SinkServiceAttachRequest]
+
+log = structlog.get_logger("headrace.gateway")
+
+
+class SinkService(SinkServiceServicer):
+    """Serves sinks."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def Attach(self, request_iterator: Requests, context: Context) -> None:  # type: ignore[override]
+        """One session, from Hello to its end."""
+        identity, session = identity_of(context), None
+        try:
+            hello = await self._hello(request_iterator, identity)
+            session = self._gateway.open_sink_session(hello, context.peer())
+            log.info("sink session opened", session=session.id, sink=hello.sink, instance=hello.instance, peer=session.peer)
+            welcome = pb.SinkWelcome(protocol_version=PROTOCOL_VERSION, gateway_version=VERSION, session=session.id)
+            session.send(pb.SinkServiceAttachResponse(welcome=welcome))
+            sink = attach_sink(self._gateway, session)
+            await first_to_end(self._read(sink, session, request_iterator), self._write(session, context))
+        except (ProtocolError, DecodeError) as failure:
+            error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not a sink's message: {failure}")
+            self._gateway.count_rejected(error)
+            log.warning("sink session ended", session=session and session.id, status=error.status.name, detail=str(error))
+            await context.abort(error.status, str(error))
+        finally:
+            if session is not None:
+                self._gateway.close_sink_session(session)
+                log.info("sink session closed", session=session.id, instance=session.instance)
+
+    async def _hello(self, requests: Requests, identity: Identity) -> pb.SinkHello:
+        timeout_ms = self._gateway.limits.hello_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                first = await anext(requests, None)
+        except TimeoutError:
+            raise TooSlow(f"no SinkHello within {timeout_ms} ms; send it first") from None
+        if first is None or first.WhichOneof("message") != "hello":
+            raise OutOfTurn("the first message of a session must be SinkHello")
+        hello = first.hello
+        if hello.protocol_version != PROTOCOL_VERSION:
+            raise OutOfTurn(
+                f"protocol version {hello.protocol_version}: this gateway ({VERSION}) speaks {PROTOCOL_VERSION}; "
+                "use a connector built for it"
+            )
+        if not hello.connector or not hello.instance:
+            raise OutOfTurn("SinkHello without a connector name or without an instance; both are needed")
+        if hello.mode not in (pb.SINK_MODE_TWO_PHASE, pb.SINK_MODE_BATCH_IDEMPOTENT, pb.SINK_MODE_AT_LEAST_ONCE):
+            raise MalformedMessage(f"sink {hello.sink[:80]}: mode {hello.mode} is not one of the SinkModes")
+        if not identity.may_write(check_sink(hello.sink)):
+            raise NotPermitted(f"the token of {identity.name!r} does not allow sink {hello.sink!r}; add it to the token's sinks")
+        return hello
+
+    async def _read(self, sink: Sink, session: SinkSession, requests: Requests) -> None:
+        async for request in requests:
+            if session.failure is not None:
+                raise session.failure
+            match request.WhichOneof("message"):
+                case "staged":
+                    _staged(sink, session, request.staged)
+                case "prepared":
+                    transaction = Transaction.from_proto(request.prepared.transaction)
+                    if not session.prepared(transaction):
+                        log.info("a vote that nobody waits for", session=session.id, transaction=str(transaction))
+                case "committed":
+                    transaction = Transaction.from_proto(request.committed.transaction)
+                    session.committed(transaction)
+                    sink.note_committed(transaction)
+                case "failed":
+                    _failed(session, request.failed)
+                case "goodbye":
+                    return
+                case _:
+                    raise OutOfTurn("a message of a kind that this gateway does not expect here; use protocol version 1")
+
+    async def _write(self, session: SinkSession, context: Context) -> None:
+        # Without a limit in time: a sink that reads slowly is what backpressure is for, and keepalive finds one that is gone.
+        while True:
+            while (response := session.waiting()) is not None:
+                await context.write(response)
+            if session.failure is not None:
+                raise session.failure
+            await session.outgoing.wait()
+
+
+def _staged(sink: Sink, session: SinkSession, staged: pb.Staged) -> None:
+    opened = session.staged(staged.id, list(staged.refused))
+    if opened is not None:
+        sink.staged_messages += opened.messages - len(staged.refused)
+        sink.refused_messages += len(staged.refused)
+
+
+def _failed(session: SinkSession, failed: pb.Failed) -> None:
+    log.warning("a sink failed", session=session.id, sink=session.hello.sink, reason=failed.reason[:500])
+    if failed.WhichOneof("what") == "part_id":
+        session.part_failed(failed.part_id, failed.reason[:500])
+    else:
+        session.transaction_failed(Transaction.from_proto(failed.transaction), failed.reason[:500])

@@ -1,0 +1,130 @@
+"""A sink and a writing pipeline that speak the gateway's protocol message by message."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import grpc.aio
+from tests.gateway.wire import DEADLINE_S, frame
+
+from headrace.protocol.v1 import engine_pb2, engine_pb2_grpc, sink_pb2, sink_pb2_grpc
+
+TWO_PHASE = sink_pb2.SINK_MODE_TWO_PHASE
+IDEMPOTENT = sink_pb2.SINK_MODE_BATCH_IDEMPOTENT
+
+
+def transaction(batch: int, pipeline: str = "query") -> sink_pb2.Transaction:
+    return sink_pb2.Transaction(pipeline=pipeline, batch=batch)
+
+
+def part(batch: int, partition: int = 0, attempt: str = "r1/a", pipeline: str = "query") -> sink_pb2.Part:
+    return sink_pb2.Part(transaction=transaction(batch, pipeline), partition=partition, attempt=attempt)
+
+
+class SinkClient:
+    """One session, as its sink sees it."""
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.aio.insecure_channel(address)
+        self.call = sink_pb2_grpc.SinkServiceStub(self._channel).Attach()
+
+    async def hello(
+        self, instance: str = "i", sink: str = "out", mode: sink_pb2.SinkMode.ValueType = TWO_PHASE, **holds: Any
+    ) -> sink_pb2.SinkWelcome:
+        hello = sink_pb2.SinkHello(protocol_version=1, connector="test", sink=sink, instance=instance, mode=mode, **holds)
+        await self.send(hello=hello)
+        return await self.expect("welcome")
+
+    async def send(self, **message: Any) -> None:
+        await self.call.write(sink_pb2.SinkServiceAttachRequest(**message))
+
+    async def expect(self, kind: str) -> Any:
+        """The next message, which must be of a kind."""
+        async with asyncio.timeout(DEADLINE_S):
+            response = await self.call.read()
+        if response is grpc.aio.EOF:
+            raise AssertionError(f"the session ended with {await self.call.code()}: {await self.call.details()}")
+        assert response.WhichOneof("message") == kind, f"expected {kind}, got {response}"
+        return getattr(response, kind)
+
+    async def take_part(self, refused: Sequence[int] = ()) -> tuple[sink_pb2.Part, list[bytes]]:
+        """Takes a whole part and says that it is staged; returns it with its frames' values."""
+        start = await self.expect("start_part")
+        values = []
+        async with asyncio.timeout(DEADLINE_S):
+            while (response := await self.call.read()).WhichOneof("message") == "frame":
+                values.append(response.frame.frame.values)
+        assert response.end_part.id == start.id, response
+        reasons = [sink_pb2.Staged.Refused(sequence=n, reason="bad") for n in refused]
+        await self.send(staged=sink_pb2.Staged(id=start.id, refused=reasons))
+        return start.part, values
+
+    async def vote(self) -> sink_pb2.Prepare:
+        """Votes for the transaction that it is asked for."""
+        prepare = await self.expect("prepare")
+        await self.send(prepared=sink_pb2.Prepared(transaction=prepare.transaction))
+        return prepare
+
+    async def commit(self) -> sink_pb2.Transaction:
+        """Commits the transaction that it is told to."""
+        told = (await self.expect("commit")).transaction
+        await self.send(committed=sink_pb2.Committed(transaction=told))
+        return told
+
+    async def ended(self) -> tuple[grpc.StatusCode, str]:
+        """How the gateway ended the session."""
+        async with asyncio.timeout(DEADLINE_S):
+            with suppress(grpc.aio.AioRpcError):
+                while await self.call.read() is not grpc.aio.EOF:
+                    pass
+            return await self.call.code(), await self.call.details() or ""
+
+    async def close(self) -> None:
+        self.call.cancel()
+        await self._channel.close()
+
+
+class Writer:
+    """One run of a pipeline that writes to sink `out`."""
+
+    def __init__(self, address: str, run: str = "r1", first_batch: int = 0, readers: Sequence[str] = ()) -> None:
+        self._channel = grpc.aio.insecure_channel(address)
+        self.stub = engine_pb2_grpc.EngineServiceStub(self._channel)
+        self.run = run
+        self.first_batch = first_batch
+        self.readers = readers
+
+    def part(self, batch: int, partition: int = 0, attempt: str = "a") -> sink_pb2.Part:
+        return part(batch, partition, f"{self.run}/{attempt}")
+
+    def deliver(
+        self, batch: int, values: Sequence[bytes] = (b"v",), partition: int = 0, attempt: str = "a", **start: Any
+    ) -> "asyncio.Task[engine_pb2.DeliverResponse]":
+        """Delivers a part of one frame."""
+        begin = engine_pb2.DeliveryStart(sink="out", part=self.part(batch, partition, attempt), **start)
+        requests = [
+            engine_pb2.DeliverRequest(start=begin),
+            engine_pb2.DeliverRequest(frame=frame(0, 0, values)),
+            engine_pb2.DeliverRequest(end=engine_pb2.DeliveryEnd(messages=len(values))),
+        ]
+        return asyncio.ensure_future(self.stub.Deliver(iter(requests), timeout=DEADLINE_S))
+
+    def vote(self, batch: int, *parts: sink_pb2.Part) -> "asyncio.Task[engine_pb2.VoteResponse]":
+        request = engine_pb2.VoteRequest(sink="out", transaction=transaction(batch), parts=parts or [self.part(batch)])
+        return asyncio.ensure_future(self.stub.Vote(request, timeout=DEADLINE_S))
+
+    async def settle(self, committed: int | None = None) -> int:
+        """Tells what the commit log holds; returns how many transactions in it are not visible yet."""
+        request = engine_pb2.SettleRequest(
+            pipeline="query",
+            run=self.run,
+            first_batch=self.first_batch,
+            committed=committed,
+            readers=self.readers,
+            sinks=["out"],
+        )
+        return (await self.stub.Settle(request, timeout=DEADLINE_S)).pending
+
+    async def close(self) -> None:
+        await self._channel.close()

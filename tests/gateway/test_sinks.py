@@ -1,0 +1,319 @@
+"""Sinks: parts, votes, and decisions that are the commit log's alone."""
+
+import asyncio
+
+import grpc
+import grpc.aio
+import pytest
+from tests.gateway.sink_wire import IDEMPOTENT, SinkClient, Writer, part, transaction
+from tests.gateway.wire import DEADLINE_S, Connector, Engine, frame, numbered, serve
+
+from headrace.protocol.v1 import engine_pb2, sink_pb2
+
+pytestmark = pytest.mark.timeout(60)
+
+
+async def until_pending(writer: Writer, committed: int, pending: int) -> None:
+    """Settles until so many transactions are not visible yet."""
+    async with asyncio.timeout(DEADLINE_S):
+        while await writer.settle(committed) != pending:
+            await asyncio.sleep(0.01)
+
+
+async def stage_and_vote(sink: SinkClient, writer: Writer, batch: int) -> None:
+    """Brings a batch of one part up to the vote."""
+    delivery = writer.deliver(batch)
+    await sink.take_part()
+    await delivery
+    vote = writer.vote(batch)
+    await sink.vote()
+    await vote
+
+
+async def status_of(call: "asyncio.Task[object]") -> tuple[grpc.StatusCode, str]:
+    """How a call failed."""
+    with pytest.raises(grpc.aio.AioRpcError) as failed:
+        await call
+    return failed.value.code(), failed.value.details() or ""
+
+
+async def test_a_transaction_is_staged_voted_for_and_committed_once_it_is_in_the_log() -> None:
+    async with serve() as (_, address):
+        sink, writer = SinkClient(address), Writer(address)
+        await sink.hello()
+        await writer.settle()
+        deliveries = [writer.deliver(0, [b"a", b"b"], partition=0), writer.deliver(0, [b"c"], partition=1)]
+        taken = [await sink.take_part(), await sink.take_part()]
+        assert sorted((p.partition, values) for p, values in taken) == [(0, [b"ab"]), (1, [b"c"])]
+        await asyncio.gather(*deliveries)
+        vote = writer.vote(0, writer.part(0, 0), writer.part(0, 1))
+        prepare = await sink.vote()
+        assert [p.partition for p in prepare.parts] == [0, 1]
+        await vote
+        assert await writer.settle() == 0, "nothing is in the log yet"
+        assert await writer.settle(committed=0) == 1
+        assert await sink.commit() == transaction(0)
+        await until_pending(writer, committed=0, pending=0)
+        for client in (sink, writer):
+            await client.close()
+
+
+async def test_the_readers_next_plan_proves_the_commit() -> None:
+    async with serve() as (_, address):
+        sink, writer, source, reader = SinkClient(address), Writer(address, readers=["p"]), Connector(address), Engine(address)
+        await sink.hello()
+        await source.hello()
+        await reader.attach()
+        await source.open()
+        await source.expect("stream_opened")
+        await writer.settle()
+        for batch in (0, 1):
+            await source.send(frame=numbered(1, 10 * batch + 1, 10))
+            await reader.plan_until("orders/0", 10 * batch + 10)
+            await stage_and_vote(sink, writer, batch)
+            await reader.plan({"orders/0": 10 * batch + 10}, wait_ms=0)
+            assert await sink.commit() == transaction(batch)
+        for client in (sink, writer, source, reader):
+            await client.close()
+
+
+async def test_a_plan_from_before_the_vote_proves_nothing() -> None:
+    async with serve() as (_, address):
+        sink, writer, source, reader = SinkClient(address), Writer(address, readers=["p"]), Connector(address), Engine(address)
+        await sink.hello()
+        await source.hello()
+        await reader.attach()
+        await source.open()
+        await source.expect("stream_opened")
+        await writer.settle()
+        await source.send(frame=numbered(1, 1, 10))
+        await reader.plan_until("orders/0", 10)
+        await stage_and_vote(sink, writer, 0)
+        await reader.plan({"orders/0": 5}, wait_ms=0)
+        assert await writer.settle() == 0
+        assert await writer.settle(committed=0) == 1, "the vote is known, and only the log has decided it"
+        for client in (sink, writer, source, reader):
+            await client.close()
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["gateway remembers", "gateway restarted"])
+@pytest.mark.parametrize("in_log", [True, False])
+async def test_a_sink_that_comes_back_learns_what_was_decided(restarted: bool, in_log: bool) -> None:
+    holds = {"staged": [part(4)], "prepared": [transaction(4)]}
+    async with serve() as (_, address):
+        writer = Writer(address) if not restarted else Writer(address, first_batch=4)
+        sink = SinkClient(address)
+        if not restarted:
+            await sink.hello()
+            await writer.settle(committed=3)
+            await stage_and_vote(sink, writer, 4)
+            await sink.close()
+        later = writer if in_log else Writer(address, run="r2", first_batch=4)
+        await later.settle(committed=4 if in_log else 3)
+        back = SinkClient(address)
+        await back.hello(**holds)
+        if in_log:
+            assert await back.commit() == transaction(4)
+        else:
+            assert (await back.expect("abort")).transaction == transaction(4)
+        for client in (back, writer, later):
+            await client.close()
+
+
+async def test_what_another_run_left_is_aborted_before_its_batch_is_delivered_again() -> None:
+    async with serve() as (_, address):
+        sink, second = SinkClient(address), Writer(address, run="r2")
+        await sink.hello(staged=[part(0, attempt="r1/x")], prepared=[transaction(0)])
+        delivery = second.deliver(0)
+        assert (await sink.expect("abort")).transaction == transaction(0)
+        await sink.take_part()
+        await delivery
+        for client in (sink, second):
+            await client.close()
+
+
+async def test_a_prepared_transaction_of_another_run_is_not_committed_for_the_present_one() -> None:
+    async with serve() as (_, address):
+        absent, present, second = SinkClient(address), SinkClient(address), Writer(address, run="r2")
+        await present.hello("present")
+        await second.settle()
+        await stage_and_vote(present, second, 0)
+        await second.settle(committed=0)
+        await present.commit()
+        await absent.hello("absent", staged=[part(0, 1, "r1/x")], prepared=[transaction(0)])
+        assert (await absent.expect("abort")).transaction == transaction(0)
+        for client in (absent, present, second):
+            await client.close()
+
+
+async def test_a_delivery_ends_when_the_sink_is_lost_and_another_attempt_waits_for_it() -> None:
+    async with serve() as (_, address):
+        sink, writer = SinkClient(address), Writer(address)
+        await sink.hello()
+        delivery = writer.deliver(0)
+        await sink.expect("start_part")
+        await sink.close()
+        assert (await status_of(delivery))[0] is grpc.StatusCode.UNAVAILABLE
+        again = writer.deliver(0, attempt="b")
+        back = SinkClient(address)
+        await back.hello()
+        taken, _ = await back.take_part()
+        assert taken.attempt == "r1/b"
+        await again
+        for client in (back, writer):
+            await client.close()
+
+
+async def test_a_vote_waits_for_an_instance_that_has_staged_durably() -> None:
+    async with serve() as (_, address):
+        sink, writer = SinkClient(address), Writer(address)
+        vote = writer.vote(0)
+        await sink.hello(staged=[writer.part(0)])
+        assert [p.attempt for p in (await sink.vote()).parts] == ["r1/a"]
+        await vote
+        for client in (sink, writer):
+            await client.close()
+
+
+async def test_parts_that_only_a_lost_session_had_fail_the_vote() -> None:
+    async with serve() as (_, address):
+        sink, writer = SinkClient(address), Writer(address)
+        await sink.hello(mode=IDEMPOTENT)
+        delivery = writer.deliver(0)
+        await sink.take_part()
+        await delivery
+        await sink.close()
+        back = SinkClient(address)
+        await back.hello(mode=IDEMPOTENT)
+        code, details = await status_of(writer.vote(0))
+        assert (code, "run the batch again" in details) == (grpc.StatusCode.ABORTED, True)
+        for client in (back, writer):
+            await client.close()
+
+
+async def test_what_a_sink_cannot_do_is_told_with_its_reason() -> None:
+    async with serve() as (_, address):
+        sink, writer = SinkClient(address), Writer(address)
+        await sink.hello()
+        delivery = writer.deliver(0)
+        start = await sink.expect("start_part")
+        await sink.send(failed=sink_pb2.Failed(part_id=start.id, reason="the disk is full"))
+        code, details = await status_of(delivery)
+        assert (code, "the disk is full" in details) == (grpc.StatusCode.ABORTED, True)
+        sink_again = SinkClient(address)
+        await sink_again.hello("other")
+        await sink.close()
+        delivery = writer.deliver(0, partition=1)
+        await sink_again.take_part()
+        await delivery
+        vote = writer.vote(0, writer.part(0, 1))
+        prepare = await sink_again.expect("prepare")
+        await sink_again.send(failed=sink_pb2.Failed(transaction=prepare.transaction, reason="no such table"))
+        code, details = await status_of(vote)
+        assert (code, "no such table" in details) == (grpc.StatusCode.ABORTED, True)
+        for client in (sink_again, writer):
+            await client.close()
+
+
+async def test_an_older_checkpoint_is_noticed_and_can_be_accepted() -> None:
+    async with serve() as (_, address):
+        sink, writer = SinkClient(address), Writer(address)
+        await sink.hello(committed=[transaction(7)])
+        code, details = await status_of(writer.deliver(7))
+        assert (code, "older than the sink" in details) == (grpc.StatusCode.FAILED_PRECONDITION, True)
+        accepted = writer.deliver(7, accept_older=True)
+        await sink.take_part()
+        await accepted
+        for client in (sink, writer):
+            await client.close()
+
+
+async def test_an_idempotent_sink_may_be_given_its_last_batch_again() -> None:
+    async with serve() as (_, address):
+        sink, writer = SinkClient(address), Writer(address)
+        await sink.hello(mode=IDEMPOTENT, committed=[transaction(7)])
+        assert (await status_of(writer.deliver(6)))[0] is grpc.StatusCode.FAILED_PRECONDITION
+        await stage_and_vote(sink, writer, 7)
+        for client in (sink, writer):
+            await client.close()
+
+
+async def test_a_delivery_that_is_given_up_is_dropped() -> None:
+    async with serve() as (_, address):
+        sink, writer = SinkClient(address), Writer(address)
+        await sink.hello()
+        delivery = writer.deliver(0)
+        start = await sink.expect("start_part")
+        await sink.expect("frame")
+        await sink.expect("end_part")
+        delivery.cancel()
+        assert (await sink.expect("drop_part")).id == start.id
+        for client in (sink, writer):
+            await client.close()
+
+
+async def test_refused_messages_are_told_to_who_delivered_them() -> None:
+    async with serve() as (_, address):
+        sink, writer = SinkClient(address), Writer(address)
+        await sink.hello()
+        delivery = writer.deliver(0, [b"a", b"b", b"c"])
+        await sink.take_part(refused=[1])
+        assert [(r.sequence, r.reason) for r in (await delivery).refused] == [(1, "bad")]
+        for client in (sink, writer):
+            await client.close()
+
+
+async def test_instances_share_the_partitions() -> None:
+    async with serve() as (_, address):
+        instances, writer = [SinkClient(address), SinkClient(address)], Writer(address)
+        for name, sink in zip("ab", instances, strict=True):
+            await sink.hello(name)
+        deliveries = [writer.deliver(0, partition=n) for n in range(4)]
+        for n, sink in enumerate(instances):
+            assert sorted([(await sink.take_part())[0].partition for _ in range(2)]) == [n, n + 2]
+        await asyncio.gather(*deliveries)
+        vote = writer.vote(0, *(writer.part(0, n) for n in range(4)))
+        for sink in instances:
+            await sink.vote()
+        await vote
+        for client in (*instances, writer):
+            await client.close()
+
+
+async def test_a_sink_that_does_not_read_stops_who_delivers() -> None:
+    async with serve() as (gateway, address):
+        sink, writer = SinkClient(address), Writer(address)
+        await sink.hello()
+        call = writer.stub.Deliver()
+        await call.write(engine_pb2.DeliverRequest(start=engine_pb2.DeliveryStart(sink="out", part=writer.part(0))))
+        written = 0
+        with pytest.raises(TimeoutError):
+            for n in range(200):
+                async with asyncio.timeout(2):
+                    await call.write(engine_pb2.DeliverRequest(frame=frame(0, n, [b"v" * 2**20])))
+                written += 1
+        assert 4 <= written < 50, f"{written} MB went into a gateway whose sink reads nothing"
+        call.cancel()
+        for client in (sink, writer):
+            await client.close()
+
+
+async def test_a_sessions_first_words_are_checked() -> None:
+    async with serve() as (_, address):
+        first = SinkClient(address)
+        await first.hello("a")
+        for hello, status in [
+            ({"instance": "b", "mode": IDEMPOTENT}, grpc.StatusCode.FAILED_PRECONDITION),
+            ({"sink": "no such/name"}, grpc.StatusCode.INVALID_ARGUMENT),
+            ({"mode": 0}, grpc.StatusCode.INVALID_ARGUMENT),
+        ]:
+            client = SinkClient(address)
+            words = {"protocol_version": 1, "connector": "test", "sink": "out", "instance": "b", "mode": 1} | hello
+            await client.send(hello=sink_pb2.SinkHello(**words))  # type: ignore[arg-type]
+            assert (await client.ended())[0] is status
+            await client.close()
+        newer = SinkClient(address)
+        await newer.hello("a")
+        assert (await first.ended())[0] is grpc.StatusCode.ABORTED
+        for client in (first, newer):
+            await client.close()
