@@ -10,6 +10,7 @@ import grpc
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
 from headrace.protocol.v1.frame_pb2 import Position, StreamPosition
+from headrace.protocol.v1.sink_pb2 import SINK_MODE_TWO_PHASE, Transaction
 
 BUSY = pb.GetStatusResponse(
     gateway=pb.GatewayStatus(
@@ -69,6 +70,20 @@ BUSY = pb.GetStatusResponse(
             lag_bytes=2_108_587,
         ),
         pb.PipelineStatus(pipeline="archive", patterns=["orders/*"]),
+    ],
+    sinks=[
+        pb.SinkStatus(
+            sink="alerts",
+            mode=SINK_MODE_TWO_PHASE,
+            instances=["alerts-a"],
+            away=["alerts-b"],
+            open_parts=1,
+            pending_transactions=2,
+            staged_messages=1_234_567,
+            refused_messages=3,
+            committed=[Transaction(pipeline="f3b5", batch=41)],
+        ),
+        pb.SinkStatus(sink="errors"),
     ],
 )
 

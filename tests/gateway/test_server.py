@@ -21,7 +21,7 @@ from headrace.protocol.v1.source_pb2_grpc import SourceServiceStub
 
 DEADLINE_S = 10.0
 Session: TypeAlias = Any  # a gRPC call and an iterator over what the gateway says, which no public type of grpc is
-SERVICES = ["AdminService", "EngineService", "SourceService"]
+SERVICES = ["AdminService", "EngineService", "SinkService", "SourceService"]
 
 
 def health(channel: grpc.Channel, service: str = "") -> int:

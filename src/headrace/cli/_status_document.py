@@ -3,8 +3,16 @@
 from base64 import b64encode
 from typing import Any
 
-from headrace.protocol.v1.admin_pb2 import GetStatusResponse, PipelineStatus, SessionStatus, StreamState, StreamStatus
+from headrace.protocol.v1.admin_pb2 import (
+    GetStatusResponse,
+    PipelineStatus,
+    SessionStatus,
+    SinkStatus,
+    StreamState,
+    StreamStatus,
+)
 from headrace.protocol.v1.frame_pb2 import Position
+from headrace.protocol.v1.sink_pb2 import SinkMode
 
 
 def status_document(address: str, status: GetStatusResponse) -> dict[str, Any]:
@@ -23,6 +31,7 @@ def status_document(address: str, status: GetStatusResponse) -> dict[str, Any]:
         "streams": [_stream(stream) for stream in status.streams],
         "sessions": [_session(session) for session in status.sessions],
         "pipelines": [_pipeline(pipeline) for pipeline in status.pipelines],
+        "sinks": [_sink(sink) for sink in status.sinks],
     }
 
 
@@ -74,6 +83,20 @@ def _pipeline(pipeline: PipelineStatus) -> dict[str, Any]:
         "idle_ms": pipeline.idle_ms,
         "lag_messages": pipeline.lag_messages,
         "lag_bytes": pipeline.lag_bytes,
+    }
+
+
+def _sink(sink: SinkStatus) -> dict[str, Any]:
+    return {
+        "sink": sink.sink,
+        "mode": SinkMode.Name(sink.mode).removeprefix("SINK_MODE_").lower().replace("_", "-") if sink.mode else None,
+        "instances": list(sink.instances),
+        "away": list(sink.away),
+        "open_parts": sink.open_parts,
+        "pending_transactions": sink.pending_transactions,
+        "staged_messages": sink.staged_messages,
+        "refused_messages": sink.refused_messages,
+        "committed": {transaction.pipeline: transaction.batch for transaction in sink.committed},
     }
 
 

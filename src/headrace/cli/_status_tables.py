@@ -26,6 +26,8 @@ def _parts(document: dict[str, Any]) -> Iterator[RenderableType]:
             yield Text(f"  {stream['stream']}: {stream['detail']}", style="yellow")
     yield _sessions(document["sessions"])
     yield _pipelines(document["pipelines"])
+    if document["sinks"]:
+        yield _sinks(document["sinks"])
 
 
 def _headline(gateway: dict[str, Any]) -> Text:
@@ -121,6 +123,22 @@ def _pipeline_state(pipeline: dict[str, Any]) -> Text:
     if pipeline["attached"]:
         return Text("attached", style="green")
     return Text("detached" if pipeline["run"] else "awaited", style="yellow")
+
+
+def _sinks(sinks: list[dict[str, Any]]) -> RenderableType:
+    table = _table("sinks", "sink", "mode", "instances", "#staged", "#refused", "#pending", "committed")
+    for sink in sinks:
+        away = [f"{instance} (away)" for instance in sink["away"]]
+        table.add_row(
+            sink["sink"],
+            sink["mode"] or "-",
+            ", ".join([*sink["instances"], *away]) or Text("waits for a connector", style="yellow"),
+            f"{sink['staged_messages']:,}",
+            f"{sink['refused_messages']:,}",
+            f"{sink['pending_transactions']:,}",
+            "\n".join(f"{pipeline} @ {batch}" for pipeline, batch in sink["committed"].items()) or "-",
+        )
+    return table
 
 
 def _position(position: dict[str, Any] | None) -> str:

@@ -7,7 +7,9 @@ from headrace.gateway.core._gateway import Gateway
 from headrace.gateway.core._pipeline import Pipeline
 from headrace.gateway.core._position import BEGINNING, Position, to_stream_positions
 from headrace.gateway.core._session import Session
+from headrace.gateway.core._sink import Sink
 from headrace.gateway.core._stream import Stream
+from headrace.gateway.core._transaction import Transaction
 from headrace.protocol.v1 import admin_pb2 as pb
 
 VERSION = version("headrace-gateway")
@@ -20,6 +22,7 @@ def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
         streams=[_stream(stream) for _, stream in sorted(gateway.streams.items())],
         sessions=[_session(session) for session in gateway.sessions.values()],
         pipelines=[_pipeline(pipeline, gateway) for _, pipeline in sorted(gateway.pipelines.items())],
+        sinks=[_sink(sink) for _, sink in sorted(gateway.sinks.items())],
     )
 
 
@@ -109,6 +112,21 @@ def _pipeline(pipeline: Pipeline, gateway: Gateway) -> pb.PipelineStatus:
         idle_ms=_ms_since(pipeline.called_at) if pipeline.run else 0,
         lag_messages=sum(frame.count for frame in waiting),
         lag_bytes=sum(frame.size for frame in waiting),
+    )
+
+
+def _sink(sink: Sink) -> pb.SinkStatus:
+    pending = {transaction for holdings in sink.holders() for transaction in holdings.transactions()}
+    return pb.SinkStatus(
+        sink=sink.name,
+        mode=sink.mode,
+        instances=sorted(sink.sessions),
+        away=sorted(sink.away),
+        open_parts=sum(len(session.open) for session in sink.sessions.values()),
+        pending_transactions=len(pending),
+        staged_messages=sink.staged_messages,
+        refused_messages=sink.refused_messages,
+        committed=[Transaction(pipeline, batch).to_proto() for pipeline, batch in sorted(sink.committed.items())],
     )
 
 

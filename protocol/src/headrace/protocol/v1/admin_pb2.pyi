@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from headrace.protocol.v1 import frame_pb2 as _frame_pb2
+from headrace.protocol.v1 import sink_pb2 as _sink_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -83,6 +84,7 @@ class GetStatusResponse(_message.Message):
     STREAMS_FIELD_NUMBER: _builtins.int
     SESSIONS_FIELD_NUMBER: _builtins.int
     PIPELINES_FIELD_NUMBER: _builtins.int
+    SINKS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def gateway(self) -> Global___GatewayStatus:
         """The gateway itself."""
@@ -99,6 +101,10 @@ class GetStatusResponse(_message.Message):
     def pipelines(self) -> _containers.RepeatedCompositeFieldContainer[Global___PipelineStatus]:
         """Its pipelines, by name."""
 
+    @_builtins.property
+    def sinks(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkStatus]:
+        """The sinks that connectors serve or pipelines write to, by name."""
+
     def __init__(
         self,
         *,
@@ -106,10 +112,11 @@ class GetStatusResponse(_message.Message):
         streams: _abc.Iterable[Global___StreamStatus] | None = ...,
         sessions: _abc.Iterable[Global___SessionStatus] | None = ...,
         pipelines: _abc.Iterable[Global___PipelineStatus] | None = ...,
+        sinks: _abc.Iterable[Global___SinkStatus] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["gateway", b"gateway"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gateway", b"gateway", "pipelines", b"pipelines", "sessions", b"sessions", "streams", b"streams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gateway", b"gateway", "pipelines", b"pipelines", "sessions", b"sessions", "sinks", b"sinks", "streams", b"streams"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -383,6 +390,66 @@ class PipelineStatus(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PipelineStatus: _TypeAlias = PipelineStatus  # noqa: Y015
+
+@_typing.final
+class SinkStatus(_message.Message):
+    """One sink."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINK_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    INSTANCES_FIELD_NUMBER: _builtins.int
+    AWAY_FIELD_NUMBER: _builtins.int
+    OPEN_PARTS_FIELD_NUMBER: _builtins.int
+    PENDING_TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    STAGED_MESSAGES_FIELD_NUMBER: _builtins.int
+    REFUSED_MESSAGES_FIELD_NUMBER: _builtins.int
+    COMMITTED_FIELD_NUMBER: _builtins.int
+    sink: _builtins.str
+    """Its name."""
+    mode: _sink_pb2.SinkMode.ValueType
+    """What it promises; unspecified where no instance has attached yet."""
+    open_parts: _builtins.int
+    """Parts that are on their way to it."""
+    pending_transactions: _builtins.int
+    """Transactions that it has staged or prepared and that are not decided, or not visible yet."""
+    staged_messages: _builtins.int
+    """Messages staged since the gateway started."""
+    refused_messages: _builtins.int
+    """Messages that it refused for good since the gateway started."""
+    @_builtins.property
+    def instances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Its live instances."""
+
+    @_builtins.property
+    def away(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Instances that were lost while they held something that is not decided."""
+
+    @_builtins.property
+    def committed(self) -> _containers.RepeatedCompositeFieldContainer[_sink_pb2.Transaction]:
+        """The last visible transaction of each pipeline."""
+
+    def __init__(
+        self,
+        *,
+        sink: _builtins.str = ...,
+        mode: _sink_pb2.SinkMode.ValueType = ...,
+        instances: _abc.Iterable[_builtins.str] | None = ...,
+        away: _abc.Iterable[_builtins.str] | None = ...,
+        open_parts: _builtins.int = ...,
+        pending_transactions: _builtins.int = ...,
+        staged_messages: _builtins.int = ...,
+        refused_messages: _builtins.int = ...,
+        committed: _abc.Iterable[_sink_pb2.Transaction] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["away", b"away", "committed", b"committed", "instances", b"instances", "mode", b"mode", "open_parts", b"open_parts", "pending_transactions", b"pending_transactions", "refused_messages", b"refused_messages", "sink", b"sink", "staged_messages", b"staged_messages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SinkStatus: _TypeAlias = SinkStatus  # noqa: Y015
 
 @_typing.final
 class ForgetPipelineRequest(_message.Message):
