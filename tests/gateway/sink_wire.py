@@ -28,6 +28,7 @@ class SinkClient:
     def __init__(self, address: str) -> None:
         self._channel = grpc.aio.insecure_channel(address)
         self.call = sink_pb2_grpc.SinkServiceStub(self._channel).Attach()
+        self._parts: dict[int, tuple[sink_pb2.Part, list[bytes]]] = {}
 
     async def hello(
         self, instance: str = "i", sink: str = "out", mode: sink_pb2.SinkMode.ValueType = TWO_PHASE, **holds: Any
@@ -49,16 +50,17 @@ class SinkClient:
         return getattr(response, kind)
 
     async def take_part(self, refused: Sequence[int] = ()) -> tuple[sink_pb2.Part, list[bytes]]:
-        """Takes a whole part and says that it is staged; returns it with its frames' values."""
-        start = await self.expect("start_part")
-        values = []
+        """Takes parts until one is complete, and says that it is staged; returns it with its frames' values."""
         async with asyncio.timeout(DEADLINE_S):
-            while (response := await self.call.read()).WhichOneof("message") == "frame":
-                values.append(response.frame.frame.values)
-        assert response.end_part.id == start.id, response
+            while (response := await self.call.read()).WhichOneof("message") != "end_part":
+                if response.WhichOneof("message") == "start_part":
+                    self._parts[response.start_part.id] = (response.start_part.part, [])
+                else:
+                    assert response.WhichOneof("message") == "frame", response
+                    self._parts[response.frame.id][1].append(response.frame.frame.values)
         reasons = [sink_pb2.Staged.Refused(sequence=n, reason="bad") for n in refused]
-        await self.send(staged=sink_pb2.Staged(id=start.id, refused=reasons))
-        return start.part, values
+        await self.send(staged=sink_pb2.Staged(id=response.end_part.id, refused=reasons))
+        return self._parts.pop(response.end_part.id)
 
     async def vote(self) -> sink_pb2.Prepare:
         """Votes for the transaction that it is asked for."""
