@@ -1,0 +1,33 @@
+"""The `stdout-sink`: prints what it is given, at least once."""
+
+import sys
+
+from headrace.connectors._file_sink_format import json_line
+from headrace.sdk import Rows, Sink
+
+
+class StdoutSink(Sink):
+    """Prints values, or messages as JSON lines."""
+
+    connector = "stdout-sink"
+    version = "0.1.0"
+
+    def __init__(self, name: str, *, as_json: bool = False) -> None:
+        """Prints a line for each message: its value, or all of it as JSON.
+
+        Args:
+            name: What Spark calls the sink.
+            as_json: True for JSON lines.
+        """
+        self.name = name
+        self._as_json = as_json
+
+    def write(self, rows: Rows) -> None:
+        """Prints rows."""
+        messages = rows.messages()
+        lines = map(json_line, messages) if self._as_json else ((message.value or b"") + b"\n" for message in messages)
+        sys.stdout.buffer.write(b"".join(lines))
+
+    def flush(self) -> None:
+        """Lets everything out."""
+        sys.stdout.buffer.flush()
