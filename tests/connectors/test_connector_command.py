@@ -9,11 +9,20 @@ from pathlib import Path
 
 import pytest
 from tests.sdk.fake_gateway import FakeGateway
+from tests.sdk.fake_sink_gateway import FakeSinkGateway, part, transaction
 
 
 @pytest.fixture
 async def gateway():
     fake = FakeGateway()
+    await fake.start()
+    yield fake
+    await fake.stop()
+
+
+@pytest.fixture
+async def sink_gateway():
+    fake = FakeSinkGateway()
     await fake.start()
     yield fake
     await fake.stop()
@@ -35,7 +44,7 @@ async def test_list():
     out, _ = await (await headrace("list")).communicate()
     assert "lines or length-prefixed records" in out.decode()
     out, _ = await (await headrace("list", "--json")).communicate()
-    assert [c["name"] for c in json.loads(out)["connectors"]] == ["file"]
+    assert [c["name"] for c in json.loads(out)["connectors"]] == ["file", "file-sink", "stdout-sink"]
 
 
 async def test_files_are_streamed_to_their_end(gateway, tmp_path):
@@ -94,3 +103,53 @@ async def test_mistakes_are_told_in_a_line(arguments, code, complaint):
     assert process.returncode == code
     assert complaint in errors.decode()
     assert "Traceback" not in errors.decode()
+
+
+async def test_a_file_sink_writes_and_recovers(sink_gateway, tmp_path):
+    arguments = ("run", "file-sink", "--path", tmp_path / "out", "--format", "lines", "--sink", "s", "--rotate-bytes", "3")
+    process = await headrace(*arguments, "--gateway", sink_gateway.address, "--instance", "i", "--token", "t")
+    session = await sink_gateway.session()
+    assert (session.hello.connector, session.hello.sink, session.hello.instance) == ("file-sink", "s", "i")
+    await session.staged(part(0), b"one", b"two")
+    await session.prepared(transaction(0), part(0))
+    await session.committed(transaction(0))
+    await session.staged(part(1), b"three")
+    await session.prepared(transaction(1), part(1))
+    process.kill()
+    await process.wait()
+
+    process = await headrace(*arguments, "--gateway", sink_gateway.address)
+    session = await sink_gateway.session()
+    assert list(session.hello.staged) == [part(1)]
+    assert list(session.hello.prepared) == [transaction(1)]
+    assert list(session.hello.committed) == [transaction(0)]
+    await session.committed(transaction(1))
+    assert (tmp_path / "out" / "s-000001.lines").read_bytes() == b"one\ntwo\n"
+    assert (tmp_path / "out" / "s-000002.lines").read_bytes() == b"three\n"
+
+    other = await headrace(*arguments, "--gateway", sink_gateway.address)
+    _, errors = await asyncio.wait_for(other.communicate(), 20)
+    assert other.returncode == 2
+    assert errors.decode().startswith(f"Error: another process writes the sink s to {tmp_path / 'out'}")
+
+    process.terminate()
+    await session.next("goodbye")
+    out, errors = await asyncio.wait_for(process.communicate(), 10)
+    assert (process.returncode, out, errors) == (0, b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("options", "printed"),
+    [((), b"one\n\n"), (("--json",), b'{"key":"k","value":"one"}\n{"key":"k","value":null}\n')],
+)
+async def test_a_stdout_sink_prints(sink_gateway, options, printed):
+    process = await headrace("run", "stdout-sink", "--sink", "s", *options, "--gateway", sink_gateway.address)
+    session = await sink_gateway.session()
+    id_ = session.start(part(0))
+    session.rows(id_, [b"one", None], keys=[b"k", b"k"])
+    session.end(id_, 2)
+    await session.next("staged")
+    process.terminate()
+    await session.next("goodbye")
+    out, _ = await asyncio.wait_for(process.communicate(), 10)
+    assert (process.returncode, out) == (0, printed)
