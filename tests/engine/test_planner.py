@@ -86,6 +86,19 @@ def test_the_name_is_generated_and_kept_in_the_checkpoint(gateway: FakeGateway) 
         make(gateway).latest_offset(start, ALL)
 
 
+def test_a_generated_name_outlives_a_first_batch_that_was_not_committed(gateway: FakeGateway) -> None:
+    """Spark asks for the initial offset again then, and for the batch as it was planned."""
+    gateway.append("orders/0", messages(1, 5))
+    options = parse({"gateway": gateway.address, "stream": "orders/*"}, Defaults())
+    earlier, planner = (Planner(options, Connection.of(options)) for _ in range(2))
+    end = earlier.latest_offset(earlier.initial_offset(), ALL)
+    start = planner.initial_offset()
+    assert start["pipeline"] != end["pipeline"]
+    assert planner.plan_reads(start, end) == planner.plan_reads(start, end) != []
+    planner.latest_offset(end, ALL)
+    assert {attached.pipeline.name for attached in gateway.attached} == {end["pipeline"]}
+
+
 def test_a_checkpoint_of_another_source_is_refused(gateway: FakeGateway) -> None:
     with pytest.raises(CheckpointError, match="another source"):
         make(gateway).latest_offset({"partition-0": 12}, ALL)

@@ -44,6 +44,7 @@ class Planner:
         self._attached = False
         self._committed: dict[str, Position] = {}
         """What the gateway knows to be committed."""
+        self._initial: dict[str, Any] | None = None
         self._last_start: dict[str, Any] | None = None
         self._last_end: dict[str, Any] | None = None
         self._parsed: list[tuple[dict[str, Any], Offset]] = []
@@ -53,9 +54,9 @@ class Planner:
         self._patience = Patience(options.gateway_timeout_s, LONGEST_PAUSE_S)
 
     def initial_offset(self) -> dict[str, Any]:
-        """The offset before everything, which fixes the pipeline's name for the life of the checkpoint."""
-        self._name = self._name or f"pipeline-{uuid.uuid4().hex[:12]}"
-        return Offset(self._name, {}).to_json()
+        """The offset before everything. The first batch planned from it fixes the pipeline's name for the checkpoint's life."""
+        self._initial = Offset(self._options.pipeline or f"pipeline-{uuid.uuid4().hex[:12]}", {}).to_json()
+        return self._initial
 
     def prepare_available_now(self) -> None:
         """Makes this a run that ends once everything that exists now is read."""
@@ -110,7 +111,7 @@ class Planner:
                 return offset
         offset = Offset.from_json(document)
         self._name = self._name or offset.pipeline
-        if offset.pipeline != self._name:
+        if offset.pipeline != self._name and document != self._initial:
             raise CheckpointError(
                 f"option pipeline is {self._name!r}, and the checkpoint belongs to pipeline {offset.pipeline!r}; "
                 "remove the option or use a new checkpointLocation"
@@ -184,7 +185,8 @@ class Planner:
 
         Spark also asks for a batch that an earlier run planned and did not commit; then the gateway is told of it.
         """
-        begin, finish = self._offset(start), self._offset(end)
+        # The end first: where batch 0 is read again, Spark has asked for its start anew, and only its end bears the name.
+        finish, begin = self._offset(end), self._offset(start)
         ranges = [
             Range(name, begin.streams.get(name), begin.streams.get(name), position, position)
             for name, position in finish.streams.items()
