@@ -11,7 +11,8 @@ from tests.gateway.certificates import Authority
 
 import headrace.engine
 from headrace.cli._status_document import status_document
-from headrace.engine import _options
+from headrace.engine import _gateway_options, _options, _sink_options
+from headrace.engine._encode import COLUMNS
 from headrace.engine._units import parse_bytes, parse_duration
 from headrace.gateway import Config, Limits, Log, StreamRule, Tls, Token, load_config
 from headrace.gateway.core._errors import ProtocolError
@@ -30,20 +31,30 @@ def names(page: str, heading: str) -> list[str]:
 
 def test_spark_options() -> None:
     assert sorted(names(SPARK, "Options")) == sorted(_options.NAMES)
+    assert sorted(names(SPARK, "Options of the sink")) == sorted(_sink_options.NAMES)
 
 
 def test_defaults_of_spark_options() -> None:
-    defaults = {codes(row[0])[0]: codes(row[1]) for row in table(SPARK, "Options")}
-    assert parse_duration(defaults["gatewayTimeout"][0]) == _options.DEFAULT_GATEWAY_TIMEOUT_S
-    assert parse_bytes(defaults["inlineBytes"][0]) == _options.DEFAULT_INLINE_BYTES
-    assert defaults["gateway"] == ["HEADRACE_GATEWAY", _options.DEFAULT_GATEWAY]
-    assert defaults["failOnDataLoss"] == ["true"]
+    source, sink = (
+        {codes(row[0])[0]: codes(row[1]) for row in table(SPARK, heading)} for heading in ("Options", "Options of the sink")
+    )
+    for defaults in (source, sink):
+        assert parse_duration(defaults["gatewayTimeout"][0]) == _gateway_options.DEFAULT_GATEWAY_TIMEOUT_S
+        assert defaults["gateway"] == ["HEADRACE_GATEWAY", _gateway_options.DEFAULT_GATEWAY]
+    assert parse_bytes(source["inlineBytes"][0]) == _options.DEFAULT_INLINE_BYTES
+    assert source["failOnDataLoss"] == ["true"]
+    assert sink["onOlderCheckpoint"] == sink["onRefused"] == ["fail"]
 
 
 def test_spark_columns() -> None:
     documented = [(codes(row[0])[0], row[1].replace("&lt;", "<").replace("&gt;", ">")) for row in table(SPARK, "Columns")]
     types = {field.name: field.dataType.simpleString() for field in headrace.engine.SCHEMA}
     assert [(name, kind.replace(" ", "")) for name, kind in documented] == list(types.items())
+
+
+def test_columns_of_a_sink() -> None:
+    documented = {codes(row[0])[0]: row[1].replace("&lt;", "<").replace("&gt;", ">") for row in table(SPARK, "Writing to a sink")}
+    assert documented == {name: wanted for name, (_, wanted) in COLUMNS.items()}
 
 
 def test_spark_errors() -> None:

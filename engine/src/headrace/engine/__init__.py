@@ -1,4 +1,4 @@
-"""Reads streams of a Headrace gateway in Spark Structured Streaming.
+"""Reads streams of a Headrace gateway in Spark Structured Streaming, and writes to its sinks.
 
 from headrace.engine import build_session
 
@@ -15,7 +15,11 @@ from headrace.engine._errors import (
     MessagesLost,
     NotAllowed,
     NotAttached,
+    OlderCheckpoint,
     OptionError,
+    SchemaError,
+    SinkFailed,
+    SinkRefused,
     TakenOver,
 )
 from headrace.engine._schema import SCHEMA
@@ -31,7 +35,11 @@ __all__ = [
     "MessagesLost",
     "NotAllowed",
     "NotAttached",
+    "OlderCheckpoint",
     "OptionError",
+    "SchemaError",
+    "SinkFailed",
+    "SinkRefused",
     "TakenOver",
     "build_session",
     "register",

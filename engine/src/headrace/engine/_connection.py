@@ -16,7 +16,7 @@ from headrace.engine._errors import (
     OptionError,
     TakenOver,
 )
-from headrace.engine._options import Options
+from headrace.engine._gateway_options import GatewayOptions
 from headrace.protocol.v1.engine_pb2_grpc import EngineServiceStub
 
 _CHANNEL_OPTIONS = [
@@ -47,7 +47,7 @@ class Connection:
     key: bytes | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, options: Options) -> "Connection":
+    def of(cls, options: GatewayOptions) -> "Connection":
         """The connection that the options ask for.
 
         Raises:

@@ -1,9 +1,13 @@
 """What can go wrong in the engine.
 
 HeadraceError
-├── OptionError        an option of the source is wrong
+├── OptionError        an option of the source or of the sink is wrong
+├── SchemaError        rows are to be written that no sink takes
 ├── CheckpointError    Spark's checkpoint and the source do not fit together
+│   └── OlderCheckpoint    a sink has committed what the checkpoint does not know of
 ├── FrameError         a frame's columns do not add up
+├── SinkFailed         a sink cannot write a batch
+│   └── SinkRefused        it refuses messages for good
 └── GatewayError       the gateway refused a call, or did not answer
     ├── GatewayAway        it could not be reached
     ├── NotAllowed         the token, or its lack, does not allow the call
@@ -21,12 +25,28 @@ class OptionError(HeadraceError, ValueError):
     """An option is unknown, missing, or has a value that is not valid."""
 
 
+class SchemaError(HeadraceError, ValueError):
+    """The rows that are to be written have a column that no sink takes, or lack the one that it needs."""
+
+
 class CheckpointError(HeadraceError):
     """Spark asked for something that the checkpoint's protocol rules out, or the checkpoint belongs to another pipeline."""
 
 
+class OlderCheckpoint(CheckpointError):
+    """A sink has committed a batch that the checkpoint does not know of, so that the checkpoint must be an older one."""
+
+
 class FrameError(HeadraceError):
     """A frame's columns do not add up."""
+
+
+class SinkFailed(HeadraceError):
+    """A sink cannot write a batch, and says why. The batch is not committed and must be run again."""
+
+
+class SinkRefused(SinkFailed):
+    """A sink refuses messages for good."""
 
 
 class GatewayError(HeadraceError):

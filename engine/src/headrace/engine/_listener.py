@@ -1,14 +1,13 @@
 """Watches a session's queries from the driver.
 
 It refuses async progress tracking before a query's first batch, and when a query ends it tells the gateway what the
-commit log proves, so that the last batch is acknowledged without waiting for the next start.
+commit log proves, so that the last batch is acknowledged without waiting for the next start. What a query writes to a
+sink is settled all along.
 """
 
-import json
 import logging
 import threading
 import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +16,12 @@ from pyspark.sql import SparkSession
 
 from headrace.engine._connection import Connection, to_error
 from headrace.engine._errors import HeadraceError
+from headrace.engine._execution import Execution
 from headrace.engine._fetch import PipelineRun
-from headrace.engine._options import Defaults, Options, parse
+from headrace.engine._gateway_options import Defaults
+from headrace.engine._options import Options
 from headrace.engine._position import Offset, to_stream_positions
+from headrace.engine._settling import Settled, Settling
 from headrace.protocol.v1 import engine_pb2 as pb
 
 DETACH_TIMEOUT_S = 2.0
@@ -29,17 +31,19 @@ ASYNC_REFUSED = (
     "nothing was processed"
 )
 
-_watching: "weakref.WeakSet[SparkSession]" = weakref.WeakSet()
+_watching: "weakref.WeakKeyDictionary[SparkSession, Defaults]" = weakref.WeakKeyDictionary()
+"""The sessions that are watched, with the defaults of their queries' options."""
 
 log = logging.getLogger("headrace.engine")
 
 
 @dataclass(frozen=True)
 class _Watched:
-    """A running query with its Headrace sources."""
+    """A running query with its Headrace sources, and its Headrace sink if it has one."""
 
-    execution: Any
+    execution: Execution
     sources: tuple[Options, ...]
+    settled: Settled | None
 
 
 class QueryWatch:
@@ -48,28 +52,39 @@ class QueryWatch:
     Spark calls `onQueryStarted` in the query's own thread before its first batch, and the others from its event bus.
     """
 
-    def __init__(self, spark: SparkSession, defaults: Defaults) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._defaults = defaults
         self._watched: dict[str, _Watched] = {}
+        self._settling = Settling(lambda: spark.sparkContext._jsc is None)
 
     def onQueryStarted(self, event: Any) -> None:
-        """Refuses a query that tracks its progress asynchronously."""
+        """Refuses a query that tracks its progress asynchronously, or whose sink would not learn what is committed."""
         try:
-            query = self._spark._jsparkSession.streams().get(event.id())
-            execution = query.streamingQuery() if hasattr(query, "streamingQuery") else query
-            sources = tuple(self._sources(execution))
-            if not sources:
+            execution = Execution(self._spark, event.id())
+            try:
+                watched = self._watch(execution, event.id().toString())
+            except HeadraceError as error:
+                _refuse(execution, str(error))
                 return
-            if "AsyncProgressTracking" in execution.getClass().getName():
-                self._refuse(query, execution)
-                return
-            self._watched[event.runId().toString()] = _Watched(execution, sources)
+            if watched.sources or watched.settled:
+                self._watched[event.runId().toString()] = watched
         except Exception:
             log.warning("cannot watch a query that starts", exc_info=True)
 
     def onQueryProgress(self, event: Any) -> None:
-        """Needs nothing: the commit log says all when the query ends."""
+        """Has the batch settled that is in the commit log now."""
+        try:
+            if not any(watched.settled for watched in list(self._watched.values())):
+                return
+            progress = event.progress()
+            watched = self._watched.get(progress.runId().toString())
+            if watched is not None and watched.settled is not None:
+                batch = int(progress.batchId())
+                if len(watched.settled.readers) < len(watched.sources):
+                    watched.settled.readers |= {offset.pipeline for offset in watched.execution.offsets(batch)}
+                self._settling.committed(watched.settled, batch)
+        except Exception:
+            log.warning("cannot settle a batch at once", exc_info=True)
 
     def onQueryIdle(self, event: Any) -> None:
         """Needs nothing."""
@@ -78,8 +93,13 @@ class QueryWatch:
         """Tells the gateway what the query has committed."""
         try:
             watched = self._watched.pop(event.runId().toString(), None)
-            if watched is not None:
-                for offset in _committed(watched.execution):
+            if watched is None:
+                return
+            if watched.settled is not None:
+                self._settling.end(watched.settled)
+            last = watched.execution.last_committed() if watched.sources else None
+            if last is not None:
+                for offset in watched.execution.offsets(last):
                     _take_leave(watched.sources, offset)
         except Exception:
             log.info("cannot take leave of the gateway; it learns what was committed at the query's next start", exc_info=True)
@@ -89,47 +109,44 @@ class QueryWatch:
 
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
-    def _sources(self, execution: Any) -> Iterator[Options]:
-        leaves = execution.analyzedPlan().collectLeaves()
-        for leaf in (leaves.apply(i) for i in range(leaves.size())):
-            if leaf.getClass().getSimpleName() == "StreamingRelationV2" and leaf.sourceName() == "headrace":
-                yield parse(dict(leaf.extraOptions().asCaseSensitiveMap()), self._defaults)
+    def _watch(self, execution: Execution, query_id: str) -> _Watched:
+        """What there is to watch of a query that starts.
 
-    def _refuse(self, query: Any, execution: Any) -> None:
-        """Ends a query before its first batch, with an error that `exception()` and `awaitTermination()` report."""
-        log.error("%s", ASYNC_REFUSED)
-        jvm: Any = self._spark._jvm
+        Raises:
+            HeadraceError: the query must not start.
+        """
+        defaults = _watching[self._spark]
+        sources = execution.sources(defaults)
+        if sources and execution.is_asynchronous:
+            raise HeadraceError(ASYNC_REFUSED)
+        if not execution.writes_to_sink:
+            return _Watched(execution, sources, None)
         try:
-            cause = jvm.java.lang.UnsupportedOperationException(ASYNC_REFUSED)
-            parameters = jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap())
-            streaming = jvm.org.apache.spark.sql.streaming
-            failure = streaming.StreamingQueryException(ASYNC_REFUSED, cause, "STREAM_FAILED", parameters)
-            getattr(execution, "streamDeathCause_$eq")(failure)
-            # What stop() does first. All of stop() would wait for the thread that waits for this callback.
-            runtime = jvm.org.apache.spark.sql.execution.streaming.runtime
-            execution.state().set(getattr(getattr(runtime, "TERMINATED$"), "MODULE$"))
-        except Exception:
-            threading.Thread(target=query.stop, name="headrace-refusal", daemon=True).start()
+            settled = Settled(query_id, execution.sink_options(defaults), execution.last_committed)
+            settled.readers |= {source.pipeline for source in sources if source.pipeline is not None}
+            last = execution.last_committed()
+            if last is not None:
+                settled.readers |= {offset.pipeline for offset in execution.offsets(last)}
+            self._settling.start(settled)
+        except HeadraceError:
             raise
+        except Exception as error:
+            raise HeadraceError(f"the sink would not learn what is committed: {error}; nothing was processed") from error
+        return _Watched(execution, sources, settled)
 
 
-def _committed(execution: Any) -> Iterator[Offset]:
-    """The Headrace offsets of the last batch in the commit log."""
-    last = execution.commitLog().getLatestBatchId()
-    if not last.isDefined():
-        return
-    offsets = execution.offsetLog().get(last.get())
-    if not offsets.isDefined():
-        return
-    documents = offsets.get().offsets()
-    for document in (documents.apply(i) for i in range(documents.size())):
-        if document.isDefined():
-            value = json.loads(document.get().json())
-            if isinstance(value, dict) and value.keys() >= {"pipeline", "streams", "run"}:
-                yield Offset.from_json(value)
+def _refuse(execution: Execution, reason: str) -> None:
+    log.error("%s", reason)
+    try:
+        execution.refuse(reason)
+    except Exception:
+        threading.Thread(target=execution.stop, name="headrace-refusal", daemon=True).start()
+        raise
 
 
 def _take_leave(sources: tuple[Options, ...], offset: Offset) -> None:
+    if offset.run is None:
+        return
     named = [s for s in sources if s.pipeline == offset.pipeline]
     unnamed = {s for s in sources if s.pipeline is None}
     candidates = named or (list(unnamed) if len(unnamed) == 1 else [])
@@ -137,7 +154,7 @@ def _take_leave(sources: tuple[Options, ...], offset: Offset) -> None:
         return
     options, connection = candidates[0], Connection.of(candidates[0])
     request = pb.DetachRequest(
-        pipeline=PipelineRun(offset.pipeline, offset.run or 0).to_proto(options),
+        pipeline=PipelineRun(offset.pipeline, offset.run).to_proto(options),
         committed=to_stream_positions(offset.streams),
     )
     try:
@@ -147,7 +164,7 @@ def _take_leave(sources: tuple[Options, ...], offset: Offset) -> None:
 
 
 def watch_queries(spark: SparkSession, defaults: Defaults) -> None:
-    """Watches the queries of a session until it ends; once, however often it is called.
+    """Watches the queries of a session until it ends; where it is watched already, the defaults are new.
 
     Raises:
         HeadraceError: the session is a remote one.
@@ -156,12 +173,13 @@ def watch_queries(spark: SparkSession, defaults: Defaults) -> None:
     from pyspark.java_gateway import ensure_callback_server_started
 
     if spark in _watching:
+        _watching[spark] = defaults
         return
     gateway = spark.sparkContext._gateway
     if gateway is None:
         raise HeadraceError("Headrace needs a session in this process; Spark Connect is not supported")
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     java_import(gateway.jvm, "org.apache.spark.sql.streaming.*")
-    listener = gateway.jvm.PythonStreamingQueryListenerWrapper(QueryWatch(spark, defaults))
+    listener = gateway.jvm.PythonStreamingQueryListenerWrapper(QueryWatch(spark))
+    _watching[spark] = defaults
     spark._jsparkSession.streams().addListener(listener)
-    _watching.add(spark)

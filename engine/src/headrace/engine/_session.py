@@ -1,4 +1,4 @@
-"""Registers the source with Spark, and makes sessions with the settings that make micro-batches quick."""
+"""Registers the source and the sink with Spark, and makes sessions with the settings that make micro-batches quick."""
 
 import os
 import sys
@@ -8,8 +8,8 @@ from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from headrace.engine._checkpoints import CLASS, install
+from headrace.engine._gateway_options import DEFAULT_GATEWAY, Defaults
 from headrace.engine._listener import watch_queries
-from headrace.engine._options import DEFAULT_GATEWAY, Defaults
 from headrace.engine._source import HeadraceSource
 
 _CHECKPOINT_SETTING = "spark.sql.streaming.checkpointFileManagerClass"
@@ -41,7 +41,7 @@ def register(spark: SparkSession) -> None:
         read_tasks=max(1, spark.sparkContext.defaultParallelism),
     )
     # A class of its own carries the defaults to the processes in which Spark makes the source.
-    spark.dataSource.register(type("RegisteredHeadraceSource", (HeadraceSource,), {"defaults": defaults}))
+    spark.dataSource.register(type("RegisteredHeadraceSource", (HeadraceSource,), {"defaults": defaults, "registered": True}))
     watch_queries(spark, defaults)
 
 

@@ -1,35 +1,59 @@
 """The data source that Spark knows as `headrace`."""
 
 from collections.abc import MutableMapping
+from functools import cached_property
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter
 from pyspark.sql.types import StructType
 
-from headrace.engine._options import Defaults, parse
+from headrace.engine._encode import check_schema
+from headrace.engine._errors import HeadraceError
+from headrace.engine._gateway_options import Defaults
+from headrace.engine._options import Options, parse
 from headrace.engine._reader import Reader
 from headrace.engine._schema import SCHEMA
+from headrace.engine._sink_options import parse_sink
+from headrace.engine._writer import Writer
 
 FORMAT = "headrace"
 
 
 class HeadraceSource(DataSource):
-    """Streams of a Headrace gateway. Spark makes it anew in each process that needs it."""
+    """Streams of a Headrace gateway, or one of its sinks. Spark makes it anew in each process that needs it."""
 
     defaults = Defaults()
+    registered = False
+    """True for the class that `register` makes: only then is the query watched, and told to sinks what is committed."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        # Not kept as Spark gave them: whatever prints this object must not find a token in it.
-        self._options = parse(options, self.defaults)
+        # Whether they are a reader's or a writer's, Spark says later.
+        self._given = dict(options)
 
     @classmethod
     def name(cls) -> str:
         """What users write in `format(...)`."""
         return FORMAT
 
+    @cached_property
+    def _options(self) -> Options:
+        return parse(self._given, self.defaults)
+
     def schema(self) -> StructType:
-        """The same columns for every stream."""
+        """The same columns for every stream. Spark asks when a stream is loaded, so that wrong options fail there."""
+        parse(self._given, self.defaults)
         return SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of one run."""
         return Reader(self._options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """The writer of one batch, which appends in every output mode."""
+        options = parse_sink(self._given, self.defaults)
+        if not self.registered:
+            raise HeadraceError(
+                "this session was not registered by headrace.engine.register or build_session: nobody would tell the sink what "
+                "is committed, and nothing would become visible; register it"
+            )
+        check_schema(schema)
+        return Writer(options)

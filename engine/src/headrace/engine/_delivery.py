@@ -1,0 +1,224 @@
+"""Delivers a part to a sink, over as many calls as it takes, and asks for the sink's vote."""
+
+import logging
+import threading
+import uuid
+from collections import deque
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+
+import grpc
+
+from headrace.engine._connection import Connection, to_error
+from headrace.engine._errors import GatewayAway, GatewayError, HeadraceError, OlderCheckpoint, SinkFailed
+from headrace.engine._patience import Patience
+from headrace.engine._sink_options import SinkOptions
+from headrace.engine._spool import Spool
+from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.protocol.v1 import frame_pb2, sink_pb2
+
+LONGEST_PAUSE_S = 1.0
+FRAMES_AHEAD = 4
+"""So many frames are made while others are on their way."""
+
+log = logging.getLogger("headrace.engine")
+
+
+class Delivery:
+    """One part on its way to a sink: frames are sent as they come, and all of them again where the gateway or the sink is lost.
+
+    Each call is another attempt, so that the sink never takes two halves for a whole.
+    """
+
+    def __init__(self, options: SinkOptions, connection: Connection, transaction: sink_pb2.Transaction, partition: int) -> None:
+        self._options = options
+        self._connection = connection
+        self._transaction = transaction
+        self._partition = partition
+        self._patience = Patience(options.gateway_timeout_s, LONGEST_PAUSE_S)
+        self._call: _Call | None = None
+        self._farthest = 0
+        """The most frames that a call has got rid of: whoever gets farther is not away."""
+        self.spool = Spool()
+        self.part = self._next_part()
+
+    def __enter__(self) -> "Delivery":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._call is not None:
+            self._call.cancel()
+        self.spool.close()
+
+    def send(self, frame: frame_pb2.Frame) -> None:
+        """Sends the next frame.
+
+        Raises:
+            HeadraceError: the sink cannot take the part, or nothing has moved for too long.
+        """
+        self.spool.append(frame)
+        try:
+            if self._call is None:
+                self._call = self._dial()
+            self._call.send(pb.DeliverRequest(frame=frame))
+        except grpc.RpcError as error:
+            self._send_again(error)
+
+    def finish(self) -> Sequence[sink_pb2.Staged.Refused]:
+        """Waits until the sink has staged the part, and returns which messages it refuses.
+
+        Raises:
+            HeadraceError: the sink cannot take the part, or nothing has moved for too long.
+        """
+        while True:
+            assert self._call is not None, "a part without frames is not delivered"
+            try:
+                response = self._call.finish(self.spool.messages)
+            except grpc.RpcError as error:
+                self._send_again(error)
+            else:
+                self._patience.answered()
+                return response.refused
+
+    def _send_again(self, error: grpc.RpcError) -> None:
+        """Sends everything once more, as another attempt, until it is on its way.
+
+        Raises:
+            HeadraceError: the error is no reason to do so, or it has been tried for too long.
+        """
+        while True:
+            meaning = sink_error(error, self._connection, self._options.sink, self._transaction.batch)
+            if not isinstance(meaning, GatewayAway):
+                raise meaning from None
+            if self._call is not None and self._call.taken > self._farthest:
+                self._farthest = self._call.taken
+                self._patience.answered()
+            self._patience.wait(meaning)
+            self.part = self._next_part()
+            try:
+                self._call = self._dial()
+                for frame in self.spool:
+                    self._call.send(pb.DeliverRequest(frame=frame))
+                return
+            except grpc.RpcError as again:
+                error = again
+
+    def _next_part(self) -> sink_pb2.Part:
+        return sink_pb2.Part(transaction=self._transaction, partition=self._partition, attempt=uuid.uuid4().hex)
+
+    def _dial(self) -> "_Call":
+        start = pb.DeliveryStart(sink=self._options.sink, part=self.part, accept_older=self._options.accept_older)
+        return _Call(self._connection, start, self._options.gateway_timeout_s)
+
+
+class _Call:
+    """One call: takes a frame only once the gateway has made room for it."""
+
+    def __init__(self, connection: Connection, start: pb.DeliveryStart, timeout_s: float) -> None:
+        self._sink = start.sink
+        self._timeout_s = timeout_s
+        self._changed = threading.Condition()
+        self._waiting = deque([pb.DeliverRequest(start=start)])
+        self._ended = False
+        self.taken = 0
+        """How many messages of the call have gone out."""
+        self._future = connection.stub().Deliver.future(self._requests(), metadata=connection.metadata)
+        self._future.add_done_callback(self._end)
+
+    def send(self, request: pb.DeliverRequest) -> None:
+        """Hands over a message, as soon as there is room.
+
+        Raises:
+            grpc.RpcError: the call has ended.
+            GatewayError: there was no room for too long, or the gateway ended the call without a reason.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._ended or len(self._waiting) < FRAMES_AHEAD, self._timeout_s):
+                raise self._stuck()
+            if not self._ended:
+                self._waiting.append(request)
+                self._changed.notify_all()
+                return
+        error = self._future.exception()
+        raise error if isinstance(error, grpc.RpcError) else GatewayError(f"sink {self._sink}: answered before its part ended")
+
+    def finish(self, messages: int) -> pb.DeliverResponse:
+        """Ends the part and waits for the answer.
+
+        Raises:
+            grpc.RpcError: the call failed.
+            GatewayError: nothing has moved for too long.
+        """
+        self.send(pb.DeliverRequest(end=pb.DeliveryEnd(messages=messages)))
+        try:
+            return self._future.result(timeout=self._timeout_s)
+        except grpc.FutureTimeoutError:
+            raise self._stuck() from None
+
+    def cancel(self) -> None:
+        """Lets go of the call, whatever its state."""
+        self._future.cancel()
+
+    def _requests(self) -> Iterator[pb.DeliverRequest]:
+        last = False
+        while not last:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ended or self._waiting)
+                if self._ended:
+                    return
+                request = self._waiting.popleft()
+                self.taken += 1
+                self._changed.notify_all()
+            last = request.HasField("end")
+            yield request
+
+    def _end(self, future: object) -> None:
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _stuck(self) -> GatewayAway:
+        return GatewayAway(
+            f"sink {self._sink}: nothing has moved for {self._timeout_s:g} s. Is its connector running? "
+            "The option gatewayTimeout says how long to wait"
+        )
+
+
+def vote(options: SinkOptions, connection: Connection, transaction: sink_pb2.Transaction, parts: Sequence[sink_pb2.Part]) -> None:
+    """Waits for the sink's vote for a transaction.
+
+    Raises:
+        HeadraceError: the sink votes against it, has lost a part, or did not answer for too long.
+    """
+    patience = Patience(options.gateway_timeout_s, LONGEST_PAUSE_S)
+    request = pb.VoteRequest(sink=options.sink, transaction=transaction, parts=parts)
+    while True:
+        try:
+            connection.stub().Vote(request, timeout=options.gateway_timeout_s, metadata=connection.metadata)
+        except grpc.RpcError as error:
+            meaning = sink_error(error, connection, options.sink, transaction.batch)
+            if not isinstance(meaning, GatewayAway):
+                raise meaning from None
+            if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise GatewayAway(
+                    f"sink {options.sink} has not voted for {options.gateway_timeout_s:g} s. Is its connector running? "
+                    "The option gatewayTimeout says how long to wait"
+                ) from None
+            patience.wait(meaning)
+        else:
+            patience.answered()
+            return
+
+
+def sink_error(error: grpc.RpcError, connection: Connection, sink: str, batch: int) -> HeadraceError:
+    """What a call that concerns a sink failed of."""
+    code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
+    details = (error.details() if isinstance(error, grpc.Call) else None) or code.name
+    if code is grpc.StatusCode.FAILED_PRECONDITION:
+        return OlderCheckpoint(
+            f"sink {sink} has committed batch {batch} already, and the checkpoint does not know of it: {details}. The checkpoint "
+            "must be an older one; restore the newer one, or set onOlderCheckpoint to accept to write the batch once more"
+        )
+    if code is grpc.StatusCode.ABORTED:
+        return SinkFailed(f"sink {sink} cannot write batch {batch}: {details}; the batch must be run again: restart the query")
+    return to_error(error, connection)

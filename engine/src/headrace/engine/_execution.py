@@ -1,0 +1,98 @@
+"""What the driver sees of a running query: its sources, its sink, and its checkpoint's logs, by way of py4j."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.engine._gateway_options import Defaults
+from headrace.engine._options import Options, parse
+from headrace.engine._position import Offset
+from headrace.engine._sink_options import SinkOptions, parse_sink
+
+FORMAT = "headrace"
+
+
+class Execution:
+    """A running query. Everything here may raise what py4j raises."""
+
+    def __init__(self, spark: SparkSession, query_id: Any) -> None:
+        self._jvm: Any = spark._jvm
+        self._query: Any = spark._jsparkSession.streams().get(query_id)
+        self._execution = self._query.streamingQuery() if hasattr(self._query, "streamingQuery") else self._query
+
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether it tracks its progress asynchronously."""
+        return "AsyncProgressTracking" in self._execution.getClass().getName()
+
+    def sources(self, defaults: Defaults) -> tuple[Options, ...]:
+        """The options of its Headrace sources.
+
+        Raises:
+            OptionError: one is not valid.
+        """
+        leaves = self._execution.analyzedPlan().collectLeaves()
+        return tuple(
+            parse(dict(leaf.extraOptions().asCaseSensitiveMap()), defaults)
+            for leaf in (leaves.apply(i) for i in range(leaves.size()))
+            if leaf.getClass().getSimpleName() == "StreamingRelationV2" and leaf.sourceName() == FORMAT
+        )
+
+    @property
+    def writes_to_sink(self) -> bool:
+        """Whether its sink is a Headrace sink."""
+        sink = self._execution.sink()
+        # Sinks of other classes may refuse to say their name.
+        return bool(sink.getClass().getSimpleName() == "PythonTable" and sink.name().lower() == FORMAT)
+
+    def sink_options(self, defaults: Defaults) -> SinkOptions:
+        """The options of its Headrace sink.
+
+        Raises:
+            OptionError: one is not valid.
+        """
+        # Nothing public has them before the first batch is planned.
+        kind = self._execution.getClass()
+        while kind.getSimpleName() != "MicroBatchExecution":
+            kind = kind.getSuperclass()
+        given = kind.getDeclaredField("extraOptions")
+        given.setAccessible(True)
+        return parse_sink(dict(self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(given.get(self._execution))), defaults)
+
+    def last_committed(self) -> int | None:
+        """The last batch in the commit log; None where it is empty."""
+        last = self._execution.commitLog().getLatestBatchId()
+        return int(last.get()) if last.isDefined() else None
+
+    def offsets(self, batch: int) -> Iterator[Offset]:
+        """Where a batch ends in the Headrace sources.
+
+        Raises:
+            CheckpointError: an offset is not in the form that the source writes.
+        """
+        logged = self._execution.offsetLog().get(batch)
+        if not logged.isDefined():
+            return
+        documents = logged.get().offsets()
+        for document in (documents.apply(i) for i in range(documents.size())):
+            if document.isDefined():
+                value = json.loads(document.get().json())
+                if isinstance(value, dict) and value.keys() >= {"pipeline", "streams"}:
+                    yield Offset.from_json(value)
+
+    def refuse(self, reason: str) -> None:
+        """Ends the query before its first batch, with an error that `exception()` and `awaitTermination()` report."""
+        cause = self._jvm.java.lang.UnsupportedOperationException(reason)
+        parameters = self._jvm.PythonUtils.toScalaMap(self._jvm.java.util.HashMap())
+        streaming = self._jvm.org.apache.spark.sql.streaming
+        failure = streaming.StreamingQueryException(reason, cause, "STREAM_FAILED", parameters)
+        getattr(self._execution, "streamDeathCause_$eq")(failure)
+        # What stop() does first. All of stop() would wait for the thread that waits for this callback.
+        runtime = self._jvm.org.apache.spark.sql.execution.streaming.runtime
+        self._execution.state().set(getattr(getattr(runtime, "TERMINATED$"), "MODULE$"))
+
+    def stop(self) -> None:
+        """Stops the query; waits for its thread."""
+        self._query.stop()

@@ -1,0 +1,64 @@
+"""The options of `df.writeStream.format("headrace")`: names, defaults, validation."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from headrace.engine._errors import OptionError
+from headrace.engine._gateway_options import NAMES as GATEWAY_NAMES
+from headrace.engine._gateway_options import Defaults, GatewayOptions, parse_gateway, parsed, spelled
+
+NAMES = ("sink", *GATEWAY_NAMES, "onOlderCheckpoint", "onRefused")
+_SPARKS_OWN = {
+    "checkpointlocation",
+    "path",
+    "queryname",
+    "asyncprogresstrackingenabled",
+    "asyncprogresstrackingcheckpointintervalms",
+}
+"""What Spark hands to every writer."""
+_SINK = re.compile(r"[A-Za-z0-9._-]{1,255}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkOptions(GatewayOptions):
+    """The validated options of one sink."""
+
+    sink: str
+    accept_older: bool = False
+    skip_refused: bool = False
+
+
+def parse_sink(given: Mapping[str, str], defaults: Defaults) -> SinkOptions:
+    """Validates what the user gave.
+
+    Raises:
+        OptionError: an option is unknown, missing or not valid; it names the option, the value and what to do.
+    """
+    values = spelled({name: value for name, value in given.items() if name.lower() not in _SPARKS_OWN}, NAMES)
+    sink = parsed(values, "sink", _sink, None)
+    if sink is None:
+        raise OptionError('option sink is missing: say which sink to write to, for instance .option("sink", "alerts")')
+    return SinkOptions(
+        **vars(parse_gateway(values, defaults)),
+        sink=sink,
+        accept_older=parsed(values, "onOlderCheckpoint", _fail_or("accept"), False),
+        skip_refused=parsed(values, "onRefused", _fail_or("skip"), False),
+    )
+
+
+def _sink(text: str) -> str:
+    if not _SINK.fullmatch(text):
+        raise ValueError("want 1 to 255 letters, digits and ._-")
+    return text
+
+
+def _fail_or(other: str) -> Callable[[str], bool]:
+    """Reads `fail` as false and the other word as true."""
+
+    def parse_word(text: str) -> bool:
+        if text.lower() not in ("fail", other):
+            raise ValueError(f"want fail or {other}")
+        return text.lower() == other
+
+    return parse_word

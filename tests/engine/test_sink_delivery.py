@@ -1,0 +1,134 @@
+"""Parts on their way to a sink, without Spark: what is lost is sent again, and what is refused is said."""
+
+import threading
+from collections.abc import Iterator
+
+import grpc
+import pyarrow as pa
+import pytest
+from tests.engine.fake_sink_gateway import FakeSinkGateway
+
+from headrace.engine import GatewayAway, HeadraceError, NotAllowed, OlderCheckpoint, SinkFailed
+from headrace.engine import _encode as encode
+from headrace.engine._connection import Connection
+from headrace.engine._delivery import Delivery, vote
+from headrace.engine._gateway_options import Defaults
+from headrace.engine._sink_options import SinkOptions, parse_sink
+from headrace.protocol.v1 import sink_pb2
+
+UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+TRANSACTION = sink_pb2.Transaction(pipeline="q-1", batch=7)
+VALUES = [b"%d" % i * 100_000 for i in range(60)]
+
+
+@pytest.fixture
+def gateway() -> Iterator[FakeSinkGateway]:
+    gateway = FakeSinkGateway().start()
+    yield gateway
+    gateway.stop()
+
+
+def options(gateway: FakeSinkGateway, **given: str) -> SinkOptions:
+    return parse_sink({"gateway": gateway.address, "sink": "alerts", "gatewayTimeout": "20s", **given}, Defaults())
+
+
+def deliver(gateway: FakeSinkGateway, **given: str) -> str:
+    """Delivers the values; returns the attempt that the sink has staged."""
+    chosen = options(gateway, **given)
+    with Delivery(chosen, Connection.of(chosen), TRANSACTION, 3) as delivery:
+        for frame in encode.frames(pa.RecordBatch.from_pydict({"value": VALUES}), 0):
+            delivery.send(frame)
+        assert list(delivery.finish()) == []
+        return delivery.part.attempt
+
+
+def test_a_part_arrives_once(gateway: FakeSinkGateway) -> None:
+    attempt = deliver(gateway)
+    (delivered,) = gateway.delivered
+    assert delivered.start.part == sink_pb2.Part(transaction=TRANSACTION, partition=3, attempt=attempt)
+    assert (delivered.start.sink, delivered.start.accept_older, delivered.messages) == ("alerts", False, 60)
+    assert [row["value"] for row in delivered.rows] == VALUES
+    assert [row["sequence"] for row in delivered.rows] == list(range(60))
+
+
+@pytest.mark.parametrize("after", [0, 1, 5, len(VALUES) // 10 + 1])
+def test_what_was_lost_on_its_way_is_sent_again_as_another_attempt(gateway: FakeSinkGateway, after: int) -> None:
+    gateway.deliver_failures = [(after, UNAVAILABLE, "the sink's session was lost")] * 2
+    attempt = deliver(gateway)
+    assert [d.messages for d in gateway.delivered] == [None, None, 60]
+    assert len({d.attempt for d in gateway.delivered}) == 3
+    assert gateway.delivered[-1].attempt == attempt
+    assert [row["value"] for row in gateway.delivered[-1].rows] == VALUES
+
+
+def test_a_gateway_that_is_away_is_waited_for(gateway: FakeSinkGateway) -> None:
+    gateway.stop()
+    delivering = threading.Thread(target=deliver, args=[gateway])
+    delivering.start()
+    gateway.start()
+    delivering.join(20)
+    assert not delivering.is_alive()
+    assert [row["value"] for row in gateway.delivered[-1].rows] == VALUES
+
+
+def test_a_gateway_that_stays_away_is_an_error(gateway: FakeSinkGateway) -> None:
+    gateway.stop()
+    with pytest.raises(GatewayAway, match="gatewayTimeout"):
+        deliver(gateway, gatewayTimeout="300ms")
+    with pytest.raises(GatewayAway, match="gatewayTimeout"):
+        vote(options(gateway, gatewayTimeout="300ms"), Connection.of(options(gateway)), TRANSACTION, [])
+
+
+@pytest.mark.parametrize("frames", [0, 100])
+def test_a_sink_that_takes_nothing_is_an_error(gateway: FakeSinkGateway, frames: int) -> None:
+    """Frames are not taken, or are taken and the part is never staged."""
+    released = threading.Event()
+
+    class Stuck(FakeSinkGateway):
+        def Deliver(self, requests: object, context: grpc.ServicerContext) -> object:  # type: ignore[override]
+            for _ in zip(range(frames), requests, strict=False):  # type: ignore[call-overload]
+                pass
+            released.wait(30)
+            return super().Deliver(requests, context)  # type: ignore[arg-type]
+
+    stuck = Stuck().start()
+    try:
+        with pytest.raises(GatewayAway, match=r"sink alerts: nothing has moved for 0.5 s.*connector"):
+            deliver(stuck, gatewayTimeout="500ms")
+    finally:
+        released.set()
+        stuck.stop()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "names"),
+    [
+        (grpc.StatusCode.FAILED_PRECONDITION, OlderCheckpoint, ["alerts", "batch 7", "restore", "onOlderCheckpoint"]),
+        (grpc.StatusCode.ABORTED, SinkFailed, ["alerts", "batch 7", "disk full", "restart the query"]),
+        (grpc.StatusCode.PERMISSION_DENIED, NotAllowed, ["disk full"]),
+    ],
+)
+def test_other_failures_are_final(
+    gateway: FakeSinkGateway, code: grpc.StatusCode, kind: type[HeadraceError], names: list[str]
+) -> None:
+    gateway.deliver_failures = [(2, code, "disk full")]
+    with pytest.raises(kind) as caught:
+        deliver(gateway)
+    assert all(name in str(caught.value) for name in names)
+    assert len(gateway.delivered) == 1
+    gateway.vote_failures = [(code, "disk full")]
+    with pytest.raises(kind):
+        vote(options(gateway), Connection.of(options(gateway)), TRANSACTION, [])
+
+
+def test_a_vote_is_asked_for_until_the_gateway_is_there(gateway: FakeSinkGateway) -> None:
+    gateway.vote_failures = [(UNAVAILABLE, "restarting"), (UNAVAILABLE, "restarting")]
+    part = sink_pb2.Part(transaction=TRANSACTION, partition=3, attempt="a")
+    vote(options(gateway), Connection.of(options(gateway)), TRANSACTION, [part])
+    (request,) = gateway.votes
+    assert (request.sink, request.transaction, list(request.parts)) == ("alerts", TRANSACTION, [part])
+
+
+def test_an_older_checkpoint_can_be_accepted(gateway: FakeSinkGateway) -> None:
+    deliver(gateway, onOlderCheckpoint="accept")
+    assert gateway.delivered[0].start.accept_older

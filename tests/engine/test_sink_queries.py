@@ -1,0 +1,252 @@
+"""The sink inside Spark, against a scripted gateway."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from tests.engine.fake_sink_gateway import FakeSinkGateway
+from tests.engine.frames import Message
+
+from headrace.protocol.v1 import sink_pb2
+
+UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+TOKEN = "t0p-s3cret"
+
+
+class Rig:
+    """Queries from a stream to a sink of one gateway."""
+
+    def __init__(self, spark: SparkSession, gateway: FakeSinkGateway, checkpoint: Path) -> None:
+        self.spark = spark
+        self.gateway = gateway
+        self.checkpoint = checkpoint
+        self.queries: list[StreamingQuery] = []
+
+    def load(self, **options: str) -> DataFrame:
+        given = {"gateway": self.gateway.address, "stream": "orders/*", "token": TOKEN, **options}
+        return self.spark.readStream.format("headrace").options(**given).load()
+
+    def start(self, frame: DataFrame | None = None, trigger: dict[str, Any] | None = None, **options: str) -> StreamingQuery:
+        given = {"gateway": self.gateway.address, "sink": "alerts", "token": TOKEN, "gatewayTimeout": "30s", **options}
+        writer = (self.load() if frame is None else frame).writeStream.format("headrace").options(**given)
+        writer = writer.option("checkpointLocation", str(self.checkpoint))
+        query = (writer.trigger(**trigger) if trigger else writer).start()
+        self.queries.append(query)
+        return query
+
+    def run(self, frame: DataFrame | None = None, **options: str) -> None:
+        """Writes everything that there is."""
+        assert self.start(frame, {"availableNow": True}, **options).awaitTermination(60)
+
+    def failure(self, frame: DataFrame | None = None, **options: str) -> str:
+        """Why writing everything that there is fails."""
+        with pytest.raises(StreamingQueryException) as caught:
+            self.start(frame, {"availableNow": True}, **options).awaitTermination(60)
+        return str(caught.value)
+
+    def wait_until(self, condition: Any, what: str) -> None:
+        def checked() -> bool:
+            failed = [q.exception() for q in self.queries if q.exception()]
+            assert not failed, failed
+            return bool(condition())
+
+        self.gateway.wait_until(checked, what)
+
+
+@pytest.fixture
+def rig(spark: SparkSession, tmp_path: Path) -> Iterator[Rig]:
+    gateway = FakeSinkGateway().start()
+    rig = Rig(spark, gateway, tmp_path / "checkpoint")
+    yield rig
+    for query in rig.queries:
+        query.stop()
+    gateway.stop()
+
+
+def messages(first: int, last: int, size: int = 0) -> list[Message]:
+    return [Message(i, b"value-%d" % i + bytes(size)) for i in range(first, last + 1)]
+
+
+FULL = Message(7, b"v", b"k", 1_700_000_000_123_456, "id-7", (("a", b"1"), ("b", None)))
+
+
+def test_rows_of_the_source_arrive_as_they_are(rig: Rig) -> None:
+    rig.gateway.append("orders/0", [FULL, Message(9, None)])
+    rig.run()
+    ((rows,),) = [list(rig.gateway.batch(number).values()) for number in {v.transaction.batch for v in rig.gateway.votes}]
+    told = [(row["key"], row["value"], row["event_time"], row["message_id"], row["headers"]) for row in rows]
+    headers = [{"name": "a", "value": b"1"}, {"name": "b", "value": None}]
+    assert told == [(b"k", b"v", 1_700_000_000_123_456, "id-7", headers), (None, None, None, None, [])]
+    assert all(metadata["authorization"] == f"Bearer {TOKEN}" for metadata in rig.gateway.metadata)
+
+
+def test_several_tasks_and_batches_keep_their_order(rig: Rig) -> None:
+    rig.gateway.append("orders/0", messages(1, 60, 100_000))
+    rig.gateway.append("orders/1", messages(1, 60, 100_000))
+    frame = rig.load(readTasks="3", maxMessagesPerTrigger="80").selectExpr("concat(stream, ' ', sequence) AS key", "value")
+    rig.run(frame)
+    numbers = sorted(v.transaction.batch for v in rig.gateway.votes)
+    batches = [rig.gateway.batch(number) for number in numbers]
+    assert [sum(len(rows) for rows in batch.values()) for batch in batches] == [80, 40]
+    assert len(batches[0]) == 3
+    keys = [row["key"].decode() for batch in batches for _, rows in sorted(batch.items()) for row in rows]  # type: ignore[attr-defined]
+    for stream in ("orders/0", "orders/1"):
+        assert [key for key in keys if key.startswith(stream)] == [f"{stream} {n}" for n in range(1, 61)]
+    for delivered in rig.gateway.delivered:
+        assert [row["sequence"] for row in delivered.rows] == list(range(delivered.messages or 0))
+        assert all(part.transaction == delivered.start.part.transaction for part in [delivered.start.part])
+
+
+def test_tasks_and_batches_without_rows_are_not_told_of(rig: Rig) -> None:
+    rig.gateway.append("orders/0", messages(1, 6, 400_000))
+    rig.run(rig.load(readTasks="3").where("sequence = 1"))
+    rig.gateway.append("orders/0", messages(7, 8))
+    rig.run(rig.load().where("sequence = 1"))
+    assert len(list((rig.checkpoint / "commits").glob("[0-9]*"))) == 2
+    assert [d.messages for d in rig.gateway.delivered] == [1]
+    (vote,) = rig.gateway.votes
+    assert list(vote.parts) == [rig.gateway.delivered[0].start.part]
+
+
+def test_a_part_that_is_lost_on_its_way_does_not_count(rig: Rig) -> None:
+    rig.gateway.append("orders/0", messages(1, 40, 100_000))
+    rig.gateway.deliver_failures = [(2, UNAVAILABLE, "the sink's session was lost")]
+    rig.gateway.vote_failures = [(UNAVAILABLE, "restarting")]
+    rig.run(rig.load(readTasks="1"))
+    lost, staged = rig.gateway.delivered
+    assert (lost.messages, staged.messages) == (None, 40)
+    (vote,) = rig.gateway.votes
+    assert list(vote.parts) == [staged.start.part]
+    assert lost.attempt != staged.attempt
+    assert rig.gateway.values == [m.value for m in messages(1, 40, 100_000)]
+
+
+def test_a_vote_against_a_batch_fails_the_query_and_the_batch_runs_again(rig: Rig) -> None:
+    rig.gateway.append("orders/0", messages(1, 5))
+    rig.gateway.vote_failures = [(grpc.StatusCode.ABORTED, "the disk is full")]
+    failure = rig.failure(rig.load(readTasks="1"))
+    assert "SinkFailed: sink alerts cannot write batch 0: the disk is full" in failure
+    assert "restart the query" in failure
+    rig.run(rig.load(readTasks="1"))
+    first, again = rig.gateway.delivered
+    assert first.rows == again.rows
+    assert first.start.part.transaction == again.start.part.transaction
+    assert first.attempt != again.attempt
+    assert rig.gateway.settled(starting=True) == {first.start.part.transaction.pipeline: [None, None]}
+
+
+def test_an_older_checkpoint_is_an_error_unless_it_is_accepted(rig: Rig) -> None:
+    rig.gateway.append("orders/0", messages(1, 5))
+    rig.gateway.deliver_failures = [(1, grpc.StatusCode.FAILED_PRECONDITION, "batch 4 is its last")]
+    failure = rig.failure(rig.load(readTasks="1"))
+    assert "OlderCheckpoint: sink alerts has committed batch 0 already" in failure
+    assert "batch 4 is its last" in failure
+    rig.run(rig.load(readTasks="1"), onOlderCheckpoint="accept")
+    assert [d.start.accept_older for d in rig.gateway.delivered] == [False, True]
+
+
+def test_refused_messages_fail_the_query_or_are_skipped(rig: Rig) -> None:
+    rig.gateway.append("orders/0", messages(1, 5))
+    rig.gateway.refused = [sink_pb2.Staged.Refused(sequence=n, reason=f"no number {n}") for n in (2, 4)]
+    failure = rig.failure(rig.load(readTasks="1"))
+    assert "SinkRefused: sink alerts refuses 2 messages of batch 0" in failure
+    assert "place 2 of partition 0: no number 2" in failure
+    assert rig.gateway.votes == []
+    rig.run(rig.load(readTasks="1"), onRefused="skip")
+    assert len(rig.gateway.votes) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "names"),
+    [
+        ({"onRefuse": "skip"}, ["value"], ["unknown option 'onRefuse'", "did you mean onRefused?"]),
+        ({"sink": "a b"}, ["value"], ["option sink: 'a b' is not valid"]),
+        ({}, ["value", "1 AS colour"], ["SchemaError: column colour is none that a sink takes"]),
+        ({}, ["key"], ["SchemaError: a sink needs a column value"]),
+    ],
+)
+def test_wrong_options_and_columns_fail_before_anything_is_written(
+    rig: Rig, options: dict[str, str], columns: list[str], names: list[str]
+) -> None:
+    rig.gateway.append("orders/0", messages(1, 5))
+    failure = rig.failure(rig.load().selectExpr(*columns), **options)
+    assert all(name in failure for name in names)
+    assert TOKEN not in failure
+    assert rig.gateway.delivered == []
+
+
+def test_what_the_commit_log_holds_is_settled_from_start_to_end(rig: Rig) -> None:
+    gateway = rig.gateway
+    gateway.append("orders/0", messages(1, 5))
+    query = rig.start()
+    pipeline = str(query.id)
+    rig.wait_until(lambda: 0 in gateway.settled(starting=False)[pipeline], "batch 0 is settled")
+    gateway.append("orders/0", messages(6, 9))
+    rig.wait_until(lambda: 1 in gateway.settled(starting=False)[pipeline], "batch 1 is settled")
+    told = len(gateway.settles)
+    rig.wait_until(lambda: len(gateway.settles) > told, "it is settled again and again")
+    assert gateway.settled(starting=True) == {pipeline: [None]}
+    (source,) = {attached.pipeline.name for attached in gateway.attached}
+    assert list(gateway.settles[-1].readers) == [source]
+    assert {tuple(settle.sinks) for settle in gateway.settles} == {("alerts",)}
+    query.stop()
+
+    gateway.append("orders/0", messages(10, 11))
+    query = rig.start()
+    rig.wait_until(lambda: 2 in gateway.settled(starting=False)[pipeline], "batch 2 is settled")
+    assert gateway.settled(starting=True) == {pipeline: [None, 1]}
+    (restarted,) = [settle for settle in gateway.settles if settle.starting and settle.committed == 1]
+    assert list(restarted.readers) == [source]
+
+
+def test_a_query_that_ends_is_settled_until_nothing_is_pending(rig: Rig) -> None:
+    rig.gateway.append("orders/0", messages(1, 5))
+    query = rig.start()
+    rig.wait_until(lambda: 0 in rig.gateway.settled(starting=False)[str(query.id)], "batch 0 is settled")
+    rig.gateway.pending = [1] * 5
+    query.stop()
+    rig.wait_until(lambda: not rig.gateway.pending, "it is asked until nothing is pending")
+
+
+def test_a_gateway_that_is_away_at_the_start_is_never_told_of_a_start_too_late(rig: Rig) -> None:
+    rig.gateway.append("orders/0", messages(1, 5))
+    frame = rig.load()
+    rig.gateway.stop()
+    query = rig.start(frame)
+    assert query.isActive
+    rig.gateway.start()
+    rig.wait_until(lambda: 0 in rig.gateway.settled(starting=False)[str(query.id)], "batch 0 is settled")
+    assert rig.gateway.settled(starting=True) == {}
+
+
+JOB = """
+import sys
+from headrace.engine import build_session
+
+gateway, checkpoint = sys.argv[1:]
+spark = build_session("job", "local[1]")
+orders = spark.readStream.format("headrace").option("gateway", gateway).option("stream", "orders/*").load()
+writer = orders.writeStream.format("headrace").option("gateway", gateway).option("sink", "alerts")
+writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+"""
+
+
+def test_a_job_that_ends_with_its_query_settles_its_last_batch(tmp_path: Path) -> None:
+    gateway = FakeSinkGateway().start()
+    try:
+        gateway.append("orders/0", messages(1, 5))
+        command = [sys.executable, "-c", JOB, gateway.address, str(tmp_path / "checkpoint")]
+        job = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        assert job.returncode == 0, job.stderr
+        assert [row["value"] for row in gateway.delivered[-1].rows] == [m.value for m in messages(1, 5)]
+        assert gateway.settles[-1].committed == 0
+        assert gateway.settles[-1].HasField("committed")
+    finally:
+        gateway.stop()
