@@ -35,7 +35,7 @@ def options(gateway: FakeSinkGateway, **given: str) -> SinkOptions:
 def deliver(gateway: FakeSinkGateway, **given: str) -> str:
     """Delivers the values; returns the attempt that the sink has staged."""
     chosen = options(gateway, **given)
-    with Delivery(chosen, Connection.of(chosen), TRANSACTION, 3) as delivery:
+    with Delivery(chosen, Connection.of(chosen), TRANSACTION, 3, "run-1") as delivery:
         for frame in encode.frames(pa.RecordBatch.from_pydict({"value": VALUES}), 0):
             delivery.send(frame)
         assert list(delivery.finish()) == []
@@ -45,6 +45,7 @@ def deliver(gateway: FakeSinkGateway, **given: str) -> str:
 def test_a_part_arrives_once(gateway: FakeSinkGateway) -> None:
     attempt = deliver(gateway)
     (delivered,) = gateway.delivered
+    assert attempt.startswith("run-1/")
     assert delivered.start.part == sink_pb2.Part(transaction=TRANSACTION, partition=3, attempt=attempt)
     assert (delivered.start.sink, delivered.start.accept_older, delivered.messages) == ("alerts", False, 60)
     assert [row["value"] for row in delivered.rows] == VALUES

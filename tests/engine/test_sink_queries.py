@@ -193,6 +193,8 @@ def test_what_the_commit_log_holds_is_settled_from_start_to_end(rig: Rig) -> Non
     told = len(gateway.settles)
     rig.wait_until(lambda: len(gateway.settles) > told, "it is settled again and again")
     assert gateway.settled(starting=True) == {pipeline: [None]}
+    assert {(settle.run, settle.first_batch) for settle in gateway.settles} == {(str(query.runId), 0)}
+    assert {delivered.attempt.partition("/")[0] for delivered in gateway.delivered} == {str(query.runId)}
     (source,) = {attached.pipeline.name for attached in gateway.attached}
     assert list(gateway.settles[-1].readers) == [source]
     assert {tuple(settle.sinks) for settle in gateway.settles} == {("alerts",)}
@@ -204,6 +206,7 @@ def test_what_the_commit_log_holds_is_settled_from_start_to_end(rig: Rig) -> Non
     assert gateway.settled(starting=True) == {pipeline: [None, 1]}
     (restarted,) = [settle for settle in gateway.settles if settle.starting and settle.committed == 1]
     assert list(restarted.readers) == [source]
+    assert (restarted.run, restarted.first_batch) == (str(query.runId), 2)
 
 
 def test_a_query_that_ends_is_settled_until_nothing_is_pending(rig: Rig) -> None:

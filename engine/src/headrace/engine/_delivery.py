@@ -30,11 +30,14 @@ class Delivery:
     Each call is another attempt, so that the sink never takes two halves for a whole.
     """
 
-    def __init__(self, options: SinkOptions, connection: Connection, transaction: sink_pb2.Transaction, partition: int) -> None:
+    def __init__(
+        self, options: SinkOptions, connection: Connection, transaction: sink_pb2.Transaction, partition: int, run: str
+    ) -> None:
         self._options = options
         self._connection = connection
         self._transaction = transaction
         self._partition = partition
+        self._run = run
         self._patience = Patience(options.gateway_timeout_s, LONGEST_PAUSE_S)
         self._call: _Call | None = None
         self._farthest = 0
@@ -104,7 +107,7 @@ class Delivery:
                 error = again
 
     def _next_part(self) -> sink_pb2.Part:
-        return sink_pb2.Part(transaction=self._transaction, partition=self._partition, attempt=uuid.uuid4().hex)
+        return sink_pb2.Part(transaction=self._transaction, partition=self._partition, attempt=f"{self._run}/{uuid.uuid4().hex}")
 
     def _dial(self) -> "_Call":
         start = pb.DeliveryStart(sink=self._options.sink, part=self.part, accept_older=self._options.accept_older)

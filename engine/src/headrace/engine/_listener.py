@@ -62,7 +62,7 @@ class QueryWatch:
         try:
             execution = Execution(self._spark, event.id())
             try:
-                watched = self._watch(execution, event.id().toString())
+                watched = self._watch(execution, event.id().toString(), event.runId().toString())
             except HeadraceError as error:
                 _refuse(execution, str(error))
                 return
@@ -109,7 +109,7 @@ class QueryWatch:
 
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
-    def _watch(self, execution: Execution, query_id: str) -> _Watched:
+    def _watch(self, execution: Execution, query_id: str, run_id: str) -> _Watched:
         """What there is to watch of a query that starts.
 
         Raises:
@@ -122,7 +122,7 @@ class QueryWatch:
         if not execution.writes_to_sink:
             return _Watched(execution, sources, None)
         try:
-            settled = Settled(query_id, execution.sink_options(defaults), execution.last_committed)
+            settled = Settled(query_id, run_id, execution.sink_options(defaults), execution.last_committed)
             settled.readers |= {source.pipeline for source in sources if source.pipeline is not None}
             last = execution.last_committed()
             if last is not None:

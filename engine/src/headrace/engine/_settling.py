@@ -29,12 +29,16 @@ log = logging.getLogger("headrace.engine")
 
 @dataclass(eq=False)
 class Settled:
-    """A query that writes to a sink, and what is known of its commit log."""
+    """A run of a query that writes to a sink, and what is known of its commit log."""
 
     pipeline: str
+    """The query's id, which its checkpoint keeps."""
+    run: str
     options: SinkOptions
     read_commit_log: Callable[[], int | None]
-    """The last batch in the commit log; None where it is empty."""
+    """The last batch in the commit log; None where it is empty. What it raises ends nothing but a query that starts."""
+    first_batch: int = 0
+    """The first batch that the run executes."""
     committed: int | None = None
     readers: set[str] = field(default_factory=set)
     """The names of the query's own sources at the gateway."""
@@ -54,6 +58,8 @@ class Settled:
             starting=starting,
             readers=sorted(self.readers),
             sinks=[self.options.sink],
+            run=self.run,
+            first_batch=self.first_batch,
         )
         try:
             connection = self._connection
@@ -94,6 +100,7 @@ class Settling:
             Exception: the commit log cannot be read. To call it empty would have the sink drop what is committed.
         """
         query.note(query.read_commit_log())
+        query.first_batch = 0 if query.committed is None else query.committed + 1
         query.settle(starting=True)
         with self._changed:
             query.due = time.monotonic() + INTERVAL_S

@@ -16,6 +16,7 @@ from headrace.engine._sink_options import SinkOptions
 from headrace.protocol.v1 import sink_pb2
 
 QUERY = "sql.streaming.queryId"
+RUN = "spark.jobGroup.id"
 BATCH = "streaming.sql.batchId"
 _SHOWN = 3
 """So many refused messages are named in a log entry."""
@@ -24,14 +25,27 @@ log = logging.getLogger("headrace.engine")
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
-    """What a task has delivered. Spark brings it from the executor to the driver."""
+class Task:
+    """A task of a streaming query."""
 
     pipeline: str
+    """The query's id, which its checkpoint keeps."""
+    run: str
     batch: int
     partition: int
-    attempt: str | None = None
-    """None where the task had no rows."""
+
+    @property
+    def transaction(self) -> sink_pb2.Transaction:
+        """What the batch writes, as the gateway knows it."""
+        return sink_pb2.Transaction(pipeline=self.pipeline, batch=self.batch)
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What a task has delivered, if it had rows. Spark brings it from the executor to the driver."""
+
+    task: Task | None = None
+    attempt: str = ""
     messages: int = 0
     refused: tuple[tuple[int, str], ...] = ()
     """Messages that the sink refuses for good, by their place in the part, and why."""
@@ -39,10 +53,9 @@ class Written(WriterCommitMessage):
     @property
     def part(self) -> sink_pb2.Part | None:
         """The part, as the gateway knows it; None where the task had no rows."""
-        if self.attempt is None:
+        if self.task is None:
             return None
-        transaction = sink_pb2.Transaction(pipeline=self.pipeline, batch=self.batch)
-        return sink_pb2.Part(transaction=transaction, partition=self.partition, attempt=self.attempt)
+        return sink_pb2.Part(transaction=self.task.transaction, partition=self.task.partition, attempt=self.attempt)
 
 
 class Writer(DataSourceStreamArrowWriter):
@@ -59,18 +72,17 @@ class Writer(DataSourceStreamArrowWriter):
             HeadraceError: the sink cannot take them, or could not be reached for too long.
         """
         task = _this_task()
-        transaction = sink_pb2.Transaction(pipeline=task.pipeline, batch=task.batch)
-        with Delivery(self._options, self._connection, transaction, task.partition) as delivery:
+        with Delivery(self._options, self._connection, task.transaction, task.partition, task.run) as delivery:
             for batch in iterator:
                 for frame in frames(batch, delivery.spool.messages):
                     delivery.send(frame)
             messages = delivery.spool.messages
             if not messages:
-                return task
+                return Written()
             refused = tuple((r.sequence, r.reason) for r in delivery.finish())
             if refused:
                 self._report(refused, task)
-            return Written(task.pipeline, task.batch, task.partition, delivery.part.attempt, messages, refused)
+            return Written(task, delivery.part.attempt, messages, refused)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Waits for the sink's vote. Spark writes `commits/N` afterwards, and that is what decides.
@@ -88,7 +100,7 @@ class Writer(DataSourceStreamArrowWriter):
         """Does nothing: the sink drops these parts when it prepares the batch, or when the query starts again."""
         log.warning("batch %d is not written to sink %s; its parts do not count", batchId, self._options.sink)
 
-    def _report(self, refused: tuple[tuple[int, str], ...], task: Written) -> None:
+    def _report(self, refused: tuple[tuple[int, str], ...], task: Task) -> None:
         place, reason = refused[0]
         if not self._options.skip_refused:
             raise SinkRefused(
@@ -108,14 +120,14 @@ class Writer(DataSourceStreamArrowWriter):
         )
 
 
-def _this_task() -> Written:
-    """The task that this process runs, with nothing written yet.
+def _this_task() -> Task:
+    """The task that this process runs.
 
     Raises:
         HeadraceError: it belongs to no streaming query.
     """
     context = TaskContext.get()
-    query, batch = (context.getLocalProperty(name) if context is not None else None for name in (QUERY, BATCH))
-    if context is None or query is None or batch is None:
+    query, run, batch = (context.getLocalProperty(name) if context is not None else None for name in (QUERY, RUN, BATCH))
+    if context is None or query is None or run is None or batch is None:
         raise HeadraceError("only streaming queries write to sinks; use df.writeStream")
-    return Written(query, int(batch), context.partitionId())
+    return Task(query, run, int(batch), context.partitionId())
