@@ -35,6 +35,7 @@ def frame_of(values: Sequence[bytes | None], first: int = 0, **columns: object) 
 class FakeSinkSession:
     """One call of a sink, from the gateway's side."""
 
+    gateway: "FakeSinkGateway"
     hello: pb.SinkHello
     metadata: dict[str, str]
     inbox: asyncio.Queue[pb.SinkServiceAttachRequest | None] = field(default_factory=asyncio.Queue)
@@ -147,7 +148,7 @@ class FakeSinkGateway(SinkServiceServicer):
 
     async def Attach(self, request_iterator, context):
         hello = (await anext(request_iterator)).hello
-        session = FakeSinkSession(hello, dict(context.invocation_metadata()))
+        session = FakeSinkSession(self, hello, dict(context.invocation_metadata()))
         welcome = pb.SinkWelcome(protocol_version=1, gateway_version="fake", session="s1")
         await context.write(pb.SinkServiceAttachResponse(welcome=welcome))
         self._sessions.put_nowait(session)

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -18,7 +19,18 @@ from tests.sdk.sinks import (
 )
 
 from headrace.protocol.v1 import sink_pb2 as pb
-from headrace.sdk import WRITTEN, InvalidSink, Refused, Rows, SessionTakenOver, Settings, Sink, Transaction
+from headrace.sdk import (
+    WRITTEN,
+    InvalidMessage,
+    InvalidSink,
+    Message,
+    Refused,
+    Rows,
+    SessionTakenOver,
+    Settings,
+    Sink,
+    Transaction,
+)
 
 PLAIN = pytest.mark.parametrize("kind", [Plain, AsyncPlain])
 IDEMPOTENT = pytest.mark.parametrize("kind", [Idempotent, AsyncIdempotent])
@@ -614,6 +626,15 @@ def test_rows_without_some(gone):
     assert rows.without(gone).messages() == [m for m in rows.messages() if m.sequence not in gone]
     assert rows.without({5, 6, 7, 8}) is None
     assert values_of(rows.without({6}).without({7})) == [b"a", b"d"]
+
+
+def test_rows_of_messages():
+    messages = [Message(b"a", key=b"k", message_id="one"), Message(None, event_time=7, sequence=3)]
+    rows = Rows.of(*messages, first=5)
+    assert rows.messages() == [replace(messages[0], sequence=5), replace(messages[1], sequence=6)]
+    assert (rows.message_ids.data, list(rows.message_ids.lengths)) == (b"one", [3, 0xFFFFFFFF])
+    with pytest.raises(InvalidMessage, match="at least one"):
+        Rows.of()
 
 
 def test_a_sink_needs_only_write():

@@ -3,13 +3,16 @@
 import sys
 from array import array
 from collections.abc import Collection
+from dataclasses import replace
 from functools import cached_property
 from itertools import compress, pairwise
 
 from headrace.protocol.v1.frame_pb2 import Frame
 from headrace.sdk._columns import NULL
-from headrace.sdk._frame import decode_frame
+from headrace.sdk._errors import InvalidMessage
+from headrace.sdk._frame import decode_frame, fill_frame
 from headrace.sdk._message import Message, Packed
+from headrace.sdk._pack import pack
 
 
 class Rows:
@@ -18,6 +21,20 @@ class Rows:
     def __init__(self, frame: Frame) -> None:
         """Shows the rows of a frame, whose sequences are the places of the messages in their part."""
         self._frame = frame
+
+    @classmethod
+    def of(cls, *messages: Message, first: int = 0) -> "Rows":
+        """Makes rows of messages, for tests. Their places count from `first`, whatever their sequences.
+
+        Raises:
+            InvalidMessage: There are none, or one of them cannot be sent.
+        """
+        columns = pack([replace(message, sequence=None) for message in messages], first, None)
+        if columns is None:
+            raise InvalidMessage("rows are at least one message")
+        frame = Frame()
+        fill_frame(frame, columns, 0, 0, columns.count)
+        return cls(frame)
 
     def __len__(self) -> int:
         """The number of messages."""
@@ -47,6 +64,12 @@ class Rows:
         """The keys, likewise; None where no message has one."""
         lengths = self._frame.key_lengths
         return Packed(self._frame.keys, _numbers("I", lengths)) if lengths else None
+
+    @cached_property
+    def message_ids(self) -> Packed | None:
+        """The ids of the messages in UTF-8, likewise."""
+        lengths = self._frame.message_id_lengths
+        return Packed(self._frame.message_ids, _numbers("I", lengths)) if lengths else None
 
     @cached_property
     def event_times(self) -> "array[int] | None":
