@@ -4,6 +4,7 @@ import json
 import os
 import struct
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tests.sdk.fake_sink_gateway import frame_of
 
 from headrace.connectors import FileSink, FileSource, Format, Rotation, SinkFormat
 from headrace.connectors._file_sink_format import encode
-from headrace.sdk import WRITTEN, InvalidSink, Part, Recovered, Refused, Rows, Transaction
+from headrace.sdk import WRITTEN, InvalidSink, Message, Part, Recovered, Refused, Rows, Transaction
 
 FIRST, SECOND = Transaction("p", 0), Transaction("p", 1)
 
@@ -72,6 +73,35 @@ def test_json_lines_hold_everything():
         {"key_base64": "/g==", "value_base64": "/wA=", "event_time": "1970-01-01T00:00:00Z"},
         {"value": "é\n", "event_time": 2**62},
     ]
+
+
+TEXTS = st.text(max_size=5).map(str.encode)
+MESSAGES = st.builds(
+    Message,
+    value=st.none() | TEXTS,
+    key=st.none() | TEXTS,
+    event_time=st.none() | st.integers(-(10**15), 10**15),
+    message_id=st.none() | st.text(max_size=3),
+    headers=st.none() | st.lists(st.tuples(st.text(max_size=3), st.none() | TEXTS), max_size=2),
+)
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=5))
+def test_json_lines_can_be_read(messages):
+    def text(data: bytes | None) -> str | None:
+        return None if data is None else data.decode()
+
+    lines = encode(Rows.of(*messages), SinkFormat.JSON).data.decode().removesuffix("\n").split("\n")
+    for message, line in zip(messages, lines, strict=True):
+        read = json.loads(line)
+        assert (read["value"], read.get("key")) == (text(message.value), text(message.key))
+        assert read.get("message_id") == message.message_id
+        assert [(h["name"], h["value"]) for h in read.get("headers", [])] == [(n, text(v)) for n, v in message.headers or []]
+        if message.event_time is None:
+            assert "event_time" not in read
+        else:
+            time = datetime.fromisoformat(read["event_time"]) - datetime(1970, 1, 1, tzinfo=UTC)
+            assert time // timedelta(microseconds=1) == message.event_time
 
 
 VALUES = st.lists(st.none() | st.binary(max_size=8).map(lambda value: value.replace(b"\x00", b"\n")), min_size=1)

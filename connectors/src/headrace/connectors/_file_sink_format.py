@@ -1,18 +1,20 @@
 """Rows as bytes of a file. Pure functions, without touching single messages where that can be avoided."""
 
 import base64
-import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
+from json.encoder import encode_basestring
 
 from headrace.connectors._records import MAX_RECORD_BYTES
-from headrace.sdk import NULL, Message, Packed, Refused, Rows
+from headrace.sdk import NULL, Headers, Message, Packed, Refused, Rows
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NULL_TIME = -(2**63)
+_NO_VALUE = '"value":null'
 
 
 class SinkFormat(Enum):
@@ -47,7 +49,7 @@ class Encoded:
 def encode(rows: Rows, format_: SinkFormat) -> Encoded:
     """Turns rows into bytes."""
     if format_ is SinkFormat.JSON:
-        return Encoded(b"".join(map(json_line, rows.messages())), {})
+        return Encoded(json_lines(rows), {})
     of_values, fits = _PLAIN[format_]
     if fits(rows.values):
         return Encoded(of_values(rows.values), {})
@@ -57,36 +59,54 @@ def encode(rows: Rows, format_: SinkFormat) -> Encoded:
     return Encoded(b"" if left is None else of_values(left.values), refused)
 
 
-def json_line(message: Message) -> bytes:
-    """A message as a line of JSON. Bytes that are not UTF-8 are in base64, under a name that ends with `_base64`."""
-    fields: dict[str, object] = {}
-    if message.key is not None:
-        fields |= _text("key", message.key)
-    fields |= _text("value", message.value)
-    if message.event_time is not None:
-        assert isinstance(message.event_time, int)
-        fields["event_time"] = _iso(message.event_time)
-    if message.message_id is not None:
-        fields["message_id"] = message.message_id
-    if message.headers:
-        fields["headers"] = [{"name": name, **_text("value", value)} for name, value in message.headers]
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+def json_lines(rows: Rows) -> bytes:
+    """Each message as a line of JSON. Bytes that are not UTF-8 are in base64, under a name that ends with `_base64`."""
+    # Each column gives the text that stands for it in each line; what is null in a line is left out, but for the value.
+    columns: list[Iterable[str]] = [_members("value", rows.values, null=_NO_VALUE)]
+    if rows.keys is not None:
+        columns.insert(0, _members("key", rows.keys, after=","))
+    if rows.event_times is not None:
+        columns.append("" if time == _NULL_TIME else f',"event_time":{_iso(time)}' for time in rows.event_times)
+    if rows.message_ids is not None:
+        columns.append(_members("message_id", rows.message_ids, before=","))
+    if rows.frame.header_counts:
+        columns.append(_headers(message.headers) for message in rows.messages())
+    lines = chain.from_iterable(zip(repeat("{"), *columns, repeat("}\n")))
+    return "".join(lines).encode()
 
 
-def _text(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Bytes as text, else in base64."""
+def _members(name: str, column: Packed, *, before: str = "", after: str = "", null: str = "") -> Iterator[str]:
+    """A member of each line's object; runs in C where all are ASCII and none is null."""
+    if NULL not in column.lengths and column.data.isascii():
+        ends = list(accumulate(column.lengths, initial=0))
+        texts = map(column.data.decode().__getitem__, map(slice, ends[:-1], ends[1:]))
+        return map(f'{before}"{name}":%s{after}'.__mod__, map(encode_basestring, texts))
+    return (null if entry is None else f"{before}{_member(name, entry)}{after}" for entry in _entries_or_null(column))
+
+
+def _member(name: str, data: bytes) -> str:
+    """Bytes as a member: as text, else in base64."""
     try:
-        return {name: None if data is None else data.decode()}
+        return f'"{name}":{encode_basestring(data.decode())}'
     except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data or b"").decode()}
+        return f'"{name}_base64":"{base64.b64encode(data).decode()}"'
 
 
-def _iso(microseconds: int) -> str | int:
+def _headers(headers: Headers | None) -> str:
+    """Headers as a member, with the comma before it."""
+    if not headers:
+        return ""
+    pairs = ((f'"name":{encode_basestring(name)}', value) for name, value in headers)
+    texts = ("{" + name + "," + (_NO_VALUE if value is None else _member("value", value)) + "}" for name, value in pairs)
+    return f',"headers":[{",".join(texts)}]'
+
+
+def _iso(microseconds: int) -> str:
     """A time as ISO 8601; one that no calendar has stays a number."""
     try:
-        return (_EPOCH + timedelta(microseconds=microseconds)).isoformat().replace("+00:00", "Z")
+        return f'"{(_EPOCH + timedelta(microseconds=microseconds)).isoformat()[:-6]}Z"'
     except OverflowError:
-        return microseconds
+        return str(microseconds)
 
 
 def _lines(values: Packed) -> bytes:
@@ -110,6 +130,17 @@ def _entries(values: Packed) -> Iterator[bytes]:
     """The values, none of them null; runs in C."""
     ends = list(accumulate(values.lengths, initial=0))
     return _cuts(values.data, ends[:-1], ends[1:])
+
+
+def _entries_or_null(column: Packed) -> Iterator[bytes | None]:
+    """The entries of a column that may be null."""
+    at = 0
+    for length in column.lengths:
+        if length == NULL:
+            yield None
+        else:
+            yield column.data[at : at + length]
+            at += length
 
 
 def _cuts(data: bytes, starts: range | list[int], ends: range | list[int]) -> Iterator[bytes]:

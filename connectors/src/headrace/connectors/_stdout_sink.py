@@ -2,7 +2,7 @@
 
 import sys
 
-from headrace.connectors._file_sink_format import json_line
+from headrace.connectors._file_sink_format import json_lines
 from headrace.sdk import Rows, Sink
 
 
@@ -24,9 +24,8 @@ class StdoutSink(Sink):
 
     def write(self, rows: Rows) -> None:
         """Prints rows."""
-        messages = rows.messages()
-        lines = map(json_line, messages) if self._as_json else ((message.value or b"") + b"\n" for message in messages)
-        sys.stdout.buffer.write(b"".join(lines))
+        values = (message.value or b"" for message in rows.messages())
+        sys.stdout.buffer.write(json_lines(rows) if self._as_json else b"".join(value + b"\n" for value in values))
 
     def flush(self) -> None:
         """Lets everything out."""
