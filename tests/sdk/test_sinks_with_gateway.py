@@ -1,0 +1,94 @@
+"""Sinks and the real gateway: what a pipeline writes is visible once the commit log says so."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.gateway.sink_wire import Writer
+from tests.gateway.wire import DEADLINE_S
+from tests.gateway.wire import serve as gateway_serving
+from tests.sdk.sinks import AsyncIdempotent, AsyncPlain, AsyncTwoPhase, Idempotent, Memory, Plain, TwoPhase
+
+from headrace.connectors import FileSink, SinkFormat
+from headrace.sdk import serve
+
+
+@asynccontextmanager
+async def serving(sink: object, address: str) -> AsyncIterator[None]:
+    """Serves a sink, and stops it in good order."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(serve(sink, gateway=address, stop=stop))
+    try:
+        yield
+        stop.set()
+        await asyncio.wait_for(task, DEADLINE_S)
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def visible(writer: Writer, committed: int) -> None:
+    """Waits until a batch that is in the commit log is visible."""
+    async with asyncio.timeout(DEADLINE_S):
+        while await writer.settle(committed):
+            pass
+
+
+def written(sink: Memory) -> list[bytes]:
+    return sink.values or [value for _, values in sorted(sink.batches.items()) for value in values]
+
+
+@pytest.mark.parametrize("kind", [Plain, AsyncPlain, Idempotent, AsyncIdempotent, TwoPhase, AsyncTwoPhase])
+async def test_batches_are_written(kind):
+    sink = kind()
+    sink.name = "out"
+    async with gateway_serving() as (_, address), serving(sink, address):
+        writer = Writer(address)
+        await writer.settle()
+        for batch in range(3):
+            await asyncio.gather(*(writer.deliver(batch, [b"%d%d" % (batch, n)], partition=n) for n in range(2)))
+            await writer.vote(batch, writer.part(batch, 0), writer.part(batch, 1))
+            await visible(writer, batch)
+        await writer.close()
+    assert sorted(written(sink)) == [b"00", b"01", b"10", b"11", b"20", b"21"]
+
+
+async def test_a_part_that_the_sink_cannot_stage_fails_its_task_which_may_try_again():
+    sink = TwoPhase()
+    sink.name = "out"
+    sink.raises["stage"] = [OSError("disk full")]
+    async with gateway_serving() as (_, address), serving(sink, address):
+        writer = Writer(address)
+        await writer.settle()
+        with pytest.raises(Exception, match="OSError: disk full"):
+            await writer.deliver(0)
+        await writer.deliver(0, attempt="b")
+        await writer.vote(0, writer.part(0, attempt="b"))
+        await visible(writer, 0)
+        await writer.close()
+    assert sink.values == [b"v"]
+
+
+async def test_a_file_sink_that_was_away_shows_what_was_committed_meanwhile(tmp_path):
+    async with gateway_serving() as (_, address):
+        writer = Writer(address)
+        for batch in range(3):
+            sink = FileSink("out", tmp_path, SinkFormat.LINES)
+            async with serving(sink, address):
+                if batch:
+                    await visible(writer, batch - 1)
+                await writer.settle(committed=batch - 1 if batch else None)
+                await writer.deliver(batch, [b"%d" % batch, b"x"])
+                await writer.vote(batch)
+            sink.close()
+            # Spark writes its commit log while the sink is away.
+            assert await writer.settle(committed=batch) == 1
+        sink = FileSink("out", tmp_path, SinkFormat.LINES)
+        async with serving(sink, address):
+            await visible(writer, 2)
+        sink.close()
+        await writer.close()
+    assert (tmp_path / "out-000001.lines").read_bytes() == b"0\nx\n1\nx\n2\nx\n"
