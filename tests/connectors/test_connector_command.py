@@ -153,3 +153,30 @@ async def test_a_stdout_sink_prints(sink_gateway, options, printed):
     await session.next("goodbye")
     out, _ = await asyncio.wait_for(process.communicate(), 10)
     assert (process.returncode, out) == (0, printed)
+
+
+async def test_a_stdout_sink_that_nobody_reads_ends(sink_gateway):
+    reading, writing = os.pipe()
+    process = await asyncio.create_subprocess_exec(
+        *(
+            sys.executable,
+            "-m",
+            "headrace.cli",
+            "connector",
+            "run",
+            "stdout-sink",
+            "--sink",
+            "s",
+            "--gateway",
+            sink_gateway.address,
+        ),
+        stdout=writing,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    os.close(writing)
+    os.close(reading)
+    session = await sink_gateway.session()
+    session.rows(session.start(part(0)), [b"one"])
+    assert (await session.next("failed")).reason == "BrokenPipeError: [Errno 32] Broken pipe"
+    await session.next("goodbye")
+    assert await asyncio.wait_for(process.wait(), 10) == 0

@@ -177,6 +177,43 @@ async def test_a_name_that_is_not_allowed(attach, name):
         await attach(sink)
 
 
+@pytest.mark.parametrize("kind", [Plain, TwoPhase])
+async def test_a_stop_does_not_wait_for_a_stuck_sink_for_ever(sink_gateway, attach, kind, caplog):
+    sink, stop, stuck, release = kind(), asyncio.Event(), threading.Event(), threading.Event()
+
+    def hold_up(*arguments):
+        stuck.set()
+        release.wait(20)
+
+    sink.write = sink.stage = hold_up
+    task = attach(sink, stop=stop, settings=Settings(drain_seconds=0.1))
+    session = await sink_gateway.session()
+    id_ = session.start(part(0))
+    session.rows(id_, [b"a"])
+    session.end(id_, 1)
+    await until(stuck.is_set)
+    stop.set()
+    await session.next("goodbye")
+    await asyncio.wait_for(task, 10)
+    assert "still busy with what is no longer needed" in caplog.text
+    release.set()
+
+
+async def test_a_stop_while_a_sink_cannot_yet_tell_what_it_has(attach):
+    sink, stop, asked, release = TwoPhase(), asyncio.Event(), threading.Event(), threading.Event()
+
+    def hold_up():
+        asked.set()
+        release.wait(20)
+
+    sink.recover = hold_up
+    task = attach(sink, stop=stop)
+    await until(asked.is_set)
+    stop.set()
+    await asyncio.wait_for(task, 10)
+    release.set()
+
+
 # At least once
 
 

@@ -1,5 +1,7 @@
 """The `stdout-sink`: prints what it is given, at least once."""
 
+import os
+import signal
 import sys
 
 from headrace.connectors._file_sink_format import json_lines
@@ -7,7 +9,7 @@ from headrace.sdk import Rows, Sink
 
 
 class StdoutSink(Sink):
-    """Prints values, or messages as JSON lines."""
+    """Prints values, or messages as JSON lines. Ends the process, in good order, where nobody reads them any more."""
 
     connector = "stdout-sink"
     version = "0.1.0"
@@ -25,8 +27,15 @@ class StdoutSink(Sink):
     def write(self, rows: Rows) -> None:
         """Prints rows."""
         values = (message.value or b"" for message in rows.messages())
-        sys.stdout.buffer.write(json_lines(rows) if self._as_json else b"".join(value + b"\n" for value in values))
+        self._print(json_lines(rows) if self._as_json else b"".join(value + b"\n" for value in values))
 
-    def flush(self) -> None:
-        """Lets everything out."""
-        sys.stdout.buffer.flush()
+    def _print(self, data: bytes) -> None:
+        """Prints, and lets it out."""
+        try:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            # What is left in the buffer would be complained about at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise

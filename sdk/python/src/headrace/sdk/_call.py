@@ -12,7 +12,7 @@ from headrace.sdk._errors import GatewayUnavailable
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
-Welcome = TypeVar("Welcome")
+Result = TypeVar("Result")
 
 
 class Call(Generic[Request, Response]):
@@ -61,22 +61,27 @@ async def calling(call: Any, gateway: str) -> AsyncIterator[None]:
         call.cancel()
 
 
-async def welcomed(greeting: Coroutine[Any, Any, Welcome], seconds: float, stop: asyncio.Event) -> Welcome | None:
+async def welcomed(greeting: Coroutine[Any, Any, Result], seconds: float, stop: asyncio.Event) -> Result | None:
     """Greets the gateway; None where the connector was stopped meanwhile.
 
     Raises:
         GatewayUnavailable: No answer came in time.
     """
-    answer = asyncio.create_task(greeting)
+    try:
+        async with asyncio.timeout(seconds):
+            return await unless_stopped(greeting, stop)
+    except TimeoutError:
+        raise GatewayUnavailable(f"the gateway has not answered within {seconds} s", "DEADLINE_EXCEEDED") from None
+
+
+async def unless_stopped(work: Coroutine[Any, Any, Result], stop: asyncio.Event) -> Result | None:
+    """Waits for a result; None where the connector was stopped before there was one."""
+    result = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait({answer, stopping}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if answer.done():
-            return answer.result()
-        if stop.is_set():
-            return None
-        raise GatewayUnavailable(f"the gateway has not answered within {seconds} s", "DEADLINE_EXCEEDED")
+        await asyncio.wait({result, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        return result.result() if result.done() else None
     finally:
-        answer.cancel()
+        result.cancel()
         stopping.cancel()
-        await asyncio.gather(answer, stopping, return_exceptions=True)
+        await asyncio.gather(result, stopping, return_exceptions=True)

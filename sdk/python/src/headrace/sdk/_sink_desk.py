@@ -1,5 +1,6 @@
 """Where the gateway's messages to a sink are worked on: what the three modes have in common."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -12,6 +13,8 @@ log = logging.getLogger("headrace.sdk")
 
 Say = Callable[[pb.SinkServiceAttachRequest], Awaitable[None]]
 """Sends an answer; never raises."""
+Broke = Callable[[BaseException], None]
+"""Ends the session with an error that nobody expected."""
 
 
 class Desk(Protocol):
@@ -25,6 +28,17 @@ class Desk(Protocol):
 
     async def close(self) -> None:
         """Drops the rest; returns once the sink does nothing more for this session."""
+
+
+def watched(task: "asyncio.Task[None]", broke: Broke) -> "asyncio.Task[None]":
+    """Sees that what a task raises is not lost."""
+
+    def done(task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            broke(error)
+
+    task.add_done_callback(done)
+    return task
 
 
 class Answers:

@@ -8,7 +8,7 @@ from headrace.sdk._errors import InvalidMessage, InvalidOutcomes
 from headrace.sdk._settings import Settings
 from headrace.sdk._sink import IdempotentSink
 from headrace.sdk._sink_async import AsyncIdempotentSink
-from headrace.sdk._sink_desk import Say
+from headrace.sdk._sink_desk import Broke, Say
 from headrace.sdk._sink_driver import SinkDriver
 from headrace.sdk._sink_hold import HeldPart, Hold
 from headrace.sdk._sink_in_order import InOrderDesk, check_whole
@@ -31,9 +31,11 @@ class _Arriving:
 class IdempotentDesk(InOrderDesk):
     """Holds parts, and writes transactions."""
 
-    def __init__(self, sink: IdempotentSink | AsyncIdempotentSink, driver: SinkDriver, settings: Settings, say: Say) -> None:
+    def __init__(
+        self, sink: IdempotentSink | AsyncIdempotentSink, driver: SinkDriver, settings: Settings, say: Say, broke: Broke
+    ) -> None:
         """Begins to work."""
-        super().__init__(driver, settings, say)
+        super().__init__(driver, settings, say, broke)
         self._sink = sink
         self._hold = Hold(settings.hold_bytes)
         self._parts: dict[int, _Arriving] = {}

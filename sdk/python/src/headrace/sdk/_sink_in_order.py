@@ -10,7 +10,7 @@ from headrace.sdk._errors import InvalidMessage
 from headrace.sdk._settings import Settings
 from headrace.sdk._sink import Sink
 from headrace.sdk._sink_async import AsyncSink
-from headrace.sdk._sink_desk import Answers, Say
+from headrace.sdk._sink_desk import Answers, Broke, Say, watched
 from headrace.sdk._sink_driver import SinkDriver, part_from_wire, parts_from_wire, transaction_from_wire
 from headrace.sdk._sink_handoff import Dropped, Handoff
 from headrace.sdk._sink_outcomes import refusals
@@ -21,13 +21,13 @@ from headrace.sdk._sink_types import Part, Transaction
 class InOrderDesk(ABC):
     """One queue, and one task that empties it."""
 
-    def __init__(self, driver: SinkDriver, settings: Settings, say: Say) -> None:
+    def __init__(self, driver: SinkDriver, settings: Settings, say: Say, broke: Broke) -> None:
         """Begins to work."""
         self._driver = driver
         self._call = driver.caller.call
         self._answers = Answers(driver, say)
         self._queue: Handoff[pb.SinkServiceAttachResponse] = Handoff(settings.queue_bytes)
-        self._working = asyncio.create_task(self._work())
+        self._working = watched(asyncio.create_task(self._work()), broke)
 
     async def take(self, message: pb.SinkServiceAttachResponse) -> None:
         """As `Desk.take`."""
@@ -108,9 +108,9 @@ class _Writing:
 class AtLeastOnceDesk(InOrderDesk):
     """Writes rows as they arrive."""
 
-    def __init__(self, sink: Sink | AsyncSink, driver: SinkDriver, settings: Settings, say: Say) -> None:
+    def __init__(self, sink: Sink | AsyncSink, driver: SinkDriver, settings: Settings, say: Say, broke: Broke) -> None:
         """Begins to work."""
-        super().__init__(driver, settings, say)
+        super().__init__(driver, settings, say, broke)
         self._sink = sink
         self._parts: dict[int, _Writing] = {}
 

@@ -5,7 +5,7 @@ import logging
 
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceStub
-from headrace.sdk._call import Call, calling, welcomed
+from headrace.sdk._call import Call, calling, unless_stopped, welcomed
 from headrace.sdk._channel import metadata, open_channel
 from headrace.sdk._errors import GatewayRefused
 from headrace.sdk._session import Ending
@@ -25,7 +25,9 @@ async def attach(driver: SinkDriver, settings: Settings, where: Endpoint, instan
         SessionEnded: The gateway is away, or refused.
         SinkFailed: The sink cannot tell what it has stored.
     """
-    hello = await driver.hello(instance)
+    hello = await unless_stopped(driver.hello(instance), stop)
+    if hello is None:
+        return Ending.STOPPED
     async with open_channel(where) as channel:
         stream = SinkServiceStub(channel).Attach(metadata=metadata(where))
         async with calling(stream, where.gateway):

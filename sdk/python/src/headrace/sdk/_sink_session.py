@@ -11,7 +11,7 @@ from headrace.sdk._session import Ending
 from headrace.sdk._settings import Settings
 from headrace.sdk._sink import IdempotentSink, TwoPhaseSink
 from headrace.sdk._sink_async import AsyncIdempotentSink, AsyncTwoPhaseSink
-from headrace.sdk._sink_desk import Desk, Say
+from headrace.sdk._sink_desk import Broke, Desk, Say
 from headrace.sdk._sink_driver import SinkDriver
 from headrace.sdk._sink_idempotent import IdempotentDesk
 from headrace.sdk._sink_in_order import AtLeastOnceDesk
@@ -41,7 +41,7 @@ class SinkSession:
         self._leaving: Ending | None = None
         self._tasks = Tasks(self._fail)
         self._end: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
-        self._desk = _desk(driver, settings, self._say)
+        self._desk = _desk(driver, settings, self._say, self._fail)
 
     async def run(self) -> Ending:
         """Serves the session until it ends; the sink then does nothing more for it.
@@ -132,11 +132,11 @@ class SinkSession:
         return min(self._settings.stuck_seconds, self._settings.drain_seconds)
 
 
-def _desk(driver: SinkDriver, settings: Settings, say: Say) -> Desk:
+def _desk(driver: SinkDriver, settings: Settings, say: Say, broke: Broke) -> Desk:
     """Where the sink's mode is worked at."""
     sink = driver.sink
     if isinstance(sink, TwoPhaseSink | AsyncTwoPhaseSink):
-        return TwoPhaseDesk(sink, driver, settings, say)
+        return TwoPhaseDesk(sink, driver, settings, say, broke)
     if isinstance(sink, IdempotentSink | AsyncIdempotentSink):
-        return IdempotentDesk(sink, driver, settings, say)
-    return AtLeastOnceDesk(sink, driver, settings, say)
+        return IdempotentDesk(sink, driver, settings, say, broke)
+    return AtLeastOnceDesk(sink, driver, settings, say, broke)

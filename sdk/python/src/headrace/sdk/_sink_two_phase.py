@@ -11,7 +11,7 @@ from headrace.sdk._errors import InvalidOutcomes
 from headrace.sdk._settings import Settings
 from headrace.sdk._sink import TwoPhaseSink
 from headrace.sdk._sink_async import AsyncTwoPhaseSink
-from headrace.sdk._sink_desk import Answers, Say
+from headrace.sdk._sink_desk import Answers, Broke, Say, watched
 from headrace.sdk._sink_driver import SinkDriver, describe, part_from_wire, parts_from_wire, transaction_from_wire
 from headrace.sdk._sink_handoff import Dropped, Handoff
 from headrace.sdk._sink_in_order import check_whole, nothing, nothing_on_loop
@@ -62,7 +62,9 @@ class TwoPhaseDesk:
     A decision waits for the parts of its transaction that began before it, and parts that begin after it wait for it.
     """
 
-    def __init__(self, sink: TwoPhaseSink | AsyncTwoPhaseSink, driver: SinkDriver, settings: Settings, say: Say) -> None:
+    def __init__(
+        self, sink: TwoPhaseSink | AsyncTwoPhaseSink, driver: SinkDriver, settings: Settings, say: Say, broke: Broke
+    ) -> None:
         """Begins to work."""
         self._sink = sink
         self._driver = driver
@@ -74,7 +76,8 @@ class TwoPhaseDesk:
         self._decisions: Handoff[_Decision] = Handoff(_MAX_DECISIONS)
         self._last_decision: dict[Transaction, _Decision] = {}
         self._undecided: set[_Decision] = set()
-        self._deciding = asyncio.create_task(self._decide())
+        self._broke = broke
+        self._deciding = watched(asyncio.create_task(self._decide()), broke)
 
     async def take(self, message: pb.SinkServiceAttachResponse) -> None:
         """As `Desk.take`."""
@@ -126,7 +129,7 @@ class TwoPhaseDesk:
         """Begins to stage a part."""
         staging = self._stagings[id_] = _Staging(id_, part, Handoff(self._settings.queue_bytes))
         staging.task = asyncio.create_task(self._stage(staging, self._last_decision.get(part.transaction)))
-        self._running.add(staging.task)
+        self._running.add(watched(staging.task, self._broke))
         staging.task.add_done_callback(self._running.discard)
 
     async def _stage(self, staging: _Staging, before: _Decision | None) -> None:
