@@ -209,6 +209,21 @@ def test_what_the_commit_log_holds_is_settled_from_start_to_end(rig: Rig) -> Non
     assert (restarted.run, restarted.first_batch) == (str(query.runId), 2)
 
 
+def test_an_idle_query_settles_nothing_but_its_commit_log(rig: Rig) -> None:
+    """Spark reports the progress of the batch that would be next."""
+    interval = "spark.sql.streaming.noDataProgressEventInterval"
+    rig.spark.conf.set(interval, "10ms")
+    try:
+        rig.gateway.append("orders/0", messages(1, 5))
+        query = rig.start()
+        rig.wait_until(lambda: [p for p in query.recentProgress if p["batchId"] == 1], "an idle trigger is reported")
+        told = len(rig.gateway.settles)
+        rig.wait_until(lambda: len(rig.gateway.settles) > told + 1, "the query is settled again")
+    finally:
+        rig.spark.conf.unset(interval)
+    assert rig.gateway.settled(starting=False)[str(query.id)][-1] == 0
+
+
 def test_a_query_that_ends_is_settled_until_nothing_is_pending(rig: Rig) -> None:
     rig.gateway.append("orders/0", messages(1, 5))
     query = rig.start()

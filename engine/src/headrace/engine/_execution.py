@@ -66,6 +66,10 @@ class Execution:
         last = self._execution.commitLog().getLatestBatchId()
         return int(last.get()) if last.isDefined() else None
 
+    def is_committed(self, batch: int) -> bool:
+        """Whether a batch is in the commit log."""
+        return bool(self._execution.commitLog().get(batch).isDefined())
+
     def offsets(self, batch: int) -> Iterator[Offset]:
         """Where a batch ends in the Headrace sources.
 

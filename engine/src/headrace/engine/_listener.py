@@ -78,8 +78,11 @@ class QueryWatch:
                 return
             progress = event.progress()
             watched = self._watched.get(progress.runId().toString())
-            if watched is not None and watched.settled is not None:
-                batch = int(progress.batchId())
+            if watched is None or watched.settled is None:
+                return
+            batch = int(progress.batchId())
+            # An idle query reports the batch that it would run next.
+            if watched.execution.is_committed(batch):
                 if len(watched.settled.readers) < len(watched.sources):
                     watched.settled.readers |= {offset.pipeline for offset in watched.execution.offsets(batch)}
                 self._settling.committed(watched.settled, batch)

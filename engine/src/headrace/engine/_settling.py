@@ -49,6 +49,7 @@ class Settled:
 
     def __post_init__(self) -> None:
         self._connection = Connection.of(self.options)
+        self._away = False
 
     def settle(self, starting: bool = False) -> int | None:
         """Tells the gateway, and returns how many transactions are pending; None where it was not reached."""
@@ -61,12 +62,16 @@ class Settled:
             run=self.run,
             first_batch=self.first_batch,
         )
+        connection = self._connection
         try:
-            connection = self._connection
-            return connection.stub().Settle(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata).pending
+            response = connection.stub().Settle(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
         except grpc.RpcError as error:
-            log.info("the gateway was not told what is committed: %s", to_error(error, self._connection))
+            if not self._away:
+                log.warning("sink %s is not told what is committed: %s", self.options.sink, to_error(error, connection))
+            self._away = True
             return None
+        self._away = False
+        return response.pending
 
     def note(self, batch: int | None) -> None:
         """Notes that a batch is in the commit log."""
