@@ -41,6 +41,8 @@ def main() -> None:
 def start(spark: SparkSession, query: Query) -> StreamingQuery:
     options = {"gateway": query.gateway, "stream": query.streams, "pipeline": query.name, **query.options}
     frame = spark.readStream.format("headrace").options(**options).load()
+    if query.kind == "copy":
+        return copy(frame, query)
     writer = (by_key(frame) if query.kind == "state" else frame).writeStream
 
     def keep(batch: DataFrame, number: int) -> None:
@@ -52,6 +54,14 @@ def start(spark: SparkSession, query: Query) -> StreamingQuery:
         writer = writer.trigger(availableNow=True)
     mode = "update" if query.kind == "state" else "append"
     return writer.outputMode(mode).option("checkpointLocation", str(query.checkpoint)).foreachBatch(keep).start()
+
+
+def copy(frame: DataFrame, query: Query) -> StreamingQuery:
+    """Writes `stream:sequence:value` to the sink that has the query's name."""
+    line = F.concat_ws(":", "stream", "sequence", F.col("value").cast("string"))
+    writer = frame.select("key", line.alias("value")).writeStream.format("headrace")
+    sink = {"gateway": query.gateway, "sink": query.name, "checkpointLocation": str(query.checkpoint)}
+    return writer.queryName(query.name).options(**sink).start()
 
 
 def by_key(frame: DataFrame) -> DataFrame:

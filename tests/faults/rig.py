@@ -109,6 +109,13 @@ class Rig:
         self.processes.append(connector)
         return connector
 
+    def file_sink(self, sink: str, folder: Path) -> Process:
+        """A connector that writes lines into a folder, not started."""
+        options = ["--path", str(folder), "--sink", sink, "--format", "lines", "--gateway", self.gateway.address, "--verbose"]
+        process = Process(f"sink-{sink}", ["-m", "headrace.cli", "connector", "run", "file-sink", *options], self.folder)
+        self.processes.append(process)
+        return process
+
     def engine(self, query: Query) -> Process:
         """A process that runs a query without Spark, not started."""
         engine = Process(f"engine-{query.name}", ["-m", "tests.faults.without_spark", query.to_json()], self.folder)

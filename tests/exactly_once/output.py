@@ -1,0 +1,18 @@
+"""What a file sink has made visible, read without a line of the product's code."""
+
+from collections import defaultdict
+from pathlib import Path
+
+
+def lines(folder: Path) -> list[str]:
+    """Every line of the sink's files, in the order in which they became visible."""
+    return [line for file in sorted(folder.glob("*.lines")) for line in file.read_text().splitlines()]
+
+
+def by_stream(folder: Path) -> dict[str, list[tuple[int, str]]]:
+    """Sequences and values of each stream, in the order in which they became visible."""
+    found: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for line in lines(folder):
+        stream, sequence, value = line.split(":")
+        found[stream].append((int(sequence), value))
+    return found
