@@ -210,7 +210,7 @@ def test_what_the_commit_log_holds_is_settled_from_start_to_end(rig: Rig) -> Non
 
 
 def test_an_idle_query_settles_nothing_but_its_commit_log(rig: Rig) -> None:
-    """Spark reports the progress of the batch that would be next."""
+    """Spark keeps progress of idle triggers too, with the batch that would be next."""
     interval = "spark.sql.streaming.noDataProgressEventInterval"
     rig.spark.conf.set(interval, "10ms")
     try:

@@ -81,7 +81,7 @@ class QueryWatch:
             if watched is None or watched.settled is None:
                 return
             batch = int(progress.batchId())
-            # An idle query reports the batch that it would run next.
+            # Progress also exists for triggers that ran nothing, with the batch that would be next; only the log is proof.
             if watched.execution.is_committed(batch):
                 if len(watched.settled.readers) < len(watched.sources):
                     watched.settled.readers |= {offset.pipeline for offset in watched.execution.offsets(batch)}
