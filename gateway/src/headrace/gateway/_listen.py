@@ -20,6 +20,9 @@ def new_server(config: Config) -> grpc.aio.Server:
         # The gateway's own check names the limit; gRPC's only has to stop what is far beyond it.
         ("grpc.max_receive_message_length", min(2 * config.limits.max_frame_bytes + 2**20, 2**31 - 1)),
         ("grpc.max_send_message_length", -1),
+        # Probing for a good window costs a ping with nearly every message; a window that suits any network costs nothing.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", 4 << 20),
         # A second gateway on the same port must fail, not share it.
         ("grpc.so_reuseport", 0),
         # A client that vanished without a word is noticed within 40 seconds.

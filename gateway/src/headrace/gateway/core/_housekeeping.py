@@ -9,7 +9,7 @@ from headrace.gateway.core._checkpoints import forget
 from headrace.gateway.core._gateway import Gateway
 
 INTERVAL_S = 1.0
-FRAMES_PER_SECOND = 3_500
+FRAMES_PER_SECOND = 3_000
 """How many frames that are not full the gateway wants to take; well under what one core can (about 10,000)."""
 SHORTEST_LINGER_MS = 5
 LONGEST_LINGER_MS = 500
