@@ -26,8 +26,9 @@ _OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.min_reconnect_backoff_ms", 5_000),
     # Retries inside gRPC would keep copies of what is sent.
     ("grpc.enable_retries", 0),
-    # Probing for a good window costs a ping with nearly every message, and a connector receives little.
+    # Probing for a good window costs a ping with nearly every message; a window that suits any network costs nothing.
     ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 4 << 20),
     ("grpc.http2.write_buffer_size", 1 << 20),
     ("grpc.http2.max_frame_size", 1 << 20),
 ]
