@@ -109,7 +109,10 @@ def test_example_configurations_are_valid(page: str, tmp_path: Path) -> None:
 
 def test_fields_of_the_status() -> None:
     empty = admin_pb2.GetStatusResponse(
-        streams=[admin_pb2.StreamStatus()], sessions=[admin_pb2.SessionStatus()], pipelines=[admin_pb2.PipelineStatus()]
+        streams=[admin_pb2.StreamStatus()],
+        sessions=[admin_pb2.SessionStatus()],
+        pipelines=[admin_pb2.PipelineStatus()],
+        sinks=[admin_pb2.SinkStatus()],
     )
     for name, part in status_document("127.0.0.1:7433", empty).items():
         fields = part[0] if isinstance(part, list) else part

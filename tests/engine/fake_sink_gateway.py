@@ -63,12 +63,11 @@ class FakeSinkGateway(FakeGateway):
         numbers = sorted({vote.transaction.batch for vote in self.votes})
         return [row["value"] for number in numbers for _, rows in sorted(self.batch(number).items()) for row in rows]
 
-    def settled(self, starting: bool) -> dict[str, list[int | None]]:
+    def settled(self) -> dict[str, list[int | None]]:
         """What each pipeline has said it committed."""
         said: dict[str, list[int | None]] = defaultdict(list)
         for settle in self.settles:
-            if settle.starting == starting:
-                said[settle.pipeline].append(settle.committed if settle.HasField("committed") else None)
+            said[settle.pipeline].append(settle.committed if settle.HasField("committed") else None)
         return said
 
     # The service

@@ -139,7 +139,8 @@ def test_a_vote_against_a_batch_fails_the_query_and_the_batch_runs_again(rig: Ri
     assert first.rows == again.rows
     assert first.start.part.transaction == again.start.part.transaction
     assert first.attempt != again.attempt
-    assert rig.gateway.settled(starting=True) == {first.start.part.transaction.pipeline: [None, None]}
+    runs = {settle.run: settle.first_batch for settle in rig.gateway.settles}
+    assert list(runs.values()) == [0, 0]
 
 
 def test_an_older_checkpoint_is_an_error_unless_it_is_accepted(rig: Rig) -> None:
@@ -187,12 +188,12 @@ def test_what_the_commit_log_holds_is_settled_from_start_to_end(rig: Rig) -> Non
     gateway.append("orders/0", messages(1, 5))
     query = rig.start()
     pipeline = str(query.id)
-    rig.wait_until(lambda: 0 in gateway.settled(starting=False)[pipeline], "batch 0 is settled")
+    rig.wait_until(lambda: 0 in gateway.settled()[pipeline], "batch 0 is settled")
     gateway.append("orders/0", messages(6, 9))
-    rig.wait_until(lambda: 1 in gateway.settled(starting=False)[pipeline], "batch 1 is settled")
+    rig.wait_until(lambda: 1 in gateway.settled()[pipeline], "batch 1 is settled")
     told = len(gateway.settles)
     rig.wait_until(lambda: len(gateway.settles) > told, "it is settled again and again")
-    assert gateway.settled(starting=True) == {pipeline: [None]}
+    assert gateway.settled()[pipeline][0] is None, "before the first batch"
     assert {(settle.run, settle.first_batch) for settle in gateway.settles} == {(str(query.runId), 0)}
     assert {delivered.attempt.partition("/")[0] for delivered in gateway.delivered} == {str(query.runId)}
     (source,) = {attached.pipeline.name for attached in gateway.attached}
@@ -202,11 +203,10 @@ def test_what_the_commit_log_holds_is_settled_from_start_to_end(rig: Rig) -> Non
 
     gateway.append("orders/0", messages(10, 11))
     query = rig.start()
-    rig.wait_until(lambda: 2 in gateway.settled(starting=False)[pipeline], "batch 2 is settled")
-    assert gateway.settled(starting=True) == {pipeline: [None, 1]}
-    (restarted,) = [settle for settle in gateway.settles if settle.starting and settle.committed == 1]
+    rig.wait_until(lambda: 2 in gateway.settled()[pipeline], "batch 2 is settled")
+    restarted = next(settle for settle in gateway.settles if settle.run == str(query.runId))
+    assert (restarted.committed, restarted.first_batch) == (1, 2), "before its first batch"
     assert list(restarted.readers) == [source]
-    assert (restarted.run, restarted.first_batch) == (str(query.runId), 2)
 
 
 def test_an_idle_query_settles_nothing_but_its_commit_log(rig: Rig) -> None:
@@ -221,27 +221,27 @@ def test_an_idle_query_settles_nothing_but_its_commit_log(rig: Rig) -> None:
         rig.wait_until(lambda: len(rig.gateway.settles) > told + 1, "the query is settled again")
     finally:
         rig.spark.conf.unset(interval)
-    assert rig.gateway.settled(starting=False)[str(query.id)][-1] == 0
+    assert rig.gateway.settled()[str(query.id)][-1] == 0
 
 
 def test_a_query_that_ends_is_settled_until_nothing_is_pending(rig: Rig) -> None:
     rig.gateway.append("orders/0", messages(1, 5))
     query = rig.start()
-    rig.wait_until(lambda: 0 in rig.gateway.settled(starting=False)[str(query.id)], "batch 0 is settled")
+    rig.wait_until(lambda: 0 in rig.gateway.settled()[str(query.id)], "batch 0 is settled")
     rig.gateway.pending = [1] * 5
     query.stop()
     rig.wait_until(lambda: not rig.gateway.pending, "it is asked until nothing is pending")
 
 
-def test_a_gateway_that_is_away_at_the_start_is_never_told_of_a_start_too_late(rig: Rig) -> None:
+def test_a_gateway_that_is_away_at_the_start_is_told_later_where_the_run_began(rig: Rig) -> None:
     rig.gateway.append("orders/0", messages(1, 5))
     frame = rig.load()
     rig.gateway.stop()
     query = rig.start(frame)
     assert query.isActive
     rig.gateway.start()
-    rig.wait_until(lambda: 0 in rig.gateway.settled(starting=False)[str(query.id)], "batch 0 is settled")
-    assert rig.gateway.settled(starting=True) == {}
+    rig.wait_until(lambda: 0 in rig.gateway.settled()[str(query.id)], "batch 0 is settled")
+    assert {settle.first_batch for settle in rig.gateway.settles} == {0}
 
 
 JOB = """

@@ -39,6 +39,17 @@ class Range:
             batch_end=self.batch_end.to_proto(),
         )
 
+    @classmethod
+    def from_proto(cls, wire: pb.Range) -> "Range":
+        """The range of a wire message."""
+        return cls(
+            wire.stream,
+            Position.from_proto(wire.committed) if wire.HasField("committed") else None,
+            Position.from_proto(wire.start) if wire.HasField("start") else None,
+            Position.from_proto(wire.end),
+            Position.from_proto(wire.batch_end),
+        )
+
     def part(self, low: int, high: int) -> "Range":
         """The messages with sequences after `low`, up to `high`."""
         if low == self.low and high == self.end.sequence:

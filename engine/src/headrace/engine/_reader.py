@@ -12,11 +12,12 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from headrace.engine._connection import Connection
 from headrace.engine._decode import record_batches
-from headrace.engine._fetch import PipelineRun, fetch
+from headrace.engine._fetch import fetch
 from headrace.engine._options import Options
 from headrace.engine._patience import Patience
 from headrace.engine._planner import Planner
 from headrace.engine._ranges import Range
+from headrace.protocol.v1 import engine_pb2 as pb
 
 try:
     # Spark takes record batches from the planner only of this private class. Without it, executors read every batch.
@@ -28,14 +29,18 @@ LONGEST_PAUSE_S = 1.0
 
 
 class ReadTask(InputPartition):
-    """What one Spark task reads."""
+    """What one Spark task reads, as wire bytes: to pickle a thousand ranges takes longer than to read them."""
 
-    def __init__(self, pipeline: PipelineRun, ranges: Sequence[Range]) -> None:
-        self.pipeline = pipeline
-        self.ranges = tuple(ranges)
+    def __init__(self, pipeline: pb.Pipeline, ranges: Sequence[Range]) -> None:
+        self._request = pb.FetchRequest(pipeline=pipeline, ranges=[r.to_proto() for r in ranges]).SerializeToString()
+
+    @property
+    def request(self) -> pb.FetchRequest:
+        """Who reads, and what."""
+        return pb.FetchRequest.FromString(self._request)
 
     def __repr__(self) -> str:
-        return f"ReadTask({self.pipeline.name}, {len(self.ranges)} ranges)"
+        return f"ReadTask({self.request.pipeline.name}, {len(self.request.ranges)} ranges)"
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -75,13 +80,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """One partition for each task of a batch."""
         if start == end:
             return []
-        return [ReadTask(self.planner.pipeline_run, ranges) for ranges in self.planner.plan_reads(start, end)]
+        return [self._task(ranges) for ranges in self.planner.plan_reads(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in executors: the messages of one task."""
-        task = cast(ReadTask, partition)
+        request = cast(ReadTask, partition).request
+        ranges = [Range.from_proto(wire) for wire in request.ranges]
         patience = Patience(self._options.gateway_timeout_s, LONGEST_PAUSE_S)
-        yield from record_batches(fetch(self._connection, task.pipeline.to_proto(self._options), task.ranges, patience))
+        yield from record_batches(fetch(self._connection, request.pipeline, ranges, patience))
+
+    def _task(self, ranges: Sequence[Range]) -> ReadTask:
+        return ReadTask(self.planner.pipeline_run.to_proto(self._options), ranges)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Does nothing.
@@ -127,7 +136,7 @@ else:
             frames = self.planner.read_inline(start, end, lists)
             if frames is not None:
                 self._inline = record_batches(frames)
-            return [ReadTask(self.planner.pipeline_run, ranges) for ranges in lists]
+            return [self._task(ranges) for ranges in lists]
 
         def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any] | None:
             """Spark calls it right after `partitions`, for the same batch."""

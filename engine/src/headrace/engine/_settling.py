@@ -51,12 +51,11 @@ class Settled:
         self._connection = Connection.of(self.options)
         self._away = False
 
-    def settle(self, starting: bool = False) -> int | None:
+    def settle(self) -> int | None:
         """Tells the gateway, and returns how many transactions are pending; None where it was not reached."""
         request = pb.SettleRequest(
             pipeline=self.pipeline,
             committed=self.committed,
-            starting=starting,
             readers=sorted(self.readers),
             sinks=[self.options.sink],
             run=self.run,
@@ -99,14 +98,12 @@ class Settling:
     def start(self, query: Settled) -> None:
         """Announces a query that starts, before its first batch, and settles it from now on.
 
-        Only this one call says that the query starts: any later one might come after something was delivered.
-
         Raises:
             Exception: the commit log cannot be read. To call it empty would have the sink drop what is committed.
         """
         query.note(query.read_commit_log())
         query.first_batch = 0 if query.committed is None else query.committed + 1
-        query.settle(starting=True)
+        query.settle()
         with self._changed:
             query.due = time.monotonic() + INTERVAL_S
             self._queries[query.pipeline] = query

@@ -594,7 +594,6 @@ class SettleRequest(_message.Message):
 
     PIPELINE_FIELD_NUMBER: _builtins.int
     COMMITTED_FIELD_NUMBER: _builtins.int
-    STARTING_FIELD_NUMBER: _builtins.int
     READERS_FIELD_NUMBER: _builtins.int
     SINKS_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
@@ -603,8 +602,6 @@ class SettleRequest(_message.Message):
     """The pipeline, as its transactions name it."""
     committed: _builtins.int
     """The last batch in its commit log; absent where it is empty."""
-    starting: _builtins.bool
-    """True where the pipeline starts, and nothing of this run has been delivered."""
     run: _builtins.str
     """The present run, as the attempts of its parts begin: an attempt is named `RUN/TRY`."""
     first_batch: _builtins.int
@@ -624,7 +621,6 @@ class SettleRequest(_message.Message):
         *,
         pipeline: _builtins.str = ...,
         committed: _builtins.int | None = ...,
-        starting: _builtins.bool = ...,
         readers: _abc.Iterable[_builtins.str] | None = ...,
         sinks: _abc.Iterable[_builtins.str] | None = ...,
         run: _builtins.str = ...,
@@ -632,7 +628,7 @@ class SettleRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "committed", b"committed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "committed", b"committed", "first_batch", b"first_batch", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "sinks", b"sinks", "starting", b"starting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "committed", b"committed", "first_batch", b"first_batch", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "sinks", b"sinks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__committed: _TypeAlias = _typing.Literal["committed"]  # noqa: Y015
     _WhichOneofArgType__committed: _TypeAlias = _typing.Literal["_committed", b"_committed"]  # noqa: Y015

@@ -136,8 +136,8 @@ class EngineServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Settle(self, request, context):
-        """Says what a pipeline's commit log holds: its transactions up to there are committed, and where the pipeline starts, those
-        after it are aborted. Called at the start of a query, after commits, and now and then, for a gateway that has restarted.
+        """Says what a pipeline's commit log holds: its transactions up to there are committed, and what other runs left after it is
+        aborted. Called at the start of a query, after commits, and now and then, for a gateway that has restarted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -66,8 +66,8 @@ class EngineServiceStub:
     are away. ABORTED where a part is lost for good or a sink votes against it: the batch must be run again.
     """
     Settle: _grpc.UnaryUnaryMultiCallable[_engine_pb2.SettleRequest, _engine_pb2.SettleResponse]
-    """Says what a pipeline's commit log holds: its transactions up to there are committed, and where the pipeline starts, those
-    after it are aborted. Called at the start of a query, after commits, and now and then, for a gateway that has restarted.
+    """Says what a pipeline's commit log holds: its transactions up to there are committed, and what other runs left after it is
+    aborted. Called at the start of a query, after commits, and now and then, for a gateway that has restarted.
     """
 
 @_typing.type_check_only
@@ -108,8 +108,8 @@ class EngineServiceAsyncStub(EngineServiceStub):
     are away. ABORTED where a part is lost for good or a sink votes against it: the batch must be run again.
     """
     Settle: _aio.UnaryUnaryMultiCallable[_engine_pb2.SettleRequest, _engine_pb2.SettleResponse]  # type: ignore[assignment]
-    """Says what a pipeline's commit log holds: its transactions up to there are committed, and where the pipeline starts, those
-    after it are aborted. Called at the start of a query, after commits, and now and then, for a gateway that has restarted.
+    """Says what a pipeline's commit log holds: its transactions up to there are committed, and what other runs left after it is
+    aborted. Called at the start of a query, after commits, and now and then, for a gateway that has restarted.
     """
 
 class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -189,8 +189,8 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_pb2.SettleRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.SettleResponse, _abc.Awaitable[_engine_pb2.SettleResponse]]:
-        """Says what a pipeline's commit log holds: its transactions up to there are committed, and where the pipeline starts, those
-        after it are aborted. Called at the start of a query, after commits, and now and then, for a gateway that has restarted.
+        """Says what a pipeline's commit log holds: its transactions up to there are committed, and what other runs left after it is
+        aborted. Called at the start of a query, after commits, and now and then, for a gateway that has restarted.
         """
 
 def add_EngineServiceServicer_to_server(servicer: EngineServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
