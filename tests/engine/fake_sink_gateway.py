@@ -47,7 +47,7 @@ class FakeSinkGateway(FakeGateway):
         self.vote_failures: list[tuple[grpc.StatusCode, str]] = []
         """Ends the next votes."""
         self.refused: list[sink_pb2.Staged.Refused] = []
-        """What the sink refuses of each part."""
+        """What sink `alerts` refuses of each part."""
         self.pending: list[int] = []
         """What the next calls of Settle say is pending; then nothing is."""
 
@@ -86,7 +86,7 @@ class FakeSinkGateway(FakeGateway):
                 delivered.messages = request.end.messages
             else:
                 delivered.frames.append(request.frame)
-        return pb.DeliverResponse(refused=self.refused)
+        return pb.DeliverResponse(refused=self.refused if delivered.start.sink == "alerts" else ())
 
     def Vote(self, request: pb.VoteRequest, context: grpc.ServicerContext) -> pb.VoteResponse:
         with self._changed:

@@ -9,7 +9,6 @@ import pytest
 from tests.engine.fake_sink_gateway import FakeSinkGateway
 
 from headrace.engine import GatewayAway, HeadraceError, NotAllowed, OlderCheckpoint, SinkFailed
-from headrace.engine import _encode as encode
 from headrace.engine._connection import Connection
 from headrace.engine._delivery import Delivery, vote
 from headrace.engine._gateway_options import Defaults
@@ -36,8 +35,8 @@ def deliver(gateway: FakeSinkGateway, **given: str) -> str:
     """Delivers the values; returns the attempt that the sink has staged."""
     chosen = options(gateway, **given)
     with Delivery(chosen, Connection.of(chosen), TRANSACTION, 3, "run-1") as delivery:
-        for frame in encode.frames(pa.RecordBatch.from_pydict({"value": VALUES}), 0):
-            delivery.send(frame)
+        for low in range(0, len(VALUES), 20):
+            delivery.send(pa.RecordBatch.from_pydict({"value": VALUES[low : low + 20]}))
         assert list(delivery.finish()) == []
         return delivery.part.attempt
 

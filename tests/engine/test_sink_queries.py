@@ -164,6 +164,29 @@ def test_refused_messages_fail_the_query_or_are_skipped(rig: Rig) -> None:
     assert len(rig.gateway.votes) == 1
 
 
+def test_refused_messages_go_to_the_dead_letter_sink_in_the_same_transaction(rig: Rig) -> None:
+    rig.gateway.append("orders/0", messages(1, 5))
+    rig.gateway.refused = [sink_pb2.Staged.Refused(sequence=n, reason=f"no number {n}") for n in (2, 4)]
+    rig.run(rig.load(readTasks="1"), deadLetters="errors")
+    alerts, errors = rig.gateway.delivered
+    assert (alerts.start.sink, errors.start.sink) == ("alerts", "errors")
+    assert alerts.start.part.transaction == errors.start.part.transaction
+    assert [row["value"] for row in errors.rows] == [alerts.rows[n]["value"] for n in (2, 4)]
+    assert [{h["name"]: h["value"] for h in row["headers"]} for row in errors.rows] == [
+        {
+            "headrace-sink": b"alerts",
+            "headrace-reason": b"no number %d" % place,
+            "headrace-batch": b"0",
+            "headrace-stream": b"orders/0",
+            "headrace-sequence": b"%d" % sequence,
+        }
+        for place, sequence in ((2, 3), (4, 5))
+    ]
+    voted = {vote.sink: [part.attempt for part in vote.parts] for vote in rig.gateway.votes}
+    assert voted == {"errors": [errors.attempt], "alerts": [alerts.attempt]}
+    assert {tuple(settle.sinks) for settle in rig.gateway.settles} == {("alerts", "errors")}
+
+
 @pytest.mark.parametrize(
     ("options", "columns", "names"),
     [

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from headrace.bench._figures import Figure, machine
 from headrace.bench._queries import headrace, inprocess_rate, noop, rows, session, stallable
-from headrace.bench._rig import RunningGateway, connector, gateway, wait_for
+from headrace.bench._rig import RunningGateway, acknowledged_rate, connector, gateway, wait_for
 from headrace.bench._sources import MESSAGE_BYTES
 
 Say = Callable[[str], None]
@@ -69,10 +69,7 @@ def drain(spark: SparkSession, **options: Any) -> tuple[float, int]:
         batches = rows(query)
     if sum(batches) != total:
         raise RuntimeError(f"{total} messages were acknowledged and {sum(batches)} reached Spark")
-    begin = next(moment for moment in moments if moment[1] >= total // 4)
-    if begin is moments[-1]:
-        begin = moments[0]
-    return (total - begin[1]) / (moments[-1][0] - begin[0]), total // len(batches)
+    return acknowledged_rate(moments), total // len(batches)
 
 
 def latency(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:

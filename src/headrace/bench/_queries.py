@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -39,6 +40,12 @@ def noop(frame: DataFrame) -> Iterator[StreamingQuery]:
             yield query
         finally:
             query.stop()
+
+
+def sink_query(frame: DataFrame, address: str, folder: Path) -> StreamingQuery:
+    """Starts to write the values of a frame to the sink `bench`, with its checkpoint in a folder."""
+    writer = frame.select("value").writeStream.format("headrace").option("gateway", address).option("sink", "bench")
+    return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
 
 
 @contextmanager

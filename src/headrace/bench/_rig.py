@@ -1,12 +1,16 @@
 """The processes of a benchmark: a gateway, a connector, and the Spark session of this process."""
 
 import json
+import os
+import random
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,12 +61,61 @@ def gateway() -> Iterator[RunningGateway]:
             process.wait(STOP_S)
 
 
+def sink_command(address: str, folder: Path) -> list[str]:
+    """The bundled two-phase file sink as `bench`, writing lines."""
+    options = ["--path", str(folder), "--sink", "bench", "--format", "lines", "--gateway", address]
+    return ["-m", "headrace.cli", "connector", "run", "file-sink", *options]
+
+
+def source_command(kind: str, address: str, **options: Any) -> list[str]:
+    """One of the connectors in `_sources`."""
+    arguments = [part for name, value in options.items() for part in _flag(name, value)]
+    return ["-m", "headrace.bench._sources", kind, "--gateway", address, *arguments]
+
+
+def free_address() -> str:
+    """An address of this machine for a server that is started again and again: outside what outgoing connections are given."""
+    while True:
+        port = random.randint(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return f"127.0.0.1:{port}"
+
+
+class Restartable:
+    """A process that is killed, with all that it started, and started again."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._command = [sys.executable, *arguments]
+
+    def kill_and_restart(self) -> None:
+        """SIGKILL, and at once another one."""
+        self._kill()
+        self._start()
+
+    def __enter__(self) -> "Restartable":
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(STOP_S)
+        self._kill()
+
+    def _start(self) -> None:
+        self.process = subprocess.Popen(self._command, start_new_session=True)
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
 @contextmanager
 def connector(address: str, kind: str, **options: Any) -> Iterator["RunningConnector"]:
     """One of the connectors in `_sources`; killed if it has not ended by the end of the block."""
-    arguments = [part for name, value in options.items() for part in _flag(name, value)]
-    command = [sys.executable, "-m", "headrace.bench._sources", kind, "--gateway", address, *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, *source_command(kind, address, **options)], stdout=subprocess.PIPE)
     try:
         yield RunningConnector(process)
     finally:
@@ -93,6 +146,15 @@ class RunningConnector:
             raise RuntimeError(f"the connector ended with {self.process.returncode}; its errors are above")
         result: dict[str, Any] = json.loads(output)
         return result
+
+
+def acknowledged_rate(moments: Sequence[tuple[float, int]]) -> float:
+    """Messages per second after the first quarter, from when how many were acknowledged."""
+    total = moments[-1][1]
+    begin = next(moment for moment in moments if moment[1] >= total // 4)
+    if begin is moments[-1]:
+        begin = moments[0]
+    return (total - begin[1]) / (moments[-1][0] - begin[0])
 
 
 def wait_for(what: str, condition: Callable[[], bool], timeout_s: float) -> None:

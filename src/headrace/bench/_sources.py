@@ -109,6 +109,29 @@ class Paced(AsyncSource):
         self.settled = end
 
 
+class Stamped(AsyncSource):
+    """Gives messages at a steady rate that carry, as text, the moment at which each was due."""
+
+    name = "bench"
+
+    def __init__(self, per_second: float, seconds: float) -> None:
+        self.per_second = per_second
+        self.total = int(per_second * seconds)
+
+    async def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
+        """Messages whose time has come, with the time of each by the wall clock."""
+        at = position.sequence + 1 if position else 0
+        begun = time.time() - at / self.per_second
+        while at < self.total:
+            due = min(int((time.time() - begun) * self.per_second), self.total)
+            if due > at:
+                stamps = (begun + n / self.per_second for n in range(at + 1, due + 1))
+                text = "".join(f"{stamp:<{MESSAGE_BYTES}.6f}" for stamp in stamps).encode()
+                yield Batch(Packed(text, array("I", [MESSAGE_BYTES]) * (due - at)), sequences=range(at, due))
+                at = due
+            await asyncio.sleep(max(TICK_S, begun + (at + 1) / self.per_second - time.time()))
+
+
 def quantile_ms(sorted_s: Sequence[float], q: float) -> float:
     """A quantile of sorted times, in ms."""
     return sorted_s[min(len(sorted_s) - 1, int(len(sorted_s) * q))] * 1000
@@ -144,10 +167,19 @@ def paced(arguments: argparse.Namespace) -> dict[str, object]:
     }
 
 
+def stamped(arguments: argparse.Namespace) -> dict[str, object]:
+    """Runs a source of stamped messages to its end."""
+    run(Stamped(arguments.rate, arguments.seconds), gateway=arguments.gateway)
+    return {"messages": int(arguments.rate * arguments.seconds)}
+
+
+KINDS = {"fast": fast, "paced": paced, "stamped": stamped}
+
+
 def main() -> None:
     """Runs a connector and prints what it saw."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=["fast", "paced"])
+    parser.add_argument("kind", choices=[*KINDS])
     parser.add_argument("--gateway", required=True)
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--partitions", type=int, default=1)
@@ -160,8 +192,7 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=1)
     parser.add_argument("--first", type=int, default=0)
     arguments = parser.parse_args()
-    seen = fast(arguments) if arguments.kind == "fast" else paced(arguments)
-    json.dump(seen, sys.stdout)
+    json.dump(KINDS[arguments.kind](arguments), sys.stdout)
 
 
 if __name__ == "__main__":

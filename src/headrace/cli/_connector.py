@@ -105,7 +105,7 @@ def run_file(
         files = FileSource(source, paths, Format(format_name), follow=follow)
     except HeadraceError as error:
         raise Failure(str(error), error.exit_code) from None
-    _run(files, connection, instance, verbose)
+    run_connector(files, connection, instance, verbose)
 
 
 _sink_option = click.option(
@@ -173,7 +173,7 @@ def run_file_sink(
         files = FileSink(sink, path, SinkFormat(format_name), rotation=Rotation(rotate_bytes, rotate_seconds))
     except HeadraceError as error:
         raise Failure(str(error), error.exit_code) from None
-    _run(files, connection, instance, verbose)
+    run_connector(files, connection, instance, verbose)
 
 
 @run.command("stdout-sink")
@@ -192,20 +192,20 @@ def run_stdout_sink(sink: str, as_json: bool, instance: str | None, verbose: boo
     _quiet_grpc()
     from headrace.connectors import StdoutSink
 
-    _run(StdoutSink(sink, as_json=as_json), connection, instance, verbose)
+    run_connector(StdoutSink(sink, as_json=as_json), connection, instance, verbose)
 
 
-def _run(connector: "Source | Sink | TwoPhaseSink", connection: Connection, instance: str | None, verbose: bool) -> None:
+def run_connector(connector: "Source | Sink | TwoPhaseSink", connection: Connection, instance: str | None, verbose: bool) -> None:
     """Runs a connector and exits with its code."""
     from headrace.sdk import Tls
-    from headrace.sdk import run as run_connector
+    from headrace.sdk import run as run_to_end
 
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s: %(message)s")
     options: dict[str, Any] = {}
     if connection.encrypted:
         options["tls"] = Tls(ca=connection.tls_ca, certificate=connection.tls_cert, key=connection.tls_key)
-    code = run_connector(connector, gateway=connection.gateway, token=connection.token, instance=instance, **options)
+    code = run_to_end(connector, gateway=connection.gateway, token=connection.token, instance=instance, **options)
     click.get_current_context().exit(code)
 
 

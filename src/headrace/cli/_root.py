@@ -23,6 +23,7 @@ _COMMANDS = {
     "bench": _Lazy("headrace.cli._bench", "bench", "Measure Headrace on this machine."),
     "connector": _Lazy("headrace.cli._connector", "connector", "Run the connectors that come with Headrace."),
     "demo": _Lazy("headrace.cli._demo", "demo", "Run a whole job on real flights, and check its result."),
+    "dlq": _Lazy("headrace.cli._dlq", "dlq", "Look at dead letters, and give them again."),
     "forget": _Lazy("headrace.cli._forget", "forget", "Forget a pipeline that will not come back."),
     "gateway": _Lazy("headrace.cli._gateway", "gateway", "Run a gateway between connectors and Spark."),
     "status": _Lazy("headrace.cli._status", "status", "Show a gateway's streams, sessions and pipelines."),

@@ -8,14 +8,16 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 import grpc
+import pyarrow as pa
 
 from headrace.engine._connection import Connection, to_error
+from headrace.engine._encode import frames
 from headrace.engine._errors import GatewayAway, GatewayError, HeadraceError, OlderCheckpoint, SinkFailed
 from headrace.engine._patience import Patience
 from headrace.engine._sink_options import SinkOptions
 from headrace.engine._spool import Spool
 from headrace.protocol.v1 import engine_pb2 as pb
-from headrace.protocol.v1 import frame_pb2, sink_pb2
+from headrace.protocol.v1 import sink_pb2
 
 LONGEST_PAUSE_S = 1.0
 FRAMES_AHEAD = 4
@@ -25,7 +27,7 @@ log = logging.getLogger("headrace.engine")
 
 
 class Delivery:
-    """One part on its way to a sink: frames are sent as they come, and all of them again where the gateway or the sink is lost.
+    """One part on its way to a sink: rows are sent as they come, and all of them again where the gateway or the sink is lost.
 
     Each call is another attempt, so that the sink never takes two halves for a whole.
     """
@@ -53,17 +55,19 @@ class Delivery:
             self._call.cancel()
         self.spool.close()
 
-    def send(self, frame: frame_pb2.Frame) -> None:
-        """Sends the next frame.
+    def send(self, batch: pa.RecordBatch) -> None:
+        """Sends the next rows.
 
         Raises:
             HeadraceError: the sink cannot take the part, or nothing has moved for too long.
+            SchemaError: the rows are none that a sink takes.
         """
-        self.spool.append(frame)
+        first = self.spool.messages
+        self.spool.append(batch)
         try:
             if self._call is None:
                 self._call = self._dial()
-            self._call.send(pb.DeliverRequest(frame=frame))
+            self._call.send_rows(batch, first)
         except grpc.RpcError as error:
             self._send_again(error)
 
@@ -100,8 +104,10 @@ class Delivery:
             self.part = self._next_part()
             try:
                 self._call = self._dial()
-                for frame in self.spool:
-                    self._call.send(pb.DeliverRequest(frame=frame))
+                first = 0
+                for batch in self.spool:
+                    self._call.send_rows(batch, first)
+                    first += batch.num_rows
                 return
             except grpc.RpcError as again:
                 error = again
@@ -144,6 +150,11 @@ class _Call:
                 return
         error = self._future.exception()
         raise error if isinstance(error, grpc.RpcError) else GatewayError(f"sink {self._sink}: answered before its part ended")
+
+    def send_rows(self, batch: pa.RecordBatch, first: int) -> None:
+        """Hands over rows, the first of which has a place in the part, as `send` does."""
+        for frame in frames(batch, first):
+            self.send(pb.DeliverRequest(frame=frame))
 
     def finish(self, messages: int) -> pb.DeliverResponse:
         """Ends the part and waits for the answer.

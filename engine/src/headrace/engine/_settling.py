@@ -57,7 +57,7 @@ class Settled:
             pipeline=self.pipeline,
             committed=self.committed,
             readers=sorted(self.readers),
-            sinks=[self.options.sink],
+            sinks=self.options.sinks,
             run=self.run,
             first_batch=self.first_batch,
         )

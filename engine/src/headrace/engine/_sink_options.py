@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.engine._errors import OptionError
 from headrace.engine._gateway_options import NAMES as GATEWAY_NAMES
 from headrace.engine._gateway_options import Defaults, GatewayOptions, parse_gateway, parsed, spelled
 
-NAMES = ("sink", *GATEWAY_NAMES, "onOlderCheckpoint", "onRefused")
+NAMES = ("sink", *GATEWAY_NAMES, "onOlderCheckpoint", "onRefused", "deadLetters")
 _SPARKS_OWN = {
     "checkpointlocation",
     "path",
@@ -27,6 +27,16 @@ class SinkOptions(GatewayOptions):
     sink: str
     accept_older: bool = False
     skip_refused: bool = False
+    dead_letters: str | None = None
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        """Every sink that the query writes to."""
+        return (self.sink,) if self.dead_letters is None else (self.sink, self.dead_letters)
+
+    def for_dead_letters(self) -> "SinkOptions | None":
+        """The options with which refused messages are written; None where there is no sink for them."""
+        return None if self.dead_letters is None else replace(self, sink=self.dead_letters, dead_letters=None)
 
 
 def parse_sink(given: Mapping[str, str], defaults: Defaults) -> SinkOptions:
@@ -39,11 +49,17 @@ def parse_sink(given: Mapping[str, str], defaults: Defaults) -> SinkOptions:
     sink = parsed(values, "sink", _sink, None)
     if sink is None:
         raise OptionError('option sink is missing: say which sink to write to, for instance .option("sink", "alerts")')
+    dead_letters = parsed(values, "deadLetters", _sink, None)
+    if dead_letters == sink:
+        raise OptionError(f"option deadLetters: {sink!r} is the sink itself, and it is what refuses them; name another one")
+    if dead_letters is not None and "onRefused" in values:
+        raise OptionError("option onRefused is of no use with deadLetters: refused messages go there; remove one of the two")
     return SinkOptions(
         **vars(parse_gateway(values, defaults)),
         sink=sink,
         accept_older=parsed(values, "onOlderCheckpoint", _fail_or("accept"), False),
         skip_refused=parsed(values, "onRefused", _fail_or("skip"), False),
+        dead_letters=dead_letters,
     )
 
 

@@ -1,5 +1,6 @@
 """The writer that Spark calls: `write` in executors, `commit` and `abort` next to the driver."""
 
+import itertools
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,10 +10,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from headrace.engine._connection import Connection
+from headrace.engine._dead_letters import dead_letters
 from headrace.engine._delivery import Delivery, vote
-from headrace.engine._encode import frames
 from headrace.engine._errors import HeadraceError, SinkRefused
 from headrace.engine._sink_options import SinkOptions
+from headrace.engine._spool import Spool
 from headrace.protocol.v1 import sink_pb2
 
 QUERY = "sql.streaming.queryId"
@@ -22,6 +24,9 @@ _SHOWN = 3
 """So many refused messages are named in a log entry."""
 
 log = logging.getLogger("headrace.engine")
+
+Refused = tuple[tuple[int, str], ...]
+"""Messages that the sink refuses for good, by their place in the part, and why."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +52,24 @@ class Written(WriterCommitMessage):
     task: Task | None = None
     attempt: str = ""
     messages: int = 0
-    refused: tuple[tuple[int, str], ...] = ()
-    """Messages that the sink refuses for good, by their place in the part, and why."""
+    refused: Refused = ()
+    dead_attempt: str = ""
+    """The attempt that brought the refused messages to the dead-letter sink; empty where none did."""
 
     @property
     def part(self) -> sink_pb2.Part | None:
         """The part, as the gateway knows it; None where the task had no rows."""
-        if self.task is None:
+        return self._part(self.attempt)
+
+    @property
+    def dead_part(self) -> sink_pb2.Part | None:
+        """The part of the dead-letter sink; None where nothing was refused."""
+        return self._part(self.dead_attempt)
+
+    def _part(self, attempt: str) -> sink_pb2.Part | None:
+        if self.task is None or not attempt:
             return None
-        return sink_pb2.Part(transaction=self.task.transaction, partition=self.task.partition, attempt=self.attempt)
+        return sink_pb2.Part(transaction=self.task.transaction, partition=self.task.partition, attempt=attempt)
 
 
 class Writer(DataSourceStreamArrowWriter):
@@ -74,15 +88,14 @@ class Writer(DataSourceStreamArrowWriter):
         task = _this_task()
         with Delivery(self._options, self._connection, task.transaction, task.partition, task.run) as delivery:
             for batch in iterator:
-                for frame in frames(batch, delivery.spool.messages):
-                    delivery.send(frame)
+                if batch.num_rows:
+                    delivery.send(batch)
             messages = delivery.spool.messages
             if not messages:
                 return Written()
             refused = tuple((r.sequence, r.reason) for r in delivery.finish())
-            if refused:
-                self._report(refused, task)
-            return Written(task, delivery.part.attempt, messages, refused)
+            dead_attempt = self._handle(refused, task, delivery.spool) if refused else ""
+            return Written(task, delivery.part.attempt, messages, refused, dead_attempt)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Waits for the sink's vote. Spark writes `commits/N` afterwards, and that is what decides.
@@ -91,22 +104,55 @@ class Writer(DataSourceStreamArrowWriter):
             HeadraceError: the sink votes against the batch, or could not be reached for too long.
         """
         written = [message for message in messages if isinstance(message, Written)]
-        parts = [part for w in written if (part := w.part) is not None]
-        if parts:
-            parts.sort(key=lambda part: part.partition)
-            vote(self._options, self._connection, parts[0].transaction, parts)
+        options = self._options.for_dead_letters()
+        if options is not None:
+            self._vote(options, [w.dead_part for w in written])
+        self._vote(self._options, [w.part for w in written])
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Does nothing: the sink drops these parts when it prepares the batch, or when the query starts again."""
         log.warning("batch %d is not written to sink %s; its parts do not count", batchId, self._options.sink)
 
-    def _report(self, refused: tuple[tuple[int, str], ...], task: Task) -> None:
+    def _vote(self, options: SinkOptions, parts: list[sink_pb2.Part | None]) -> None:
+        there = sorted((part for part in parts if part is not None), key=lambda part: part.partition)
+        if there:
+            vote(options, self._connection, there[0].transaction, there)
+
+    def _handle(self, refused: Refused, task: Task, spool: Spool) -> str:
+        """Does with refused messages what the options say; returns the attempt that brought them to the dead-letter sink, if any.
+
+        Raises:
+            HeadraceError: the options say to fail, or the dead-letter sink cannot take them.
+        """
+        options = self._options.for_dead_letters()
+        if options is not None:
+            return self._bury(refused, task, spool, options)
         place, reason = refused[0]
         if not self._options.skip_refused:
             raise SinkRefused(
                 f"sink {self._options.sink} refuses {len(refused)} messages of batch {task.batch}, first the one at place "
-                f"{place} of partition {task.partition}: {reason}. Mend them in the query, or set onRefused to skip"
+                f"{place} of partition {task.partition}: {reason}. Mend them in the query, name a sink that takes them in the "
+                "option deadLetters, or set onRefused to skip"
             )
+        self._log_skipped(refused, task)
+        return ""
+
+    def _bury(self, refused: Refused, task: Task, spool: Spool, options: SinkOptions) -> str:
+        """Delivers refused messages to the dead-letter sink, in the same transaction; returns the attempt."""
+        reasons = iter([reason for _, reason in refused])
+        with Delivery(options, self._connection, task.transaction, task.partition, task.run) as delivery:
+            for rows in spool.pick([place for place, _ in refused]):
+                of_these = list(itertools.islice(reasons, rows.num_rows))
+                delivery.send(dead_letters(rows, of_these, self._options.sink, task.batch))
+            again = delivery.finish()
+            if again:
+                raise SinkRefused(
+                    f"dead-letter sink {options.sink} refuses {len(again)} messages that sink {self._options.sink} refused: "
+                    f"{again[0].reason}. It must take everything"
+                )
+            return delivery.part.attempt
+
+    def _log_skipped(self, refused: Refused, task: Task) -> None:
         shown = "; ".join(f"{place}: {reason}" for place, reason in refused[:_SHOWN])
         more = "" if len(refused) <= _SHOWN else "; ..."
         log.warning(

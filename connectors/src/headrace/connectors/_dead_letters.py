@@ -1,0 +1,140 @@
+"""Dead letters, as a `file-sink` with the format json keeps them: to look at, and to give again as a source."""
+
+import base64
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from headrace.sdk import InvalidSource, Message, Position, Source, SourceFailed
+
+_PREFIX = "headrace-"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that a sink refused for good.
+
+    Attributes:
+        message: The message as it was.
+        sink: The sink that refused it.
+        reason: Why.
+        batch: The micro-batch that it was in.
+        stream: The stream that it came from; None where the query had dropped the column.
+        sequence: Its sequence there.
+    """
+
+    message: Message
+    sink: str
+    reason: str
+    batch: int | None
+    stream: str | None
+    sequence: int | None
+
+
+def dead_letters(folder: str | os.PathLike[str]) -> Iterator[DeadLetter]:
+    """Every dead letter in a folder, oldest first.
+
+    Raises:
+        InvalidSource: There is no such folder, or it holds something else.
+    """
+    for path in files(folder):
+        for letter, _ in read_file(path, 0):
+            yield letter
+
+
+def files(folder: str | os.PathLike[str]) -> list[Path]:
+    """The files of a folder of dead letters.
+
+    Raises:
+        InvalidSource: There is no such folder.
+    """
+    if not Path(folder).is_dir():
+        raise InvalidSource(f"no such folder: {os.fspath(folder)}; name the one that the dead-letter sink writes to")
+    return sorted(Path(folder).glob("*.jsonl"))
+
+
+def read_file(path: Path, offset: int) -> Iterator[tuple[DeadLetter, int]]:
+    """The dead letters of a file from an offset on, each with where it ends.
+
+    Raises:
+        InvalidSource: A line is no dead letter.
+    """
+    with path.open("rb") as file:
+        file.seek(offset)
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            try:
+                letter = _letter(json.loads(line))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise InvalidSource(f"{path}, byte {offset}: not a dead letter: {error}") from None
+            offset += len(line)
+            yield letter, offset
+
+
+class DeadLetterSource(Source):
+    """Gives the messages of dead letters again, as they were. Every file is a partition; it ends at their ends."""
+
+    connector = "dead-letters"
+    version = "0.1.0"
+
+    def __init__(self, name: str, folder: str | os.PathLike[str], sink: str | None = None) -> None:
+        """Takes a folder of dead letters.
+
+        Args:
+            name: The source part of stream names.
+            folder: What a `file-sink` with the format json wrote.
+            sink: Only what this sink refused; None for everything.
+
+        Raises:
+            InvalidSource: There is no such folder.
+        """
+        self.name = name
+        self._files = {path.name: path for path in files(folder)}
+        self._sink = sink
+
+    def partitions(self) -> Sequence[str]:
+        """The files that were there at the beginning."""
+        return list(self._files)
+
+    def read(self, partition: str, position: Position | None) -> Iterator[Message]:
+        """The messages; the sequence of each is the byte just past its dead letter."""
+        try:
+            for letter, end in read_file(self._files[partition], position.sequence if position else 0):
+                if self._sink in (None, letter.sink):
+                    yield replace(letter.message, sequence=end)
+        except InvalidSource as error:
+            raise SourceFailed(str(error)) from error
+
+
+def _letter(document: dict[str, Any]) -> DeadLetter:
+    headers = [(header["name"], _bytes(header, "value")) for header in document.get("headers", ())]
+    ours = {
+        name.removeprefix(_PREFIX): value.decode() for name, value in headers if name.startswith(_PREFIX) and value is not None
+    }
+    time = document.get("event_time")
+    message = Message(
+        _bytes(document, "value"),
+        _bytes(document, "key"),
+        event_time=datetime.fromisoformat(time) if isinstance(time, str) else time,
+        message_id=document.get("message_id"),
+        headers=[header for header in headers if not header[0].startswith(_PREFIX)] or None,
+    )
+    return DeadLetter(
+        message, ours["sink"], ours["reason"], _whole(ours.get("batch")), ours.get("stream"), _whole(ours.get("sequence"))
+    )
+
+
+def _bytes(document: dict[str, Any], name: str) -> bytes | None:
+    if f"{name}_base64" in document:
+        return base64.b64decode(document[f"{name}_base64"])
+    text = document.get(name)
+    return None if text is None else str(text).encode()
+
+
+def _whole(text: str | None) -> int | None:
+    return None if text is None else int(text)
