@@ -109,8 +109,11 @@ def to_spark_files(frame: DataFrame, address: str, folder: Path) -> Iterator[Str
 
 
 def latency(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """Time from when a message is due to when it can be read in the sink's file, at 10,000 messages a second."""
-    rate, seconds, skip = 10_000, 10 if quick else 25, 4 if quick else 8
+    """Time from when a message is due to when it can be read in the sink's file, at 10,000 messages a second.
+
+    The first half minute does not count: the JVM compiles what a micro-batch runs.
+    """
+    rate, seconds, skip = 10_000, 20 if quick else 60, 10 if quick else 35
     with tempfile.TemporaryDirectory() as name, gateway() as running:
         folder = Path(name)
         with to_headrace(headrace(spark, running.address), running.address, folder):

@@ -64,7 +64,7 @@ def core(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None
 def sink(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None:
     """Measure the way from a connector through Spark into a two-phase file sink.
 
-    Takes about four minutes. Progress goes to standard error.
+    Takes about five minutes. Progress goes to standard error.
 
     \b
     Example:

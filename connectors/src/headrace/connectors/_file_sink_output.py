@@ -14,11 +14,13 @@ from headrace.sdk import Transaction
 _STATE = "state.json"
 _COMMIT = "commit.json"
 _COPY_BYTES = 1 << 20
+_OWN_FILE_BYTES = 8 << 20
+"""A part that is so large begins a file, by being renamed: to copy it would write it twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """When to begin a new file.
+    """When to begin a new file. One also begins with whatever comes in a piece of 8 MiB or more.
 
     Attributes:
         bytes: Once the file has as many bytes.
@@ -129,7 +131,7 @@ class Output:
             size = (staging.folder / part).stat().st_size
             if size == 0:
                 continue
-            if current is None or self._is_full(current, now):
+            if current is None or size >= _OWN_FILE_BYTES or self._is_full(current, now):
                 files += 1
                 while (self._folder / self._file(files)).exists():
                     files += 1
