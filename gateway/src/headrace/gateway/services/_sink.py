@@ -1,6 +1,5 @@
 """SinkService: one task reads what a sink says, another writes what it is told."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import grpc.aio
@@ -10,15 +9,13 @@ from google.protobuf.message import DecodeError
 from headrace.gateway._identity import Identity, identity_of
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
 from headrace.gateway.core._delivering import attach_sink
-from headrace.gateway.core._errors import MalformedMessage, NotPermitted, OutOfTurn, TooSlow
+from headrace.gateway.core._errors import MalformedMessage, NotPermitted, OutOfTurn
 from headrace.gateway.core._sink import Sink
 from headrace.gateway.core._sink_session import SinkSession
 from headrace.gateway.core._transaction import Transaction, check_sink
-from headrace.gateway.services._calls import first_to_end
+from headrace.gateway.services._calls import PROTOCOL_VERSION, first_hello, first_to_end
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceServicer
-
-PROTOCOL_VERSION = 1
 
 Context = grpc.aio.ServicerContext[pb.SinkServiceAttachRequest, pb.SinkServiceAttachResponse]
 Requests = AsyncIterator[pb.SinkServiceAttachRequest]
@@ -54,22 +51,7 @@ class SinkService(SinkServiceServicer):
                 log.info("sink session closed", session=session.id, instance=session.instance)
 
     async def _hello(self, requests: Requests, identity: Identity) -> pb.SinkHello:
-        timeout_ms = self._gateway.limits.hello_timeout_ms
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                first = await anext(requests, None)
-        except TimeoutError:
-            raise TooSlow(f"no SinkHello within {timeout_ms} ms; send it first") from None
-        if first is None or first.WhichOneof("message") != "hello":
-            raise OutOfTurn("the first message of a session must be SinkHello")
-        hello = first.hello
-        if hello.protocol_version != PROTOCOL_VERSION:
-            raise OutOfTurn(
-                f"protocol version {hello.protocol_version}: this gateway ({VERSION}) speaks {PROTOCOL_VERSION}; "
-                "use a connector built for it"
-            )
-        if not hello.connector or not hello.instance:
-            raise OutOfTurn("SinkHello without a connector name or without an instance; both are needed")
+        hello: pb.SinkHello = await first_hello(requests, self._gateway.limits.hello_timeout_ms)
         if hello.mode not in (pb.SINK_MODE_TWO_PHASE, pb.SINK_MODE_BATCH_IDEMPOTENT, pb.SINK_MODE_AT_LEAST_ONCE):
             raise MalformedMessage(f"sink {hello.sink[:80]}: mode {hello.mode} is not one of the SinkModes")
         if not identity.may_write(check_sink(hello.sink)):

@@ -15,11 +15,9 @@ from headrace.gateway.core._errors import MalformedMessage, OutOfTurn, TooSlow
 from headrace.gateway.core._housekeeping import SHORTEST_LINGER_MS
 from headrace.gateway.core._position import check_name
 from headrace.gateway.core._session import Session
-from headrace.gateway.services._calls import first_to_end
+from headrace.gateway.services._calls import PROTOCOL_VERSION, first_hello, first_to_end
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer
-
-PROTOCOL_VERSION = 1
 
 Context = grpc.aio.ServicerContext[pb.IngestRequest, pb.IngestResponse]
 
@@ -36,7 +34,7 @@ class SourceService(SourceServiceServicer):
         """One session, from Hello to its end."""
         identity, session = identity_of(context), None
         try:
-            hello = await self._hello(request_iterator)
+            hello = await first_hello(request_iterator, self._gateway.limits.hello_timeout_ms)
             session = self._gateway.open_session(hello, context.peer())
             log.info("session opened", session=session.id, connector=hello.connector, instance=hello.instance, peer=session.peer)
             session.send(self._welcome(session))
@@ -50,25 +48,6 @@ class SourceService(SourceServiceServicer):
             if session is not None:
                 self._gateway.close_session(session)
                 log.info("session closed", session=session.id, instance=session.instance)
-
-    async def _hello(self, requests: AsyncIterator[pb.IngestRequest]) -> pb.Hello:
-        timeout_ms = self._gateway.limits.hello_timeout_ms
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                first = await anext(requests, None)
-        except TimeoutError:
-            raise TooSlow(f"no Hello within {timeout_ms} ms; send it first") from None
-        if first is None or first.WhichOneof("message") != "hello":
-            raise OutOfTurn("the first message of a session must be Hello")
-        hello = first.hello
-        if hello.protocol_version != PROTOCOL_VERSION:
-            raise OutOfTurn(
-                f"protocol version {hello.protocol_version}: this gateway ({VERSION}) speaks {PROTOCOL_VERSION}; "
-                "use a connector built for it"
-            )
-        if not hello.connector or not hello.instance:
-            raise OutOfTurn("Hello without a connector name or without an instance; both are needed")
-        return hello
 
     def _welcome(self, session: Session) -> pb.IngestResponse:
         limits, account = self._gateway.limits, session.account
