@@ -5,8 +5,12 @@ from pathlib import Path
 
 
 def lines(folder: Path) -> list[str]:
-    """Every line of the sink's files, in the order in which they became visible."""
-    return [line for file in sorted(folder.glob("*.lines")) for line in file.read_text().splitlines()]
+    """Every whole line of the sink's files, in the order in which they became visible.
+
+    A file that is being appended to may end within a line, as any log does to who reads it meanwhile.
+    """
+    whole = (file.read_bytes().rpartition(b"\n")[0] for file in sorted(folder.glob("*.lines")))
+    return [line for text in whole for line in text.decode().splitlines()]
 
 
 def by_stream(folder: Path) -> dict[str, list[tuple[int, str]]]:

@@ -1,12 +1,13 @@
 """SIGKILL of source, gateway, driver and sink, singly and in pairs: each message of a replayable source is visible once."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.exactly_once.output import by_stream, lines
+from tests.faults.cases import Case, all_of, in_recovery, one
 from tests.faults.processes import Process
 from tests.faults.rig import Rig
 from tests.faults.sources import Numbers, Queue, number_sequence, number_value
@@ -88,39 +89,7 @@ class World:
         return {int(value) for _, value in by_stream(self.out)["queue/0"]}
 
 
-Case = Callable[[World], None]
 PARTS = ("source", "gateway", "driver", "sink")
-
-
-def one(part: str) -> Case:
-    """It is killed and started again."""
-
-    def case(world: World) -> None:
-        world.kill(part)
-        world.restart(part)
-
-    return case
-
-
-def in_recovery(first: str, second: str) -> Case:
-    """The second is killed as soon as the first is back, before it has caught up."""
-
-    def case(world: World) -> None:
-        world.kill(first)
-        world.restart(first)
-        world.wait_until_back(first)
-        world.kill(second)
-        world.restart(second)
-
-    return case
-
-
-def everything(world: World) -> None:
-    """All are away at the same time."""
-    for part in PARTS:
-        world.kill(part)
-    for part in PARTS:
-        world.restart(part)
 
 
 def again_and_again(world: World) -> None:
@@ -134,10 +103,10 @@ def again_and_again(world: World) -> None:
 
 
 PAIRS = [(a, b) for a in PARTS for b in PARTS if "sink" in (a, b)]
-CASES: dict[str, Case] = {
+CASES: dict[str, Case[World]] = {
     **{part: one(part) for part in PARTS},
     **{f"{b} while {a} recovers": in_recovery(a, b) for a, b in PAIRS},
-    "everything at once": everything,
+    "everything at once": all_of(PARTS),
     "again and again": again_and_again,
 }
 

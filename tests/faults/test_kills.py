@@ -5,11 +5,12 @@ case lost or doubled, all later ones would show. A case that fails gives the nex
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.faults.cases import Case, all_of, both, in_recovery, one
 from tests.faults.expected import assert_each_came_once, assert_none_is_missing, changed_batches, expected_state
 from tests.faults.processes import Process
 from tests.faults.rig import Driver, Rig
@@ -136,57 +137,13 @@ class World:
 
 # The cases
 
-Case = Callable[[World], None]
 PARTS = ("connector", "gateway", "driver")
-
-
-def one(part: str) -> Case:
-    """It is killed and started again."""
-
-    def case(world: World) -> None:
-        world.kill(part)
-        world.restart(part)
-
-    return case
-
-
-def both(first: str, second: str) -> Case:
-    """Two are away at the same time."""
-
-    def case(world: World) -> None:
-        world.kill(first)
-        world.kill(second)
-        world.restart(first)
-        world.restart(second)
-
-    return case
-
-
-def in_recovery(first: str, second: str) -> Case:
-    """The second is killed as soon as the first is back, before it has caught up."""
-
-    def case(world: World) -> None:
-        world.kill(first)
-        world.restart(first)
-        world.wait_until_back(first)
-        world.kill(second)
-        world.restart(second)
-
-    return case
 
 
 def driver_alone(world: World) -> None:
     """What the driver started is not killed with it, as where somebody kills a process by its number."""
     world.driver.kill_alone()
     world.restart("driver")
-
-
-def everything(world: World) -> None:
-    """All are away at the same time."""
-    for part in PARTS:
-        world.kill(part)
-    for part in PARTS:
-        world.restart(part)
 
 
 def again_and_again(world: World) -> None:
@@ -199,12 +156,12 @@ def again_and_again(world: World) -> None:
         world.rig.holds(lambda: True, moments.uniform(0, 1))
 
 
-CASES: dict[str, Case] = {
+CASES: dict[str, Case[World]] = {
     **{part: one(part) for part in PARTS},
     **{f"{a} and {b} at once": both(a, b) for a, b in zip(PARTS, (*PARTS[1:], PARTS[0]), strict=True)},
     **{f"{b} while {a} recovers": in_recovery(a, b) for a in PARTS for b in PARTS},
     "driver without its children": driver_alone,
-    "everything at once": everything,
+    "everything at once": all_of(PARTS),
     "again and again": again_and_again,
 }
 

@@ -16,7 +16,7 @@ class FileSink(TwoPhaseSink):
     """Writes files that are only ever appended to, `<name>-<number>` with the format's suffix, in a folder.
 
     Parts are staged in the hidden folder `.headrace/<name>` beside them, which must not be touched. A file is complete once the
-    next one exists; only then may it be moved away.
+    next one exists; only then may it be moved away. Until then it may end within a record, for who reads it meanwhile.
     """
 
     connector = "file-sink"
