@@ -2,36 +2,30 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.bench._figures import Figure, machine
-from headrace.bench._queries import headrace, inprocess_rate, noop, rows, session, stallable
+from headrace.bench._figures import Figure
+from headrace.bench._parts import Part, Say, run_parts
+from headrace.bench._queries import headrace, inprocess_rate, noop, rows, stallable
 from headrace.bench._rig import RunningGateway, acknowledged_rate, connector, gateway, wait_for
 from headrace.bench._sources import MESSAGE_BYTES
-
-Say = Callable[[str], None]
-Part = Callable[[SparkSession, Say, bool], Iterator[Figure]]
 
 STALLED_OFFER_BYTES = 10_000_000_000
 
 
 def run(parts: Sequence[str], quick: bool, say: Say) -> tuple[list[Figure], dict[str, Any]]:
     """Runs the named parts, in one session and one after the other; returns what they found, and under which conditions."""
-    spark = session()
-    figures: list[Figure] = []
-    for name in parts:
-        say(f"{name} ...")
-        figures += PARTS[name](spark, say, quick)
-    conditions = machine() | {
-        "message_bytes": MESSAGE_BYTES,
-        "quick": quick,
-        "sink": "noop",
-        "processes": "connector, gateway and Spark (local[*]) share all cores",
-    }
-    return figures, conditions
+    return run_parts(
+        PARTS,
+        parts,
+        quick,
+        say,
+        sink="noop",
+        processes="connector, gateway and Spark (local[*]) share all cores",
+    )
 
 
 def throughput(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:

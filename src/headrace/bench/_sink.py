@@ -11,9 +11,10 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.bench._figures import Figure, machine
+from headrace.bench._figures import Figure
 from headrace.bench._output import Output
-from headrace.bench._queries import headrace, session, sink_query
+from headrace.bench._parts import Part, Say, run_parts
+from headrace.bench._queries import headrace, sink_query
 from headrace.bench._rig import (
     Restartable,
     acknowledged_rate,
@@ -26,26 +27,19 @@ from headrace.bench._rig import (
 )
 from headrace.bench._sources import MESSAGE_BYTES, quantile_ms
 
-Say = Callable[[str], None]
-Part = Callable[[SparkSession, Say, bool], Iterator[Figure]]
-
 RECOVERY_RATE = 1_000
 
 
 def run(parts: Sequence[str], quick: bool, say: Say) -> tuple[list[Figure], dict[str, Any]]:
     """Runs the named parts, in one session and one after the other; returns what they found, and under which conditions."""
-    spark = session()
-    figures: list[Figure] = []
-    for name in parts:
-        say(f"{name} ...")
-        figures += PARTS[name](spark, say, quick)
-    conditions = machine() | {
-        "message_bytes": MESSAGE_BYTES,
-        "quick": quick,
-        "sink": "file-sink, lines, every transaction forced to disk",
-        "processes": "connector, gateway, Spark (local[*]) and sink share all cores",
-    }
-    return figures, conditions
+    return run_parts(
+        PARTS,
+        parts,
+        quick,
+        say,
+        sink="file-sink, lines, every transaction forced to disk",
+        processes="connector, gateway, Spark (local[*]) and sink share all cores",
+    )
 
 
 def throughput(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:

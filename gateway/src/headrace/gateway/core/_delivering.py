@@ -34,7 +34,7 @@ def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
         older.close()
     sink.attach(session)
     for ledger in gateway.ledgers.values():
-        _decide(session, session.holdings, ledger)
+        _decide(session, ledger)
     return sink
 
 
@@ -151,14 +151,14 @@ def _tell(gateway: Gateway, ledger: Ledger) -> int:
     pending = 0
     for sink in gateway.sinks.values():
         for session in sink.sessions.values():
-            pending += _decide(session, session.holdings, ledger)
+            pending += _decide(session, ledger)
         pending += sum(_undone(holdings, ledger) for holdings in sink.away.values())
     return pending
 
 
-def _decide(session: SinkSession, holdings: Holdings, ledger: Ledger) -> int:
+def _decide(session: SinkSession, ledger: Ledger) -> int:
     """Tells an instance what is decided of what it holds; returns how much of it is to become visible."""
-    pending = 0
+    holdings, pending = session.holdings, 0
     for transaction in sorted(t for t in holdings.transactions() if t.pipeline == ledger.pipeline):
         runs, prepared = holdings.runs(transaction), transaction in holdings.prepared
         if ledger.is_void(transaction, runs, prepared):

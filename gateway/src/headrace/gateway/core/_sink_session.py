@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -65,7 +64,6 @@ class SinkSession:
         self.id = f"k{next(_ids)}"
         self.hello = hello
         self.peer = peer
-        self.opened_at = time.monotonic()
         self.failure: ProtocolError | None = None
         self.outgoing = Signal()
         self.holdings = Holdings()

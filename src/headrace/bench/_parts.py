@@ -1,0 +1,25 @@
+"""A benchmark as parts that run one after the other, in one Spark session."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.bench._figures import Figure, machine
+from headrace.bench._queries import session
+from headrace.bench._sources import MESSAGE_BYTES
+
+Say = Callable[[str], None]
+Part = Callable[[SparkSession, Say, bool], Iterator[Figure]]
+
+
+def run_parts(
+    known: Mapping[str, Part], names: Sequence[str], quick: bool, say: Say, **conditions: str
+) -> tuple[list[Figure], dict[str, Any]]:
+    """Runs the named parts; returns what they found, and under which conditions."""
+    spark = session()
+    figures: list[Figure] = []
+    for name in names:
+        say(f"{name} ...")
+        figures += known[name](spark, say, quick)
+    return figures, machine() | {"message_bytes": MESSAGE_BYTES, "quick": quick, **conditions}
