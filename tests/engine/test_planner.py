@@ -1,4 +1,7 @@
 import json
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -256,6 +259,39 @@ def test_a_replay_does_not_need_the_gateway_to_be_planned(gateway: FakeGateway) 
     end = earlier.latest_offset(start, ALL)
     gateway.stop()
     assert make(gateway).plan_reads(start, end)
+
+
+PLANNER = """
+import sys
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from headrace.engine._source import HeadraceSource, SCHEMA
+
+reader = HeadraceSource({"gateway": sys.argv[1], "stream": "orders/*", "pipeline": "p"}).streamReader(SCHEMA)
+reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+try:
+    print("planned", flush=True)
+    sys.stdin.read()  # as Spark's planner waits for what it is asked next
+finally:
+    reader.stop()
+"""
+
+
+@pytest.mark.parametrize("by_signal", [True, False])
+def test_a_process_that_plans_takes_leave_when_spark_ends_it(gateway: FakeGateway, by_signal: bool) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    command = [sys.executable, "-c", PLANNER, gateway.address]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"planned\n"
+        if by_signal:
+            process.send_signal(signal.SIGTERM)
+        else:
+            process.stdin.close()
+        assert process.wait(30) == 0
+    (leave,) = gateway.detached
+    assert leave.pipeline.run == gateway.attached[0].pipeline.run
+    assert not leave.committed
 
 
 def test_stopping_takes_leave_once(gateway: FakeGateway) -> None:

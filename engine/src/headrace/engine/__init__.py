@@ -22,10 +22,15 @@ from headrace.engine._errors import (
     SinkRefused,
     TakenOver,
 )
+from headrace.engine._rescale import rescale
 from headrace.engine._schema import SCHEMA
 from headrace.engine._session import build_session, register
+from headrace.engine._ship import ship
+from headrace.engine._start import DEFAULT_WORKER_MEMORY, start
+from headrace.engine._states import StateSize, StoredStates
 
 __all__ = [
+    "DEFAULT_WORKER_MEMORY",
     "SCHEMA",
     "CheckpointError",
     "FrameError",
@@ -40,7 +45,12 @@ __all__ = [
     "SchemaError",
     "SinkFailed",
     "SinkRefused",
+    "StateSize",
+    "StoredStates",
     "TakenOver",
     "build_session",
     "register",
+    "rescale",
+    "ship",
+    "start",
 ]

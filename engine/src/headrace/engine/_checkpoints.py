@@ -17,9 +17,9 @@ log = logging.getLogger("headrace.engine")
 def install(spark: SparkSession) -> bool:
     """Makes the checkpoint file manager `CLASS` known to the JVM; False where that cannot be done.
 
-    Only for a local master, where driver and executors are one JVM: remote executors would not know the class.
+    Only where driver and executors are one JVM: executors of their own would not know the class.
     """
-    if not str(spark.sparkContext.master).startswith("local"):
+    if not is_one_jvm(str(spark.sparkContext.master)):
         return False
     jvm: Any = spark._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -28,6 +28,11 @@ def install(spark: SparkSession) -> bool:
     except Py4JError as error:
         log.info("checkpoints are written the slower way: %s", error)
         return False
+
+
+def is_one_jvm(master: str) -> bool:
+    """Whether driver and executors are one JVM; those of a `local-cluster` are not."""
+    return master == "local" or master.startswith("local[")
 
 
 def _is_known(loader: Any) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from headrace.engine._checkpoint_log import CheckpointLog, Followed
 from headrace.engine._gateway_options import Defaults
 from headrace.engine._options import Options, parse
 from headrace.engine._position import Offset
@@ -18,6 +19,7 @@ class Execution:
     """A running query. Everything here may raise what py4j raises."""
 
     def __init__(self, spark: SparkSession, query_id: Any) -> None:
+        self._spark = spark
         self._jvm: Any = spark._jvm
         self._query: Any = spark._jsparkSession.streams().get(query_id)
         self._execution = self._query.streamingQuery() if hasattr(self._query, "streamingQuery") else self._query
@@ -60,6 +62,10 @@ class Execution:
         given = kind.getDeclaredField("extraOptions")
         given.setAccessible(True)
         return parse_sink(dict(self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(given.get(self._execution))), defaults)
+
+    def followed(self) -> tuple[Followed, ...]:
+        """The queries in whose place it goes on."""
+        return CheckpointLog(self._spark, self._execution.resolvedCheckpointRoot()).followed()
 
     def last_committed(self) -> int | None:
         """The last batch in the commit log; None where it is empty."""

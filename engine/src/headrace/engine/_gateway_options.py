@@ -60,19 +60,20 @@ def parse_gateway(values: Mapping[str, str], defaults: Defaults) -> GatewayOptio
     )
 
 
-def spelled(given: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """What the user gave, by the options' own spelling of their names.
+def spelled(given: Mapping[str, str], names: Sequence[str], own: Sequence[str] = ()) -> dict[str, str]:
+    """What the user gave, by the options' own spelling of their names; `own` are known, too, and never suggested.
 
     Raises:
         OptionError: an option is unknown.
     """
     spelling = {name.lower(): name for name in names}
-    unknown = next((name for name in given if name.lower() not in spelling), None)
+    hidden = {name.lower(): name for name in own}
+    unknown = next((name for name in given if name.lower() not in spelling | hidden), None)
     if unknown is not None:
         close = difflib.get_close_matches(unknown.lower(), spelling, n=1)
         hint = f"did you mean {spelling[close[0]]}?" if close else f"the options are {', '.join(names)}"
         raise OptionError(f"unknown option {unknown!r}: {hint}")
-    return {spelling[name.lower()]: value.strip() for name, value in given.items()}
+    return {(spelling | hidden)[name.lower()]: value.strip() for name, value in given.items()}
 
 
 def parsed(values: Mapping[str, str], name: str, parse_value: Callable[[str], _T], default: _D) -> _T | _D:

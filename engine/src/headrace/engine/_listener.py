@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 from pyspark.sql import SparkSession
 
+from headrace.engine._checkpoint_log import Followed
 from headrace.engine._connection import Connection, to_error
 from headrace.engine._errors import HeadraceError
 from headrace.engine._execution import Execution
@@ -39,11 +40,15 @@ log = logging.getLogger("headrace.engine")
 
 @dataclass(frozen=True)
 class _Watched:
-    """A running query with its Headrace sources, and its Headrace sink if it has one."""
+    """A running query with its Headrace sources, and its Headrace sink if it has one.
+
+    Queries in whose place it goes on are settled with it: nobody else knows what they have committed.
+    """
 
     execution: Execution
     sources: tuple[Options, ...]
     settled: Settled | None
+    followed: tuple[Settled, ...] = ()
 
 
 class QueryWatch:
@@ -98,8 +103,9 @@ class QueryWatch:
             watched = self._watched.pop(event.runId().toString(), None)
             if watched is None:
                 return
-            if watched.settled is not None:
-                self._settling.end(watched.settled)
+            for settled in (watched.settled, *watched.followed):
+                if settled is not None:
+                    self._settling.end(settled)
             last = watched.execution.last_committed() if watched.sources else None
             if last is not None:
                 for offset in watched.execution.offsets(last):
@@ -130,12 +136,19 @@ class QueryWatch:
             last = execution.last_committed()
             if last is not None:
                 settled.readers |= {offset.pipeline for offset in execution.offsets(last)}
-            self._settling.start(settled)
+            followed = tuple(_of_followed(query, settled) for query in execution.followed())
+            for each in (*followed, settled):
+                self._settling.start(each)
         except HeadraceError:
             raise
         except Exception as error:
             raise HeadraceError(f"the sink would not learn what is committed: {error}; nothing was processed") from error
-        return _Watched(execution, sources, settled)
+        return _Watched(execution, sources, settled, followed)
+
+
+def _of_followed(query: Followed, settled: Settled) -> Settled:
+    """What was committed by a query in whose place another one goes on."""
+    return Settled(query.query, settled.run, settled.options, lambda: query.committed)
 
 
 def _refuse(execution: Execution, reason: str) -> None:

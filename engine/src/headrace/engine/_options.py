@@ -21,6 +21,8 @@ NAMES = (
     "readTasks",
     "inlineBytes",
 )
+OWN_NAMES = ("application", "resumeAt")
+"""What Headrace sets itself where it starts an application."""
 _PATTERN = re.compile(r"[A-Za-z0-9._*-]+/[A-Za-z0-9._*-]+")
 _PIPELINE = re.compile(r"[A-Za-z0-9._-]{1,255}")
 
@@ -36,6 +38,10 @@ class Options(GatewayOptions):
     fail_on_data_loss: bool = True
     read_tasks: int = 1
     inline_bytes: int = DEFAULT_INLINE_BYTES
+    application: str | None = None
+    """The application whose steps the messages go through as they are read; set where one is started, not by users."""
+    resume_at: str | None = None
+    """The offset, as JSON, that a checkpoint begins with which takes over from another one; its only run reads nothing."""
 
 
 def parse(given: Mapping[str, str], defaults: Defaults) -> Options:
@@ -44,7 +50,7 @@ def parse(given: Mapping[str, str], defaults: Defaults) -> Options:
     Raises:
         OptionError: an option is unknown, missing or not valid; it names the option, the value and what to do.
     """
-    values = spelled(given, NAMES)
+    values = spelled(given, NAMES, OWN_NAMES)
     return Options(
         **vars(parse_gateway(values, defaults)),
         streams=_streams(values),
@@ -54,6 +60,8 @@ def parse(given: Mapping[str, str], defaults: Defaults) -> Options:
         fail_on_data_loss=parsed(values, "failOnDataLoss", _boolean, True),
         read_tasks=parsed(values, "readTasks", _at_least_one(_whole), defaults.read_tasks),
         inline_bytes=parsed(values, "inlineBytes", parse_bytes, DEFAULT_INLINE_BYTES),
+        application=values.get("application"),
+        resume_at=values.get("resumeAt"),
     )
 
 

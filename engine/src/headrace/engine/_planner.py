@@ -1,5 +1,6 @@
 """Plans micro-batches: learns what is committed, acknowledges it, and asks the gateway how far the next batch may read."""
 
+import json
 import logging
 import time
 import uuid
@@ -55,6 +56,8 @@ class Planner:
 
     def initial_offset(self) -> dict[str, Any]:
         """The offset before everything. The first batch planned from it fixes the pipeline's name for the checkpoint's life."""
+        if self._options.resume_at is not None:
+            return dict(json.loads(self._options.resume_at))
         self._initial = Offset(self._options.pipeline or f"pipeline-{uuid.uuid4().hex[:12]}", {}).to_json()
         return self._initial
 
@@ -79,6 +82,8 @@ class Planner:
             CheckpointError: `start` is not where the last batch ended.
             GatewayError: the gateway refused, has been away for too long, or a source lost messages.
         """
+        if self._options.resume_at is not None:
+            return start
         self._check_start(start)
         offset = self._offset(start)
         self._last_start, self._last_end, self._sizes = start, start, {}

@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any, cast
 
@@ -10,8 +10,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
+from headrace.engine._collector import keep_what_there_is
 from headrace.engine._connection import Connection
-from headrace.engine._decode import record_batches
+from headrace.engine._decode import Columns, record_batches
 from headrace.engine._fetch import fetch
 from headrace.engine._options import Options
 from headrace.engine._patience import Patience
@@ -26,6 +27,9 @@ except ImportError:  # pragma: no cover
     _PrefetchingReader = None  # type: ignore[assignment, misc]
 
 LONGEST_PAUSE_S = 1.0
+
+ToRows = Callable[[Iterable[Columns]], Iterator[pa.RecordBatch]]
+"""Makes the rows of messages that Spark gets."""
 
 
 class ReadTask(InputPartition):
@@ -46,8 +50,9 @@ class ReadTask(InputPartition):
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads streams of a gateway. Spark pickles it to executors, so that the planner is made where it is first needed."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, to_rows: ToRows = record_batches) -> None:
         self._options = options
+        self._to_rows = to_rows
         self._connection = Connection.of(options)
         self._planner: Planner | None = None
 
@@ -84,10 +89,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in executors: the messages of one task."""
+        keep_what_there_is()
         request = cast(ReadTask, partition).request
         ranges = [Range.from_proto(wire) for wire in request.ranges]
         patience = Patience(self._options.gateway_timeout_s, LONGEST_PAUSE_S)
-        yield from record_batches(fetch(self._connection, request.pipeline, ranges, patience))
+        yield from self._to_rows(fetch(self._connection, request.pipeline, ranges, patience))
 
     def _task(self, ranges: Sequence[Range]) -> ReadTask:
         return ReadTask(self.planner.pipeline_run.to_proto(self._options), ranges)
@@ -121,8 +127,8 @@ else:
         Of the private class it keeps nothing but the type, which Spark's planner looks for.
         """
 
-        def __init__(self, options: Options) -> None:
-            StreamReader.__init__(self, options)
+        def __init__(self, options: Options, to_rows: ToRows = record_batches) -> None:
+            StreamReader.__init__(self, options, to_rows)
             # Where Spark looks for `prepareForTriggerAvailableNow`.
             self.simple_reader = self  # type: ignore[assignment]
             self._inline: Iterator[pa.RecordBatch] | None = None
@@ -135,7 +141,7 @@ else:
             lists = self.planner.plan_reads(start, end)
             frames = self.planner.read_inline(start, end, lists)
             if frames is not None:
-                self._inline = record_batches(frames)
+                self._inline = self._to_rows(frames)
             return [self._task(ranges) for ranges in lists]
 
         def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any] | None:

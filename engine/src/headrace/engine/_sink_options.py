@@ -9,6 +9,8 @@ from headrace.engine._gateway_options import NAMES as GATEWAY_NAMES
 from headrace.engine._gateway_options import Defaults, GatewayOptions, parse_gateway, parsed, spelled
 
 NAMES = ("sink", *GATEWAY_NAMES, "onOlderCheckpoint", "onRefused", "deadLetters")
+OWN_NAMES = ("application",)
+"""What Headrace sets itself where it starts an application."""
 _SPARKS_OWN = {
     "checkpointlocation",
     "path",
@@ -28,11 +30,19 @@ class SinkOptions(GatewayOptions):
     accept_older: bool = False
     skip_refused: bool = False
     dead_letters: str | None = None
+    application: str | None = None
+    """The application whose results are written; set where one is started, not by users."""
+    further: tuple[str, ...] = ()
+    """The sinks that an application writes to beside `sink`."""
 
     @property
     def sinks(self) -> tuple[str, ...]:
         """Every sink that the query writes to."""
-        return (self.sink,) if self.dead_letters is None else (self.sink, self.dead_letters)
+        return (self.sink, *self.further, *((self.dead_letters,) if self.dead_letters is not None else ()))
+
+    def for_sink(self, sink: str) -> "SinkOptions":
+        """The options with which one of an application's sinks is written."""
+        return replace(self, sink=sink, further=())
 
     def for_dead_letters(self) -> "SinkOptions | None":
         """The options with which refused messages are written; None where there is no sink for them."""
@@ -45,11 +55,13 @@ def parse_sink(given: Mapping[str, str], defaults: Defaults) -> SinkOptions:
     Raises:
         OptionError: an option is unknown, missing or not valid; it names the option, the value and what to do.
     """
-    values = spelled({name: value for name, value in given.items() if name.lower() not in _SPARKS_OWN}, NAMES)
-    sink = parsed(values, "sink", _sink, None)
-    if sink is None:
+    values = spelled({name: value for name, value in given.items() if name.lower() not in _SPARKS_OWN}, NAMES, OWN_NAMES)
+    application = values.get("application")
+    sinks = parsed(values, "sink", _sink if application is None else _sinks, None)
+    if sinks is None:
         raise OptionError('option sink is missing: say which sink to write to, for instance .option("sink", "alerts")')
-    dead_letters = parsed(values, "deadLetters", _sink, None)
+    sink, *further = sinks
+    (dead_letters,) = parsed(values, "deadLetters", _sink, (None,))
     if dead_letters == sink:
         raise OptionError(f"option deadLetters: {sink!r} is the sink itself, and it is what refuses them; name another one")
     if dead_letters is not None and "onRefused" in values:
@@ -60,13 +72,19 @@ def parse_sink(given: Mapping[str, str], defaults: Defaults) -> SinkOptions:
         accept_older=parsed(values, "onOlderCheckpoint", _fail_or("accept"), False),
         skip_refused=parsed(values, "onRefused", _fail_or("skip"), False),
         dead_letters=dead_letters,
+        application=application,
+        further=tuple(further),
     )
 
 
-def _sink(text: str) -> str:
+def _sink(text: str) -> tuple[str, ...]:
     if not _SINK.fullmatch(text):
         raise ValueError("want 1 to 255 letters, digits and ._-")
-    return text
+    return (text,)
+
+
+def _sinks(text: str) -> tuple[str, ...]:
+    return tuple(name for one in text.split(",") for name in _sink(one.strip()))
 
 
 def _fail_or(other: str) -> Callable[[str], bool]:

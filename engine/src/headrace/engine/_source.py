@@ -1,7 +1,8 @@
 """The data source that Spark knows as `headrace`."""
 
-from collections.abc import MutableMapping
-from functools import cached_property
+from collections.abc import Mapping, MutableMapping
+from functools import cached_property, partial
+from types import MappingProxyType
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter
 from pyspark.sql.types import StructType
@@ -14,6 +15,9 @@ from headrace.engine._reader import Reader
 from headrace.engine._schema import SCHEMA
 from headrace.engine._sink_options import parse_sink
 from headrace.engine._writer import Writer
+from headrace.engine.pipelines._arrivals import arriving_rows
+from headrace.engine.pipelines._plan import ROWS, Plan
+from headrace.engine.pipelines._results import BlockWriter
 
 FORMAT = "headrace"
 
@@ -22,6 +26,8 @@ class HeadraceSource(DataSource):
     """Streams of a Headrace gateway, or one of its sinks. Spark makes it anew in each process that needs it."""
 
     defaults = Defaults()
+    plans: Mapping[str, Plan] = MappingProxyType({})
+    """The applications of the session by name."""
     registered = False
     """True for the class that `register` makes: only then is the query watched, and told to sinks what is committed."""
 
@@ -40,12 +46,14 @@ class HeadraceSource(DataSource):
 
     def schema(self) -> StructType:
         """The same columns for every stream. Spark asks when a stream is loaded, so that wrong options fail there."""
-        parse(self._given, self.defaults)
-        return SCHEMA
+        return SCHEMA if parse(self._given, self.defaults).application is None else ROWS
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of one run."""
-        return Reader(self._options)
+        options = self._options
+        if options.application is None:
+            return Reader(options)
+        return Reader(options, partial(arriving_rows, self._plan(options.application)))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of one batch, which appends in every output mode."""
@@ -55,5 +63,13 @@ class HeadraceSource(DataSource):
                 "this session was not registered by headrace.engine.register or build_session: nobody would tell the sink what "
                 "is committed, and nothing would become visible; register it"
             )
+        if options.application is not None:
+            return BlockWriter(options, self._plan(options.application))
         check_schema(schema)
         return Writer(options)
+
+    def _plan(self, application: str) -> Plan:
+        plan = self.plans.get(application)
+        if plan is None:
+            raise HeadraceError(f"this session has no application {application!r}; start it with headrace.engine.start")
+        return plan

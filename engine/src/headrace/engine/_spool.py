@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -11,27 +12,42 @@ _PREFIX_BYTES = 4
 
 
 class Spool:
-    """Record batches in order: in memory, and in a temporary file where they are large."""
+    """Record batches in order: the first ones in memory, as they are, and what goes beyond that in a temporary file."""
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=memory_bytes, prefix="headrace-part-")  # noqa: SIM115
+        self._memory_bytes = memory_bytes
+        self._kept: list[pa.RecordBatch] = []
+        self._kept_bytes = 0
+        self._file: IO[bytes] | None = None
         self._schema: pa.Schema | None = None
         self.messages = 0
 
     def close(self) -> None:
         """Lets go of all rows."""
-        self._file.close()
+        self._kept.clear()
+        if self._file is not None:
+            self._file.close()
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Keeps a record batch; all have one schema."""
+        self.messages += batch.num_rows
+        size = batch.get_total_buffer_size()
+        if self._file is None and self._kept_bytes + size <= self._memory_bytes:
+            self._kept.append(batch)
+            self._kept_bytes += size
+            return
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="headrace-part-")  # noqa: SIM115
         self._schema = batch.schema
         data = batch.serialize()
         self._file.write(data.size.to_bytes(_PREFIX_BYTES, "little"))
         self._file.write(data)
-        self.messages += batch.num_rows
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """All record batches from the first one. Nothing may be appended meanwhile."""
+        yield from self._kept
+        if self._file is None:
+            return
         self._file.seek(0)
         while prefix := self._file.read(_PREFIX_BYTES):
             data = self._file.read(int.from_bytes(prefix, "little"))

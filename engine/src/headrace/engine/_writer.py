@@ -4,11 +4,13 @@ import itertools
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import TracebackType
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from headrace.engine._collector import keep_what_there_is
 from headrace.engine._connection import Connection
 from headrace.engine._dead_letters import dead_letters
 from headrace.engine._delivery import Delivery, vote
@@ -78,6 +80,7 @@ class Writer(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._connection = Connection.of(options)
+        keep_what_there_is()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Delivers the rows of one task.
@@ -85,17 +88,14 @@ class Writer(DataSourceStreamArrowWriter):
         Raises:
             HeadraceError: the sink cannot take them, or could not be reached for too long.
         """
-        task = _this_task()
-        with Delivery(self._options, self._connection, task.transaction, task.partition, task.run) as delivery:
+        with self.task_writer(this_task()) as writer:
             for batch in iterator:
-                if batch.num_rows:
-                    delivery.send(batch)
-            messages = delivery.spool.messages
-            if not messages:
-                return Written()
-            refused = tuple((r.sequence, r.reason) for r in delivery.finish())
-            dead_attempt = self._handle(refused, task, delivery.spool) if refused else ""
-            return Written(task, delivery.part.attempt, messages, refused, dead_attempt)
+                writer.send(batch)
+            return writer.finish()
+
+    def task_writer(self, task: Task) -> "TaskWriter":
+        """What delivers the rows of a task."""
+        return TaskWriter(self._options, self._connection, task)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Waits for the sink's vote. Spark writes `commits/N` afterwards, and that is what decides.
@@ -103,6 +103,7 @@ class Writer(DataSourceStreamArrowWriter):
         Raises:
             HeadraceError: the sink votes against the batch, or could not be reached for too long.
         """
+        keep_what_there_is()
         written = [message for message in messages if isinstance(message, Written)]
         options = self._options.for_dead_letters()
         if options is not None:
@@ -117,6 +118,44 @@ class Writer(DataSourceStreamArrowWriter):
         there = sorted((part for part in parts if part is not None), key=lambda part: part.partition)
         if there:
             vote(options, self._connection, there[0].transaction, there)
+
+
+class TaskWriter:
+    """Delivers the rows of one task to one sink, and those that it refuses to where the options say."""
+
+    def __init__(self, options: SinkOptions, connection: Connection, task: Task) -> None:
+        self._options = options
+        self._connection = connection
+        self._task = task
+        self._delivery = Delivery(options, connection, task.transaction, task.partition, task.run)
+
+    def __enter__(self) -> "TaskWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._delivery.__exit__(kind, error, trace)
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        """Delivers the next rows.
+
+        Raises:
+            HeadraceError: the sink cannot take them, or could not be reached for too long.
+        """
+        if batch.num_rows:
+            self._delivery.send(batch)
+
+    def finish(self) -> Written:
+        """Waits until the sink has staged the rows.
+
+        Raises:
+            HeadraceError: the sink cannot take them, or could not be reached for too long.
+        """
+        messages = self._delivery.spool.messages
+        if not messages:
+            return Written()
+        refused = tuple((r.sequence, r.reason) for r in self._delivery.finish())
+        dead_attempt = self._handle(refused, self._task, self._delivery.spool) if refused else ""
+        return Written(self._task, self._delivery.part.attempt, messages, refused, dead_attempt)
 
     def _handle(self, refused: Refused, task: Task, spool: Spool) -> str:
         """Does with refused messages what the options say; returns the attempt that brought them to the dead-letter sink, if any.
@@ -166,12 +205,13 @@ class Writer(DataSourceStreamArrowWriter):
         )
 
 
-def _this_task() -> Task:
-    """The task that this process runs.
+def this_task() -> Task:
+    """The task that this worker process runs.
 
     Raises:
         HeadraceError: it belongs to no streaming query.
     """
+    keep_what_there_is()
     context = TaskContext.get()
     query, run, batch = (context.getLocalProperty(name) if context is not None else None for name in (QUERY, RUN, BATCH))
     if context is None or query is None or run is None or batch is None:

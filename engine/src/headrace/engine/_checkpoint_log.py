@@ -1,0 +1,141 @@
+"""What a checkpoint says while no query runs on it: Spark's logs, read as the files that they are."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.engine._errors import CheckpointError
+from headrace.engine._position import Offset
+
+_UNFINISHED = "headrace-unfinished"
+_FOLLOWS = "headrace-follows"
+_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A micro-batch of the offset log.
+
+    Attributes:
+        batch: Its number.
+        partitions: In how many parts the query shuffles; the same for the life of a checkpoint.
+        offsets: Where the micro-batch ends in each Headrace source.
+    """
+
+    batch: int
+    partitions: int
+    offsets: tuple[Offset, ...]
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A query in whose place another one goes on, with a checkpoint that was made of its own.
+
+    Attributes:
+        query: Its id, by which sinks know its transactions.
+        committed: Its last micro-batch in the commit log. What it did after that, the other query does again.
+    """
+
+    query: str
+    committed: int
+
+
+class CheckpointLog:
+    """The logs of one checkpoint, on any file system that Spark knows."""
+
+    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+        self._checkpoint = checkpoint
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._folder = jvm.org.apache.hadoop.fs.Path(checkpoint)
+        self._files = self._folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+
+    def last_planned(self) -> Logged | None:
+        """The last micro-batch that was planned; None where there was none.
+
+        Raises:
+            CheckpointError: the log is not in Spark's form.
+        """
+        return self._logged(self._last("offsets"))
+
+    def last_committed(self) -> Logged | None:
+        """The last micro-batch that was committed; None where there was none.
+
+        Raises:
+            CheckpointError: the log is not in Spark's form.
+        """
+        return self._logged(self._last("commits"))
+
+    def query(self) -> str:
+        """The id of the query that the checkpoint belongs to.
+
+        Raises:
+            CheckpointError: the checkpoint says none.
+        """
+        try:
+            return str(json.loads(self._text(self._path("metadata")))["id"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{self._checkpoint}/metadata is not what Spark writes there ({error})") from None
+
+    def followed(self) -> tuple[Followed, ...]:
+        """The queries in whose place the checkpoint's own goes on, the latest last."""
+        path = self._path(_FOLLOWS)
+        return tuple(Followed(**each) for each in json.loads(self._text(path))) if self._files.exists(path) else ()
+
+    def follow(self, queries: Sequence[Followed]) -> None:
+        """Notes the queries in whose place the checkpoint's own goes on."""
+        file = self._files.create(self._path(_FOLLOWS))
+        try:
+            file.write(bytearray(json.dumps([asdict(query) for query in queries]).encode()))
+        finally:
+            file.close()
+
+    def exists(self) -> bool:
+        """Whether there is anything where the checkpoint lies."""
+        return bool(self._files.exists(self._folder))
+
+    def mark_unfinished(self) -> None:
+        """Says that the checkpoint is being made, so that nothing starts on it before it is whole."""
+        self._files.mkdirs(self._folder)
+        self._files.create(self._path(_UNFINISHED)).close()
+
+    def mark_finished(self) -> None:
+        """Says that the checkpoint is whole."""
+        self._files.delete(self._path(_UNFINISHED), False)
+
+    def is_unfinished(self) -> bool:
+        """Whether somebody began to make the checkpoint and did not come to the end."""
+        return bool(self._files.exists(self._path(_UNFINISHED)))
+
+    def _last(self, log: str) -> int | None:
+        folder = self._path(log)
+        if not self._files.exists(folder):
+            return None
+        names = [status.getPath().getName() for status in self._files.listStatus(folder)]
+        return max((int(name) for name in names if name.isdecimal()), default=None)
+
+    def _logged(self, batch: int | None) -> Logged | None:
+        if batch is None:
+            return None
+        text = self._text(self._path(f"offsets/{batch}"))
+        try:
+            _, metadata, *offsets = text.splitlines()
+            documents = [json.loads(offset) for offset in offsets if offset != "-"]
+            own = tuple(Offset.from_json(d) for d in documents if isinstance(d, dict) and d.keys() >= {"pipeline", "streams"})
+            return Logged(batch, int(json.loads(metadata)["conf"][_PARTITIONS]), own)
+        except (ValueError, KeyError) as error:
+            where = f"{self._checkpoint}/offsets/{batch}"
+            raise CheckpointError(f"{where} is no entry of Spark's offset log ({type(error).__name__}: {error})") from None
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self._checkpoint}/{name}")
+
+    def _text(self, path: Any) -> str:
+        stream = self._files.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()

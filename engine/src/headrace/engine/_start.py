@@ -1,0 +1,91 @@
+"""Starts an application as one query of Spark."""
+
+import uuid
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.engine._checkpoint_log import CheckpointLog
+from headrace.engine._errors import CheckpointError
+from headrace.engine._options import NAMES as SOURCE_NAMES
+from headrace.engine._session import register
+from headrace.engine._sink_options import NAMES as SINK_NAMES
+from headrace.engine._source import FORMAT
+from headrace.engine._units import parse_bytes
+from headrace.engine.pipelines._keys import bucket_ids
+from headrace.engine.pipelines._plan import ROWS, Plan
+from headrace.engine.pipelines._processor import BucketProcessor
+from headrace.pipelines import Pipeline
+
+DEFAULT_WORKER_MEMORY = "1gb"
+
+
+def start(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    checkpoint: str | Path,
+    *,
+    options: Mapping[str, str] | None = None,
+    available_now: bool = False,
+    worker_memory: str = DEFAULT_WORKER_MEMORY,
+    drop_states: Collection[str] = (),
+) -> StreamingQuery:
+    """Starts an application; its query goes on until it is stopped.
+
+    Args:
+        pipeline: The application.
+        spark: A session that `register` or `build_session` has seen.
+        checkpoint: Where Spark keeps positions and states. It belongs to this application.
+        options: Further options of `format("headrace")`, of the source and of the sink: `maxMessagesPerTrigger`, `gateway`, ...
+        available_now: End once everything is processed that exists now.
+        worker_memory: About how much memory each Python worker may use to hold states, such as `500mb`.
+        drop_states: Steps that the pipeline no longer has, and whose states in the checkpoint are to be dropped.
+
+    Raises:
+        GraphError: the pipeline cannot run.
+        OptionError: an option is not valid.
+        CheckpointError: the checkpoint was to take over from another one, and is not whole.
+    """
+    graph = pipeline.graph
+    log = CheckpointLog(spark, str(checkpoint))
+    if log.is_unfinished():
+        raise CheckpointError(f"{checkpoint} was not made to the end; delete it, and rescale once more")
+    planned = log.last_planned()
+    # Spark keeps to the number that a checkpoint began with, whatever the session says now.
+    partitions = planned.partitions if planned else int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    plan = Plan(graph, bucket_ids(partitions), uuid.uuid4().hex, parse_bytes(worker_memory), frozenset(drop_states))
+    register(spark, {graph.name: plan})
+    own = {"application": graph.name}
+    for_source, for_sink = _divided(options or {})
+    reader = spark.readStream.format(FORMAT).options(**{"pipeline": graph.name, **for_source}, **own)
+    rows = keyed_rows(plan, reader.option("stream", ",".join(graph.streams)).load())
+    writer = rows.writeStream.format(FORMAT).queryName(graph.name).outputMode("append").options(**own)
+    writer = writer.options(sink=",".join(graph.sinks), checkpointLocation=str(checkpoint), **for_sink)
+    if available_now:
+        writer = writer.trigger(availableNow=True)
+    return writer.start()
+
+
+def keyed_rows(plan: Plan, rows: DataFrame, initial: Mapping[int, DataFrame] | None = None) -> DataFrame:
+    """What the rows of arriving messages become behind all shuffles.
+
+    Args:
+        plan: The plan.
+        rows: The rows.
+        initial: What a new checkpoint begins with, by how many shuffles lie before it: `bucket`, `chunk` and `beside`.
+    """
+    for level in range(1, plan.graph.shuffles + 1):
+        begins = None if initial is None else initial[level].groupBy("bucket")
+        processor = BucketProcessor(plan, level)
+        rows = rows.groupBy("bucket").transformWithState(processor, ROWS, "append", "none", initialState=begins)
+    return rows
+
+
+def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Options by what they are for: the source, which is to refuse what nobody knows, and the sink."""
+    only_sink = {name.lower() for name in SINK_NAMES} - {name.lower() for name in SOURCE_NAMES}
+    for_source = {name: value for name, value in options.items() if name.lower() not in only_sink}
+    sink = {name.lower() for name in SINK_NAMES}
+    return for_source, {name: value for name, value in options.items() if name.lower() in sink}

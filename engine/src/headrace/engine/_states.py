@@ -1,0 +1,139 @@
+"""Reads the states of an application that does not run, from its checkpoint."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.engine._checkpoint_log import CheckpointLog
+from headrace.engine._errors import CheckpointError
+from headrace.engine.pipelines._durable import load
+from headrace.engine.pipelines._keys import bucket_ids, buckets_of
+from headrace.engine.pipelines._store import Head, read_head
+from headrace.pipelines.runtime import Graph, Key, StateClass, States
+
+
+@dataclass(frozen=True)
+class StateSize:
+    """How much state a step keeps.
+
+    Attributes:
+        step: Its name.
+        keys: For how many keys.
+    """
+
+    step: str
+    keys: int
+
+
+class StoredStates:
+    """The states that the last committed micro-batch of a checkpoint left.
+
+    Raises:
+        CheckpointError: there is no committed micro-batch.
+    """
+
+    def __init__(self, spark: SparkSession, checkpoint: str, graph: Graph) -> None:
+        self._spark = spark
+        self._checkpoint = checkpoint
+        self._graph = graph
+        self.log = CheckpointLog(spark, checkpoint)
+        committed = self.log.last_committed()
+        if committed is None:
+            raise CheckpointError(
+                f"{checkpoint} holds no committed micro-batch, so there are no states yet; is it the right folder?"
+            )
+        self.committed = committed
+
+    def sizes(self) -> list[StateSize]:
+        """How much state each step keeps."""
+        keys: dict[str, int] = {step.name: 0 for step in self._graph.keyed}
+        for _, kept in self._buckets():
+            for step, states in kept.items():
+                keys[step] += len(states)
+        return [StateSize(step, count) for step, count in keys.items()]
+
+    def find(self, step: str, key: Key) -> Any:
+        """The state of a key; None where it has none."""
+        ids = bucket_ids(self.committed.partitions)
+        bucket = ids[int(buckets_of([key], len(ids))[0])]
+        for _, kept in self._buckets(bucket):
+            if key in kept.get(step, {}):
+                return self._shown(step, kept[step][key])
+        return None
+
+    def all(self, step: str) -> Iterator[tuple[Key, Any]]:
+        """Every key of a step with its state."""
+        for _, kept in self._buckets():
+            for key, state in kept.get(step, States()).items():
+                yield key, self._shown(step, state)
+
+    def by_level(self) -> Iterator[tuple[int, dict[str, States], dict[str, Any]]]:
+        """The states of each bucket, after how many shuffles they lie there, and what lies beside them."""
+        levels = {step.name: self._graph.levels[self._graph.steps.index(step)] for step in self._graph.keyed}
+        for head, kept in self._buckets():
+            of_level: dict[int, dict[str, States]] = {}
+            for step, states in kept.items():
+                of_level.setdefault(levels[step], {})[step] = states
+            for level, states_by_step in of_level.items():
+                yield level, states_by_step, dict(head.beside)
+
+    def _shown(self, step: str, state: Any) -> Any:
+        return next(keyed for keyed in self._graph.keyed if keyed.name == step).shown(state)
+
+    @cached_property
+    def _classes(self) -> dict[str, StateClass]:
+        return {step.name: step.state_class for step in self._graph.keyed}
+
+    @cached_property
+    def _operators(self) -> list[int]:
+        metadata = self._spark.read.format("state-metadata").load(self._checkpoint)
+        return sorted({int(row.operatorId) for row in metadata.select("operatorId").distinct().collect()})
+
+    def _buckets(self, bucket: int | None = None) -> Iterator[tuple[Head, dict[str, States]]]:
+        for operator in self._operators:
+            heads = self._variable(operator, "head", bucket).select(F.col("key.bucket"), F.col("value.head")).collect()
+            for found, packed in heads:
+                store = _OfflineStore(
+                    bytes(packed), self._variable(operator, "changes", found), self._variable(operator, "snapshot", found)
+                )
+                head = read_head(store)
+                yield head, load(store, head, self._classes)
+
+    def _variable(self, operator: int, name: str, bucket: int | None) -> DataFrame:
+        reader = self._spark.read.format("statestore").option("operatorId", operator).option("stateVarName", name)
+        if name != "head":
+            reader = reader.option("flattenCollectionTypes", True)
+        frame = reader.option("batchId", self.committed.batch).load(self._checkpoint)
+        return frame if bucket is None else frame.filter(F.col("key.bucket") == bucket)
+
+
+class _OfflineStore:
+    """What the state store of a stopped query has for a bucket."""
+
+    def __init__(self, head: bytes, changes: DataFrame, snapshot: DataFrame) -> None:
+        self._head = head
+        self._changes_frame = changes
+        self._snapshot_frame = snapshot
+
+    def read_head(self) -> bytes | None:
+        return self._head
+
+    def read_change(self, number: int) -> bytes:
+        return self._changes[number]
+
+    def read_segment(self, number: int) -> bytes:
+        return self._segments[number]
+
+    @cached_property
+    def _changes(self) -> dict[int, bytes]:
+        rows = self._changes_frame.select(F.col("user_map_key.number"), F.col("user_map_value.change"))
+        return {int(number): bytes(change) for number, change in rows.collect()}
+
+    @cached_property
+    def _segments(self) -> dict[int, bytes]:
+        rows = self._snapshot_frame.select(F.col("user_map_key.segment"), F.col("user_map_value.states"))
+        return {int(number): bytes(segment) for number, segment in rows.collect()}

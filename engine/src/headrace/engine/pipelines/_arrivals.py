@@ -1,0 +1,113 @@
+"""Takes messages through the steps before the first shuffle, in the tasks that read them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine._decode import Columns, record_batch
+from headrace.engine.pipelines._blocks import Block, Messages, Packed, blocks_by_bucket
+from headrace.engine.pipelines._departures import Departures
+from headrace.engine.pipelines._keys import packed_buckets
+from headrace.engine.pipelines._plan import ARROW_ROWS, BlockRow, Plan
+from headrace.pipelines.runtime import NO_TIME, Elements, Pass, Times, matches
+
+PIECE_MESSAGES = 16_384
+PIECE_BYTES = 4 * 2**20
+"""Frames of a stream are joined into pieces of about this size, since small blocks cost as much as large ones."""
+MOST_BYTES = 64 * 2**20
+"""What is gathered of all streams together before the fullest is passed on."""
+
+
+@dataclass
+class _Gathered:
+    """Frames of one stream that are to become a piece."""
+
+    frames: list[Columns] = field(default_factory=list)
+    messages: int = 0
+    bytes: int = 0
+
+
+def pieces(frames: Iterable[Columns]) -> Iterator[list[Columns]]:
+    """Joins the frames of each stream, in their order, into pieces worth a block for each bucket."""
+    streams: dict[str, _Gathered] = {}
+    total = 0
+    for frame in frames:
+        gathered = streams.setdefault(frame.stream, _Gathered())
+        size = len(frame.values) + len(frame.keys) + 16 * frame.rows
+        gathered.frames.append(frame)
+        gathered.messages += frame.rows
+        gathered.bytes += size
+        total += size
+        if gathered.messages >= PIECE_MESSAGES or gathered.bytes >= PIECE_BYTES or total > MOST_BYTES:
+            fullest = max(streams, key=lambda stream: streams[stream].bytes)
+            total -= streams[fullest].bytes
+            yield streams.pop(fullest).frames
+    for gathered in streams.values():
+        yield gathered.frames
+
+
+def arriving_rows(plan: Plan, frames: Iterable[Columns]) -> Iterator[pa.RecordBatch]:
+    """What the messages of a task become before the first shuffle.
+
+    Raises:
+        FrameError: the columns of a frame do not add up.
+        StepError: a function raises, and its policy is to fail.
+    """
+    for piece in pieces(frames):
+        rows = list(_rows(plan, piece))
+        if rows:
+            yield record_batch_of(rows)
+
+
+def record_batch_of(rows: list[BlockRow]) -> pa.RecordBatch:
+    """Rows in Arrow."""
+    columns = {name: [getattr(row, name) for row in rows] for name in ARROW_ROWS.names}
+    return pa.RecordBatch.from_pydict(columns, schema=ARROW_ROWS)
+
+
+def _rows(plan: Plan, piece: list[Columns]) -> Iterator[BlockRow]:
+    graph, stream = plan.graph, piece[0].stream
+    messages = _messages(piece)
+    elements: Elements | None = None
+    passed = Pass(graph)
+    for number, source in graph.sources.items():
+        if not any(matches(pattern, stream) for pattern in source.streams):
+            continue
+        key_by = graph.only_decodes(number)
+        if key_by is not None:
+            yield from _untouched(plan, stream, messages, number, key_by)
+            continue
+        if elements is None:
+            origin = messages.origin(stream)
+            elements = Elements(origin.raw or (), origin, times=origin.times)
+        passed.read(number, elements)
+    yield from Departures(plan).rows(passed, messages)
+
+
+def _untouched(plan: Plan, stream: str, messages: Messages, source: int, key_by: int) -> Iterator[BlockRow]:
+    """Blocks of messages that no function sees before the shuffle."""
+    buckets = packed_buckets(messages.keys.data, np.maximum(messages.keys.lengths, 0).astype(np.int64), plan.buckets)
+    for bucket, block in blocks_by_bucket(Block(messages, source), buckets, plan.buckets):
+        part = block.messages
+        yield BlockRow(plan.bucket_ids[bucket], key_by, stream, int(part.sequences[0]), len(part.sequences), block.pack())
+
+
+def _messages(piece: list[Columns]) -> Messages:
+    batch = record_batch(piece)
+    ids = batch.column("message_id")
+    return Messages(
+        np.asarray(batch.column("sequence")),
+        Packed.of(batch.column("key")),
+        Packed.of(batch.column("value")),
+        _times(batch.column("event_time")),
+        Packed.of(ids) if ids.null_count < len(ids) else None,
+    )
+
+
+def _times(array: pa.Array) -> Times | None:
+    if array.null_count == len(array):
+        return None
+    times = np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
+    return np.where(np.asarray(array.is_null()), np.int64(NO_TIME), times) if array.null_count else times

@@ -1,0 +1,165 @@
+"""Turns what comes out of a pass into rows: for the buckets behind the next shuffle, and for sinks."""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.engine.pipelines._blocks import Block, Messages, Packed, blocks_by_bucket
+from headrace.engine.pipelines._keys import buckets_of
+from headrace.engine.pipelines._plan import BlockRow, Plan
+from headrace.pipelines.runtime import NO_TIME, Column, Elements, Failed, Key, Pass, in_order, prefix_maxima
+
+_HEADERS = pa.list_(pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("value", pa.binary())]))
+_TIME = pa.timestamp("us", tz="UTC")
+
+
+class Departures:
+    """What leaves one stage of a plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._sinks = {sink: -1 - number for number, sink in enumerate(plan.graph.sinks)}
+
+    def rows(self, passed: Pass, messages: Messages | None = None) -> Iterator[BlockRow]:
+        """The rows of everything that a pass led to.
+
+        Args:
+            passed: The pass.
+            messages: The messages that all elements come from, where they are packed already and just come from their source.
+        """
+        shuffled = passed.shuffled
+        if messages is not None and self._plan.graph.uses_time:
+            shuffled = in_order(shuffled)
+        for key_by, elements in shuffled:
+            if messages is not None and self._plan.graph.uses_time:
+                yield from self._marked(key_by, elements, messages)
+            else:
+                yield from self._shuffled(key_by, elements, messages)
+        for sink, elements in passed.written:
+            yield self._written(sink, elements)
+        if passed.failed_elements:
+            yield self._dead_letters(passed.failed_elements)
+
+    def _marked(self, key_by: int, elements: Elements, messages: Messages) -> Iterator[BlockRow]:
+        """Blocks with the marks of this piece of the stream, and for every other bucket how far it brings event time."""
+        times = elements.times
+        if times is None:
+            times = np.full(len(elements), NO_TIME, np.int64)
+        own = messages if elements.origin.sequences is messages.sequences else None
+        marks = prefix_maxima(times)
+        peak = int(marks[-1])
+        there = set()
+        for row in self._shuffled(key_by, replace(elements, times=times, marks=marks), own):
+            there.add(row.bucket)
+            yield replace(row, peak=peak)
+        if peak != NO_TIME:
+            first = _first(elements)
+            for bucket in set(self._plan.bucket_ids) - there:
+                yield BlockRow(bucket, key_by, elements.origin.stream, first, 0, b"", peak)
+
+    def _shuffled(self, key_by: int, elements: Elements, messages: Messages | None) -> Iterator[BlockRow]:
+        keys = elements.keys
+        assert keys is not None, "a key_by gives keys"
+        block = self._block(elements, keys, messages)
+        count = self._plan.buckets
+        stream = elements.origin.stream
+        for bucket, part in blocks_by_bucket(block, buckets_of(keys, count), count):
+            rows = len(part.keys or ())
+            yield BlockRow(self._plan.bucket_ids[bucket], key_by, stream, int(part.messages.sequences[0]), rows, part.pack())
+
+    def _block(self, elements: Elements, keys: Sequence[Key], messages: Messages | None) -> Block:
+        again = elements.decoded_by is not None
+        payloads = again or self._plan.graph.dead_letters is not None
+        if messages is None:
+            messages = Messages.of_origin(elements.origin, payloads=payloads)
+        elif not payloads:
+            messages = messages.without_payloads()
+        if not again:
+            return Block(messages, None, elements.values, elements.at, keys, elements.times, elements.marks)
+        if elements.at is not None:
+            messages = messages.take(np.asarray(elements.at, np.int64))
+        return Block(messages, elements.decoded_by, keys=keys, times=elements.times, marks=elements.marks)
+
+    def _written(self, sink: str, elements: Elements) -> BlockRow:
+        origin = elements.origin
+        count = len(elements)
+        columns = {"value": Packed.of_values(elements.values).array()}
+        if elements.keys is not None:
+            columns["key"] = _spelled(elements.keys)
+        times = elements.times
+        if times is not None and (times != NO_TIME).any():
+            columns["event_time"] = _times(times)
+        row = pa.RecordBatch.from_pydict(columns)
+        return BlockRow(self._aside(origin.stream), self._sinks[sink], origin.stream, _first(elements), count, _ipc(row))
+
+    def _dead_letters(self, failed: Sequence[Failed]) -> BlockRow:
+        """Messages as they came, with headers that say what went wrong with them."""
+        graph = self._plan.graph
+        assert graph.dead_letters is not None, "a graph that hands failures over has a sink for them"
+        places = [f.elements.place(f.index) for f in failed]
+        values = [
+            None if f.elements.origin.raw is None else f.elements.origin.raw[p] for f, p in zip(failed, places, strict=True)
+        ]
+        keys = [
+            None if f.elements.origin.keys is None else f.elements.origin.keys[p] for f, p in zip(failed, places, strict=True)
+        ]
+        headers = [
+            [
+                {"name": "headrace-pipeline", "value": graph.name.encode()},
+                {"name": "headrace-step", "value": f.step.encode()},
+                {"name": "headrace-reason", "value": f.error.encode()},
+                {"name": "headrace-stream", "value": f.elements.origin.stream.encode()},
+                {"name": "headrace-sequence", "value": b"%d" % int(f.elements.origin.sequences[p])},
+            ]
+            for f, p in zip(failed, places, strict=True)
+        ]
+        columns = {
+            "value": pa.array(values, pa.binary()),
+            "key": pa.array(keys, pa.binary()),
+            "headers": pa.array(headers, _HEADERS),
+        }
+        first = failed[0].elements
+        row = pa.RecordBatch.from_pydict(columns)
+        stream = first.origin.stream
+        return BlockRow(self._aside(stream), self._sinks[graph.dead_letters], stream, _first(first), len(failed), _ipc(row))
+
+    def _aside(self, stream: str) -> int:
+        """The bucket by which what is on its way to a sink goes, so that what comes of one stream stays in order."""
+        return self._plan.bucket_ids[zlib.crc32(stream.encode()) % self._plan.buckets]
+
+
+def mark_rows(rows: Sequence[BlockRow]) -> Iterator[BlockRow]:
+    """What the rows of a stage tell of event time, for the stages behind it."""
+    return (replace(row, messages=0, block=b"") for row in rows if row.peak != NO_TIME)
+
+
+def _first(elements: Elements) -> int:
+    return int(elements.origin.sequences[elements.place(0)])
+
+
+def _ipc(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _spelled(keys: Sequence[Any]) -> pa.Array:
+    """Keys as bytes: text in UTF-8, anything else as Python writes it."""
+    if isinstance(keys, Column):
+        return keys.array()
+    if set(map(type, keys)) != {bytes}:
+        keys = [key if isinstance(key, bytes) else (key if isinstance(key, str) else repr(key)).encode() for key in keys]
+    return Packed.of_values(keys).array()
+
+
+def _times(times: npt.NDArray[np.int64]) -> pa.Array:
+    nulls = times == NO_TIME
+    validity = pa.py_buffer(np.packbits(~nulls, bitorder="little")) if nulls.any() else None
+    return pa.Array.from_buffers(_TIME, len(times), [validity, pa.py_buffer(np.ascontiguousarray(times))])

@@ -1,0 +1,111 @@
+"""The states that a Python worker holds between micro-batches, and how it finds out whether they are still right."""
+
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from sys import getsizeof
+
+from headrace.engine.pipelines._durable import catch_up, load
+from headrace.engine.pipelines._segments import Recent
+from headrace.engine.pipelines._store import Head, Stored
+from headrace.pipelines.runtime import StateClass, States
+
+_SAMPLE = 64
+"""So many states of a step are looked at to tell what all of them take."""
+_FIELDS_BYTES = 120
+"""About what Python keeps for the fields of an instance without slots."""
+_ROUNDED_BYTES = 16
+"""What the memory allocator adds to a key and a state, about."""
+
+Name = tuple[str, int, int]
+"""Which bucket: the query's run, how many shuffles lie before it, and its number."""
+
+
+@dataclass
+class Bucket:
+    """The states of one bucket, as one worker holds them.
+
+    Attributes:
+        kept: The states of each step.
+        recent: The keys that the snapshot's segments lack.
+        number: How many micro-batches they hold.
+        token: The token of the last of them; None while a micro-batch changes them, or has failed to.
+        bytes: About how much memory they take.
+    """
+
+    kept: dict[str, States]
+    recent: Recent
+    number: int
+    token: bytes | None
+    bytes: int = 0
+
+    def leave(self, head: Head) -> None:
+        """Notes that the store has what the bucket holds."""
+        self.number, self.token = head.number, head.token
+        # What fields refer to takes no less than when it is stored, and hardly more than twice as much.
+        self.bytes = sum(map(_shallow_bytes, self.kept.values())) + 2 * (head.snapshot_bytes + head.change_bytes)
+
+
+class Held:
+    """The buckets of one worker, up to a limit of memory; those that were not used for the longest time go first."""
+
+    def __init__(self) -> None:
+        self._buckets: OrderedDict[Name, Bucket] = OrderedDict()
+
+    def take(
+        self,
+        name: Name,
+        store: Stored,
+        head: Head,
+        classes: Mapping[str, StateClass],
+        dropped: Collection[str],
+        limit_bytes: int,
+    ) -> Bucket:
+        """The bucket as the store has it. Until `Bucket.leave` nobody trusts what it holds.
+
+        One that must be read takes about as much memory as the largest that is held; others are let go of for it.
+
+        Raises:
+            StateError: stored states do not fit the classes, or the steps, that the pipeline has now.
+        """
+        bucket = self._buckets.pop(name, None)
+        if bucket is None or bucket.token is None or not head.reaches(bucket.number, bucket.token):
+            bucket = None  # so that there are never two of it
+            self._let_go(limit_bytes - max((held.bytes for held in self._buckets.values()), default=0))
+            recent = Recent(len(head.segments))
+            return Bucket(load(store, head, classes, dropped, recent), recent, head.number, None)
+        bucket.token = None
+        if bucket.number < head.number:
+            bucket.recent.forget(head.segments, bucket.number)
+            catch_up(store, head, bucket.number, bucket.kept, classes, dropped, bucket.recent)
+        return bucket
+
+    def give_back(self, name: Name, bucket: Bucket, limit_bytes: int) -> None:
+        """Holds a bucket for the next micro-batch, and lets go of others where that is too much."""
+        self._buckets[name] = bucket
+        self._buckets.move_to_end(name)
+        # Another run's states are never asked for again.
+        for other in [other for other in self._buckets if other[0] != name[0]]:
+            del self._buckets[other]
+        self._let_go(limit_bytes)
+
+    def _let_go(self, limit_bytes: int) -> None:
+        total = sum(held.bytes for held in self._buckets.values())
+        while total > limit_bytes and self._buckets:
+            _, gone = self._buckets.popitem(last=False)
+            total -= gone.bytes
+
+
+def _shallow_bytes(states: States) -> int:
+    """About what the keys and states of a step take, without what the states refer to."""
+    sample = list(islice(states.items(), _SAMPLE))
+    if not sample:
+        return 0
+    looked_at = sum(getsizeof(key) + getsizeof(state) + _ROUNDED_BYTES for key, state in sample)
+    looked_at += _FIELDS_BYTES * sum(type(state).__dictoffset__ != 0 for _, state in sample)
+    return getsizeof(states) + looked_at * len(states) // len(sample)
+
+
+HELD = Held()
+"""Spark's worker processes live on from task to task, and so does what they hold."""

@@ -1,0 +1,99 @@
+"""Takes the blocks of one bucket through the steps behind a shuffle, with the bucket's states."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby, pairwise
+from operator import attrgetter
+
+import numpy as np
+
+from headrace.engine._collector import keep_what_there_is, paused_collector
+from headrace.engine.pipelines._blocks import Block
+from headrace.engine.pipelines._departures import Departures, mark_rows
+from headrace.engine.pipelines._durable import save
+from headrace.engine.pipelines._held import HELD, Held
+from headrace.engine.pipelines._plan import BlockRow, Plan
+from headrace.engine.pipelines._store import Store, read_head
+from headrace.pipelines.runtime import NO_TIME, Elements, EventTime, Pass, StateClass, in_order
+
+
+def keyed_rows(
+    plan: Plan, level: int, bucket: int, arriving: Iterable[BlockRow], store: Store, worker: Held = HELD
+) -> Iterator[BlockRow]:
+    """What a bucket's rows of one micro-batch become behind so many shuffles. Rows that are for elsewhere go on as they are.
+
+    Raises:
+        StateError: stored states do not fit the classes that the pipeline has now, or a state cannot be stored.
+        StepError: a function raises, and its policy is to fail.
+    """
+    graph = plan.graph
+    # In the order of the streams, whichever task read what: also what is only on its way to a sink.
+    rows = sorted(arriving, key=attrgetter("target", "stream", "sequence"))
+    here = [row for row in rows if row.is_mark or (row.target >= 0 and graph.levels[row.target] == level)]
+    yield from (row for row in rows if not row.is_mark and (row.target < 0 or graph.levels[row.target] != level))
+    if level < graph.shuffles:
+        yield from mark_rows(here)
+    if not here:
+        return
+    with paused_collector():
+        departing = _through(plan, level, bucket, here, store, worker)
+    yield from departing
+    keep_what_there_is()
+
+
+def _through(plan: Plan, level: int, bucket: int, here: Sequence[BlockRow], store: Store, worker: Held) -> list[BlockRow]:
+    """What the rows that are for this level become."""
+    graph = plan.graph
+    classes = state_classes(plan, level)
+    head = read_head(store)
+    name = (plan.run, level, bucket)
+    held = worker.take(name, store, head, classes, plan.dropped, plan.worker_bytes)
+    event_time = EventTime(graph, head.beside)
+    passed = Pass(graph, held.kept)
+    known = event_time.lowest()
+    event_time.begin((row.target, row.stream) for row in here if row.peak != NO_TIME)
+    for key_by, elements, others in _arrived(here, event_time, passed):
+        passed.enter(key_by, elements, others if level == 1 else event_time.others(key_by, known))
+    event_time.end()
+    passed.settle(level, event_time.lowest())
+    departing = list(Departures(plan).rows(passed))
+    beside = event_time.to_keep() if graph.uses_time else {}
+    head = save(store, head, held.kept, held.recent, passed.changed, classes, beside)
+    held.leave(head)
+    worker.give_back(name, held, plan.worker_bytes)
+    return departing
+
+
+def state_classes(plan: Plan, level: int) -> dict[str, StateClass]:
+    """How the states of the steps behind so many shuffles are stored."""
+    graph = plan.graph
+    return {step.name: step.state_class for step in graph.keyed if graph.levels[graph.steps.index(step)] == level}
+
+
+def _arrived(rows: Sequence[BlockRow], event_time: EventTime, passed: Pass) -> Iterator[tuple[int, Elements, int]]:
+    """The elements of all blocks in order, with their marks, and how far event time has surely come in the other streams."""
+    by_stream = attrgetter("target", "stream")
+    for (key_by, stream), run in groupby(rows, key=by_stream):
+        watermarks = event_time[key_by]
+        others = watermarks.others(stream)
+        blocks: list[tuple[Block, int | None]] = []
+        for row in run:
+            if not row.is_mark:
+                blocks.append((Block.unpack(row.block), watermarks.base(stream) if row.peak != NO_TIME else None))
+            watermarks.advance(stream, row.peak)
+        if all(before.last < after.first for (before, _), (after, _) in pairwise(blocks)):
+            # One after the other, so that what is decoded is still in the processor's cache when it is used.
+            yield from ((key_by, _elements(block, stream, base, passed), others) for block, base in blocks)
+        else:
+            pieces = [(key_by, _elements(block, stream, base, passed)) for block, base in blocks]
+            yield from ((key_by, elements, others) for _, elements in in_order(pieces))
+
+
+def _elements(block: Block, stream: str, base: int | None, passed: Pass) -> Elements:
+    """The elements of a block, decoded; their marks follow from a base, what the stream has had before, where there is one."""
+    elements = block.elements(stream)
+    if base is not None and elements.marks is not None:
+        elements = replace(elements, marks=np.maximum(elements.marks, base))
+    if elements.decoded_by is None:
+        return elements
+    return replace(passed.graph.steps[elements.decoded_by].apply(elements, passed), decoded_by=None)

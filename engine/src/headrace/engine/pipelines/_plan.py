@@ -1,0 +1,83 @@
+"""A pipeline as it runs on Spark, and the rows that go between its stages."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+
+from headrace.pipelines.runtime import NO_TIME, Graph
+
+ROWS = StructType(
+    [
+        StructField("bucket", IntegerType(), False),
+        StructField("target", IntegerType(), False),
+        StructField("stream", StringType(), False),
+        StructField("sequence", LongType(), False),
+        StructField("peak", LongType(), False),
+        StructField("messages", IntegerType(), False),
+        StructField("block", BinaryType(), False),
+    ]
+)
+ARROW_ROWS = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), nullable=False),
+        pa.field("target", pa.int32(), nullable=False),
+        pa.field("stream", pa.string(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("peak", pa.int64(), nullable=False),
+        pa.field("messages", pa.int32(), nullable=False),
+        pa.field("block", pa.binary(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRow:
+    """One row between two stages.
+
+    Attributes:
+        bucket: Where it is shuffled to.
+        target: The number of the `key_by` whose elements it holds; below 0 for what is written, -1 being the first sink.
+        stream: The stream that the elements come from.
+        sequence: The sequence of the first.
+        messages: How many elements it holds, since metrics count these and not blocks.
+        block: The elements; what is written, as an Arrow record batch; empty where only the peak is told.
+        peak: The largest event time of the piece of the stream that the row was cut from; NO_TIME where no step asks for times.
+    """
+
+    bucket: int
+    target: int
+    stream: str
+    sequence: int
+    messages: int
+    block: bytes
+    peak: int = NO_TIME
+
+    @property
+    def is_mark(self) -> bool:
+        """Whether it only tells how far event time has come."""
+        return not self.block
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all processes of one query know.
+
+    Attributes:
+        graph: The pipeline.
+        bucket_ids: The numbers of the buckets that keys are divided into; the same for the life of a checkpoint.
+        run: Names this run of the query, so that a worker does not take an older run's states for its own.
+        worker_bytes: About how much memory a Python worker may use for states.
+        dropped: Steps whose states in the checkpoint are to be dropped, since the pipeline no longer has them.
+    """
+
+    graph: Graph
+    bucket_ids: tuple[int, ...]
+    run: str
+    worker_bytes: int
+    dropped: frozenset[str] = frozenset()
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets there are."""
+        return len(self.bucket_ids)

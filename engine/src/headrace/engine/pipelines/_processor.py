@@ -1,0 +1,85 @@
+"""Spark's side of a keyed stage: a stateful processor whose groups are buckets."""
+
+import pickle
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from headrace.engine.pipelines._durable import begin
+from headrace.engine.pipelines._keyed import keyed_rows
+from headrace.engine.pipelines._plan import BlockRow, Plan
+
+
+class BucketProcessor(StatefulProcessor):
+    """Runs one level of a plan. Spark makes it anew in each task."""
+
+    def __init__(self, plan: Plan, level: int) -> None:
+        self._plan = plan
+        self._level = level
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Spark calls it first in each task."""
+        self._store = _SparkStore(handle)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
+        """Spark calls it once for each bucket that has rows in the micro-batch."""
+        arriving = (BlockRow(r[0], r[1], r[2], r[3], r[5], bytes(r[6]), r[4]) for r in rows)
+        for row in keyed_rows(self._plan, self._level, key[0], arriving, self._store):
+            yield Row(
+                bucket=row.bucket,
+                target=row.target,
+                stream=row.stream,
+                sequence=row.sequence,
+                peak=row.peak,
+                messages=row.messages,
+                block=row.block,
+            )
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+        """Spark calls it in the first micro-batch of a checkpoint that takes over the states of another, for each piece."""
+        begin(self._store, bytes(initialState["change"]), pickle.loads(bytes(initialState["beside"])))
+
+    def close(self) -> None:
+        """Needs nothing."""
+
+
+class _SparkStore:
+    """The state variables of a bucket. Spark sets the bucket before it calls the processor."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._head = handle.getValueState("head", "head binary")
+        self._changes = handle.getMapState("changes", "number bigint", "change binary")
+        self._snapshot = handle.getMapState("snapshot", "segment int", "states binary")
+
+    def read_head(self) -> bytes | None:
+        found = self._head.get()
+        return None if found is None else bytes(found[0])
+
+    def write_head(self, head: bytes) -> None:
+        self._head.update((head,))
+
+    def read_change(self, number: int) -> bytes:
+        found = self._changes.getValue((number,))
+        assert found is not None, f"the head names change {number}"
+        return bytes(found[0])
+
+    def write_change(self, number: int, change: bytes) -> None:
+        self._changes.updateValue((number,), (change,))
+
+    def drop_changes(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self._changes.removeKey((number,))
+
+    def read_segment(self, number: int) -> bytes:
+        found = self._snapshot.getValue((number,))
+        assert found is not None, f"the head names segment {number}"
+        return bytes(found[0])
+
+    def write_segment(self, number: int, segment: bytes) -> None:
+        self._snapshot.updateValue((number,), (segment,))
+
+    def drop_segments(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self._snapshot.removeKey((number,))

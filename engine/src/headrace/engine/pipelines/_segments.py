@@ -1,0 +1,164 @@
+"""A snapshot in segments, each of which can be written anew while the others stay.
+
+Keys lie in segments by their hash. There is one more segment whenever there are more keys than fit: one of the old ones is
+divided in two, always the next in a fixed order, so that the number of segments alone says where a key lies (W. Litwin, Linear
+Hashing, 1980).
+"""
+
+import pickle
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from headrace.engine.pipelines._keys import segments_of
+from headrace.engine.pipelines._store import Segment, Store
+from headrace.pipelines.runtime import Key, StateClass, States
+
+SEGMENT_KEYS = 16_384
+"""So many keys lie in a segment, on average, at the most."""
+
+Packed = tuple[list[Key], bytes, list[Key]]
+"""Keys, their states, and the keys whose states are gone."""
+
+
+class Recent:
+    """The keys that have changed since their segment was written, by segment and step. Some are there more than once."""
+
+    def __init__(self, segments: int = 0) -> None:
+        self._keys: list[defaultdict[str, list[Key]]] = [defaultdict(list) for _ in range(segments)]
+
+    def note(self, step: str, keys: Sequence[Key]) -> None:
+        """Notes that states of a step have changed."""
+        if self._keys and keys:
+            for key, segment in zip(keys, segments_of(keys, len(self._keys)), strict=True):
+                self._keys[segment][step].append(key)
+
+    def take(self, segment: int) -> Mapping[str, list[Key]]:
+        """The keys of a segment that is written anew."""
+        found, self._keys[segment] = self._keys[segment], defaultdict(list)
+        return found
+
+    def grow(self) -> None:
+        """Has one segment more."""
+        self._keys.append(defaultdict(list))
+
+    def forget(self, segments: Sequence[Segment], number: int) -> None:
+        """Forgets keys of segments that somebody else has written after a micro-batch."""
+        known = self._keys
+        self._keys = [
+            known[place] if place < len(known) and segment.number <= number else defaultdict(list)
+            for place, segment in enumerate(segments)
+        ]
+
+
+class Snapshot:
+    """The snapshot of a bucket while it is written.
+
+    Attributes:
+        segments: What it consists of.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        segments: Sequence[Segment],
+        kept: Mapping[str, States],
+        recent: Recent,
+        classes: Mapping[str, StateClass],
+        number: int,
+    ) -> None:
+        """Writes what states are after a micro-batch of this number."""
+        self._store, self._kept, self._recent, self._classes, self._number = store, kept, recent, classes, number
+        self.segments = list(segments)
+
+    def write_all(self) -> None:
+        """Writes everything, in as many segments as there should be.
+
+        Raises:
+            StateError: a state cannot be stored, here as in all that follows.
+        """
+        before = len(self.segments)
+        count = max(1, -(-sum(map(len, self._kept.values())) // SEGMENT_KEYS))
+        self.segments = [Segment(0, 0)] * count
+        self._recent.forget(self.segments, -1)
+        divided: list[dict[str, list[Key]]] = [{} for _ in range(count)]
+        for step, states in self._kept.items():
+            for segment, keys in divide(list(states), count).items():
+                divided[segment][step] = keys
+        for segment, by_step in enumerate(divided):
+            self._write(segment, by_step)
+        self._store.drop_segments(range(count, before))
+
+    def write_oldest(self) -> int:
+        """Writes the segment anew that lacks most changes; returns its size."""
+        oldest = min(range(len(self.segments)), key=lambda place: self.segments[place].number)
+        self._write(oldest, self._keys_of(oldest))
+        return self.segments[oldest].bytes
+
+    def split_where_full(self) -> int:
+        """Has as many segments as there should be; returns how many bytes that wrote."""
+        written = 0
+        while sum(map(len, self._kept.values())) > SEGMENT_KEYS * len(self.segments):
+            new = len(self.segments)
+            old = new - (1 << new.bit_length() - 1)
+            keys = self._keys_of(old)
+            self.segments.append(Segment(0, 0))
+            self._recent.grow()
+            divided = {step: divide(some, new + 1) for step, some in keys.items()}
+            for segment in (old, new):
+                self._write(segment, {step: parts.get(segment, []) for step, parts in divided.items()})
+                written += self.segments[segment].bytes
+        return written
+
+    def _keys_of(self, segment: int) -> dict[str, list[Key]]:
+        """The keys that have a state and lie in a segment, by step: those that lay there, and those that have come since."""
+        document: dict[str, Packed] = pickle.loads(self._store.read_segment(segment))
+        recent = self._recent.take(segment)
+        found = {}
+        for step, states in self._kept.items():
+            there = document[step][0] if step in document else []
+            found[step] = [key for key in dict.fromkeys([*there, *recent.get(step, ())]) if key in states]
+        return found
+
+    def _write(self, segment: int, keys: Mapping[str, list[Key]]) -> None:
+        document = {step: _there(self._kept[step], some, self._classes[step]) for step, some in keys.items() if some}
+        packed = pickle.dumps(document, 5)
+        self._store.write_segment(segment, packed)
+        self.segments[segment] = Segment(self._number, len(packed))
+
+
+def divide(keys: list[Key], segments: int) -> dict[int, list[Key]]:
+    """Keys by the segment that they lie in."""
+    if segments == 1:
+        return {0: keys}
+    divided: defaultdict[int, list[Key]] = defaultdict(list)
+    for key, segment in zip(keys, segments_of(keys, segments), strict=True):
+        divided[segment].append(key)
+    return divided
+
+
+def of_keys(states: States, keys: Collection[Key], state_class: StateClass) -> Packed:
+    """The states of some keys of a step.
+
+    Raises:
+        StateError: one cannot be stored.
+    """
+    there = [key for key in keys if key in states]
+    gone = [key for key in keys if key not in states] if len(there) < len(keys) else []
+    return there, state_class.pack([states[key] for key in there]), gone
+
+
+def whole(kept: Mapping[str, States], classes: Mapping[str, StateClass]) -> Iterator[bytes]:
+    """All states, in pieces as large as segments.
+
+    Raises:
+        StateError: a state cannot be stored.
+    """
+    for step, states in kept.items():
+        keys = list(states)
+        for at in range(0, len(keys), SEGMENT_KEYS):
+            yield pickle.dumps({step: _there(states, keys[at : at + SEGMENT_KEYS], classes[step])}, 5)
+
+
+def _there(states: States, keys: list[Key], state_class: StateClass) -> Packed:
+    """The states of keys that all have one."""
+    return keys, state_class.pack([states[key] for key in keys]), []

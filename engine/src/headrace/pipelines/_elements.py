@@ -1,0 +1,125 @@
+"""What flows between the steps of a pipeline: values in lists, with the messages that they come from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.pipelines._rows import Rows
+
+Key = bytes | str | int | tuple[Any, ...]
+"""What a flow can be keyed by."""
+Times = npt.NDArray[np.int64]
+"""Microseconds since 1970-01-01 UTC."""
+
+NO_TIME = -(2**63)
+"""Stands for an event time that is not known, and for a watermark before everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Messages of one stream, in its order, that elements come from.
+
+    Attributes:
+        stream: Its name.
+        sequences: The sequence of each message.
+        raw: The value of each message, where a step may still need it; None for a tombstone.
+        keys: The key of each message, likewise.
+        times: The event time of each message, NO_TIME where it has none; None where no step asks for times.
+        ids: The id of each message, where a step may need it.
+    """
+
+    stream: str
+    sequences: npt.NDArray[np.int64]
+    raw: Sequence[bytes | None] | None = None
+    keys: Sequence[bytes | None] | None = None
+    times: Times | None = None
+    ids: Sequence[str | None] | None = None
+
+    def __len__(self) -> int:
+        """The number of messages."""
+        return len(self.sequences)
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Values on their way through a pipeline, in order.
+
+    Attributes:
+        values: The values themselves.
+        origin: The messages that they come from.
+        at: The place in `origin` of the message that each comes from; None where each message has one element.
+        keys: What each is keyed by; None before the first `key_by`.
+        times: The event time of each; None where no step asks for times.
+        marks: The watermark of its stream at each, of a keyed flow; None where no step asks for times.
+        decoded_by: The source whose decoder gave exactly these values, so that they can be decoded again from `origin.raw`;
+            None once a step has changed them.
+    """
+
+    values: Sequence[Any]
+    origin: Origin
+    at: Sequence[int] | None = None
+    keys: Sequence[Key] | None = None
+    times: Times | None = None
+    marks: Times | None = None
+    decoded_by: int | None = None
+
+    def __len__(self) -> int:
+        """The number of elements."""
+        return len(self.values)
+
+    def place(self, index: int) -> int:
+        """The place in `origin` that an element comes from."""
+        return index if self.at is None else self.at[index]
+
+    def pick(self, indices: Sequence[int]) -> "Elements":
+        """Some of the elements."""
+        values = self.values
+        chosen = values.take(indices) if isinstance(values, Rows) else [values[i] for i in indices]
+        return replace(self, values=chosen, **self._beside(indices))
+
+    def changed(self, values: Sequence[Any], indices: Sequence[int] | None = None) -> "Elements":
+        """Other values in the place of these; with `indices`, each comes from the element at that index."""
+        if indices is None:
+            return replace(self, values=values, decoded_by=None)
+        return replace(self, values=values, decoded_by=None, **self._beside(indices))
+
+    def places(self) -> Sequence[int]:
+        """The place in `origin` of each element."""
+        return range(len(self.values)) if self.at is None else self.at
+
+    def timed(self) -> tuple[Sequence[Key], list[int], list[int]]:
+        """The key, the event time and the mark of each, where a step behind a `key_by` asks for times."""
+        assert self.keys is not None
+        assert self.times is not None
+        assert self.marks is not None
+        return self.keys, self.times.tolist(), self.marks.tolist()
+
+    def _beside(self, indices: Sequence[int]) -> dict[str, Any]:
+        """The columns beside the values, for elements that come from these."""
+        at, keys, times, marks = self.at, self.keys, self.times, self.marks
+        return {
+            "at": list(indices) if at is None else [at[i] for i in indices],
+            "keys": None if keys is None else [keys[i] for i in indices],
+            "times": None if times is None else times[np.asarray(indices, np.int64)],
+            "marks": None if marks is None else marks[np.asarray(indices, np.int64)],
+        }
+
+
+class States(dict[Key, Any]):
+    """The states of a step by key, in one bucket.
+
+    Attributes:
+        index: What the step keeps beside them so as to find states without looking at all; None until the step makes it, and
+            again whenever all states were read from the checkpoint.
+        news: Keys whose states were brought up to date by somebody else since the step last looked, for its index.
+    """
+
+    __slots__ = ("index", "news")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index: Any = None
+        self.news: set[Key] = set()

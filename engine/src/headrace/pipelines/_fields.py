@@ -1,0 +1,114 @@
+"""Takes instances apart into their fields, and makes instances of fields, many at a time."""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import repeat
+from operator import attrgetter, itemgetter
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The fields of instances that all have the same ones.
+
+    Attributes:
+        names: Their names.
+        count: How many instances.
+        values: Those of each field.
+    """
+
+    names: tuple[str, ...]
+    count: int
+    values: tuple[list[Any], ...]
+
+
+Fields = Columns | list[dict[str, Any]]
+"""The fields of some instances: column by column, or one instance after the other."""
+Defaults = Mapping[str, Callable[[], Any]]
+"""What makes the value of a field that an instance lacks."""
+
+
+def fields_of(kind: type, states: Sequence[Any]) -> Fields:
+    """The fields of instances of a class."""
+    slots = _slots(kind)
+    try:
+        if not _has_dict(kind):
+            return Columns(slots, len(states), tuple(list(map(attrgetter(name), states)) for name in slots))
+        dicts = [state.__dict__ for state in states]
+        names = tuple(dicts[0]) if dicts else ()
+        if not slots and set(map(len, dicts)) == {len(names)}:
+            return Columns(names, len(states), tuple(list(map(itemgetter(name), dicts)) for name in names))
+    except (AttributeError, KeyError):
+        pass  # Not all have the same.
+    return [_fields(state, slots) for state in states]
+
+
+def one_by_one(fields: Fields) -> list[dict[str, Any]]:
+    """The fields of each instance."""
+    if not isinstance(fields, Columns):
+        return fields
+    if not fields.values:
+        return [{} for _ in range(fields.count)]
+    return [dict(zip(fields.names, row, strict=True)) for row in zip(*fields.values, strict=True)]
+
+
+def instances_of_columns(kind: type, fields: Columns, defaults: Defaults) -> list[Any]:
+    """Instances of a class that have these fields, and the defaults of those that are missing."""
+    columns = dict(zip(fields.names, fields.values, strict=True))
+    for name, default in defaults.items():
+        if name not in columns:
+            columns[name] = [default() for _ in range(fields.count)]
+    if any(_is_computed(kind, name) for name in columns):
+        return [instance(kind, of_one, defaults) for of_one in one_by_one(fields)]
+    instances: list[Any] = list(map(object.__new__, repeat(kind, fields.count)))
+    for name, column in columns.items():
+        # All at the speed of C, also where the class is frozen.
+        deque(map(object.__setattr__, instances, repeat(name), column), maxlen=0)
+    return instances
+
+
+def instance(kind: type, fields: Mapping[str, Any], defaults: Defaults) -> Any:
+    """An instance of a class that has these fields, and the defaults of those that are missing."""
+    state: Any = object.__new__(kind)
+    slots = _slots(kind)
+    has_dict = _has_dict(kind)
+    for name, default in defaults.items():
+        if name not in fields:
+            object.__setattr__(state, name, default())
+    for name, value in fields.items():
+        if has_dict and name not in slots:
+            state.__dict__[name] = value
+        else:
+            object.__setattr__(state, name, value)
+    return state
+
+
+def _fields(state: Any, slots: Sequence[str]) -> dict[str, Any]:
+    return {**{name: getattr(state, name) for name in slots if hasattr(state, name)}, **getattr(state, "__dict__", {})}
+
+
+def _has_dict(kind: type) -> bool:
+    return kind.__dictoffset__ != 0
+
+
+def _is_computed(kind: type, name: str) -> bool:
+    """Whether a class has something of its own that is called when a field is set."""
+    found = getattr(kind, name, None)
+    return name not in _slots(kind) and hasattr(type(found), "__set__")
+
+
+@lru_cache(maxsize=64)
+def _slots(kind: type) -> tuple[str, ...]:
+    names: list[str] = []
+    for base in reversed(kind.__mro__):
+        slots = base.__dict__.get("__slots__", ())
+        names += [_mangled(base, name) for name in ([slots] if isinstance(slots, str) else slots)]
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
+
+
+def _mangled(kind: type, name: str) -> str:
+    """A private name as Python spells it outside its class."""
+    private = name.startswith("__") and not name.endswith("__")
+    return f"_{kind.__name__.lstrip('_')}{name}" if private else name

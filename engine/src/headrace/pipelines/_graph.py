@@ -1,0 +1,159 @@
+"""The graph of a pipeline: which steps there are, and which follow which."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.pipelines._errors import GraphError
+from headrace.pipelines._patterns import matches
+from headrace.pipelines._step import KeyedStep, OnError, Step
+from headrace.pipelines._steps import EventTime, KeyBy, Sink, Source
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Steps, each after those that it follows, so that a step's number is higher than those of its inputs.
+
+    Attributes:
+        name: The application's name, in errors and in `headrace status`.
+        steps: The steps by number.
+        inputs: The numbers of the steps that each step follows.
+        dead_letters: The sink that gets the messages of elements whose function raises; None where there is none.
+    """
+
+    name: str
+    steps: Sequence[Step]
+    inputs: Sequence[tuple[int, ...]]
+    dead_letters: str | None
+
+    def check(self) -> None:
+        """Refuses a graph that cannot run.
+
+        Raises:
+            GraphError: says what is wrong, and what to do.
+        """
+        if not self.sources:
+            raise GraphError(f"pipeline {self.name} has no source: begin with pipeline.source('orders/*')")
+        for number, step in enumerate(self.steps):
+            if isinstance(step, EventTime) and self.levels[number]:
+                raise GraphError(
+                    f"pipeline {self.name}: step {step.name} comes too late; say event_time before the first key_by or "
+                    "deduplicate, from where on event time is followed"
+                )
+            if not isinstance(step, Sink) and not self.consumers[number]:
+                raise GraphError(f"pipeline {self.name}: nothing takes what step {step.name} gives; end it with .sink('name')")
+            if step.on_error is OnError.DEAD_LETTER and self.dead_letters is None:
+                raise GraphError(
+                    f"pipeline {self.name}: step {step.name} hands failures to a dead-letter sink, and there is none; "
+                    "name one: Pipeline(..., dead_letters='failed')"
+                )
+
+    @cached_property
+    def consumers(self) -> list[list[int]]:
+        """The numbers of the steps that follow each."""
+        following: list[list[int]] = [[] for _ in self.steps]
+        for number, inputs in enumerate(self.inputs):
+            for before in inputs:
+                following[before].append(number)
+        return following
+
+    @property
+    def sources(self) -> dict[int, Source]:
+        """The sources by number."""
+        return {number: step for number, step in enumerate(self.steps) if isinstance(step, Source)}
+
+    @property
+    def streams(self) -> list[str]:
+        """The patterns of all streams that are read, each once."""
+        return list(dict.fromkeys(pattern for source in self.sources.values() for pattern in source.streams))
+
+    @property
+    def keyed(self) -> Iterator[KeyedStep]:
+        """The steps that keep state."""
+        return (step for step in self.steps if isinstance(step, KeyedStep))
+
+    @property
+    def sinks(self) -> list[str]:
+        """The names of all sinks, each once; the dead-letter sink last."""
+        named = dict.fromkeys(step.sink for step in self.steps if isinstance(step, Sink))
+        if self.dead_letters is not None:
+            named[self.dead_letters] = None
+        return list(named)
+
+    @cached_property
+    def levels(self) -> list[int]:
+        """How many shuffles lie before each step's results."""
+        levels: list[int] = []
+        for number, step in enumerate(self.steps):
+            before = max((levels[i] for i in self.inputs[number]), default=0)
+            levels.append(before + isinstance(step, KeyBy))
+        return levels
+
+    @property
+    def shuffles(self) -> int:
+        """How many shuffles an element goes through at most."""
+        return max(self.levels)
+
+    @cached_property
+    def roots(self) -> list[frozenset[int]]:
+        """The first `key_by` on each way from a source to each step: where the marks of its elements are made."""
+        roots: list[frozenset[int]] = []
+        for number, step in enumerate(self.steps):
+            found = frozenset[int]().union(*(roots[i] for i in self.inputs[number]))
+            roots.append(found | {number} if isinstance(step, KeyBy) and self._unkeyed[number] else found)
+        return roots
+
+    @cached_property
+    def _unkeyed(self) -> list[frozenset[int]]:
+        """The sources whose elements reach each step without a `key_by` on the way."""
+        unkeyed: list[frozenset[int]] = []
+        for number, step in enumerate(self.steps):
+            before = (unkeyed[i] for i in self.inputs[number] if not isinstance(self.steps[i], KeyBy))
+            unkeyed.append(frozenset({number}) if isinstance(step, Source) else frozenset[int]().union(*before))
+        return unkeyed
+
+    @cached_property
+    def has_idle_streams(self) -> bool:
+        """Whether a source says after how long its streams are idle."""
+        return any(source.idle_after is not None for source in self.sources.values())
+
+    def idle_after(self, key_by: int, stream: str) -> int | None:
+        """After how much event time a stream is idle that reaches a `key_by` from sources; None for never."""
+        reaching = (self.sources[number] for number in self._unkeyed[key_by])
+        spans = [source.idle_after for source in reaching if any(matches(pattern, stream) for pattern in source.streams)]
+        known = [span for span in spans if span is not None]
+        return max(known) if known and len(known) == len(spans) else None
+
+    @cached_property
+    def uses_ids(self) -> bool:
+        """Whether a step asks for the ids of messages."""
+        return any(step.uses_ids for step in self.steps)
+
+    @cached_property
+    def uses_time(self) -> bool:
+        """Whether a step asks for event times and watermarks."""
+        return any(step.uses_time for step in self.steps)
+
+    def only_decodes(self, source: int) -> int | None:
+        """The `key_by` that every message of a source goes to by its own key, unseen by any other function; None for none.
+
+        Such messages are never touched one by one before the shuffle.
+        """
+        consumers = self.consumers[source]
+        if len(consumers) != 1 or self.uses_time:
+            return None
+        number = consumers[0]
+        while type(self.steps[number]).__name__ == "Merge" and len(self.consumers[number]) == 1:
+            number = self.consumers[number][0]
+        step = self.steps[number]
+        return number if isinstance(step, KeyBy) and step.function is None else None
+
+    def describe(self) -> str:
+        """A line for each step: its name, what it is, and what it follows."""
+        width = max(len(step.name) for step in self.steps)
+        kinds = max(len(step.label) for step in self.steps)
+        lines = []
+        for number, step in enumerate(self.steps):
+            after = ", ".join(self.steps[i].name for i in self.inputs[number])
+            lines.append(f"{step.name:{width}}  {step.label:{kinds}}  {f'after {after}' if after else ''}".rstrip())
+        return "\n".join(lines)

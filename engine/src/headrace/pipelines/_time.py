@@ -1,0 +1,78 @@
+"""Event time: how far it has come in each stream.
+
+The mark of an element is the largest event time of the elements of its stream that reached the same `key_by` up to and
+including it: a function of the stream alone, however it was cut into micro-batches. Whether an element is late depends on its
+own mark, and on nothing else.
+"""
+
+import re
+from datetime import timedelta
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from headrace.pipelines._elements import NO_TIME, Times
+from headrace.pipelines._errors import GraphError
+
+END = 2**63 - 1
+"""Stands for the end of time: a watermark after everything."""
+
+_UNITS = {
+    **dict.fromkeys(("us", "microsecond", "microseconds"), 1),
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1_000),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000_000),
+}
+_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+
+
+def prefix_maxima(times: Times, base: int = NO_TIME) -> Times:
+    """The marks of consecutive elements of a stream.
+
+    Args:
+        times: Their event times, NO_TIME where one has none.
+        base: The largest of all elements of the stream before them.
+    """
+    return np.maximum(np.maximum.accumulate(times), base)
+
+
+def microseconds_of(span: timedelta | str) -> int:
+    """How long a time span is: a timedelta, or text such as "90s", "5 minutes" or "1 hour 30 minutes".
+
+    Raises:
+        ValueError: the text says no time span.
+    """
+    if isinstance(span, timedelta):
+        return span // timedelta(microseconds=1)
+    return _parsed(span)
+
+
+def span(given: timedelta | str, of: str, least: int = 1) -> int:
+    """A time span that a pipeline is built with, in microseconds.
+
+    Raises:
+        GraphError: it is none, or shorter than `least`; the error says what it is `of`.
+    """
+    try:
+        found = microseconds_of(given)
+    except (TypeError, ValueError) as error:
+        raise GraphError(f"{of}: {error}") from None
+    if found < least:
+        raise GraphError(f"{of} must be {'longer than nothing' if least else 'nothing or longer'}, and is {given!r}")
+    return found
+
+
+@lru_cache(256)
+def _parsed(text: str) -> int:
+    total, at = Fraction(0), 0
+    while match := _PART.match(text.lower(), at):
+        number, unit = match.groups()
+        if unit not in _UNITS:
+            break
+        total, at = total + Fraction(number) * _UNITS[unit], match.end()
+    if at < len(text) or not text.strip():
+        raise ValueError(f"{text!r} is not a time span; write one such as '90s', '5 minutes' or '1 hour 30 minutes'")
+    return round(total)

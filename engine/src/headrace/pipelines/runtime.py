@@ -1,0 +1,33 @@
+"""What an engine needs that runs pipelines; applications need none of it."""
+
+from headrace.pipelines._elements import NO_TIME, Elements, Key, Origin, States, Times
+from headrace.pipelines._graph import Graph
+from headrace.pipelines._order import in_order
+from headrace.pipelines._pass import Failed, Pass
+from headrace.pipelines._patterns import matches
+from headrace.pipelines._rows import Column, Rows
+from headrace.pipelines._state import StateClass
+from headrace.pipelines._time import END, prefix_maxima
+from headrace.pipelines._watermarks import EventTime, Watermarks, merged
+
+__all__ = [
+    "END",
+    "NO_TIME",
+    "Column",
+    "Elements",
+    "EventTime",
+    "Failed",
+    "Graph",
+    "Key",
+    "Origin",
+    "Pass",
+    "Rows",
+    "StateClass",
+    "States",
+    "Times",
+    "Watermarks",
+    "in_order",
+    "matches",
+    "merged",
+    "prefix_maxima",
+]

@@ -1,0 +1,223 @@
+"""The stages of a pipeline as Spark runs them, without Spark: tasks, buckets, workers that take turns, attempts that fail."""
+
+import copy
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine._decode import Columns
+from headrace.engine.pipelines._arrivals import arriving_rows
+from headrace.engine.pipelines._durable import load
+from headrace.engine.pipelines._held import Held
+from headrace.engine.pipelines._keyed import keyed_rows, state_classes
+from headrace.engine.pipelines._keys import bucket_ids
+from headrace.engine.pipelines._plan import BlockRow, Plan
+from headrace.engine.pipelines._store import Head, read_head
+from headrace.pipelines import Message, Pipeline
+from headrace.pipelines.runtime import Key, States
+
+
+@dataclass
+class MemoryStore:
+    """What Spark's state store has for a bucket, and how often it was called."""
+
+    head: bytes | None = None
+    kept: dict[int, bytes] = field(default_factory=dict)
+    snapshot: dict[int, bytes] = field(default_factory=dict)
+    read_bytes: int = 0
+    written_bytes: int = 0
+    calls: int = 0
+
+    def read_head(self) -> bytes | None:
+        self.calls += 1
+        return self.head
+
+    def write_head(self, head: bytes) -> None:
+        self.calls += 1
+        self.written_bytes += len(head)
+        self.head = head
+
+    def read_change(self, number: int) -> bytes:
+        self.calls += 1
+        self.read_bytes += len(self.kept[number])
+        return self.kept[number]
+
+    def write_change(self, number: int, change: bytes) -> None:
+        self.calls += 1
+        self.written_bytes += len(change)
+        self.kept[number] = change
+
+    def drop_changes(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self.calls += 1
+            del self.kept[number]
+
+    def read_segment(self, number: int) -> bytes:
+        self.calls += 1
+        self.read_bytes += len(self.snapshot[number])
+        return self.snapshot[number]
+
+    def write_segment(self, number: int, segment: bytes) -> None:
+        self.calls += 1
+        self.written_bytes += len(segment)
+        self.snapshot[number] = segment
+
+    def drop_segments(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self.calls += 1
+            del self.snapshot[number]
+
+
+@dataclass
+class Stages:
+    """A pipeline on a number of buckets, tasks and workers; which worker gets what, and which attempt fails, is drawn."""
+
+    pipeline: Pipeline
+    buckets: int = 2
+    workers: int = 2
+    tasks: int = 2
+    failing: float = 0.0
+    seed: int = 0
+    worker_bytes: int = 10**9
+    stores: defaultdict[tuple[int, int], MemoryStore] = field(default_factory=lambda: defaultdict(MemoryStore))
+    written: defaultdict[str, list[tuple[bytes | None, bytes]]] = field(default_factory=lambda: defaultdict(list))
+    headers: defaultdict[str, list[tuple[bytes, list[tuple[str, bytes]]]]] = field(default_factory=lambda: defaultdict(list))
+
+    def __post_init__(self) -> None:
+        self._draw = random.Random(self.seed)
+        self._plan = Plan(self.pipeline.graph, bucket_ids(self.buckets), "run", self.worker_bytes)
+        self._workers = [Held() for _ in range(self.workers)]
+
+    def send(self, *messages: Message) -> None:
+        """A micro-batch; messages have streams, sequences and keys."""
+        rows = [row for task in self._cut(messages) for row in self._read(task)]
+        self._draw.shuffle(rows)
+        for level in range(1, self.pipeline.graph.shuffles + 1):
+            by_bucket: defaultdict[int, list[BlockRow]] = defaultdict(list)
+            for row in rows:
+                by_bucket[row.bucket].append(row)
+            rows = [out for bucket in by_bucket for out in self._attempts(level, bucket, by_bucket[bucket])]
+        for row in rows:
+            self._write(row)
+
+    def states(self, level: int = 1) -> dict[str, dict[Key, object]]:
+        """All states, as the stores have them."""
+        found: defaultdict[str, dict[Key, object]] = defaultdict(dict)
+        for (of_level, _), store in self.stores.items():
+            if of_level == level:
+                for step, states in self._loaded(store, level).items():
+                    assert not found[step].keys() & states.keys(), "a key has two buckets"
+                    found[step] |= states
+        return found
+
+    def shown(self, step: str, states: dict[Key, object]) -> dict[Key, object]:
+        """States as `Trial.states` gives them."""
+        keyed = next(keyed for keyed in self.pipeline.graph.keyed if keyed.name == step)
+        return {key: keyed.shown(state) for key, state in states.items()}
+
+    def _loaded(self, store: MemoryStore, level: int) -> dict[str, States]:
+        head: Head = read_head(store)
+        assert sorted(store.kept) == list(head.outside), "what no head names is forgotten"
+        assert sorted(store.snapshot) == list(range(len(head.segments))), "what no head names is forgotten"
+        return load(store, head, state_classes(self._plan, level))
+
+    def _cut(self, messages: Sequence[Message]) -> list[list[Message]]:
+        """What each task reads: a part of each stream, which parts being consecutive."""
+        streams: defaultdict[str, list[Message]] = defaultdict(list)
+        for message in messages:
+            streams[message.stream].append(message)
+        tasks: list[list[Message]] = [[] for _ in range(self.tasks)]
+        for part in streams.values():
+            edges = sorted(self._draw.randint(0, len(part)) for _ in range(self.tasks - 1))
+            for task, (start, end) in enumerate(zip([0, *edges], [*edges, len(part)], strict=True)):
+                tasks[task] += part[start:end]
+        return tasks
+
+    def _read(self, messages: Sequence[Message]) -> list[BlockRow]:
+        frames = [frame(run) for run in self._frames(messages)]
+        return [row for batch in arriving_rows(self._plan, frames) for row in rows_of(batch)]
+
+    def _frames(self, messages: Sequence[Message]) -> Iterator[list[Message]]:
+        run: list[Message] = []
+        for message in messages:
+            if run and (message.stream != run[0].stream or self._draw.random() < 0.1):
+                yield run
+                run = []
+            run.append(message)
+        if run:
+            yield run
+
+    def _attempts(self, level: int, bucket: int, rows: Sequence[BlockRow]) -> list[BlockRow]:
+        """What the attempt gives that succeeds. Those that fail have changed a copy of the store that nobody sees again."""
+        while True:
+            store = copy.deepcopy(self.stores[level, bucket])
+            worker = self._draw.choice(self._workers)
+            out = list(keyed_rows(self._plan, level, bucket, rows, store, worker))
+            if self._draw.random() >= self.failing:
+                self.stores[level, bucket] = store
+                return out
+
+    def _write(self, row: BlockRow) -> None:
+        batch = pa.ipc.open_stream(row.block).read_next_batch()
+        keys = batch.column("key").to_pylist() if "key" in batch.schema.names else [None] * batch.num_rows
+        sink = self.pipeline.graph.sinks[-1 - row.target]
+        if "headers" in batch.schema.names:
+            found = [[(header["name"], header["value"]) for header in headers] for headers in batch.column("headers").to_pylist()]
+            self.headers[sink] += zip(batch.column("value").to_pylist(), found, strict=True)
+        self.written[sink] += zip(keys, batch.column("value").to_pylist(), strict=True)
+
+    def by_key(self, sink: str) -> dict[bytes | None, list[bytes]]:
+        """What a sink got for each key, in order."""
+        found: defaultdict[bytes | None, list[bytes]] = defaultdict(list)
+        for key, value in self.written[sink]:
+            found[key].append(value)
+        return dict(found)
+
+
+def rows_of(batch: pa.RecordBatch) -> list[BlockRow]:
+    return [
+        BlockRow(r["bucket"], r["target"], r["stream"], r["sequence"], r["messages"], r["block"], r["peak"])
+        for r in batch.to_pylist()
+    ]
+
+
+def frame(messages: Sequence[Message]) -> Columns:
+    """A frame of consecutive messages of a stream."""
+    sequences = np.array([m.sequence for m in messages], np.int64)
+    key_data, key_lengths = _packed([m.key for m in messages])
+    value_data, value_lengths = _packed([m.value for m in messages])
+    ids = [None if m.message_id is None else m.message_id.encode() for m in messages]
+    id_data, id_lengths = _packed(ids)
+    times = b""
+    if any(m.event_time is not None for m in messages):
+        times = np.array([-(2**63) if m.event_time is None else m.event_time for m in messages], "<i8").tobytes()
+    return Columns(
+        messages[0].stream,
+        int(sequences[0]),
+        int(sequences[-1]),
+        len(messages),
+        np.diff(sequences).astype("<u4").tobytes(),
+        key_data,
+        key_lengths,
+        value_data,
+        value_lengths,
+        times,
+        id_data,
+        id_lengths,
+        b"",
+        b"",
+        b"",
+        b"",
+        b"",
+    )
+
+
+def _packed(values: Sequence[bytes | None]) -> tuple[bytes, bytes]:
+    if all(value is None for value in values):
+        return b"", b""
+    lengths = np.array([0xFFFFFFFF if value is None else len(value) for value in values], "<u4")
+    return b"".join(value or b"" for value in values), lengths.tobytes()

@@ -1,0 +1,177 @@
+"""States of a stopped application: they are read by key, divided anew, and never lost by a change of the pipeline unnoticed."""
+
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from tests.examples.rig import rig
+from tests.sdk.fake_sink_gateway import frame_of
+
+from headrace.cli import cli
+from headrace.connectors import FileSink, FileSource, SinkFormat
+from headrace.engine import CheckpointError, StoredStates, rescale
+from headrace.engine._checkpoint_log import Followed
+from headrace.pipelines import Pipeline, total, tumbling
+from headrace.sdk import Part, Rows, Transaction
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@dataclass
+class Count:
+    seen: int = 0
+
+
+def count(number: int, state: Count) -> str:
+    state.seen += 1
+    return f"{number % 7}:{state.seen}"
+
+
+def numbers(step: str = "count") -> Pipeline:
+    """Counts numbers by key, and sums them by key in windows of ten seconds, a number being its own time in seconds."""
+    app = Pipeline("numbers")
+    timed = app.source("n/*", decode=int).event_time(lambda n: n * 1_000_000).key_by(lambda n: n % 7)
+    timed.stateful(count, Count, name=step).sink("counts")
+    timed.window(tumbling("10 s")).aggregate(total(), name="sums").map(str).sink("sums")
+    return app
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    file = tmp_path / "n" / "0"
+    file.parent.mkdir()
+    file.write_text("".join(f"{n}\n" for n in range(45)))
+    return file
+
+
+def run(
+    spark: SparkSession,
+    folder: Path,
+    file: Path,
+    app: Pipeline,
+    checkpoint: str,
+    drop: tuple[str, ...] = (),
+    into: Path | None = None,
+) -> dict[str, list[bytes]]:
+    with rig(spark, folder) as running:
+        return running.run(app, FileSource("n", [file], follow=False), checkpoint, drop, into)
+
+
+def prepare(folder: Path, rows: Mapping[Transaction, bytes]) -> None:
+    """Has the files of a sink hold transactions that nobody has decided yet."""
+    sink = FileSink("counts", folder, SinkFormat.LENGTH_PREFIXED)
+    sink.recover()
+    for transaction, value in rows.items():
+        part = Part(transaction, 0, "old/0")
+        sink.stage(part, iter([Rows(frame_of([value]))]))
+        sink.prepare(transaction, [part])
+    sink.close()
+
+
+def test_states_are_read_and_divided_anew(spark: SparkSession, tmp_path: Path, source: Path) -> None:
+    first = run(spark, tmp_path, source, numbers(), "checkpoint")
+    old = StoredStates(spark, str(tmp_path / "checkpoint"), numbers().graph)
+    assert {size.step: size.keys for size in old.sizes()} == {"count": 7, "sums": 5}
+    assert old.find("count", 3) == Count(6)
+    assert old.find("count", 8) is None
+
+    assert rescale(numbers(), spark, str(tmp_path / "checkpoint"), str(tmp_path / "more"), 5) == 12
+    new = StoredStates(spark, str(tmp_path / "more"), numbers().graph)
+    assert new.committed.partitions == 5
+    for step in ("count", "sums"):
+        assert dict(new.all(step)) == dict(old.all(step))
+    with pytest.raises(CheckpointError, match="exists; a new checkpoint needs a new folder"):
+        rescale(numbers(), spark, str(tmp_path / "checkpoint"), str(tmp_path / "more"), 5)
+
+    # What the driver's death may leave at a sink: a micro-batch that is committed, and one that the new query does again.
+    query, last = old.log.query(), old.committed.batch
+    assert new.log.followed() == (Followed(query, last),)
+    prepare(tmp_path / "sinks" / "counts", {Transaction(query, last): b"committed", Transaction(query, last + 1): b"not"})
+
+    with source.open("a") as file:
+        file.writelines(f"{n}\n" for n in range(45, 80))
+    then = run(spark, tmp_path, source, numbers(), "more", into=tmp_path / "sinks")
+    assert then["counts"].pop(0) == b"committed"
+    assert sorted(first["counts"] + then["counts"]) == sorted(b"%d:%d" % (n % 7, n // 7 + 1) for n in range(80))
+    assert not [
+        file
+        for file in (tmp_path / "sinks" / "counts" / ".headrace").rglob("*")
+        if file.is_file() and b"not" in file.read_bytes()
+    ]
+    windows = {(n % 7, n // 10): sum(m for m in range(80) if (m % 7, m // 10) == (n % 7, n // 10)) for n in range(70)}
+    assert sorted(map(int, first["sums"] + then["sums"])) == sorted(windows.values())
+
+
+PROGRAM = """
+from tests.engine.test_pipeline_checkpoints import numbers
+
+app = numbers()
+"""
+
+
+def test_the_command_shows_states_by_key(
+    spark: SparkSession, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "shown_application.py"
+    program.write_text(PROGRAM)
+    monkeypatch.setattr("headrace.cli._state._spark", lambda: nullcontext(spark))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    def state(command: str, *words: str, checkpoint: str = "checkpoint") -> Result:
+        return CliRunner().invoke(cli, ["state", command, str(program), *words, "--checkpoint", str(tmp_path / checkpoint)])
+
+    run(spark, tmp_path, source, numbers(), "checkpoint")
+    shown = state("show", "--json")
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout)["steps"] == [{"step": "count", "keys": 7}, {"step": "sums", "keys": 5}]
+    table = state("show").stdout.splitlines()
+    assert table[0] == f"After micro-batch {json.loads(shown.stdout)['batch']}:"
+    assert [line.split() for line in table[1:]] == [["step", "keys"], ["count", "7"], ["sums", "5"]]
+
+    found = state("get", "3", "--step", "count")
+    assert json.loads(found.stdout) == {"step": "count", "key": "3", "state": {"seen": 6}}
+    unknown = state("get", "8", "--step", "count")
+    assert (unknown.exit_code, unknown.stderr) == (1, "Error: step count keeps no state for key 8\n")
+    for words, says in ([], "several steps keep states"), (["--step", "total"], "there is no step total"):
+        refused = state("get", "3", *words)
+        assert refused.exit_code == 2
+        assert f"{says}; name one with --step: count, sums" in refused.stderr
+
+    lines = [json.loads(line) for line in state("export", "--step", "count").stdout.splitlines()]
+    assert sorted((line["key"], line["state"]["seen"]) for line in lines) == [
+        (0, 7),
+        (1, 7),
+        (2, 7),
+        *((n, 6) for n in range(3, 7)),
+    ]
+    assert len(state("export").stdout.splitlines()) == 12
+
+    wrong = state("show", checkpoint="elsewhere")
+    assert wrong.exit_code == 1
+    assert "elsewhere holds no committed micro-batch, so there are no states yet; is it the right folder?" in wrong.stderr
+
+
+def test_a_step_that_is_gone_is_noticed(spark: SparkSession, tmp_path: Path, source: Path) -> None:
+    run(spark, tmp_path, source, numbers(), "checkpoint")
+    with source.open("a") as file:
+        file.write("45\n")
+    with pytest.raises(
+        StreamingQueryException, match="the checkpoint has states of step count, and the pipeline has no such step"
+    ):
+        run(spark, tmp_path, source, numbers("tally"), "checkpoint")
+    found = run(spark, tmp_path, source, numbers("tally"), "checkpoint", ("count",))
+    assert found["counts"] == [b"3:1"]
+
+
+def test_a_checkpoint_that_is_not_whole_is_refused(spark: SparkSession, tmp_path: Path, source: Path) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "headrace-unfinished").touch()
+    with pytest.raises(CheckpointError, match="was not made to the end"):
+        run(spark, tmp_path, source, numbers(), "checkpoint")

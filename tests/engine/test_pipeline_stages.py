@@ -1,0 +1,355 @@
+"""Stages of a pipeline give what a trial run gives, whatever the buckets, tasks, workers, micro-batches and failed attempts."""
+
+import random
+import weakref
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.stages import MemoryStore, Stages
+
+from headrace.engine.pipelines import _durable, _segments
+from headrace.engine.pipelines._durable import save
+from headrace.engine.pipelines._held import Held
+from headrace.engine.pipelines._store import read_head
+from headrace.pipelines import (
+    Context,
+    KeyStates,
+    Late,
+    Message,
+    OnError,
+    Pipeline,
+    StepError,
+    Trial,
+    count,
+    session,
+    total,
+    tumbling,
+)
+from headrace.pipelines.runtime import StateClass
+
+
+@dataclass
+class Seen:
+    total: int = 0
+    last: list[int] = field(default_factory=list)
+
+
+def add(value: int, seen: Seen) -> str | None:
+    seen.total += value
+    seen.last = [*seen.last[-2:], value]
+    return f"{seen.total} {seen.last}" if value % 3 else None
+
+
+def words(line: str) -> Iterator[str]:
+    yield from line.split()
+
+
+def tally(word: str, state: dict[str, int]) -> str:
+    state["n"] = state.get("n", 0) + 1
+    return f"{word}={state['n']}"
+
+
+def by_message_key() -> Pipeline:
+    app = Pipeline("direct")
+    app.source("n/*", decode=int).key_by().stateful(add, Seen).sink("out")
+    return app
+
+
+def by_computed_key() -> Pipeline:
+    app = Pipeline("computed")
+    app.source("n/*", decode=int).key_by(lambda n: n % 7).stateful(add, Seen).sink("out")
+    return app
+
+
+def by_words() -> Pipeline:
+    app = Pipeline("words")
+    lines = app.source("n/*", decode=lambda b: f"w{int(b) % 5} w{int(b) % 3}")
+    lines.flat_map(words).key_by(str).stateful(tally, dict).sink("out")
+    return app
+
+
+def whole_messages() -> Pipeline:
+    app = Pipeline("whole")
+    kept = app.source("n/*").filter(lambda m: m.sequence % 2 == 0)
+    kept.key_by(lambda m: (m.stream, int(m.value or b"0") % 3)).stateful(
+        lambda m, state: state.append(m.sequence) or f"{m.stream} {state}", list
+    ).sink("out")
+    return app
+
+
+def columnar() -> Pipeline:
+    def odd(rows: pa.RecordBatch) -> pa.RecordBatch:
+        return rows.filter(pa.array([int(value) % 2 == 1 for value in rows.column("value").to_pylist()], pa.bool_()))
+
+    def sums(rows: pa.RecordBatch, states: KeyStates[Seen]) -> pa.RecordBatch:
+        said = []
+        for key, value in zip(rows.column("key").to_pylist(), rows.column("value").to_pylist(), strict=True):
+            states[key].total += int(value)
+            said.append(b"%d" % states[key].total)
+        return pa.RecordBatch.from_pydict({"key": rows.column("key"), "value": pa.array(said, pa.binary())})
+
+    app = Pipeline("columnar")
+    messages = app.source("n/*")
+    messages.key_by().stateful_columns(sums, Seen).sink("out")
+    messages.map_columns(odd).sink("odd", encode=lambda row: row["value"])
+    return app
+
+
+def two_shuffles() -> Pipeline:
+    app = Pipeline("twice")
+    first = app.source("n/*", decode=int).key_by(lambda n: n % 5).stateful(add, Seen, name="first")
+    first.key_by(len).stateful(lambda text, state: state.append(text) or f"{len(state)} {text}", list, name="second").sink("out")
+    return app
+
+
+def branches() -> Pipeline:
+    app = Pipeline("branches")
+    numbers = app.source("n/*", decode=int)
+    even, odd = numbers.filter(lambda n: n % 2 == 0), numbers.filter(lambda n: n % 2 == 1)
+    even.merge(odd.map(lambda n: n * 10)).key_by(lambda n: n % 4).stateful(add, Seen).sink("out")
+    numbers.map(str).key_by(lambda text: text[0]).sink("plain")
+    return app
+
+
+def windows() -> Pipeline:
+    app = Pipeline("windows")
+    timed = app.source("n/*", decode=int).event_time(lambda n: n * 1_000_000)
+    opened = timed.key_by(lambda n: n % 3).window(tumbling("10 s"), delay="5 s", late=Late.FIRE)
+    opened.aggregate(total()).map(str, name="text").sink("out")
+    return app
+
+
+def idle_streams() -> Pipeline:
+    app = Pipeline("idle")
+    timed = app.source("n/*", decode=int, idle_after="15 s").event_time(lambda n: n * 1_000_000 if n % 10 else None)
+    opened = timed.filter(lambda n: n % 10 > 0).key_by(lambda n: n % 3).window(tumbling("10 s"), late=Late.FIRE)
+    sums = opened.aggregate(total())
+    sums.map(str, name="text").sink("out")
+    sums.key_by(lambda _: 0, name="all").window(tumbling("30 s")).aggregate(total(), name="sums").sink("sums", repr_of)
+    return app
+
+
+def repr_of(value: object) -> bytes:
+    return repr(value).encode()
+
+
+def sessions_and_timers() -> Pipeline:
+    def note(n: int, state: Seen, context: Context) -> str:
+        state.total += n
+        context.set_timer(n * 1_000_000 + 7_000_000)
+        return f"{n} {state.total}"
+
+    def fire(state: Seen, context: Context) -> str:
+        return f"due {state.total}"
+
+    app = Pipeline("sessions")
+    timed = app.source("n/*", decode=int).event_time(lambda n: n * 1_000_000).key_by(lambda n: n % 2)
+    timed.window(session("4 s"), delay="8 s").aggregate(count()).map(str, name="text").sink("out")
+    timed.stateful(note, Seen, on_timer=fire, ttl="30 s").sink("noted")
+    return app
+
+
+def windows_twice() -> Pipeline:
+    app = Pipeline("windows-twice")
+    timed = app.source("n/*", decode=int).event_time(lambda n: n * 1_000_000).key_by(lambda n: n % 3)
+    sums = timed.window(tumbling("5 s"), delay="5 s").aggregate(total())
+    sums.key_by(lambda n: n % 2, name="again").window(tumbling("20 s")).aggregate(total(), name="sums").map(
+        str, name="text"
+    ).sink("out")
+    return app
+
+
+def deduplicated() -> Pipeline:
+    app = Pipeline("deduplicated")
+    timed = app.source("n/*", decode=int).event_time(lambda n: n * 1_000_000)
+    timed.key_by(lambda n: n % 3).deduplicate(lambda n: str(n), within="20 s").map(str).sink("out")
+    return app
+
+
+APPLICATIONS = {
+    maker.__name__: maker
+    for maker in (by_message_key, by_computed_key, by_words, whole_messages, columnar, two_shuffles, branches)
+}
+TIMED = {maker.__name__: maker for maker in (windows, sessions_and_timers, windows_twice, deduplicated, idle_streams)}
+SEVERAL_STREAMS = ("by_message_key", "whole_messages", "idle_streams")
+
+
+def messages(numbers: Sequence[int], streams: int) -> list[Message]:
+    last: defaultdict[str, int] = defaultdict(int)
+    made = []
+    for at, n in enumerate(numbers):
+        stream = f"n/{at % streams}"
+        last[stream] += 1 + n % 2
+        made.append(Message(b"%d" % n, b"k%d" % (n % 6), stream=stream, sequence=last[stream]))
+    return made
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[list[list[Message]], Stages]:
+    name = draw(st.sampled_from(sorted(APPLICATIONS | TIMED)))
+    numbers = draw(st.lists(st.integers(0, 99), max_size=60))
+    made = messages(numbers, draw(st.sampled_from([1, 1, 1, 3])) if name in SEVERAL_STREAMS else 1)
+    edges = sorted(draw(st.lists(st.integers(0, len(made)), max_size=6)))
+    batches = [made[a:b] for a, b in zip([0, *edges], [*edges, len(made)], strict=True)]
+    stages = Stages(
+        (APPLICATIONS | TIMED)[name](),
+        buckets=draw(st.integers(1, 5)),
+        workers=draw(st.integers(1, 3)),
+        tasks=draw(st.integers(1, 3)),
+        failing=draw(st.sampled_from([0.0, 0.4])),
+        seed=draw(st.integers(0, 999)),
+        worker_bytes=draw(st.sampled_from([0, 10**9])),
+    )
+    return batches, stages
+
+
+@pytest.fixture(autouse=True)
+def small_folds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots and changes of every kind also come about with the few states of a test."""
+    monkeypatch.setattr(_durable, "FOLD_BYTES", 600)
+    monkeypatch.setattr(_durable, "INLINE_BYTES", 250)
+    monkeypatch.setattr(_durable, "WHOLE_KEYS", 5)
+    monkeypatch.setattr(_segments, "SEGMENT_KEYS", 3)
+
+
+@settings(deadline=None, max_examples=150, derandomize=True)
+@given(runs())
+def test_what_comes_out_does_not_depend_on_how_it_is_run(run: tuple[list[list[Message]], Stages]) -> None:
+    batches, stages = run
+    trial = Trial(stages.pipeline)
+    for batch in batches:
+        trial.send(*batch)
+        stages.send(*batch)
+    for sink in stages.pipeline.graph.sinks:
+        wanted: defaultdict[bytes | None, list[bytes]] = defaultdict(list)
+        for written in trial.written[sink]:
+            wanted[_spelled(written.key)].append(written.value)
+        assert stages.by_key(sink) == dict(wanted)
+    for level in range(1, stages.pipeline.graph.shuffles + 1):
+        for step, states in stages.states(level).items():
+            assert stages.shown(step, states) == trial.states(step)
+
+
+def _spelled(key: object) -> bytes | None:
+    return key if isinstance(key, bytes | None) else key.encode() if isinstance(key, str) else repr(key).encode()
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 99)), max_size=8), max_size=8),
+    st.integers(1, 4),
+    st.sampled_from([0.0, 0.4]),
+)
+def test_all_buckets_find_the_same_streams_idle(batches: list[list[tuple[int, int]]], buckets: int, failing: float) -> None:
+    trial, stages = Trial(idle_streams()), Stages(idle_streams(), buckets, tasks=2, failing=failing)
+    sequence = 0
+    for batch in batches:
+        made = []
+        for stream, number in batch:
+            sequence += 1
+            made.append(Message(b"%d" % number, b"k", stream=f"n/{stream}", sequence=sequence))
+        trial.send(*made)
+        stages.send(*made)
+    assert sorted(value for _, value in stages.written["out"]) == sorted(trial.values("out"))
+    assert stages.shown("window", stages.states()["window"]) == trial.states("window")
+    assert sorted(value for _, value in stages.written["sums"]) == sorted(trial.values("sums"))
+
+
+def test_a_micro_batch_costs_what_it_touches_and_not_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_segments, "SEGMENT_KEYS", 1_000)
+    written = {}
+    for keys in (1_000, 30_000):
+        stages = Stages(by_message_key(), buckets=1, workers=2, tasks=1)
+        stages.send(*(Message(b"1", b"k%d" % n, stream="n/0", sequence=n + 1) for n in range(keys)))
+        store = stages.stores[1, 0]
+        before = store.written_bytes, store.read_bytes
+        for batch in range(20):
+            sequence = keys + 1 + 10 * batch
+            stages.send(*(Message(b"1", b"k%d" % n, stream="n/0", sequence=sequence + n) for n in range(10)))
+        after = stages.stores[1, 0]
+        written[keys] = after.written_bytes - before[0], after.read_bytes - before[1]
+    small, large = written.values()
+    assert large[0] < 3 * small[0]
+    assert large[1] < 40_000 + 2_000_000 // 1, "each worker reads everything once, and then only what changed"
+
+
+def test_the_snapshot_is_written_anew_piece_by_piece_and_never_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, touched = 20_000, 100
+    monkeypatch.setattr(_durable, "FOLD_BYTES", 10_000)
+    monkeypatch.setattr(_segments, "SEGMENT_KEYS", 250)
+    stages = Stages(by_message_key(), buckets=1, workers=2, tasks=1)
+    stages.send(*(Message(b"1", b"k%d" % n, stream="n/0", sequence=n + 1) for n in range(keys)))
+    draw = random.Random(1)
+    written = []
+    for batch in range(400):
+        before = stages.stores[1, 0].written_bytes
+        some = draw.sample(range(keys), touched)
+        sequence = keys + 1 + touched * batch
+        stages.send(*(Message(b"2", b"k%d" % n, stream="n/0", sequence=sequence + at) for at, n in enumerate(some)))
+        written.append(stages.stores[1, 0].written_bytes - before)
+    head = read_head(stages.stores[1, 0])
+    assert head.oldest > 100, "every segment was written again and again"
+    assert head.change_bytes < 0.8 * head.snapshot_bytes
+    assert max(written) < 0.1 * head.snapshot_bytes
+
+
+def test_a_worker_holds_no_more_than_it_may_also_while_it_reads_a_bucket() -> None:
+    held, keys, size = Held(), 1_000, 1_000_000
+    classes = {"step": StateClass(Seen, "step")}
+    stores, buckets = [MemoryStore() for _ in range(4)], []
+
+    def use(number: int) -> None:
+        """As a micro-batch that touches a bucket does."""
+        head = read_head(stores[number])
+        bucket = held.take(("run", 1, number), stores[number], head, classes, (), 3 * size)
+        buckets.append(weakref.ref(bucket))
+        assert len({id(there) for each in buckets if (there := each()) is not None}) <= 3
+        bucket.kept["step"].update({b"%d" % n: Seen(n) for n in range(keys)})
+        bucket.leave(save(stores[number], head, bucket.kept, bucket.recent, {"step": set(bucket.kept["step"])}, classes, {}))
+        bucket.bytes = size
+        held.give_back(("run", 1, number), bucket, 3 * size)
+
+    for number in (0, 1, 2, 3, 0, 1, 2, 3):
+        use(number)
+    read = stores[3].read_bytes
+    use(3)
+    assert stores[3].read_bytes == read, "it holds the one that was used last"
+
+
+def test_a_function_that_raises_fails_the_micro_batch_and_names_the_message() -> None:
+    def refuse(n: int, state: Seen) -> None:
+        raise ValueError("too large")
+
+    app = Pipeline("strict")
+    app.source("n/*", decode=int).key_by().stateful(refuse, Seen).sink("out")
+    stages = Stages(app)
+    with pytest.raises(StepError, match=r"pipeline strict, step refuse, key b'k', stream n/0, sequence 7: ValueError: too large"):
+        stages.send(Message(b"5", b"k", stream="n/0", sequence=7))
+
+
+def test_messages_that_a_function_cannot_take_go_to_the_dead_letter_sink_as_they_came() -> None:
+    def halve(n: int, state: Seen) -> str:
+        state.total += n
+        if n % 2:
+            raise ValueError("odd")
+        return f"{state.total}"
+
+    app = Pipeline("lenient", on_error=OnError.DEAD_LETTER, dead_letters="dead")
+    app.source("n/*", decode=int).map(lambda n: n + 0).key_by(lambda n: "all").stateful(halve, Seen).sink("out")
+    stages = Stages(app)
+    stages.send(*(replace(m, key=b"own") for m in messages([2, 3, 4], 1)), Message(b"x", stream="n/0", sequence=99))
+    assert stages.by_key("out") == {b"all": [b"2", b"6"]}
+    assert sorted(stages.by_key("dead").items(), key=repr) == [(None, [b"x"]), (b"own", [b"3"])]
+    (headers,) = [dict(found) for value, found in stages.headers["dead"] if value == b"3"]
+    assert {name: found.decode() for name, found in headers.items()} == {
+        "headrace-pipeline": "lenient",
+        "headrace-step": "halve",
+        "headrace-reason": "ValueError: odd",
+        "headrace-stream": "n/0",
+        "headrace-sequence": "3",
+    }
