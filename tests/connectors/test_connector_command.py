@@ -37,6 +37,7 @@ async def headrace(*arguments: str | Path) -> asyncio.subprocess.Process:
         *map(str, arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "COLUMNS": "200"},
     )
 
 
@@ -44,7 +45,7 @@ async def test_list():
     out, _ = await (await headrace("list")).communicate()
     assert "lines or length-prefixed records" in out.decode()
     out, _ = await (await headrace("list", "--json")).communicate()
-    assert [c["name"] for c in json.loads(out)["connectors"]] == ["file", "file-sink", "stdout-sink"]
+    assert {"file", "file-sink", "stdout-sink"} <= {c["name"] for c in json.loads(out)["connectors"]}
 
 
 async def test_files_are_streamed_to_their_end(gateway, tmp_path):

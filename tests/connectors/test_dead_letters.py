@@ -52,6 +52,15 @@ def as_sent(message: Message) -> tuple[object, ...]:
     return message.value, message.key, micros, message.message_id, list(message.headers or ())
 
 
+def test_a_message_that_a_step_of_an_application_refused(tmp_path: Path) -> None:
+    headers = {"pipeline": "orders", "step": "decide", "reason": "ValueError: odd", "stream": "orders/0", "sequence": "7"}
+    document = {"value": "3", "headers": [{"name": f"headrace-{name}", "value": value} for name, value in headers.items()]}
+    (tmp_path / "errors-1.jsonl").write_text(json.dumps(document) + "\n")
+    (letter,) = dead_letters(tmp_path)
+    assert (letter.sink, letter.reason, letter.stream, letter.sequence) == ("orders/decide", "ValueError: odd", "orders/0", 7)
+    assert letter.message.value == b"3"
+
+
 def test_messages_come_back_as_they_were(folder: Path) -> None:
     letters = list(dead_letters(folder))
     assert [as_sent(letter.message) for letter in letters] == [as_sent(message) for message in ORIGINALS]

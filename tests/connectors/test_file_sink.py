@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.sdk.fake_sink_gateway import frame_of
 
 from headrace.connectors import FileSink, FileSource, Format, Rotation, SinkFormat
-from headrace.connectors._file_sink_format import encode
+from headrace.connectors.file._format import encode
 from headrace.sdk import WRITTEN, InvalidSink, Message, Part, Recovered, Refused, Rows, Transaction
 
 FIRST, SECOND = Transaction("p", 0), Transaction("p", 1)

@@ -12,7 +12,7 @@ from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer, add_SourceServiceServicer_to_server
 from headrace.sdk import Message, decode_frame
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -36,7 +36,10 @@ class Slow(Sink):
     name = "slow"
 
     def write(self, rows):
-        print("writing", flush=True)
+        return None
+
+    def flush(self):
+        print("flushing", flush=True)
         sys.stdin.readline()
 
 sys.exit(run(Slow()))
@@ -75,7 +78,8 @@ async def test_a_signal_lets_a_sink_answer_what_has_arrived(sink_gateway, number
     id_ = session.start(part(0))
     session.rows(id_, [b"a"])
     session.end(id_, 1)
-    assert await process.stdout.readline() == b"writing\n"
+    # The whole part has arrived now, with its end.
+    assert await process.stdout.readline() == b"flushing\n"
     process.send_signal(number)
     process.stdin.write(b"\n")
     assert (await session.next("staged")).id == id_

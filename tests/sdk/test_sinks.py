@@ -233,6 +233,27 @@ async def test_rows_are_written_as_they_arrive_and_flushed_at_the_end(sink_gatew
 
 
 @PLAIN
+async def test_rows_name_their_part(sink_gateway, attach, kind):
+    parts = []
+
+    class Asking(kind):
+        def write(self, rows):
+            parts.append((rows.part, rows.first))
+            return super().write(rows)
+
+    sink = Asking()
+    attach(sink)
+    session = await sink_gateway.session()
+    ids = [session.start(part(4, partition)) for partition in (0, 1)]
+    for id_, first in ((ids[0], 0), (ids[1], 0), (ids[0], 1)):
+        session.rows(id_, [b"a"], first=first)
+    await until(lambda: len(sink.values) == 3)
+    told = [(rows_part.transaction.batch, rows_part.partition, first) for rows_part, first in parts]
+    assert told == [(4, 0, 0), (4, 1, 0), (4, 0, 1)]
+    assert {rows_part.transaction.pipeline for rows_part, _ in parts} == {part(4).transaction.pipeline}
+
+
+@PLAIN
 async def test_what_is_refused_is_told_with_its_place(sink_gateway, attach, kind):
     sink = kind()
     sink.outcomes = refuse_bad

@@ -1,13 +1,17 @@
-"""The connectors that come with Headrace."""
+"""The connectors that come with Headrace. What has a client library behind it is imported when it is first used."""
 
-from headrace.connectors._dead_letters import DeadLetter, DeadLetterSource, dead_letters
-from headrace.connectors._file import FileSource
-from headrace.connectors._file_sink import FileSink
-from headrace.connectors._file_sink_format import SinkFormat
-from headrace.connectors._file_sink_output import Rotation
-from headrace.connectors._records import BadRecord, Format
-from headrace.connectors._registry import CONNECTORS, Connector
-from headrace.connectors._stdout_sink import StdoutSink
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from headrace.connectors._registry import CONNECTORS, Connector, Implementation, MissingExtra
+
+if TYPE_CHECKING:
+    from headrace.connectors._dead_letters import DeadLetter, DeadLetterSource, dead_letters
+    from headrace.connectors._declared import Parameter, declared
+    from headrace.connectors._parameters import Parameters
+    from headrace.connectors._records import BadRecord
+    from headrace.connectors.file import FileSink, FileSource, Format, Rotation, SinkFormat
+    from headrace.connectors.stdout import StdoutSink
 
 __all__ = [
     "CONNECTORS",
@@ -18,8 +22,30 @@ __all__ = [
     "FileSink",
     "FileSource",
     "Format",
+    "Implementation",
+    "MissingExtra",
+    "Parameter",
+    "Parameters",
     "Rotation",
     "SinkFormat",
     "StdoutSink",
     "dead_letters",
+    "declared",
 ]
+
+_MODULES = {
+    "_dead_letters": ("DeadLetter", "DeadLetterSource", "dead_letters"),
+    "_declared": ("Parameter", "declared"),
+    "_parameters": ("Parameters",),
+    "_records": ("BadRecord",),
+    "file": ("FileSink", "FileSource", "Format", "Rotation", "SinkFormat"),
+    "stdout": ("StdoutSink",),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a name's module when it is first asked for, so that listing the connectors loads none of them."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

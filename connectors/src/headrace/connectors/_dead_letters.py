@@ -16,13 +16,13 @@ _PREFIX = "headrace-"
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that a sink refused for good.
+    """A message that a sink refused for good, or a step of an application, whose function raised.
 
     Attributes:
         message: The message as it was.
-        sink: The sink that refused it.
+        sink: The sink that refused it, or the step, as `application/step`.
         reason: Why.
-        batch: The micro-batch that it was in.
+        batch: The micro-batch that it was in; None where a step refused it.
         stream: The stream that it came from; None where the query had dropped the column.
         sequence: Its sequence there.
     """
@@ -125,8 +125,18 @@ def _letter(document: dict[str, Any]) -> DeadLetter:
         headers=[header for header in headers if not header[0].startswith(_PREFIX)] or None,
     )
     return DeadLetter(
-        message, ours["sink"], ours["reason"], _whole(ours.get("batch")), ours.get("stream"), _whole(ours.get("sequence"))
+        message,
+        ours.get("sink") or _step(ours),
+        ours["reason"],
+        _whole(ours.get("batch")),
+        ours.get("stream"),
+        _whole(ours.get("sequence")),
     )
+
+
+def _step(ours: dict[str, str]) -> str:
+    """Who refused a message that no sink did: a step of an application, whose function raised."""
+    return f"{ours['pipeline']}/{ours['step']}"
 
 
 def _bytes(document: dict[str, Any], name: str) -> bytes | None:

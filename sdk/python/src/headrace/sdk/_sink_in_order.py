@@ -123,7 +123,7 @@ class AtLeastOnceDesk(InOrderDesk):
         if (writing := self._parts.get(id_)) is None:
             return
         try:
-            outcomes = await self._call(self._sink.write, rows)
+            outcomes = await self._call(self._sink.write, Rows(rows.frame, writing.part))
             writing.refused += refusals(outcomes, rows.first, len(rows))
             writing.messages += len(rows)
         except Exception as error:

@@ -13,17 +13,19 @@ from headrace.sdk._errors import InvalidMessage
 from headrace.sdk._frame import decode_frame, fill_frame
 from headrace.sdk._message import Message, Packed
 from headrace.sdk._pack import pack
+from headrace.sdk._sink_types import Part
 
 
 class Rows:
     """Consecutive messages of one part. Columns are decoded when they are first asked for."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: Frame, part: Part | None = None) -> None:
         """Shows the rows of a frame, whose sequences are the places of the messages in their part."""
         self._frame = frame
+        self._part = part
 
     @classmethod
-    def of(cls, *messages: Message, first: int = 0) -> "Rows":
+    def of(cls, *messages: Message, first: int = 0, part: Part | None = None) -> "Rows":
         """Makes rows of messages, for tests. Their places count from `first`, whatever their sequences.
 
         Raises:
@@ -34,7 +36,7 @@ class Rows:
             raise InvalidMessage("rows are at least one message")
         frame = Frame()
         fill_frame(frame, columns, 0, 0, columns.count)
-        return cls(frame)
+        return cls(frame, part)
 
     def __len__(self) -> int:
         """The number of messages."""
@@ -49,6 +51,11 @@ class Rows:
     def first(self) -> int:
         """The place of the first message in the part, counted from 0."""
         return self._frame.first_sequence
+
+    @property
+    def part(self) -> Part | None:
+        """The part that they are of, for `Sink.write`; None in other places."""
+        return self._part
 
     def messages(self) -> list[Message]:
         """The messages one by one; the sequence of each is its place in the part, counted from 0."""
@@ -83,7 +90,7 @@ class Rows:
         left = list(compress(sequences, kept))
         if len(left) == len(kept):
             return self
-        return Rows(_picked(self._frame, kept, left)) if left else None
+        return Rows(_picked(self._frame, kept, left), self._part) if left else None
 
 
 def _picked(frame: Frame, kept: list[bool], left: list[int]) -> Frame:

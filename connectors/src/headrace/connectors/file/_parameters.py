@@ -1,0 +1,77 @@
+"""What the file connectors can be told, and how they are made and checked."""
+
+import os
+from pathlib import Path
+
+from pydantic import Field
+
+from headrace.connectors._parameters import Parameters
+from headrace.connectors._records import Format
+from headrace.connectors._registry import Implementation
+from headrace.connectors.file._format import SinkFormat
+from headrace.connectors.file._output import Rotation
+from headrace.connectors.file._sink import FileSink
+from headrace.connectors.file._source import FileSource
+from headrace.sdk import InvalidSink
+
+
+class FileParameters(Parameters):
+    """Stream the records of files; each file is a partition.
+
+    Files must only be appended to. Patterns are those of the shell: quote them on the command line, so that files that appear
+    later are found.
+    """
+
+    path: tuple[Path, ...] = Field(min_length=1, description="Files, or patterns that they match.", examples=["trades/*.csv"])
+    source: str = Field(description="Streams are called SOURCE/<file name>.", examples=["trades"])
+    format: Format = Field(default=Format.LINES, description="length-prefixed: a big-endian u32 before each record.")
+    follow: bool = Field(default=True, description="Wait for more at the end of a file, and for new files; else end there.")
+
+
+class FileSinkParameters(Parameters):
+    """Write to files, exactly once: a message is in a file if and only if its batch is committed.
+
+    Files are called SINK-000001.jsonl and so on (.lines, .bin), and are only appended to. A file is complete once the next one
+    exists; only then may it be moved away. The hidden folder .headrace beside them belongs to the sink.
+    """
+
+    path: Path = Field(description="The folder that the files are in; it is made where needed.", examples=["alerts"])
+    sink: str = Field(description='What Spark calls it: format("headrace").option("sink", SINK).', examples=["alerts"])
+    format: SinkFormat = Field(
+        default=SinkFormat.JSON,
+        description="json: all of a message in a line; lines: its value; length-prefixed: its value after a big-endian u32.",
+    )
+    rotate_bytes: int = Field(default=128 << 20, ge=1, description="Begin a new file when one has so many bytes.")
+    rotate_seconds: float | None = Field(
+        default=None, gt=0, description="Begin a new file when one is so old; never where not given."
+    )
+
+
+def _source(parameters: FileParameters) -> FileSource:
+    return FileSource(parameters.source, parameters.path, parameters.format, follow=parameters.follow)
+
+
+def _check_source(parameters: FileParameters) -> str:
+    """Looks which files there are."""
+    count = len(_source(parameters).partitions())
+    return f"{count} {'file' if count == 1 else 'files'} now" + (", more are waited for" if parameters.follow else "")
+
+
+def _sink(parameters: FileSinkParameters) -> FileSink:
+    rotation = Rotation(parameters.rotate_bytes, parameters.rotate_seconds)
+    return FileSink(parameters.sink, parameters.path, parameters.format, rotation=rotation)
+
+
+def _check_sink(parameters: FileSinkParameters) -> str:
+    """Looks whether files can be made, and makes none."""
+    folder = parameters.path.absolute()
+    exists = next(above for above in (folder, *folder.parents) if above.exists())
+    if not exists.is_dir():
+        raise InvalidSink(f"cannot write to {folder}: {exists} is no folder")
+    if not os.access(exists, os.W_OK | os.X_OK):
+        raise InvalidSink(f"cannot write to {folder}: this user may not write to {exists}")
+    return f"{folder} can be written to" if exists == folder else f"{folder} can be made"
+
+
+FILE = Implementation(FileParameters, _source, _check_source)
+FILE_SINK = Implementation(FileSinkParameters, _sink, _check_sink)

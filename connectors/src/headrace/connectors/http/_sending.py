@@ -1,0 +1,151 @@
+"""Sends a request until it is answered for good: again with backoff, where another try may help."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+import aiohttp
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_before_delay, wait_random_exponential
+
+from headrace.connectors.http._errors import Denied, Unavailable
+from headrace.connectors.http._parameters import HttpSinkParameters
+from headrace.connectors.http._requests import Request
+from headrace.sdk import Refused
+
+log = logging.getLogger(__name__)
+
+_AGAIN = {408, 425, 429}
+_ADVICE = {
+    401: "set token, or the header that it wants in secret_headers",
+    403: "the token may not do this",
+    404: "look at url",
+    405: "look at url and method",
+    407: "a proxy wants to know who asks",
+    421: "look at url",
+    426: "look at url",
+}
+"""Answers that say nothing about the message, and what to do about them."""
+_LOGIN = {401, 403, 407}
+_FIRST_BACKOFF_SECONDS = 0.1
+_REASON_CHARACTERS = 200
+
+
+class Sending:
+    """Sends requests to one URL."""
+
+    def __init__(self, parameters: HttpSinkParameters) -> None:
+        """Takes what the sink was told."""
+        self._parameters = parameters
+        url = urlsplit(parameters.url)
+        # A query may hold a secret.
+        self._place = f"{url.scheme}://{url.netloc}{url.path}"
+        self._where = f"{parameters.method} {self._place}"
+        self._backoff = wait_random_exponential(
+            _FIRST_BACKOFF_SECONDS, parameters.max_backoff_seconds, min=_FIRST_BACKOFF_SECONDS / 2
+        )
+
+    async def check(self, session: aiohttp.ClientSession) -> str:
+        """Asks for the headers of the URL, which changes nothing, and says what the receiver answered.
+
+        Raises:
+            Unavailable: It does not answer.
+            Denied: It refuses who asks.
+        """
+        url = self._parameters.url
+        try:
+            async with session.head(url, allow_redirects=False) as response:
+                status = response.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unavailable(f"{self._where}: {_describe(error)}") from error
+        if status in _LOGIN:
+            raise Denied(f"HEAD {self._place} was answered {status} {response.reason}; {_ADVICE[status]}")
+        return f"{self._place} answers (HEAD: {status} {response.reason})"
+
+    async def send(self, session: aiohttp.ClientSession, request: Request) -> Refused | None:
+        """Sends a request; says why its messages will never be taken, where that is the answer.
+
+        Raises:
+            Unavailable: There was no other answer for as long as it may be tried.
+            Denied: Another try would not help, nor would another message.
+        """
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(Unavailable),
+            wait=self._wait,
+            stop=stop_before_delay(self._parameters.retry_seconds),
+            before_sleep=self._report,
+            retry_error_callback=self._give_up,
+        )
+        return await retrying(self._try, session, request)
+
+    async def _try(self, session: aiohttp.ClientSession, request: Request) -> Refused | None:
+        """Sends it once."""
+        method, url = self._parameters.method, self._parameters.url
+        try:
+            async with session.request(
+                method, url, data=request.body, headers=request.headers, allow_redirects=False
+            ) as response:
+                if 200 <= response.status < 300:
+                    return None
+                said = await _said(response)
+                return self._judge(response.status, f"{response.status} {response.reason or ''}".strip(), said, response.headers)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unavailable(f"{self._where}: {_describe(error)}") from error
+
+    def _judge(self, status: int, line: str, said: str, headers: Mapping[str, str]) -> Refused:
+        """What an answer means that is not a success."""
+        answer = f"{line}: {said}" if said else line
+        if status >= 500 or status in _AGAIN:
+            raise Unavailable(f"{self._where} was answered {answer}", _retry_after(headers.get("Retry-After")))
+        if status in _ADVICE:
+            raise Denied(f"{self._where} was answered {answer}; {_ADVICE[status]}")
+        if status < 400:
+            raise Denied(f"{self._where} was answered {answer}; set url to {headers.get('Location', 'where it leads')}")
+        return Refused(f"{self._where} was answered {answer}")
+
+    def _wait(self, state: RetryCallState) -> float:
+        """How long to wait before the next try, in seconds."""
+        error = _error(state)
+        asked_for = error.retry_after if isinstance(error, Unavailable) else None
+        return max(self._backoff(state), asked_for or 0.0)
+
+    def _report(self, state: RetryCallState) -> None:
+        """Logs what went wrong."""
+        log.warning("%s; trying again in %.1f s", _error(state), state.upcoming_sleep)
+
+    def _give_up(self, state: RetryCallState) -> NoReturn:
+        """Says what went wrong last."""
+        tries = "1 try" if state.attempt_number == 1 else f"{state.attempt_number} tries"
+        raise Unavailable(f"{_error(state)}; given up after {tries} (retry_seconds)") from _error(state)
+
+
+def _error(state: RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome is not None else None
+
+
+def _retry_after(value: str | None) -> float | None:
+    """The seconds that a header Retry-After asks to wait."""
+    if value is None:
+        return None
+    if value.strip().isdecimal():
+        return float(value)
+    try:
+        when = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+
+
+async def _said(response: aiohttp.ClientResponse) -> str:
+    """The beginning of a body, in a line, for people."""
+    text = (await response.content.read(_REASON_CHARACTERS)).decode(errors="replace")
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, asyncio.TimeoutError):
+        return "no answer in time"
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,191 @@
+"""The web server of the `http` source: takes requests, and answers them."""
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from aiohttp import web
+
+from headrace.connectors._inbox import Inbox, Room, Ticket
+from headrace.connectors._owned import close_with_loop
+from headrace.connectors.http._parameters import PATH, HttpParameters
+from headrace.sdk import Batch, Headers, Message
+
+log = logging.getLogger(__name__)
+
+Received: TypeAlias = Message | Batch
+_STOPPING_SECONDS = 1.0
+# For how long what comes after a refusal is read, so that its client sees the refusal.
+_LINGERING_SECONDS = 1.0
+
+
+class Server:
+    """Receives at the paths until its loop ends, and breaks off then what still waits."""
+
+    def __init__(self, parameters: HttpParameters, inboxes: Mapping[str, Inbox[Received]], room: Room) -> None:
+        """Does not listen yet.
+
+        Args:
+            parameters: What it was told.
+            inboxes: Where the requests of each partition go.
+            room: How much may wait in all of them.
+        """
+        self.port: int | None = None
+        """Where it listens."""
+        self._parameters = parameters
+        self._inboxes = inboxes
+        self._room = room
+        self._token = parameters.token.get_secret_value().encode() if parameters.token else None
+        self._limit = parameters.max_body_bytes
+        # aiohttp refuses what has as many bytes as its limit.
+        app = web.Application(client_max_size=self._limit + 1)
+        app.add_routes([web.post(path, self._post) for path in parameters.paths])
+        app.add_routes([web.get(parameters.health_path, self._health)])
+        # A client that goes away has its handler cancelled: nobody waits for what it has sent.
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=_STOPPING_SECONDS,
+            lingering_time=_LINGERING_SECONDS,
+        )
+
+    async def start(self) -> None:
+        """Listens; called once.
+
+        Raises:
+            InvalidSource: It cannot listen there.
+        """
+        tls = self._parameters.tls()
+        listener = self._parameters.open()
+        await self._runner.setup()
+        await web.SockSite(self._runner, listener, ssl_context=tls).start()
+        close_with_loop(self._runner.cleanup)
+        self.port = listener.getsockname()[1]
+        scheme = "http" if tls is None else "https"
+        log.info("receives at %s://%s:%s, paths %s", scheme, self._parameters.host, self.port, ", ".join(self._parameters.paths))
+
+    async def _post(self, request: web.Request) -> web.Response:
+        """Takes a request."""
+        self._authorize(request)
+        if self._room.full:
+            raise self._later("too many messages wait for their checkpoint")
+        # While it arrives, a body takes the room that it says it needs, else that of the largest one.
+        expected = self._limit if request.content_length is None else request.content_length
+        if expected > self._limit:
+            raise self._too_large()
+        self._room.take(1, expected)
+        try:
+            body = await self._read(request)
+        finally:
+            self._room.give(1, expected)
+        return await self._accept(request, body)
+
+    async def _accept(self, request: web.Request, body: bytes) -> web.Response:
+        """Hands a body over, and answers when it is time to."""
+        at_once = self._parameters.answer == "received"
+        ticket = Ticket(1, len(body), None if at_once else asyncio.get_running_loop().create_future())
+        item = self._item(request, body, ticket)
+        if item is not None:
+            inbox = self._inboxes[self._parameters.partition(request.path)]
+            inbox.put(ticket, item)
+            if ticket.settled is not None:
+                await self._wait(inbox, ticket, ticket.settled)
+        return web.Response(status=202 if at_once else 204)
+
+    async def _wait(self, inbox: Inbox[Received], ticket: Ticket, settled: asyncio.Future[None]) -> None:
+        """Waits until it is in the checkpoint."""
+        try:
+            async with asyncio.timeout(self._parameters.answer_seconds):
+                await asyncio.shield(settled)
+        except TimeoutError:
+            raise self._later(f"not in the checkpoint after {self._parameters.answer_seconds:g} s") from None
+        finally:
+            if not settled.done():
+                inbox.abandon(ticket)
+
+    async def _read(self, request: web.Request) -> bytes:
+        """The body of a request."""
+        try:
+            async with asyncio.timeout(self._parameters.receive_seconds):
+                return await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            raise self._too_large() from None
+        except TimeoutError:
+            why = f"the body took longer than {self._parameters.receive_seconds:g} s"
+            raise web.HTTPRequestTimeout(text=why, headers={"Connection": "close"}) from None
+
+    def _item(self, request: web.Request, body: bytes, ticket: Ticket) -> Received | None:
+        """What a request is for the query; None for a body without lines."""
+        id_, key, headers = self._id(request), self._key(request), self._headers(request)
+        now = time.time_ns() // 1000
+        if self._parameters.body == "message":
+            return Message(body, key, now, message_id=id_, headers=headers, token=ticket)
+        lines = [line for line in (line.removesuffix(b"\r") for line in body.split(b"\n")) if line]
+        if not lines:
+            return None
+        ticket.messages = count = len(lines)
+        return Batch(
+            lines,
+            keys=None if key is None else [key] * count,
+            event_times=[now] * count,
+            message_ids=None if id_ is None else [f"{id_}/{number}" for number in range(count)],
+            headers=None if headers is None else [headers] * count,
+            tokens=[*[None] * (count - 1), ticket],
+        )
+
+    def _id(self, request: web.Request) -> str | None:
+        name = self._parameters.id_header
+        if name is None:
+            return None
+        id_ = request.headers.get(name, "")
+        if not id_ or not id_.isprintable():
+            raise web.HTTPBadRequest(text=f"the header {name} must have the id of the message")
+        return id_
+
+    def _key(self, request: web.Request) -> bytes | None:
+        name = self._parameters.key_header
+        key = request.headers.get(name) if name else None
+        return None if key is None else _bytes(key)
+
+    def _headers(self, request: web.Request) -> Headers | None:
+        found: list[tuple[str, bytes | None]] = []
+        for name in self._parameters.headers:
+            values = [request.path] if name == PATH else request.headers.getall(name, ())
+            found += [(name, _bytes(value)) for value in values]
+        return found or None
+
+    def _authorize(self, request: web.Request) -> None:
+        """Looks for the token."""
+        if self._token is None:
+            return
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(_bytes(token.strip()), self._token):
+            log.info("refused a request from %s: its token is missing or wrong", request.remote)
+            raise web.HTTPUnauthorized(text="the token is missing or wrong", headers={"WWW-Authenticate": "Bearer"})
+
+    def _too_large(self) -> web.HTTPRequestEntityTooLarge:
+        return web.HTTPRequestEntityTooLarge(self._limit, text=f"a body may have up to {self._limit} bytes")
+
+    def _later(self, why: str) -> web.HTTPServiceUnavailable:
+        return web.HTTPServiceUnavailable(text=why, headers={"Retry-After": str(self._parameters.retry_after_seconds)})
+
+    async def _health(self, request: web.Request) -> web.Response:
+        """Tells whether what is sent now would be read."""
+        streams = {f"{self._parameters.source}/{name}": inbox.is_read for name, inbox in self._inboxes.items()}
+        status = "full" if self._room.full else "ok" if all(streams.values()) else "not read"
+        document = {
+            "status": status,
+            "streams": {name: "read" if is_read else "not read" for name, is_read in streams.items()},
+            "waiting_messages": self._room.messages,
+            "waiting_bytes": self._room.bytes,
+        }
+        return web.json_response(document, status=200 if status == "ok" else 503)
+
+
+def _bytes(text: str) -> bytes:
+    """The bytes of a header's value as they came."""
+    return text.encode("utf-8", "surrogateescape")

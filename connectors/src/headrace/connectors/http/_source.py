@@ -1,0 +1,51 @@
+"""The `http` source: receives webhooks, and answers them once they are in the checkpoint."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from headrace.connectors._inbox import Inbox, Room
+from headrace.connectors.http._parameters import HttpParameters
+from headrace.connectors.http._server import Received, Server
+from headrace.sdk import AsyncSource, Batch, Message, Position, SourceKind
+
+
+class HttpSource(AsyncSource):
+    """Receives POST requests as messages.
+
+    It listens from its first session on, also while there is no gateway: what is received then waits, as long as there is room.
+    A request that has no 2xx answer yet is given again to the next session, as long as its client waits.
+    """
+
+    connector = "http"
+    version = "0.1.0"
+    kind = SourceKind.REDELIVERING
+    idle_seconds = 0.001
+
+    def __init__(self, parameters: HttpParameters) -> None:
+        """Does not listen yet."""
+        self.name = parameters.source
+        room = Room(parameters.max_waiting_messages, parameters.max_waiting_bytes)
+        self._inboxes: dict[str, Inbox[Received]] = {name: Inbox(room) for name in parameters.partitions}
+        self._server = Server(parameters, self._inboxes, room)
+        self._starting: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int | None:
+        """Where it listens; None before it does."""
+        return self._server.port
+
+    async def partitions(self) -> Sequence[str]:
+        """One for each path, or one for all."""
+        if self._starting is None:
+            # A task of its own: the session that asks first may be lost meanwhile.
+            self._starting = asyncio.create_task(self._server.start())
+        await asyncio.shield(self._starting)
+        return list(self._inboxes)
+
+    def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
+        """What is not in the checkpoint yet, then what arrives."""
+        return self._inboxes[partition].items()
+
+    async def settle(self, partition: str, tokens: Sequence[object]) -> None:
+        """Answers the requests whose messages are in the checkpoint."""
+        self._inboxes[partition].settle(tokens)

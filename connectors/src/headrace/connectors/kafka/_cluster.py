@@ -1,0 +1,145 @@
+"""What a cluster tells about its topics, and the offsets that it keeps for consumer groups."""
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kafka import IsolationLevel, KafkaAdminClient, OffsetAndMetadata, OffsetSpec, TopicPartition
+from kafka import errors as kafka_errors
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from headrace.connectors.kafka._connection import KafkaConnection
+from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, connect, told
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+_NO_ID = uuid.UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is now.
+
+    Attributes:
+        name: Its name.
+        id: What tells it from an older topic of the same name; None where the brokers are older than 2.8.
+        partitions: The numbers of its partitions.
+    """
+
+    name: str
+    id: str | None
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a partition has.
+
+    Attributes:
+        first: The offset of its first record, or what the next one will get.
+        end: The offset after its last record.
+    """
+
+    first: int
+    end: int
+
+
+class Cluster:
+    """Asks a cluster. All methods block, for some seconds at most; any thread may call them, one at a time.
+
+    Every method raises `KafkaAway` where another attempt may help, and `KafkaFailed` where it will not.
+    """
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        """Connects when it is first asked."""
+        self._connection = connection
+        self._client: KafkaAdminClient | None = None
+
+    def topics(self, names: Sequence[str] | None = None) -> list[Topic]:
+        """Those of these topics that exist, or all but Kafka's own."""
+        return self._ask(lambda client: _topics(client.describe_topics(names if names is None else list(names))))
+
+    def bounds(self, topic: str, partition: int) -> Bounds:
+        """What a partition has."""
+        return self.all_bounds([TopicPartition(topic, partition)])[0]
+
+    def all_bounds(self, partitions: Iterable[TopicPartition]) -> list[Bounds]:
+        """What partitions have, transactions that are still open included."""
+        wanted = list(partitions)
+
+        def ask(client: KafkaAdminClient) -> list[Bounds]:
+            first = client.list_partition_offsets(dict.fromkeys(wanted, OffsetSpec.EARLIEST))
+            end = client.list_partition_offsets(dict.fromkeys(wanted, OffsetSpec.LATEST), IsolationLevel.READ_UNCOMMITTED)
+            return [Bounds(first[one].offset, end[one].offset) for one in wanted]
+
+        return self._ask(ask)
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Writes down how far a group has come: the offsets of what it reads next."""
+        committed = {partition: OffsetAndMetadata(offset, "", -1) for partition, offset in offsets.items()}
+        errors = self._ask(lambda client: client.alter_group_offsets(group, committed))
+        for error in errors.values():
+            if error is kafka_errors.UnknownTopicOrPartitionError:
+                continue  # which has been deleted
+            if issubclass(error, kafka_errors.RetriableError):
+                # It has kept in mind which broker has the group, and that may be another one by now.
+                self.close()
+                raise KafkaAway(f"offsets of group {group} cannot be committed now: {error.__name__}")
+            if issubclass(error, kafka_errors.UnknownMemberIdError | kafka_errors.IllegalGenerationError):
+                raise KafkaFailed(f"group {group} has consumers of its own: give the source a group that nobody else uses")
+            if error is not kafka_errors.NoError:
+                raise told(error(), self._connection)
+
+    def settings(self, topic: str) -> dict[str, str]:
+        """The settings of a topic, defaults included."""
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        found = self._ask(lambda client: client.describe_configs([resource], config_filter="all"))
+        return {name: setting["value"] for name, setting in found.get("topic", {}).get(topic, {}).items()}
+
+    def create(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Makes a topic of one partition, with as many replicas as the brokers make by default; nothing where it is there."""
+        wanted = {topic: {"num_partitions": 1, "configs": dict(settings)}}
+        try:
+            self._ask(lambda client: client.create_topics(wanted, wait_for_metadata=True))
+        except KafkaFailed as error:
+            if not isinstance(error.__cause__, kafka_errors.TopicAlreadyExistsError):
+                raise
+
+    def close(self) -> None:
+        """Lets go of the connections; they are made anew when they are needed."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _ask(self, question: Callable[[Any], R]) -> R:
+        """Asks, over a connection that is there."""
+        if self._client is None:
+            self._client = connect(lambda: KafkaAdminClient(**self._connection.client_configs()), self._connection)
+        try:
+            return question(self._client)
+        except kafka_errors.KafkaError as error:
+            problem = told(error, self._connection)
+            if isinstance(problem, KafkaAway):
+                self.close()
+            raise problem from error
+
+
+def _topics(described: Iterable[Mapping[str, Any]]) -> list[Topic]:
+    """The topics that exist, of those that were asked for.
+
+    Raises:
+        KafkaError: One of them is out of bounds.
+    """
+    topics = []
+    for topic in described:
+        error = kafka_errors.for_code(topic["error_code"])
+        if error is kafka_errors.TopicAuthorizationFailedError:
+            raise error({topic["name"]})
+        if error is kafka_errors.NoError and not topic["is_internal"]:
+            id_ = topic.get("topic_id")
+            numbers = sorted(partition["partition_index"] for partition in topic["partitions"])
+            topics.append(Topic(topic["name"], None if id_ in (None, _NO_ID) else str(id_), tuple(numbers)))
+    return topics

@@ -1,0 +1,139 @@
+"""What kafka-python raises, told to people: what was wrong, where, and what to do."""
+
+import socket
+import ssl
+from collections.abc import Callable
+from typing import TypeVar
+
+from kafka import errors
+
+from headrace.connectors.kafka._connection import KafkaConnection
+from headrace.sdk import HeadraceError
+
+C = TypeVar("C")
+_PROBE_SECONDS = 3.0
+# ApiVersions, version 0, correlation id 1, no client id: every broker answers it, also before a login.
+_PROBE = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+
+
+class KafkaFailed(HeadraceError):
+    """The cluster refuses what the connector asks of it, and would again. The message says what to do."""
+
+
+class KafkaAway(HeadraceError):
+    """The cluster cannot be reached, or cannot answer now. It is worth another attempt."""
+
+
+def told(error: BaseException, connection: KafkaConnection) -> HeadraceError:
+    """The error as people are told it: `KafkaAway` where another attempt may help, else `KafkaFailed`."""
+    if isinstance(error, HeadraceError):
+        return error
+    where = f"Kafka at {connection.servers}"
+    match error:
+        case errors.SaslAuthenticationFailedError() | errors.UnsupportedSaslMechanismError():
+            return KafkaFailed(
+                f"{where} does not let {connection.username!r} in with {connection.sasl_mechanism}: "
+                "check username, password and sasl_mechanism"
+            )
+        case errors.TopicAuthorizationFailedError():
+            return KafkaFailed(
+                f"{where} does not permit {_topics(error)} to {_user(connection)}; grant READ, or WRITE for a sink"
+            )
+        case errors.GroupAuthorizationFailedError():
+            return KafkaFailed(f"{where} does not permit the group to {_user(connection)}; grant READ on it, or leave group out")
+        case errors.TransactionalIdAuthorizationFailedError():
+            return KafkaFailed(f"{where} does not permit the transactional id to {_user(connection)}; grant WRITE on it")
+        case errors.AuthorizationError():
+            return KafkaFailed(f"{where} does not permit this to {_user(connection)}: {error}")
+        case errors.CorruptRecordError() | errors.UnsupportedCodecError():
+            return KafkaFailed(f"{where}: {error.args[0]}")
+        case errors.KafkaConnectionError() | errors.KafkaTimeoutError() | errors.NodeNotReadyError():
+            return KafkaAway(f"{where} cannot be reached: {error}")
+        case errors.RetriableError():
+            return KafkaAway(f"{where} cannot do that now: {error}")
+        case errors.KafkaError():
+            return KafkaFailed(f"{where}: {error}")
+        case _:
+            return KafkaFailed(f"{where}: {type(error).__name__}: {error}")
+
+
+def connect(make: Callable[[], C], connection: KafkaConnection) -> C:
+    """Makes a client, or tells why it cannot be made: kafka-python tries for some seconds, and says no more than that it has.
+
+    Raises:
+        KafkaAway: No broker can be reached.
+        KafkaFailed: They refuse this client.
+    """
+    try:
+        return make()
+    except errors.KafkaTimeoutError as error:
+        problem = _unreachable(connection)
+        if isinstance(problem, KafkaAway):
+            raise problem from error
+    except (errors.KafkaError, OSError) as error:
+        raise told(error, connection) from error
+    # They answer: if they came up only now, it works; if they do refuse this client, they will again.
+    try:
+        return make()
+    except (errors.KafkaError, OSError) as error:
+        raise problem from error
+
+
+def _unreachable(connection: KafkaConnection) -> HeadraceError:
+    """What is the matter with a cluster that could not be asked for its brokers, as far as that can be seen from here."""
+    problems = []
+    for server in connection.bootstrap_servers:
+        try:
+            answers = _answers(server, connection)
+        except ssl.SSLCertVerificationError as error:
+            why = f"{error.verify_message}; name who signed it with tls_ca"
+            return KafkaFailed(f"the certificate of {server} is not trusted: {why}")
+        except OSError as error:
+            problems.append(f"{server}: {error.strerror or error}")
+            continue
+        if answers and not connection.sasl_mechanism:
+            return KafkaFailed(f"{server} lets nobody in without a login: set sasl_mechanism, username and password")
+        if answers:
+            problems.append(f"{server} answers, but not in time")
+        else:
+            certificate = "" if connection.tls_certificate else " and no certificate"
+            tried = f"with TLS{certificate}" if connection.tls else "without TLS"
+            problems.append(f"{server} does not answer {tried}; is that what it wants?")
+    return KafkaAway(f"no broker can be reached: {'; '.join(problems)}")
+
+
+def _answers(server: str, connection: KafkaConnection) -> bool:
+    """Whether there is a broker. Raises OSError where nobody listens, or TLS fails."""
+    host, _, port = server.rpartition(":")
+    host = host.strip("[]")
+    with socket.create_connection((host, int(port)), timeout=_PROBE_SECONDS) as plain:
+        if not connection.tls:
+            return _answers_probe(plain)
+        context = ssl.create_default_context(cafile=connection.tls_ca)
+        if connection.tls_certificate:
+            password = connection.tls_key_password.get_secret_value() if connection.tls_key_password else None
+            context.load_cert_chain(connection.tls_certificate, connection.tls_key, password)
+        with context.wrap_socket(plain, server_hostname=host) as encrypted:
+            return _answers_probe(encrypted)
+
+
+def _answers_probe(stream: socket.socket) -> bool:
+    """Whether what is at the other end takes a request of Kafka's."""
+    try:
+        stream.sendall(_PROBE)
+        # The answer's length, and the request's correlation id.
+        answer = stream.recv(8, socket.MSG_WAITALL) if not isinstance(stream, ssl.SSLSocket) else stream.recv(8)
+    except OSError:
+        return False
+    return answer[4:8] == b"\x00\x00\x00\x01"
+
+
+def _topics(error: errors.TopicAuthorizationFailedError) -> str:
+    """The topics that an error names."""
+    names = error.args[0] if error.args else ()
+    return f"topic {', '.join(names)}" if isinstance(names, set | list | tuple) and names else "the topic"
+
+
+def _user(connection: KafkaConnection) -> str:
+    """Who this client is to the brokers."""
+    return f"user {connection.username}" if connection.username else "clients without a login"

@@ -1,0 +1,156 @@
+"""The consumer that fetches all partitions, as the thread that it belongs to sees it."""
+
+import contextlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kafka import TopicPartition
+from kafka import errors as kafka_errors
+
+from headrace.connectors.kafka._consumer import Stretch, StretchConsumer
+from headrace.connectors.kafka._errors import connect
+from headrace.connectors.kafka._parameters import KafkaParameters
+
+_POLL_MS = 100
+_POLL_MS_WHERE_SOME_WAIT = 20
+_STRETCHES_AT_ONCE = 8
+_LOOK_SECONDS = 1.0
+_END_OFFSETS_MS = 1000
+_CLOSE_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A partition that is to be fetched.
+
+    Attributes:
+        partition: The partition.
+        reader: Who reads it: another one begins at an offset of its own.
+        offset: Where that is, or where it has come to; None for the first offset, or, if `latest`, for the one after the last.
+        latest: What `offset` means where it is None.
+        paused: Whether nothing more of it is to be fetched for now.
+    """
+
+    partition: TopicPartition
+    reader: object
+    offset: int | None
+    latest: bool
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What was fetched.
+
+    Attributes:
+        stretches: What there is of each partition, in order.
+        positions: The next offset of partitions that have just begun; None where it is not known.
+        ends: The offset after what can be read, of partitions of which that is news.
+    """
+
+    stretches: Mapping[TopicPartition, Sequence[Stretch]] = field(default_factory=dict)
+    positions: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+class Fetcher:
+    """Fetches. All methods block; one thread calls them."""
+
+    def __init__(self, parameters: KafkaParameters) -> None:
+        """Connects with the first fetch."""
+        self._parameters = parameters
+        self._consumer: StretchConsumer | None = None
+        self._readers: dict[TopicPartition, object] = {}
+        self._unknown: set[TopicPartition] = set()
+        """Partitions of which it is not known where they begin and end."""
+        self._next_look = 0.0
+
+    def fetch(self, wanted: Sequence[Wanted]) -> Fetched:
+        """Fetches what there is of partitions, or waits for it a little.
+
+        Raises:
+            KafkaAway: No broker can be reached for the first time.
+            KafkaFailed: They refuse this client.
+            KafkaError: What kafka-python raises.
+        """
+        if self._consumer is None:
+            self._consumer = connect(self._connect, self._parameters)
+        self._assign(self._consumer, wanted)
+        waiting = any(one.paused for one in wanted)
+        stretches = self._consumer.poll(_POLL_MS_WHERE_SOME_WAIT if waiting else _POLL_MS)
+        ends = self._ends(self._consumer, (*stretches, *self._unknown))
+        unknown = [partition for partition in self._unknown if partition in ends]
+        positions = {partition: self._consumer.position(partition, timeout_ms=0) for partition in unknown}
+        self._unknown.difference_update(unknown)
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + _LOOK_SECONDS
+            ends |= self._readable_ends(self._consumer, [one for one in wanted if one.partition not in stretches])
+        return Fetched(stretches, positions, ends)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Lets a partition begin anew with the next fetch."""
+        self._readers.pop(partition, None)
+
+    def close(self) -> None:
+        """Lets go of the connections."""
+        if self._consumer is not None:
+            self._consumer.close(autocommit=False, timeout_ms=_CLOSE_MS)
+            self._consumer = None
+            self._readers.clear()
+
+    def _connect(self) -> StretchConsumer:
+        parameters = self._parameters
+        return StretchConsumer(
+            **parameters.client_configs(),
+            auto_offset_reset="none",
+            enable_auto_commit=False,
+            allow_auto_create_topics=False,
+            isolation_level=parameters.isolation,
+            check_crcs=parameters.verify_checksums,
+            max_partition_fetch_bytes=parameters.partition_fetch_bytes,
+            fetch_max_bytes=parameters.fetch_bytes,
+            max_poll_records=_STRETCHES_AT_ONCE,
+            metrics_enabled=False,
+        )
+
+    def _assign(self, consumer: StretchConsumer, wanted: Sequence[Wanted]) -> None:
+        """Tells the consumer what to fetch, and where new readers begin."""
+        partitions = [one.partition for one in wanted]
+        if set(partitions) != consumer.assignment():
+            consumer.assign(partitions)
+        self._readers = {partition: self._readers[partition] for partition in partitions if partition in self._readers}
+        self._unknown.intersection_update(partitions)
+        for one in wanted:
+            if self._readers.get(one.partition) is not one.reader:
+                self._readers[one.partition] = one.reader
+                self._unknown.add(one.partition)
+                if one.offset is not None:
+                    consumer.seek(one.partition, one.offset)
+                elif one.latest:
+                    consumer.seek_to_end(one.partition)
+                else:
+                    consumer.seek_to_beginning(one.partition)
+        paused = consumer.paused()
+        for one in wanted:
+            if one.paused and one.partition not in paused:
+                consumer.pause(one.partition)
+            elif not one.paused and one.partition in paused:
+                consumer.resume(one.partition)
+
+    def _ends(self, consumer: StretchConsumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where logs end, of those of which it is known."""
+        ends = {partition: consumer.highwater(partition) for partition in partitions}
+        return {partition: end for partition, end in ends.items() if end is not None}
+
+    def _readable_ends(self, consumer: StretchConsumer, idle: Sequence[Wanted]) -> dict[TopicPartition, int]:
+        """Where what can be read ends: before the end of the log, where a transaction is open."""
+        ends = self._ends(consumer, [one.partition for one in idle])
+        behind = [
+            one.partition for one in idle if not one.paused and one.offset is not None and one.offset < ends.get(one.partition, 0)
+        ]
+        if behind and self._parameters.isolation == "read_committed":
+            with contextlib.suppress(kafka_errors.KafkaError):
+                # With this isolation they are those of the last stable offsets.
+                ends |= consumer.end_offsets(behind, timeout_ms=_END_OFFSETS_MS)
+        return ends

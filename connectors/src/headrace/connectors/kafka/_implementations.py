@@ -1,0 +1,48 @@
+"""How the Kafka connectors are made and checked."""
+
+from kafka import TopicPartition
+
+from headrace.connectors._registry import Implementation
+from headrace.connectors.kafka._cluster import Cluster
+from headrace.connectors.kafka._errors import KafkaFailed
+from headrace.connectors.kafka._limits import TopicLimits
+from headrace.connectors.kafka._parameters import KafkaParameters, KafkaSinkParameters
+from headrace.connectors.kafka._route import Route
+from headrace.connectors.kafka._sink import KafkaSink
+from headrace.connectors.kafka._source import KafkaSource, topics_to_read
+
+
+def _check_source(parameters: KafkaParameters) -> str:
+    """Looks for the topics, and for their offsets."""
+    cluster = Cluster(parameters)
+    try:
+        topics = topics_to_read(parameters, cluster)
+        if missing := sorted(set(parameters.topics) - {topic.name for topic in topics}):
+            raise KafkaFailed(f"no topic {', '.join(missing)} at {parameters.servers}: make it, or correct topics")
+        cluster.all_bounds(TopicPartition(topic.name, number) for topic in topics for number in topic.partitions)
+        return f"{_counted(len(topics), 'topic')} with {_counted(sum(len(topic.partitions) for topic in topics), 'partition')}"
+    finally:
+        cluster.close()
+
+
+def _check_sink(parameters: KafkaSinkParameters) -> str:
+    """Looks for the topic, and for the one with the ids of transactions."""
+    KafkaSink(parameters)
+    cluster = Cluster(parameters)
+    try:
+        fixed = Route(parameters.topic).fixed
+        if fixed is not None and TopicLimits(cluster).of(fixed) is None:
+            raise KafkaFailed(f"no topic {fixed} at {parameters.servers}: make it, or correct topic")
+        known = cluster.topics([parameters.state])
+        where = f"topic {fixed}" if fixed is not None else f"topics {parameters.topic}"
+        return f"{where}; topic {parameters.state} {'has' if known else 'will be made for'} the ids of transactions"
+    finally:
+        cluster.close()
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+KAFKA = Implementation(KafkaParameters, KafkaSource, _check_source)
+KAFKA_SINK = Implementation(KafkaSinkParameters, KafkaSink, _check_sink)

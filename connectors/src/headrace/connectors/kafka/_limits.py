@@ -1,0 +1,113 @@
+"""What a topic takes, so that a message which it would never take is refused before a transaction fails for it."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.record.memory_records import MemoryRecordsBuilder
+
+from headrace.connectors.kafka._cluster import Cluster
+from headrace.connectors.kafka._errors import KafkaAway
+from headrace.sdk import Message
+
+_CACHE_SECONDS = 60.0
+_MISSING_CACHE_SECONDS = 1.0
+_DEFAULT_MESSAGE_BYTES = 1048588
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a topic takes.
+
+    Attributes:
+        message_bytes: How large a batch of records may be, compressed.
+        needs_keys: Whether every record needs a key: the topic is compacted.
+        back_ms: How old a record may be, in milliseconds.
+        ahead_ms: How far in the future it may lie.
+    """
+
+    message_bytes: int
+    needs_keys: bool
+    back_ms: int | None
+    ahead_ms: int | None
+
+    def refusal(self, message: Message, codec: int) -> str | None:
+        """Why the topic would never take a message; None where it takes it."""
+        key, value = message.key, message.value
+        if key is None and (value is None or self.needs_keys):
+            return "it has neither key nor value" if value is None else "it has no key, and the topic is compacted"
+        headers = list(message.headers or ())
+        if any(content is None for _, content in headers):
+            return "a header has no value, which the client library cannot write"
+        if isinstance(message.event_time, int) and (why := self._why_not_at(message.event_time // 1000)) is not None:
+            return why
+        if DefaultRecordBatchBuilder.estimate_size_in_bytes(key, value, headers) <= self.message_bytes:
+            return None
+        size = _batch_bytes(key, value, headers, codec)
+        return None if size <= self.message_bytes else f"it takes {size} bytes, and the topic takes {self.message_bytes}"
+
+    def _why_not_at(self, timestamp: int) -> str | None:
+        """Why a record may not have a timestamp, in milliseconds since 1970-01-01 UTC."""
+        if timestamp < 0:
+            return "its event time lies before 1970"
+        now = int(time.time() * 1000)
+        if self.back_ms is not None and timestamp < now - self.back_ms:
+            return f"its event time is older than the topic takes: {self.back_ms} ms"
+        if self.ahead_ms is not None and timestamp > now + self.ahead_ms:
+            return f"its event time lies further ahead than the topic takes: {self.ahead_ms} ms"
+        return None
+
+
+class TopicLimits:
+    """The limits of topics, asked for when they are needed, and now and then again."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Knows none yet."""
+        self._cluster = cluster
+        self._known: dict[str, tuple[float, Limits | None]] = {}
+
+    def of(self, topic: str) -> Limits | None:
+        """The limits of a topic; None where there is no such topic.
+
+        Raises:
+            KafkaAway: It cannot be asked for now.
+            KafkaFailed: This client may not ask.
+        """
+        known_until, limits = self._known.get(topic, (0.0, None))
+        if time.monotonic() >= known_until:
+            try:
+                limits = self._ask(topic)
+            except KafkaAway:
+                if limits is None:
+                    raise
+                # They hardly ever change: whoever writes notices by itself that the brokers are away, and waits for them.
+            self._known[topic] = (time.monotonic() + (_CACHE_SECONDS if limits else _MISSING_CACHE_SECONDS), limits)
+        return limits
+
+    def _ask(self, topic: str) -> Limits | None:
+        """Asks for the limits of a topic."""
+        if not self._cluster.topics([topic]):
+            return None
+        settings = self._cluster.settings(topic)
+        # The broker's own clock is what counts where it stamps the records.
+        stamped = settings.get("message.timestamp.type") == "LogAppendTime"
+        return Limits(
+            message_bytes=int(settings.get("max.message.bytes", _DEFAULT_MESSAGE_BYTES)),
+            needs_keys="compact" in settings.get("cleanup.policy", ""),
+            back_ms=None if stamped else _number(settings.get("message.timestamp.before.max.ms")),
+            ahead_ms=None if stamped else _number(settings.get("message.timestamp.after.max.ms")),
+        )
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _batch_bytes(key: bytes | None, value: bytes | None, headers: list[Any], codec: int) -> int:
+    """How large a batch is that holds one record only."""
+    builder = MemoryRecordsBuilder(2, codec, 1 << 30)
+    builder.append(int(time.time() * 1000), key, value, headers)
+    builder.close()
+    size: int = builder.size_in_bytes()
+    return size

@@ -1,0 +1,83 @@
+"""kafka-python's producer, whose transactions go on when the network is back."""
+
+import time
+from contextlib import suppress
+from typing import Any
+
+from kafka import KafkaProducer
+from kafka import errors as kafka_errors
+from kafka.future import Future
+
+from headrace.connectors.kafka._client import Client
+
+_SETTLED_SECONDS = 2.0
+_POLL_SECONDS = 0.02
+
+
+class Producer(KafkaProducer):  # type: ignore[misc]
+    """A `KafkaProducer` for transactions, without what version 3.0.12 has against networks that fail."""
+
+    def __init__(self, **configs: Any) -> None:
+        """As `KafkaProducer`."""
+        super().__init__(**{**configs, "kafka_client": _Client})
+        # It takes this setting and does not pass it on: writing to a topic that is not there would make it.
+        self._metadata.config["allow_auto_create_topics"] = self.config["allow_auto_create_topics"]
+
+    def commit(self, seconds: float) -> None:
+        """As `commit_transaction`, which would wait for ever.
+
+        Raises:
+            KafkaError: It is not known whether the transaction is committed.
+        """
+        result = self._transaction_manager.begin_commit()
+        self._sender.wakeup()
+        if not result.wait(timeout_ms=seconds * 1000):
+            raise kafka_errors.KafkaTimeoutError(f"a commit was not confirmed within {seconds:g} s")
+
+    def cause(self) -> kafka_errors.KafkaError | None:
+        """What has happened to a transaction, where that was noted: what is raised is often only a consequence."""
+        transactions = self._transaction_manager
+        deadline = time.monotonic() + _SETTLED_SECONDS
+        while transactions.is_bumping_epoch() and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)  # it asks a broker whether somebody else has its id
+        error = transactions.last_error
+        return error if isinstance(error, kafka_errors.KafkaError) else None
+
+    def abandon(self) -> None:
+        """As `close`, which would first try to send what is to be aborted."""
+        self._sender.force_close()
+        with suppress(kafka_errors.KafkaError):
+            self.close(timeout=0)
+
+
+class _Client(Client):
+    """The connections of a producer.
+
+    A producer drops the request that it was about to send where a node cannot be reached, or is busy: then a partition is never
+    added to the transaction, or a commit never asked for. And it gives the transaction up where an answer takes too long. Told
+    of all that as of connections that broke, it asks anew who is responsible, and sends the request there.
+    """
+
+    def await_ready(self, node_id: Any, timeout_ms: int = 30000) -> bool:
+        """Waits until a request may be sent to a node; False where that takes too long."""
+        try:
+            return bool(super().await_ready(node_id, timeout_ms))
+        except kafka_errors.KafkaConnectionError:
+            return False
+
+    def send(self, node_id: Any, request: Any, **options: Any) -> Future:
+        """Sends a request; the answer comes later."""
+        answer = Future()
+        super().send(node_id, request, **options).add_both(_pass_on, answer)
+        return answer
+
+
+def _pass_on(answer: Future, outcome: Any) -> None:
+    """Gives an answer, or why there is none."""
+    match outcome:
+        case kafka_errors.RequestTimedOutError() | kafka_errors.NodeNotReadyError():
+            answer.failure(kafka_errors.KafkaConnectionError(str(outcome)))
+        case BaseException():
+            answer.failure(outcome)
+        case _:
+            answer.success(outcome)

@@ -1,0 +1,87 @@
+"""The `kafka-sink`: each transaction is a transaction of Kafka's, which holds its id."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from headrace.connectors.kafka._cluster import Cluster
+from headrace.connectors.kafka._codecs import CODECS, missing_package
+from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
+from headrace.connectors.kafka._limits import TopicLimits
+from headrace.connectors.kafka._parameters import KafkaSinkParameters
+from headrace.connectors.kafka._route import NoTopic, Route
+from headrace.connectors.kafka._writer import Writer
+from headrace.sdk import WRITTEN, IdempotentSink, InvalidSink, Message, Outcomes, Refused, Rows, SinkFailed, Transaction
+
+
+class KafkaSink(IdempotentSink):
+    """Writes to topics: keys, values, headers and event times as they are, partitions by the hash of the key as Java's client."""
+
+    connector = "kafka-sink"
+    version = "0.1.0"
+
+    def __init__(self, parameters: KafkaSinkParameters) -> None:
+        """Connects when it is first asked for something.
+
+        Raises:
+            InvalidSink: What it should compress with is not installed.
+        """
+        self.name = parameters.sink
+        self._parameters = parameters
+        self._route = Route(parameters.topic)
+        if package := missing_package(parameters.compression):
+            raise InvalidSink(f"compression {parameters.compression} needs a package: pip install {package}")
+        self._codec = CODECS[parameters.compression]
+        self._cluster = Cluster(parameters)
+        self._limits = TopicLimits(self._cluster)
+        self._writer = Writer(parameters, self._cluster)
+
+    def check(self, rows: Rows) -> Outcomes:
+        """Refuses what the topic would never take.
+
+        Raises:
+            KafkaFailed: There is no such topic.
+        """
+        fixed = self._route.fixed
+        if fixed is not None and self._limits.of(fixed) is None:
+            raise KafkaFailed(f"there is no topic {fixed} at {self._parameters.servers}: make it, or set topic to another one")
+        refusals = [self._refusal(message) for message in rows.messages()]
+        if not any(refusals):
+            return None
+        return [WRITTEN if refusal is None else Refused(refusal) for refusal in refusals]
+
+    def write(self, transaction: Transaction, rows: Iterator[Rows]) -> None:
+        """Writes a transaction, with its id."""
+        messages = (message for some in rows for message in some.messages())
+        self._writer.write(transaction, ((self._route.topic(message), message) for message in messages))
+
+    def last(self, pipeline: str) -> int | None:
+        """The last batch that is committed."""
+        return self._written().get(pipeline)
+
+    def pipelines(self) -> Sequence[str]:
+        """All pipelines that ever wrote."""
+        return list(self._written())
+
+    def close(self) -> None:
+        """Lets go of threads and connections."""
+        self._writer.close()
+        self._cluster.close()
+
+    def _written(self) -> Mapping[str, int]:
+        """The last batch of each pipeline that is committed."""
+        try:
+            return self._writer.written()
+        except KafkaAway as away:
+            # The only error that the SDK takes for worth another attempt before a session has begun.
+            raise SinkFailed(f"sink {self.name}: {away}") from away
+
+    def _refusal(self, message: Message) -> str | None:
+        """Why a message is not taken; None where it is."""
+        try:
+            topic = self._route.topic(message)
+        except NoTopic as error:
+            return str(error)
+        limits = self._limits.of(topic)
+        if limits is None:
+            return f"there is no topic {topic}"
+        self._writer.limit(limits.message_bytes)
+        return limits.refusal(message, self._codec)

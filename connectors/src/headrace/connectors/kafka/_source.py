@@ -1,0 +1,170 @@
+"""The `kafka` source: every partition of a topic is a partition of the source."""
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from kafka import TopicPartition
+
+from headrace.connectors.kafka._calls import Calls
+from headrace.connectors.kafka._cluster import Cluster, Topic
+from headrace.connectors.kafka._errors import KafkaAway
+from headrace.connectors.kafka._fetching import Fetching
+from headrace.connectors.kafka._group import GroupOffsets
+from headrace.connectors.kafka._parameters import KafkaParameters
+from headrace.connectors.kafka._patience import Backoff, Complaint
+from headrace.connectors.kafka._reading import Reading
+from headrace.sdk import AsyncSource, Backlog, Batch, Position, PositionLost
+
+log = logging.getLogger(__name__)
+
+_IDLE_SECONDS = 1.0
+_FLUSH_SECONDS = 3.0
+
+
+class KafkaSource(AsyncSource):
+    """Reads topics, from where the checkpoint says.
+
+    The sequence of a message is the offset after it, which is what a consumer group commits for it. The cursor is the id of the
+    topic, which tells it from one that is made anew under its name.
+    """
+
+    connector = "kafka"
+    version = "0.1.0"
+    # `read` itself waits for what comes.
+    idle_seconds = 0.0
+
+    def __init__(self, parameters: KafkaParameters) -> None:
+        """Connects once its partitions are asked for."""
+        self.name = parameters.source
+        self._parameters = parameters
+        self._cluster = Cluster(parameters)
+        self._questions = Calls("headrace kafka cluster")
+        self._fetching = Fetching(parameters, self._cluster, self._questions)
+        self._group = GroupOffsets(parameters.group, self._cluster, self._questions) if parameters.group else None
+        self._topics: Mapping[str, Topic] | None = None
+        self._lost: set[str] = set()
+        self._away, self._missing = Complaint(log), Complaint(log)
+
+    async def partitions(self) -> Sequence[str]:
+        """The partitions that exist now; waits for the brokers where they have never been reached."""
+        backoff = Backoff()
+        while True:
+            try:
+                self._note(await self._questions.call(topics_to_read, self._parameters, self._cluster))
+                self._away.over("the brokers can be reached again")
+            except KafkaAway as away:
+                self._away.say(f"{away}; trying again")
+            if self._topics is not None:
+                return [f"{topic.name}-{number}" for topic in self._topics.values() for number in topic.partitions]
+            await asyncio.sleep(backoff.next())
+
+    async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
+        """Yields a batch for each stretch of the log."""
+        key = _key(partition)
+        cursor = self._cursor(key.topic, position)
+        start = None if position is None else position.sequence
+        latest = self._parameters.start == "latest" and partition not in self._lost
+        try:
+            async with self._fetching.read(key, start, cursor, latest=latest) as reading:
+                async for item in _items(reading):
+                    yield item
+        except PositionLost:
+            # Who accepts the loss wants what is left, wherever other partitions begin.
+            self._lost.add(partition)
+            raise
+        finally:
+            if self._group is not None and not self._fetching.readings:
+                await self._group.flush(_FLUSH_SECONDS)
+
+    async def acknowledged(self, partition: str, position: Position) -> None:
+        """Has the group told."""
+        if self._group is not None:
+            key = _key(partition)
+            reading = self._fetching.reading(key)
+            self._group.note(key, position.sequence if reading is None else reading.committed(position.sequence))
+
+    async def backlog(self, partition: str) -> Backlog | None:
+        """The offsets between what was yielded and the end of what can be read."""
+        reading = self._fetching.reading(_key(partition))
+        return None if reading is None else reading.backlog
+
+    def close(self) -> None:
+        """Lets go of threads and connections; waits for nothing."""
+        self._fetching.close()
+        self._questions.close(self._cluster.close)
+
+    def _note(self, topics: Sequence[Topic]) -> None:
+        """Takes note of what topics there are: one that is gone is waited for, and one that was made anew is another one."""
+        self._topics = {topic.name: topic for topic in topics}
+        for reading in self._fetching.readings:
+            topic = self._topics.get(reading.partition.topic)
+            reading.suspended = topic is None
+            if topic is not None and reading.cursor not in (None, _cursor_of(topic)):
+                reading.fail(_made_anew(topic.name, reading.next_offset or 0))
+        self._fetching.look()
+        wanted = {*self._parameters.topics, *(reading.partition.topic for reading in self._fetching.readings)}
+        if missing := sorted(wanted - self._topics.keys()):
+            self._missing.say(f"no topic {', '.join(missing)} at {self._parameters.servers}; waiting for it")
+        else:
+            self._missing.over("all topics are there now")
+
+    def _cursor(self, name: str, position: Position | None) -> bytes | None:
+        """The cursor of a topic.
+
+        Raises:
+            PositionLost: The position is one in another topic of this name.
+        """
+        topic = (self._topics or {}).get(name)
+        cursor = _cursor_of(topic)
+        if position is None:
+            return cursor
+        if None not in (cursor, position.cursor) and cursor != position.cursor:
+            raise _made_anew(name, position.sequence)
+        return cursor or position.cursor
+
+
+def topics_to_read(parameters: KafkaParameters, cluster: Cluster) -> list[Topic]:
+    """The topics to read, of those that exist now.
+
+    Raises:
+        KafkaAway: They cannot be asked for now.
+        KafkaFailed: This client may not ask for them.
+    """
+    if parameters.topic_pattern is None:
+        return cluster.topics(parameters.topics)
+    pattern = re.compile(parameters.topic_pattern)
+    return [topic for topic in cluster.topics() if pattern.fullmatch(topic.name)]
+
+
+async def _items(reading: Reading) -> AsyncIterator[Batch | None]:
+    """What was fetched, and None when everything was taken, or nothing has come for a while."""
+    while True:
+        while (stretch := reading.take()) is not None:
+            if stretch.records:
+                yield stretch.records.batch(reading.cursor)
+        if reading.failure is not None:
+            raise reading.failure
+        if reading.caught_up:
+            yield None
+        if not await reading.wait(_IDLE_SECONDS):
+            yield None
+
+
+def _key(partition: str) -> TopicPartition:
+    """The topic and the number in the name of a partition."""
+    topic, _, number = partition.rpartition("-")
+    return TopicPartition(topic, int(number))
+
+
+def _cursor_of(topic: Topic | None) -> bytes | None:
+    return None if topic is None or topic.id is None else topic.id.encode()
+
+
+def _made_anew(topic: str, read: int) -> PositionLost:
+    """The loss where a topic is no longer the one that was read."""
+    return PositionLost(
+        f"topic {topic} was deleted, and made anew: give the source another name, or else the first {read} offsets of the new "
+        "topic are taken for those of the old one"
+    )

@@ -1,0 +1,134 @@
+"""Messages of nats-py as a batch of the SDK. Pure functions, over whole columns where that can be done."""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nats.aio.msg import Msg
+
+from headrace.connectors.nats._client import pairs_of
+from headrace.connectors.nats._parameters import ShapeParameters
+from headrace.sdk import Batch, Headers
+
+MESSAGE_ID = "Nats-Msg-Id"
+DELIVERIES = "Nats-Num-Delivered"
+
+# $JS.ACK.<stream>.<consumer>.<deliveries>.<stream sequence>.<consumer sequence>.<time>.<pending>, or with a domain and an account
+# before the stream, and perhaps a random token at the end.
+_SHORT_TOKENS, _DOMAIN_TOKENS = 9, 2
+_DELIVERIES, _SEQUENCE, _PLACE, _TIME, _PENDING = range(4, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What JetStream says about consecutive messages in the subjects that acknowledge them.
+
+    Attributes:
+        sequences: The sequence of each in its stream.
+        times: When each was stored, in microseconds since 1970-01-01 UTC.
+        deliveries: How often each has been delivered, in decimal.
+        first_place: The place of the first among all that the consumer has delivered, counted from 1.
+        last_place: The place of the last.
+        pending: How many messages the consumer had left, after the last.
+    """
+
+    sequences: list[int]
+    times: "array[int]"
+    deliveries: list[str]
+    first_place: int
+    last_place: int
+    pending: int
+
+
+def delivered(messages: Sequence[Msg]) -> Delivered:
+    """Reads what JetStream says about messages, at least one."""
+    tokens = ".".join([message.reply for message in messages]).split(".")
+    width, rest = divmod(len(tokens), len(messages))
+    if rest or width < _SHORT_TOKENS:
+        raise ValueError(f"{messages[0].reply} is no subject that acknowledges a message")
+    at = 0 if width == _SHORT_TOKENS else _DOMAIN_TOKENS
+    places = tokens[at + _PLACE :: width]
+    return Delivered(
+        sequences=[int(token) for token in tokens[at + _SEQUENCE :: width]],
+        times=array("q", [int(token) // 1000 for token in tokens[at + _TIME :: width]]),
+        deliveries=tokens[at + _DELIVERIES :: width],
+        first_place=int(places[0]),
+        last_place=int(places[-1]),
+        pending=int(tokens[len(tokens) - width + at + _PENDING]),
+    )
+
+
+def batch_of(
+    messages: Sequence[Msg],
+    shape: ShapeParameters,
+    *,
+    times: "array[int] | None" = None,
+    sequences: Sequence[int] | None = None,
+    cursor: bytes | None = None,
+    ids: Sequence[str] | None = None,
+    deliveries: Sequence[str] = (),
+    tokens: Sequence[object] | None = None,
+) -> Batch:
+    """Messages as a batch.
+
+    Args:
+        messages: The messages.
+        shape: What becomes of their subjects and headers.
+        times: When each was stored.
+        sequences: Their sequences, where the stream has them.
+        cursor: Where to go on after them.
+        ids: What identifies those without an id of their own; None for nothing.
+        deliveries: How often each was delivered, to be told by a header of those that were before; empty for no such header.
+        tokens: What to acknowledge each by.
+    """
+    again = any(number != "1" for number in deliveries)
+    plain = shape.subject_header is None and not again and not any(message.headers for message in messages)
+    pairs: Sequence[Headers] = [] if plain else [pairs_of(message) for message in messages]
+    return Batch(
+        values=[message.data for message in messages],
+        keys=_keys(messages, pairs, shape.key),
+        event_times=times,
+        message_ids=_ids(pairs, ids) if pairs else ids,
+        headers=_headers(messages, pairs, shape, deliveries if again else ()) if pairs else None,
+        sequences=sequences,
+        cursor=cursor,
+        tokens=tokens,
+    )
+
+
+def _keys(messages: Sequence[Msg], pairs: Sequence[Headers], key: str) -> Sequence[bytes | None] | None:
+    """The keys."""
+    if key == "subject":
+        return [message.subject.encode(errors="surrogateescape") for message in messages]
+    if key == "none" or not pairs:
+        return None
+    name = key.removeprefix("header:")
+    return [_first(headers, name) for headers in pairs]
+
+
+def _ids(pairs: Sequence[Headers], ids: Sequence[str] | None) -> Sequence[str | None] | None:
+    """The message ids: their own, else what is given."""
+    own = [None if (id_ := _first(headers, MESSAGE_ID)) is None else id_.decode(errors="replace") for headers in pairs]
+    if ids is not None:
+        return [id_ or other for id_, other in zip(own, ids, strict=True)]
+    return own if any(own) else None
+
+
+def _headers(
+    messages: Sequence[Msg], pairs: Sequence[Headers], shape: ShapeParameters, deliveries: Sequence[str]
+) -> Sequence[Headers | None]:
+    """The headers, but for the message id, which has a column of its own."""
+    headers: list[list[tuple[str, bytes | None]]] = [[pair for pair in own if pair[0] != MESSAGE_ID] for own in pairs]
+    if shape.subject_header is not None:
+        for message, own in zip(messages, headers, strict=True):
+            own.append((shape.subject_header, message.subject.encode(errors="surrogateescape")))
+    if deliveries:
+        for number, own in zip(deliveries, headers, strict=True):
+            if number != "1":
+                own.append((DELIVERIES, number.encode()))
+    return headers
+
+
+def _first(headers: Headers, name: str) -> bytes | None:
+    """The value of the first header of a name."""
+    return next((value for known, value in headers if known == name), None)

@@ -1,0 +1,147 @@
+"""Connections to NATS servers, from login to loss: whoever needs another one makes it."""
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import nats.errors
+from nats.js import JetStreamContext
+from nats.js.api import StreamInfo
+from nats.js.errors import NotFoundError
+
+from headrace.connectors.nats._client import Client
+from headrace.connectors.nats._errors import NatsRefused, explain
+from headrace.connectors.nats._parameters import JetStreamParameters, NatsConnection
+
+REQUEST_SECONDS = 5.0
+"""How long JetStream may take to answer."""
+_PING_SECONDS = 10
+_OUTBOUND_BYTES = 256 << 20
+
+
+async def connect(parameters: NatsConnection) -> Client:
+    """Connects, and logs in.
+
+    Raises:
+        NatsAway: No server can be reached.
+        NatsRefused: One refuses this client.
+    """
+    options = {**_OPTIONS, **_options(parameters)}
+    client = Client(", ".join(parameters.servers), encrypted=parameters.encrypted)
+    try:
+        await client.connect(list(parameters.servers), error_cb=client.complained, **options)
+    except BaseException as error:
+        await client.leave()
+        if isinstance(error, Exception):
+            raise _explain_login(error, client, parameters) from error
+        raise
+    return client
+
+
+@asynccontextmanager
+async def connected(parameters: NatsConnection) -> AsyncIterator[Client]:
+    """A connection for as long as the body runs.
+
+    Raises:
+        NatsAway: It cannot be made, or is lost, or the server cannot do what the body asks for now.
+        NatsRefused: The server refuses it.
+    """
+    client = await connect(parameters)
+    try:
+        yield client
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        raise client.loss if client.lost else explain(error, client.where, denied=client.denied) from error
+    finally:
+        await client.leave()
+
+
+def jetstream(client: Client, domain: str | None) -> JetStreamContext:
+    """JetStream, by way of a connection."""
+    return client.jetstream(domain=domain, timeout=REQUEST_SECONDS)
+
+
+async def stream_info(client: Client, parameters: JetStreamParameters) -> StreamInfo:
+    """What JetStream says of a stream.
+
+    Raises:
+        NatsRefused: There is none of that name.
+    """
+    try:
+        return await jetstream(client, parameters.domain).stream_info(parameters.stream)
+    except NotFoundError:
+        text = f"{client.where} has no stream {parameters.stream}; create it, or correct the parameter stream"
+        raise NatsRefused(text) from None
+
+
+def api(domain: str | None) -> str:
+    """What the subjects of JetStream's requests begin with."""
+    return f"$JS.{domain}.API" if domain else "$JS.API"
+
+
+_OPTIONS: dict[str, Any] = {
+    # One more try for each server, at once; the rest is up to the caller, who waits in between.
+    "allow_reconnect": False,
+    "max_reconnect_attempts": 1,
+    "reconnect_time_wait": 0,
+    "ping_interval": _PING_SECONDS,
+    "pending_size": _OUTBOUND_BYTES,
+    "flush_timeout": REQUEST_SECONDS,
+}
+
+
+def _options(parameters: NatsConnection) -> dict[str, Any]:
+    """What nats-py is told of this client.
+
+    Raises:
+        NatsRefused: A file that is named cannot be used.
+    """
+    options: dict[str, Any] = {
+        "name": parameters.client_name,
+        "connect_timeout": parameters.connect_seconds,
+        "user": parameters.user,
+        "password": parameters.password and parameters.password.get_secret_value(),
+        "token": parameters.token and parameters.token.get_secret_value(),
+        "tls_hostname": parameters.tls_server_name,
+        "tls_handshake_first": parameters.tls_first,
+    }
+    if parameters.encrypted:
+        options["tls"] = _tls(parameters)
+    if parameters.credentials_file is not None:
+        options["user_credentials"] = _readable(parameters.credentials_file)
+    if parameters.nkey_file is not None:
+        options["nkeys_seed"] = _readable(parameters.nkey_file)
+    return options
+
+
+def _explain_login(error: Exception, client: Client, parameters: NatsConnection) -> Exception:
+    """Why a connection cannot be made: what is not of the network is of the file to log in with."""
+    file = parameters.credentials_file or parameters.nkey_file
+    if isinstance(error, nats.errors.NoServersError):
+        return client.loss
+    if isinstance(error, ModuleNotFoundError):
+        return NatsRefused("credentials_file and nkey_file need the module nkeys: pip install 'nats-py[nkeys]'")
+    if file is not None and not isinstance(error, nats.errors.Error | OSError | TimeoutError):
+        return NatsRefused(f"{file} cannot be used to log in: {type(error).__name__}: {error}")
+    return explain(error, client.where)
+
+
+def _readable(file: Path) -> str:
+    """A file to log in with: nats-py reads it, perhaps, and late."""
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise NatsRefused(f"{file} cannot be used to log in: {error.strerror or error}") from error
+    return str(file)
+
+
+def _tls(parameters: NatsConnection) -> ssl.SSLContext:
+    """What to trust, and what to show."""
+    try:
+        context = ssl.create_default_context(cafile=parameters.tls_ca)
+        if parameters.tls_certificate is not None:
+            context.load_cert_chain(parameters.tls_certificate, parameters.tls_key)
+    except OSError as error:
+        raise NatsRefused(f"tls_ca, tls_certificate or tls_key cannot be used: {error.strerror or error}") from error
+    return context

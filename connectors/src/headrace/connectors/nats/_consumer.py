@@ -1,0 +1,233 @@
+"""The `nats-consumer` source: a durable consumer, whose messages are acknowledged once the checkpoint has them."""
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from datetime import datetime
+from typing import cast
+
+import nats.errors
+from nats.aio.msg import Msg
+from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo
+from nats.js.errors import NotFoundError
+
+from headrace.connectors.nats._client import Client
+from headrace.connectors.nats._columns import Delivered, batch_of, delivered
+from headrace.connectors.nats._connection import connected, jetstream, stream_info
+from headrace.connectors.nats._errors import NatsAway, NatsRefused
+from headrace.connectors.nats._parameters import NatsConsumerParameters
+from headrace.connectors.nats._pull import Pull
+from headrace.connectors.nats._retry import Retry
+from headrace.connectors.nats._unsettled import Unsettled, give_back, say
+from headrace.sdk import AsyncSource, Backlog, Batch, Position, SourceKind
+
+log = logging.getLogger(__name__)
+
+_DEFAULT_ACK_WAIT_SECONDS = 30.0
+
+
+class NatsConsumerSource(AsyncSource):
+    """Reads a durable pull consumer, and acknowledges each message for itself.
+
+    To acknowledge up to a message would be cheaper, and lose messages: those that come again come after later ones.
+    """
+
+    connector = "nats-consumer"
+    version = "0.1.0"
+    kind = SourceKind.REDELIVERING
+    idle_seconds = 0.0
+
+    def __init__(self, parameters: NatsConsumerParameters) -> None:
+        """Connects to nothing yet."""
+        self.name = parameters.source
+        self._parameters = parameters
+        self._what = _what(parameters)
+        self._settled: dict[int, None] = {}
+        self._unsettled = Unsettled(self._settled)
+        self._created: datetime | None = None
+        self._pending = 0
+
+    async def partitions(self) -> Sequence[str]:
+        """The stream."""
+        return [self._parameters.partition]
+
+    async def read(self, partition: str, position: Position | None) -> AsyncGenerator[Batch | None, None]:
+        """Yields a batch for what has arrived; connects again, with backoff, for as long as it takes."""
+        retry = Retry(f"stream {self.name}/{partition}")
+        self._unsettled = unsettled = Unsettled(self._settled)
+        try:
+            while True:
+                try:
+                    async with connected(self._parameters) as client, aclosing(self._consume(client, unsettled)) as batches:
+                        async for batch in batches:
+                            retry.succeeded()
+                            yield batch
+                except NatsAway as error:
+                    await retry.wait(error)
+        finally:
+            unsettled.close()
+
+    async def settle(self, partition: str, tokens: Sequence[object]) -> None:
+        """Acknowledges messages, and sees that the server has heard it; where it is away, once it is back."""
+        await self._unsettled.settle(cast("Sequence[int]", tokens))
+
+    async def backlog(self, partition: str) -> Backlog:
+        """What the consumer has left."""
+        return Backlog(messages=self._pending)
+
+    async def _consume(self, client: Client, unsettled: Unsettled) -> AsyncGenerator[Batch | None, None]:
+        """Yields what comes, by way of one connection."""
+        consumer = await self._ready(client)
+        self._pending = consumer.num_pending or 0
+        pull = Pull(client, self._parameters, self._parameters.consumer)
+        unsettled.connected(client)
+        leaving = True
+        try:
+            async with pull, _keeping(client, pull, unsettled, consumer.config):
+                if not self._pending:
+                    yield None
+                while True:
+                    arrived = await pull.take()
+                    if not arrived:
+                        await self._look(client)
+                        yield None
+                        continue
+                    messages, told = await unsettled.admit(client, arrived, delivered(arrived))
+                    self._pending = told.pending
+                    if messages:
+                        yield self._batch(messages, told)
+                    if not told.pending and not pull.ready:
+                        yield None
+        except Exception:
+            leaving = False
+            raise
+        finally:
+            # A connection that is made again acknowledges what was handed over; a session that is over does not.
+            replies = [message.reply for message in pull.left]
+            await give_back(client, [*unsettled.replies, *replies] if leaving else replies)
+
+    async def _look(self, client: Client) -> None:
+        """Asks what is left: messages may have expired, or been purged, or another reader has them."""
+        if self._pending:
+            manager = jetstream(client, self._parameters.domain)
+            info = await manager.consumer_info(self._parameters.stream, self._parameters.consumer)
+            self._pending = info.num_pending or 0
+
+    def _batch(self, messages: Sequence[Msg], told: Delivered) -> Batch:
+        """Messages as a batch."""
+        return batch_of(
+            messages,
+            self._parameters,
+            times=told.times,
+            ids=[f"{self._parameters.stream}/{sequence}" for sequence in told.sequences],
+            deliveries=told.deliveries,
+            tokens=told.sequences,
+        )
+
+    async def _ready(self, client: Client) -> ConsumerInfo:
+        """The consumer; makes it where that is wanted.
+
+        Raises:
+            NatsRefused: There is none, or it is not fit for this connector.
+        """
+        await stream_info(client, self._parameters)
+        manager = jetstream(client, self._parameters.domain)
+        try:
+            info: ConsumerInfo = await manager.consumer_info(self._parameters.stream, self._parameters.consumer)
+        except NotFoundError:
+            info = await manager.add_consumer(self._parameters.stream, self._config(client))
+            log.info("%s: created", self._what)
+        check_consumer(info, self._parameters)
+        if self._created is None:
+            self._tell(info)
+        elif self._created != info.created:
+            # Sequences may have begun again: to go on would be to take new messages for old ones.
+            raise self._deleted(client)
+        self._created = info.created
+        return info
+
+    def _deleted(self, client: Client) -> NatsRefused:
+        """What to say where the consumer is not there any more, or is another one."""
+        return NatsRefused(
+            f"{client.where}: {self._what} was deleted while it was read; start the connector again: "
+            "a consumer that is made anew begins with the first message that the stream still has"
+        )
+
+    def _tell(self, info: ConsumerInfo) -> None:
+        """Logs what people should know before a consumer is read."""
+        config = info.config
+        if info.num_ack_pending:
+            log.warning(
+                "%s: %d messages are unacknowledged by other readers; those of one that was killed come again within %.0f s",
+                self._what, info.num_ack_pending, _ack_wait(config),
+            )  # fmt: skip
+        if config.max_deliver and config.max_deliver > 0:
+            log.warning("%s: the server gives a message up after %d deliveries", self._what, config.max_deliver)
+
+    def _config(self, client: Client) -> ConsumerConfig:
+        """What to create."""
+        parameters = self._parameters
+        if self._created is not None:
+            raise self._deleted(client)
+        if not parameters.create:
+            raise NatsRefused(f"{client.where}: there is no {self._what}; create it, or set create = true")
+        config = ConsumerConfig(
+            name=parameters.consumer,
+            durable_name=parameters.consumer,
+            description=f"Headrace source {self.name}",
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=parameters.ack_wait_seconds,
+            max_ack_pending=parameters.max_ack_pending,
+        )
+        if len(parameters.subjects) == 1:
+            return config.evolve(filter_subject=parameters.subjects[0])
+        return config.evolve(filter_subjects=list(parameters.subjects) or None)
+
+
+def check_consumer(info: ConsumerInfo, parameters: NatsConsumerParameters) -> None:
+    """Sees that a consumer can be read as this connector does.
+
+    Raises:
+        NatsRefused: It cannot.
+    """
+    what, config, wanted = _what(parameters), info.config, set(parameters.subjects)
+    filters = {config.filter_subject, *(config.filter_subjects or ())} - {None, ""}
+    if config.deliver_subject:
+        raise NatsRefused(f"{what} is a push consumer; name a pull consumer, or one that is not there yet")
+    if config.ack_policy != AckPolicy.EXPLICIT:
+        raise NatsRefused(f"{what} has ack policy {config.ack_policy}; name one that acknowledges explicitly")
+    if wanted and filters != wanted:
+        found = ", ".join(sorted(map(str, filters))) or "all subjects"
+        raise NatsRefused(f"{what} reads {found}; delete it, or leave the parameter subjects out")
+
+
+def _what(parameters: NatsConsumerParameters) -> str:
+    """The consumer, for people."""
+    return f"consumer {parameters.consumer} of stream {parameters.stream}"
+
+
+@asynccontextmanager
+async def _keeping(client: Client, pull: Pull, unsettled: Unsettled, config: ConsumerConfig) -> AsyncIterator[None]:
+    """Asks for more time for all that is not acknowledged yet, as long as the body runs."""
+    seconds = _ack_wait(config) / 3
+
+    async def keep() -> None:
+        with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
+            while True:
+                await asyncio.sleep(seconds)
+                await say(client, [*unsettled.replies, *(message.reply for message in pull.left)], b"+WPI")
+
+    task = asyncio.create_task(keep(), name="headrace keeps messages from coming again")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+def _ack_wait(config: ConsumerConfig) -> float:
+    """After how long a message comes again, at the earliest."""
+    return min(config.ack_wait or _DEFAULT_ACK_WAIT_SECONDS, *(config.backoff or (math.inf,)))

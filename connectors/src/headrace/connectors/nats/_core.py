@@ -1,0 +1,118 @@
+"""The `nats-core` source: subscriptions without JetStream, which lose what nobody listens to."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Sequence
+
+from nats.aio.msg import Msg
+
+from headrace.connectors.nats._client import heed_cancellation
+from headrace.connectors.nats._columns import batch_of
+from headrace.connectors.nats._connection import connected
+from headrace.connectors.nats._errors import NatsAway
+from headrace.connectors.nats._parameters import NatsCoreParameters
+from headrace.connectors.nats._retry import Retry
+from headrace.sdk import AsyncSource, Batch, Position, SourceKind
+
+log = logging.getLogger(__name__)
+
+_PARTITION = "0"
+_BATCH_MESSAGES = 5000
+_TELL_SECONDS = 10.0
+
+
+class NatsCoreSource(AsyncSource):
+    """Reads subjects, at most once. Nobody keeps the messages: what is given is neither acknowledged nor given again."""
+
+    connector = "nats-core"
+    version = "0.1.0"
+    kind = SourceKind.REDELIVERING
+    idle_seconds = 0.0
+
+    def __init__(self, parameters: NatsCoreParameters) -> None:
+        """Connects to nothing yet."""
+        self.name = parameters.source
+        self._parameters = parameters
+
+    async def partitions(self) -> Sequence[str]:
+        """One."""
+        return [_PARTITION]
+
+    async def read(self, partition: str, position: Position | None) -> AsyncGenerator[Batch | None, None]:
+        """Yields a batch for what has arrived; connects again, with backoff, for as long as it takes."""
+        stream = f"stream {self.name}/{partition}"
+        retry, waiting = Retry(f"{stream}, which loses what is sent meanwhile"), _Waiting(self._parameters, stream)
+        while True:
+            try:
+                async with connected(self._parameters) as client:
+                    client.watchers.append(waiting.wake.set)
+                    for subject in self._parameters.subjects:
+                        await client.subscribe(
+                            subject,
+                            queue=self._parameters.queue_group or "",
+                            cb=waiting.add,
+                            # What waits is bounded, and counted, in one place.
+                            pending_msgs_limit=0,
+                            pending_bytes_limit=0,
+                        )
+                    await client.flush()
+                    client.check_allowed()
+                    retry.succeeded()
+                    while waiting.messages or not client.lost:
+                        heed_cancellation()
+                        if not waiting.messages:
+                            yield None
+                            await waiting.wake.wait()
+                        if messages := waiting.take():
+                            yield batch_of(messages, self._parameters)
+                    raise client.loss
+            except NatsAway as error:
+                await retry.wait(error)
+
+
+class _Waiting:
+    """Messages that wait for Spark, up to a limit."""
+
+    def __init__(self, parameters: NatsCoreParameters, stream: str) -> None:
+        """Begins without messages.
+
+        Args:
+            parameters: The limits.
+            stream: What loses messages where there are too many, for people.
+        """
+        self.messages: list[Msg] = []
+        self.wake = asyncio.Event()
+        self._bytes = 0
+        self._max_messages, self._max_bytes = parameters.buffer_messages, parameters.buffer_bytes
+        self._stream = stream
+        self._dropped = self._told = 0
+        self._tell_at = 0.0
+
+    async def add(self, message: Msg) -> None:
+        """Takes a message, or drops it."""
+        size = len(message.data)
+        if len(self.messages) < self._max_messages and self._bytes + size <= self._max_bytes:
+            self.messages.append(message)
+            self._bytes += size
+            self.wake.set()
+        else:
+            self._dropped += 1
+            self._tell()
+
+    def take(self) -> list[Msg]:
+        """The messages that have waited longest."""
+        self.wake.clear()
+        taken, self.messages = self.messages[:_BATCH_MESSAGES], self.messages[_BATCH_MESSAGES:]
+        self._bytes -= sum(len(message.data) for message in taken)
+        self._tell()
+        return taken
+
+    def _tell(self) -> None:
+        """Logs what was dropped, now and then."""
+        if self._dropped > self._told and time.monotonic() >= self._tell_at:
+            log.warning(
+                "%s: %d messages dropped, %d in all: they come faster than they are read",
+                self._stream, self._dropped - self._told, self._dropped,
+            )  # fmt: skip
+            self._told, self._tell_at = self._dropped, time.monotonic() + _TELL_SECONDS

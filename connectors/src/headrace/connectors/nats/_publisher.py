@@ -1,0 +1,120 @@
+"""Publishes to JetStream with many messages awaiting their acknowledgement."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nats.aio.msg import Msg
+
+from headrace.connectors.nats._client import Client
+from headrace.connectors.nats._errors import NatsAway
+from headrace.connectors.nats._outgoing import Outgoing
+from headrace.connectors.nats._parameters import NatsSinkParameters
+
+_ANSWER_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What JetStream says of a message.
+
+    Attributes:
+        code: 0 where the message is stored, 503 where nobody takes the subject, else what kind of error it is.
+        error: The number of the error; 0 for none.
+        text: The error, for people.
+    """
+
+    code: int = 0
+    error: int = 0
+    text: str = ""
+
+
+STORED = Answer()
+REPEATED = Answer(text="the stream has had a message of this id")
+UNROUTED = Answer(503, text="no stream takes the subject")
+
+
+class Publisher:
+    """Publishes by way of one connection."""
+
+    def __init__(self, client: Client, parameters: NatsSinkParameters) -> None:
+        """Publishes nothing yet."""
+        self.client = client
+        self._max_messages, self._max_bytes = parameters.max_in_flight, parameters.max_in_flight_bytes
+        self._inbox = client.new_inbox()
+        self._round = 0
+        self._outgoing: Sequence[Outgoing] = ()
+        self._answers: list[Answer | None] = []
+        self._messages = self._bytes = 0
+        self._room_for = (0, 0)
+        self._wake = asyncio.Event()
+
+    async def start(self) -> None:
+        """Listens for acknowledgements."""
+        await self.client.subscribe(f"{self._inbox}.*.*", cb=self._answered, pending_msgs_limit=0, pending_bytes_limit=0)
+        self.client.watchers.append(self._wake.set)
+
+    async def publish(self, outgoing: Sequence[Outgoing]) -> tuple[list[Answer | None], Exception | None]:
+        """Publishes messages in order; returns what was said of each, None for nothing, and what went wrong, if anything did."""
+        self._round += 1
+        self._outgoing, self._answers = outgoing, [None] * len(outgoing)
+        self._messages = self._bytes = 0
+        inbox = f"{self._inbox}.{self._round}."
+        try:
+            for place, message in enumerate(outgoing):
+                if self._messages >= self._max_messages or (self._messages and self._bytes + message.size > self._max_bytes):
+                    await self._until(self._max_messages // 2, max(0, self._max_bytes - message.size) // 2)
+                self._messages += 1
+                self._bytes += message.size
+                await self.client.publish(message.subject, message.payload, f"{inbox}{place}", message.headers)
+            await self._until(0, 0)
+        except Exception as error:
+            return self._answers, error
+        return self._answers, None
+
+    async def _until(self, messages: int, bytes_: int) -> None:
+        """Waits until no more than this awaits its acknowledgement.
+
+        Raises:
+            NatsAway: The connection is lost, or no acknowledgement comes any more.
+        """
+        self._room_for = (messages, bytes_)
+        while self._messages > messages or self._bytes > bytes_:
+            if self.client.lost:
+                raise self.client.loss
+            self._wake.clear()
+            before = self._messages
+            try:
+                async with asyncio.timeout(_ANSWER_SECONDS):
+                    await self._wake.wait()
+            except TimeoutError:
+                if self._messages == before:
+                    raise NatsAway(f"{self.client.where} does not acknowledge what is published") from None
+
+    async def _answered(self, message: Msg) -> None:
+        """Takes an answer, unless it comes too late for its round, or from somebody else who listens to the subject."""
+        *_, round_, place = message.subject.split(".")
+        if int(round_) != self._round or self._answers[int(place)] is not None or (answer := _read(message)) is None:
+            return
+        self._answers[int(place)] = answer
+        self._messages -= 1
+        self._bytes -= self._outgoing[int(place)].size
+        if self._messages <= self._room_for[0] and self._bytes <= self._room_for[1]:
+            self._wake.set()
+
+
+def _read(message: Msg) -> Answer | None:
+    """What an answer says; None where it is not JetStream's."""
+    if message.headers and message.headers.get("Status") == "503":
+        return UNROUTED
+    try:
+        said = json.loads(message.data)
+        if "error" in said:
+            error = said["error"]
+            return Answer(error["code"], error.get("err_code", 0), error.get("description", ""))
+        if "stream" not in said:
+            return None
+        return REPEATED if said.get("duplicate") else STORED
+    except (ValueError, TypeError, KeyError):
+        return None

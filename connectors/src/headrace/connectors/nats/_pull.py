@@ -1,0 +1,154 @@
+"""What a pull consumer delivers: asked for ahead of need, within bounds, and taken many messages at a time.
+
+nats-py's own `fetch` makes a task for each message, which is most of what it costs.
+"""
+
+import asyncio
+import contextlib
+import json
+import time
+from types import TracebackType
+from typing import Self
+
+import nats.errors
+from nats.aio.msg import Msg
+
+from headrace.connectors.nats._client import Client, heed_cancellation
+from headrace.connectors.nats._connection import api
+from headrace.connectors.nats._errors import NatsAway, NatsRefused
+from headrace.connectors.nats._parameters import JetStreamParameters
+
+HEARTBEAT_SECONDS = 5.0
+"""How often the server says that it is there, while it has no messages."""
+_EXPIRES_SECONDS = 60
+_SILENCE_SECONDS = 2.5 * HEARTBEAT_SECONDS
+_DRAIN_SECONDS = 2.0
+_NANOSECONDS = 1_000_000_000
+
+
+class ConsumerGone(NatsAway):
+    """The server no longer has the consumer."""
+
+
+class Pull:
+    """The messages of one consumer, by way of one connection."""
+
+    def __init__(self, client: Client, parameters: JetStreamParameters, consumer: str) -> None:
+        """Asks for nothing yet."""
+        self._client = client
+        self._what = f"consumer {consumer} of stream {parameters.stream}"
+        self._next = f"{api(parameters.domain)}.CONSUMER.MSG.NEXT.{parameters.stream}.{consumer}"
+        self._messages, self._bytes = parameters.prefetch_messages, parameters.prefetch_bytes
+        self._inbox = client.new_inbox()
+        self._arrived: list[Msg] = []
+        self._wake = asyncio.Event()
+        self._asked = 0
+        self._too_large = False
+        self._failure: Exception | None = None
+        self._quiet_since = time.monotonic()
+
+    async def __aenter__(self) -> Self:
+        """Subscribes."""
+        # What may come is what was asked for; nats-py must not drop any of it.
+        self._subscription = await self._client.subscribe(self._inbox, cb=self._take, pending_msgs_limit=0, pending_bytes_limit=0)
+        self._client.watchers.append(self._wake.set)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Stops listening; the messages that are on their way are in `left` afterwards."""
+        self._client.watchers.remove(self._wake.set)
+        with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                await self._subscription.drain()  # type: ignore[no-untyped-call]
+
+    @property
+    def ready(self) -> bool:
+        """Whether something has arrived."""
+        return bool(self._arrived)
+
+    @property
+    def left(self) -> list[Msg]:
+        """The messages that have arrived and were not taken."""
+        return [message for message in self._arrived if message.reply]
+
+    async def take(self) -> list[Msg]:
+        """What has arrived; waits for it. Nothing where the server says that it has had no messages for a while.
+
+        Raises:
+            ConsumerGone: The consumer is no more.
+            NatsAway: The connection is lost, or silent.
+            NatsRefused: The consumer does not take such requests.
+        """
+        while True:
+            heed_cancellation()
+            if not self._arrived:
+                self._check()
+                await self._ask()
+                await self._wait()
+            arrived, self._arrived = self._arrived, []
+            self._wake.clear()
+            messages = [message for message in arrived if message.reply]
+            self._asked -= len(messages)
+            if len(messages) < len(arrived):
+                for message in arrived:
+                    if not message.reply:
+                        self._note(message.headers or {})
+            if messages:
+                self._quiet_since = time.monotonic()
+                if self._failure is None and not self._client.is_closed:
+                    await self._ask()
+                return messages
+            # One of several requests may well be idle while another one is not.
+            if self._failure is None and time.monotonic() - self._quiet_since >= HEARTBEAT_SECONDS:
+                self._quiet_since = time.monotonic()
+                return []
+
+    async def _take(self, message: Msg) -> None:
+        """Takes a message, or word from the server: only messages have something to acknowledge them by."""
+        self._arrived.append(message)
+        self._wake.set()
+
+    async def _wait(self) -> None:
+        """Waits for something to arrive, or to go wrong."""
+        try:
+            async with asyncio.timeout(_SILENCE_SECONDS):
+                await self._wake.wait()
+        except TimeoutError:
+            raise NatsAway(f"{self._client.where}: {self._what} is silent; not even a heartbeat comes") from None
+
+    def _check(self) -> None:
+        """Raises what has gone wrong."""
+        if self._client.lost:
+            raise self._client.loss
+        if self._failure is not None:
+            raise self._failure
+
+    async def _ask(self) -> None:
+        """Asks for more, once half of what was asked for has come."""
+        if self._asked > self._messages // 2:
+            return
+        wanted = {"batch": self._messages - self._asked, "max_bytes": max(self._bytes, self._client.max_payload)}
+        waiting = {"expires": _EXPIRES_SECONDS * _NANOSECONDS, "idle_heartbeat": int(HEARTBEAT_SECONDS * _NANOSECONDS)}
+        if self._too_large:
+            # It may be too large for any such request: ask for it alone, whatever its size.
+            self._too_large = False
+            wanted = {"batch": 1}
+        self._asked += wanted["batch"]
+        await self._client.publish(self._next, json.dumps({**wanted, **waiting}).encode(), reply=self._inbox)
+
+    def _note(self, status: dict[str, str]) -> None:
+        """Takes word from the server."""
+        code, text = status.get("Status"), status.get("Description", "").strip()
+        where = f"{self._client.where}: {self._what}"
+        if code == "100":
+            return
+        self._quiet_since = time.monotonic()
+        if code == "503" or "Consumer Deleted" in text:
+            self._failure = ConsumerGone(f"{where} is gone")
+        elif "Exceeded MaxRequest" in text or code == "400":
+            self._failure = NatsRefused(f"{where}: {text}; raise its limits, or lower prefetch_messages or prefetch_bytes")
+        elif "Nats-Pending-Messages" in status:
+            self._asked = max(0, self._asked - int(status["Nats-Pending-Messages"]))
+            self._too_large |= "Exceeds MaxBytes" in text
+        else:
+            self._failure = NatsAway(f"{where}: {text} ({code})")

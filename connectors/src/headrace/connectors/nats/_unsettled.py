@@ -1,0 +1,128 @@
+"""Messages that were delivered and are not acknowledged yet: acknowledged, kept from coming again, and given back."""
+
+import asyncio
+import contextlib
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import compress, islice
+
+import nats.errors
+from nats.aio.msg import Msg
+
+from headrace.connectors.nats._client import Client, heed_cancellation
+from headrace.connectors.nats._columns import Delivered
+from headrace.connectors.nats._errors import NatsAway
+
+_PAUSE_EVERY = 1000
+_REMEMBERED = 50_000
+_FLUSH_SECONDS = 5
+_GIVE_BACK_SECONDS = 2
+
+
+class Unsettled:
+    """The messages of one session, by their sequences in the stream. They outlive connections: any may acknowledge them."""
+
+    def __init__(self, settled: dict[int, None]) -> None:
+        """Begins without messages and without a connection.
+
+        Args:
+            settled: The messages that were acknowledged last, also in earlier sessions. They may come again all the same, where
+                the server did not hear it, or had sent them already.
+        """
+        self._replies: dict[int, str] = {}
+        self._settled = settled
+        self._client: Client | None = None
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    @property
+    def replies(self) -> list[str]:
+        """The subjects to acknowledge them by."""
+        return list(self._replies.values())
+
+    def connected(self, client: Client) -> None:
+        """Acknowledges by way of this connection from now on."""
+        self._client = client
+        self._changed.set()
+
+    def close(self) -> None:
+        """Acknowledges no more."""
+        self._closed = True
+        self._changed.set()
+
+    async def admit(self, client: Client, messages: Sequence[Msg], told: Delivered) -> tuple[Sequence[Msg], Delivered]:
+        """Takes messages that were delivered; returns those that are new.
+
+        One that comes again though it is here was too long on its way, or could not be asked more time for. One that comes again
+        though the checkpoint has it is acknowledged again.
+        """
+        if self._replies.keys().isdisjoint(told.sequences) and self._settled.keys().isdisjoint(told.sequences):
+            self._replies.update(zip(told.sequences, [message.reply for message in messages], strict=True))
+            return messages, told
+        fresh, again = [], []
+        for sequence, message in zip(told.sequences, messages, strict=True):
+            fresh.append(sequence not in self._replies and sequence not in self._settled)
+            if sequence in self._settled:
+                again.append(message.reply)
+            else:
+                self._replies[sequence] = message.reply
+        await say(client, again, b"")
+        return list(compress(messages, fresh)), replace(
+            told,
+            sequences=list(compress(told.sequences, fresh)),
+            times=array("q", compress(told.times, fresh)),
+            deliveries=list(compress(told.deliveries, fresh)),
+        )
+
+    async def settle(self, sequences: Iterable[int]) -> None:
+        """Acknowledges messages, and sees that the server has heard it.
+
+        Raises:
+            NatsAway: There will be no further connection.
+            NatsRefused: This user may not acknowledge.
+        """
+        tokens = [sequence for sequence in sequences if sequence in self._replies]
+        while tokens:
+            heed_cancellation()
+            client = await self._connection()
+            try:
+                await say(client, [self._replies[token] for token in tokens], b"")
+                await client.flush(_FLUSH_SECONDS)
+            except (nats.errors.Error, OSError, TimeoutError):
+                continue
+            client.check_allowed()
+            self._forget(tokens)
+            return
+
+    def _forget(self, sequences: Sequence[int]) -> None:
+        """Takes messages for acknowledged; remembers the last ones."""
+        for sequence in sequences:
+            self._replies.pop(sequence, None)
+            self._settled[sequence] = None
+        for sequence in list(islice(self._settled, max(0, len(self._settled) - _REMEMBERED))):
+            del self._settled[sequence]
+
+    async def _connection(self) -> Client:
+        """The connection; waits for one."""
+        while self._client is None or self._client.is_closed:
+            if self._closed:
+                raise NatsAway("messages could not be acknowledged before the reader ended; they come again")
+            self._changed.clear()
+            await self._changed.wait()
+        return self._client
+
+
+async def say(client: Client, replies: Sequence[str], what: bytes) -> None:
+    """Says something of messages: an empty text acknowledges them."""
+    for place in range(0, len(replies), _PAUSE_EVERY):
+        for reply in replies[place : place + _PAUSE_EVERY]:
+            await client.publish(reply, what)
+        await asyncio.sleep(0)
+
+
+async def give_back(client: Client, replies: Sequence[str]) -> None:
+    """Has messages delivered again at once, as well as that can be done now; else they come again by themselves, later."""
+    with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
+        await say(client, replies, b"-NAK")
+        await client.flush(_GIVE_BACK_SECONDS)

@@ -1,0 +1,215 @@
+"""A database of PostgreSQL, and connections to it."""
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import AsyncConnection, sql
+from psycopg.conninfo import conninfo_to_dict
+
+from headrace.connectors.postgresql._chunk import Elements, ElementsDumper
+from headrace.connectors.postgresql._errors import in_a_line, is_passing
+from headrace.connectors.postgresql._parameters import PostgreSQLConnection
+from headrace.sdk import HeadraceError
+
+log = logging.getLogger("headrace.connectors")
+
+Query = LiteralString | sql.SQL | sql.Composed
+
+_OLDEST_VERSION = 140_000
+_REPORT_SECONDS = 10.0
+_CONNECT_SECONDS = 10
+# So that either side learns within half a minute that the other one is gone, unless the connection string says otherwise.
+_CLIENT_OPTIONS = {
+    "target_session_attrs": "primary",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+_SERVER_KEEPALIVES = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
+_SETTINGS = {"timezone": "UTC", "default_transaction_isolation": "read committed", "jit": "off", **_SERVER_KEEPALIVES}
+
+
+class Session:
+    """A connection, in autocommit mode, each of whose statements has a limited time."""
+
+    def __init__(self, connection: AsyncConnection[Any], timeout_seconds: float) -> None:
+        """Takes over a connection."""
+        self.connection = connection
+        self._timeout_seconds = timeout_seconds
+
+    @property
+    def usable(self) -> bool:
+        """False where it was lost, or is in the middle of something."""
+        return not self.connection.closed and self.connection.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
+
+    async def fetch(self, query: Query, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Executes a statement and gives its rows, in the binary formats.
+
+        Raises:
+            TimeoutError: It took too long; the connection is lost with it.
+            psycopg.Error: The server refused, or is gone.
+        """
+        with self._limited():
+            cursor = self.connection.cursor(binary=True)
+            await cursor.execute(query, parameters or None)
+            return await cursor.fetchall()
+
+    async def execute(self, query: Query, parameters: Sequence[object] = ()) -> int:
+        """Executes a statement and tells how many rows it concerned. Raises as `fetch` does."""
+        with self._limited():
+            cursor = await self.connection.execute(query, parameters or None)
+            return int(cursor.rowcount)
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Breaks the connection where the server does not answer in time: to cancel a statement takes a network that works."""
+        late = False
+
+        def give_up() -> None:
+            nonlocal late
+            late = True
+            with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self.connection.fileno())) as end:
+                end.shutdown(socket.SHUT_RDWR)
+
+        timer = asyncio.get_running_loop().call_later(self._timeout_seconds, give_up)
+        try:
+            yield
+        except psycopg.OperationalError as error:
+            if late:
+                raise TimeoutError(f"no answer within {self._timeout_seconds:g} s") from error
+            raise
+        finally:
+            timer.cancel()
+
+    async def notified(self, seconds: float) -> None:
+        """Waits until somebody notifies a channel that is listened on, at most for a while."""
+        async for _ in self.connection.notifies(timeout=seconds, stop_after=1):
+            pass
+
+    @asynccontextmanager
+    async def transaction(self, *, end: Query = "COMMIT") -> AsyncIterator[None]:
+        """A transaction; rolled back where something raises, else ended with a statement."""
+        await self.execute("BEGIN")
+        async with self._undone_by("ROLLBACK"):
+            yield
+            await self.execute(end)
+
+    @asynccontextmanager
+    async def savepoint(self, name: LiteralString, *, undone: bool = False) -> AsyncIterator[None]:
+        """A part of a transaction; rolled back where something raises, or where it shall be undone."""
+        await self.execute("SAVEPOINT " + name)
+        undo: LiteralString = f"ROLLBACK TO {name}; RELEASE {name}"
+        async with self._undone_by(undo):
+            yield
+        await self.execute(undo if undone else "RELEASE " + name)
+
+    @asynccontextmanager
+    async def _undone_by(self, statement: LiteralString) -> AsyncIterator[None]:
+        try:
+            yield
+        except BaseException:
+            # Where this fails, too, the connection is not usable, and is let go of.
+            with suppress(psycopg.Error, TimeoutError):
+                await self.execute(statement)
+            raise
+
+    async def close(self) -> None:
+        """Ends it."""
+        await self.connection.close()
+
+
+class Database:
+    """A database, and what a connector says about it."""
+
+    def __init__(self, parameters: PostgreSQLConnection, who: str, invalid: type[HeadraceError]) -> None:
+        """Connects to nothing yet.
+
+        Args:
+            parameters: Where it is.
+            who: The connector, for people who look at the log, or at the server's sessions.
+            invalid: What is raised where somebody has to change something.
+        """
+        self.who = who
+        self.invalid = invalid
+        self._parameters = parameters
+        self._options = {**_CLIENT_OPTIONS, **conninfo_to_dict(parameters.url.get_secret_value())}
+        if parameters.password is not None:
+            self._options["password"] = parameters.password.get_secret_value()
+        self._options.setdefault("application_name", f"headrace {who}")
+        self._options.setdefault("connect_timeout", min(_CONNECT_SECONDS, max(2, int(parameters.timeout_seconds))))
+        self._options["client_encoding"] = "utf8"
+        self._reported_at = -_REPORT_SECONDS
+
+    @property
+    def where(self) -> str:
+        """The server and the database, without anything secret."""
+        host, port = self._options.get("host", "the local server"), self._options.get("port", "5432")
+        return f"PostgreSQL at {host}:{port}/{self._options.get('dbname', '')}"
+
+    async def connect(self) -> Session:
+        """Opens a connection.
+
+        Raises:
+            HeadraceError: It is no use to try again; of the type that was asked for.
+            psycopg.OperationalError: The server is away.
+        """
+        milliseconds = int(self._parameters.timeout_seconds * 1000)
+        limits = {
+            "statement_timeout": milliseconds,
+            "idle_in_transaction_session_timeout": milliseconds,
+            "lock_timeout": milliseconds // 2,
+        }
+        try:
+            options: dict[str, Any] = self._options
+            connection = await AsyncConnection.connect(autocommit=True, prepare_threshold=None, **options)
+        except psycopg.Error as error:
+            raise error if is_passing(error) else self.refused(error) from None
+        connection.adapters.register_dumper(Elements, ElementsDumper)
+        session = Session(connection, self._parameters.timeout_seconds)
+        if connection.info.server_version < _OLDEST_VERSION:
+            await session.close()
+            raise self.invalid(f"{self.where} is version {connection.info.server_version // 10_000}: 14 or newer is needed")
+        settings = sql.SQL("; ").join(
+            sql.SQL("SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
+            for name, value in {**_SETTINGS, **limits}.items()
+        )
+        try:
+            await session.execute(settings)
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    @asynccontextmanager
+    async def looked_at(self) -> AsyncIterator[Session]:
+        """A connection for one look, where nothing is tried again.
+
+        Raises:
+            HeadraceError: Of the type that was asked for, whatever goes wrong.
+        """
+        try:
+            session = await self.connect()
+            try:
+                yield session
+            finally:
+                await session.close()
+        except (psycopg.Error, OSError) as error:
+            raise self.refused(error) from error
+
+    def refused(self, error: BaseException) -> HeadraceError:
+        """The error that ends the connector."""
+        return self.invalid(f"{self.where}: {in_a_line(error)}")
+
+    def report(self, error: BaseException) -> None:
+        """Logs why something is tried again, now and then."""
+        if time.monotonic() - self._reported_at >= _REPORT_SECONDS:
+            log.warning("%s: %s: %s; trying again", self.who, self.where, in_a_line(error))
+            self._reported_at = time.monotonic()

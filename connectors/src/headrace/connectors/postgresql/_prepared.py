@@ -1,0 +1,48 @@
+"""Prepared transactions of the server, by names that say whose they are."""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+
+from psycopg import sql
+
+from headrace.connectors.postgresql._database import Session
+from headrace.sdk import Part, Transaction
+
+_MAX_BYTES = 200
+_DIGEST_CHARACTERS = 16
+_ALL = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND starts_with(gid, 'headrace:')"
+
+
+def name_of(schema: str, sink: str, owner: str, transaction: Transaction) -> str:
+    """How the names of a transaction's prepared transactions begin; where it would be too long, with a digest of the names."""
+    name = f"headrace:{schema}:{sink}:{owner}:{transaction.pipeline}:{transaction.batch}:"
+    if len(name.encode()) + _DIGEST_CHARACTERS <= _MAX_BYTES:
+        return name
+    digest = sha256("\0".join((schema, sink, owner, transaction.pipeline)).encode()).hexdigest()
+    return f"headrace:{digest}:{transaction.batch}:"
+
+
+def digest_of(parts: Iterable[Part]) -> str:
+    """What tells one choice of parts from another."""
+    names = "\0".join(f"{part.partition}/{part.attempt}" for part in parts)
+    return sha256(names.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+
+
+async def prepared(session: Session, name: str = "") -> Sequence[str]:
+    """The prepared transactions whose names begin so."""
+    return [gid for (gid,) in await session.fetch(_ALL) if gid.startswith(name)]
+
+
+def prepare(gid: str) -> sql.Composed:
+    """The statement that prepares the transaction that is going on."""
+    return sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(gid))
+
+
+async def commit(session: Session, gid: str) -> None:
+    """Commits a prepared transaction."""
+    await session.execute(sql.SQL("COMMIT PREPARED {}").format(sql.Literal(gid)))
+
+
+async def roll_back(session: Session, gid: str) -> None:
+    """Rolls a prepared transaction back."""
+    await session.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))

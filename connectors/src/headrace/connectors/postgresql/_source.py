@@ -1,0 +1,60 @@
+"""The `postgresql` source: the rows of a table, in the order of a number that the server draws."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from headrace.connectors.postgresql._database import Database
+from headrace.connectors.postgresql._parameters import PostgreSQLParameters
+from headrace.connectors.postgresql._reading import Reading
+from headrace.sdk import AsyncSource, Backlog, Batch, InvalidSource, Position
+
+
+class PostgreSQLSource(AsyncSource):
+    """Reads a table that rows are only inserted into. The sequence of a message is the number of its row."""
+
+    connector = "postgresql"
+    version = "0.1.0"
+    idle_seconds = 0.0
+
+    def __init__(self, parameters: PostgreSQLParameters) -> None:
+        """Takes a table, and connects to nothing yet."""
+        self.name = parameters.source
+        self._parameters = parameters
+        self._database = Database(parameters, f"postgresql source {parameters.source}", InvalidSource)
+        self._reading: Reading | None = None
+
+    async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
+        """Yields a batch for each page of rows."""
+        reading = self._reading = self._begin(position)
+        try:
+            while True:
+                batch = await reading.next()
+                yield batch
+                if batch is None:
+                    await asyncio.sleep(reading.patience(self._parameters.poll_seconds))
+        finally:
+            await reading.close()
+
+    async def backlog(self, partition: str) -> Backlog | None:
+        """Up to where the table goes."""
+        return self._reading.backlog if self._reading else None
+
+    async def look(self) -> str:
+        """Connects once, reads nothing, and says what it found.
+
+        Raises:
+            InvalidSource: The table cannot be read.
+        """
+        return await self._begin(None).look()
+
+    def _begin(self, position: Position | None) -> Reading:
+        given = self._parameters
+        return Reading(
+            self._database,
+            given,
+            after=position.sequence if position else 0,
+            value_column=given.value_column,
+            columns=given.columns,
+            where=given.where,
+            detect_deleted=given.detect_deleted,
+        )

@@ -1,0 +1,143 @@
+"""Parts that are staged, in a table beside the one that they will be in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from headrace.connectors.postgresql._batches import make_table
+from headrace.connectors.postgresql._chunk import Chunk
+from headrace.connectors.postgresql._database import Session
+from headrace.sdk import Part, Transaction
+
+_NAME = "headrace_staged"
+# Chunk 0 of a part says that all of it is there. Arrays are stored as they are: to compress them costs more than it saves.
+_MAKE = """
+    CREATE TABLE {0} (
+        id bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+        sink text, owner text, pipeline text, batch bigint, partition bigint, attempt text, chunk int,
+        first bigint NOT NULL, keys bytea[], "values" bytea[], event_times bigint[], message_ids text[], headers text[],
+        refused int[] NOT NULL DEFAULT '{{}}', reasons text[] NOT NULL DEFAULT '{{}}',
+        PRIMARY KEY (sink, owner, pipeline, batch, partition, attempt, chunk)
+    );
+    ALTER TABLE {0} ALTER keys SET STORAGE EXTERNAL, ALTER "values" SET STORAGE EXTERNAL, ALTER event_times SET STORAGE EXTERNAL,
+        ALTER message_ids SET STORAGE EXTERNAL, ALTER headers SET STORAGE EXTERNAL
+"""
+_ROW = "sink, owner, pipeline, batch, partition, attempt, chunk, first, refused, reasons"
+_PUT = (
+    "INSERT INTO {} (" + _ROW + ', keys, "values", event_times, message_ids, headers) '
+    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %b::bytea[], %b::bytea[], %b::bigint[], %b::text[], %b::text[]) "
+    "ON CONFLICT DO NOTHING"
+)
+_OF_SINK = "sink = %s AND owner = %s"
+_OF_BATCH = _OF_SINK + " AND pipeline = %s AND batch = %s"
+_OF_PART = _OF_BATCH + " AND partition = %s AND attempt = %s"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedChunk:
+    """A chunk of a staged part.
+
+    Attributes:
+        id: Its id in the table.
+        first: How many rows of the part come before it.
+        refused: Why which of its messages are refused, by their places in it, counted from 1.
+    """
+
+    id: int
+    first: int
+    refused: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The staged parts of one sink.
+
+    Attributes:
+        schema: Where the table is.
+        sink: The sink.
+        owner: Which instance of it.
+    """
+
+    schema: str
+    sink: str
+    owner: str
+
+    async def make(self, session: Session) -> None:
+        """Makes the table where there is none."""
+        await make_table(session, self.table, _MAKE)
+
+    @property
+    def table(self) -> sql.Identifier:
+        """The table."""
+        return sql.Identifier(self.schema, _NAME)
+
+    def relation(self, chunk: StagedChunk) -> sql.Composed:
+        """A chunk as what a statement reads from."""
+        return sql.SQL("(SELECT * FROM {} WHERE id = {})").format(self.table, sql.Literal(chunk.id))
+
+    # One part
+
+    async def put(self, session: Session, part: Part, number: int, chunk: Chunk, refused: Mapping[int, str]) -> None:
+        """Stores a chunk, counted from 1, some of whose messages may be refused; nothing where it is there."""
+        values = (*self._part(part), number, chunk.first, *_listed(refused), *chunk.columns())
+        await session.execute(sql.SQL(_PUT).format(self.table), values)
+
+    async def chunks(self, session: Session, part: Part) -> list[StagedChunk]:
+        """The chunks of a part, in order."""
+        query = "SELECT id, first, refused, reasons FROM {} WHERE " + _OF_PART + " AND chunk > 0 ORDER BY chunk"
+        rows = await session.fetch(sql.SQL(query).format(self.table), self._part(part))
+        return [StagedChunk(id_, first, dict(zip(places, reasons, strict=True))) for id_, first, places, reasons in rows]
+
+    async def refuse(self, session: Session, chunk: StagedChunk, refused: Mapping[int, str]) -> None:
+        """Leaves more messages of a chunk out."""
+        query = sql.SQL("UPDATE {} SET refused = %s, reasons = %s WHERE id = %s").format(self.table)
+        await session.execute(query, (*_listed({**chunk.refused, **refused}), chunk.id))
+
+    async def finish(self, session: Session, part: Part, refused: Mapping[int, str]) -> None:
+        """Says that all of a part is there, but for the messages that are refused."""
+        query = sql.SQL("INSERT INTO {} (" + _ROW + ") VALUES (%s, %s, %s, %s, %s, %s, 0, 0, %s, %s)").format(self.table)
+        await session.execute(query, (*self._part(part), *_listed(refused)))
+
+    async def finished(self, session: Session, part: Part) -> dict[int, str] | None:
+        """Which messages of a part are refused, and why; None where not all of it is there."""
+        query = sql.SQL("SELECT refused, reasons FROM {} WHERE " + _OF_PART + " AND chunk = 0").format(self.table)
+        rows = await session.fetch(query, self._part(part))
+        return dict(zip(*rows[0], strict=True)) if rows else None
+
+    async def drop(self, session: Session, part: Part) -> None:
+        """Removes a part, whatever there is of it."""
+        await session.execute(sql.SQL("DELETE FROM {} WHERE " + _OF_PART).format(self.table), self._part(part))
+
+    # All parts
+
+    async def parts(self, session: Session) -> list[Part]:
+        """All parts that are there wholly."""
+        query = "SELECT pipeline, batch, partition, attempt FROM {} WHERE " + _OF_SINK + " AND chunk = 0 ORDER BY 1, 2, 3, 4"
+        rows = await session.fetch(sql.SQL(query).format(self.table), (self.sink, self.owner))
+        return [Part(Transaction(pipeline, batch), partition, attempt) for pipeline, batch, partition, attempt in rows]
+
+    async def remove_unfinished(self, session: Session) -> None:
+        """Removes what there is of parts that are not there wholly. Nothing may be being staged."""
+        query = """
+            DELETE FROM {0} AS chunk WHERE sink = %s AND owner = %s AND NOT EXISTS (
+                SELECT FROM {0} AS last
+                WHERE (last.sink, last.owner, last.pipeline, last.batch, last.partition, last.attempt, last.chunk)
+                    = (chunk.sink, chunk.owner, chunk.pipeline, chunk.batch, chunk.partition, chunk.attempt, 0))
+        """
+        await session.execute(sql.SQL(query).format(self.table), (self.sink, self.owner))
+
+    async def remove(self, session: Session, transaction: Transaction) -> None:
+        """Removes all parts of a transaction."""
+        await session.execute(sql.SQL("DELETE FROM {} WHERE " + _OF_BATCH).format(self.table), self._batch(transaction))
+
+    def _batch(self, transaction: Transaction) -> tuple[object, ...]:
+        return (self.sink, self.owner, transaction.pipeline, transaction.batch)
+
+    def _part(self, part: Part) -> tuple[object, ...]:
+        return (*self._batch(part.transaction), part.partition, part.attempt)
+
+
+def _listed(refused: Mapping[int, str]) -> tuple[list[int], list[str]]:
+    """Places, and the reason of each."""
+    return list(refused), list(refused.values())

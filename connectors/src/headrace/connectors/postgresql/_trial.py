@@ -1,0 +1,135 @@
+"""Finds the messages that a table refuses, by trying them all: nobody else knows its constraints and triggers."""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import psycopg
+from psycopg import sql
+
+from headrace.connectors.postgresql._database import Session
+from headrace.connectors.postgresql._errors import ROW_CLASSES, concerns_row
+from headrace.connectors.postgresql._table import Table
+
+COPY = sql.Identifier("pg_temp", "headrace_trial")
+"""The empty copy of a table, in which messages are tried."""
+
+# In a copy of a table its own checks hold, but nothing that depends on other rows, on other tables, or on programs.
+_NEEDS_TABLE = """
+    SELECT c.relkind = 'p' OR c.relrowsecurity OR c.relhasrules OR c.relhassubclass
+        OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid)
+        OR EXISTS (
+            SELECT FROM pg_index WHERE indrelid = c.oid AND (indisunique OR indisexclusion) AND indexrelid <> ALL (%s::oid[])
+            AND (0 = ANY (indkey) OR EXISTS (
+                SELECT FROM pg_attribute WHERE attrelid = indrelid AND attnum = ANY (indkey) AND attname = ANY (%s))))
+    FROM pg_class c WHERE c.oid = %s
+"""
+_MAKE_COPY = """
+    CREATE TEMPORARY TABLE headrace_trial (
+        LIKE {table} INCLUDING CONSTRAINTS INCLUDING DEFAULTS INCLUDING GENERATED INCLUDING IDENTITY INCLUDING INDEXES
+    ) ON COMMIT DELETE ROWS
+"""
+_MAKE_REFUSED = "CREATE TEMPORARY TABLE headrace_refused (place int, reason text) ON COMMIT DELETE ROWS"
+# Each message for itself, with its complaint written down. What is not a complaint about a message ends it all.
+_ONE_BY_ONE = """
+    DO $headrace$
+    #variable_conflict use_column
+    DECLARE
+        message record;
+        state text;
+        reason text;
+        detail text;
+    BEGIN
+        FOR message IN SELECT message.* FROM {messages} LOOP
+            BEGIN
+                {statements}
+            EXCEPTION WHEN OTHERS THEN
+                GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, reason = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
+                IF left(state, 2) NOT IN ({classes}) THEN
+                    RAISE;
+                END IF;
+                INSERT INTO pg_temp.headrace_refused VALUES (message.place, concat_ws('; ', reason, nullif(detail, '')));
+            END;
+        END LOOP;
+    END
+    $headrace$
+"""
+
+
+class Writing(Protocol):
+    """How messages are written to a table, or to a copy of it."""
+
+    def all_of(self, chunk: sql.Composable, target: sql.Composable) -> sql.Composed:
+        """A statement that writes all messages of a chunk."""
+
+    def one(self, target: sql.Composable) -> sql.Composed:
+        """Statements that write the `message` of a loop."""
+
+    def messages(self, chunk: sql.Composable) -> sql.Composed:
+        """The messages of a chunk; follows FROM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A table, and how messages are tried in it.
+
+    Attributes:
+        table: The table.
+        writing: How messages are written to it.
+        in_table: Whether that is done in the table itself, which is then rolled back; else in a copy of it.
+    """
+
+    table: Table
+    writing: Writing
+    in_table: bool
+
+    async def prepare(self, session: Session) -> None:
+        """Makes what is needed on a connection."""
+        await session.execute(_MAKE_REFUSED)
+        if not self.in_table:
+            await session.execute(sql.SQL(_MAKE_COPY).format(table=self.table.identifier))
+
+    @asynccontextmanager
+    async def begun(self, session: Session) -> AsyncIterator[None]:
+        """What is tried meanwhile is tried together, and leaves nothing behind. Within a transaction."""
+        async with session.savepoint("headrace_trial", undone=self.in_table):
+            await session.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            yield
+
+    async def refused(self, session: Session, chunk: sql.Composable) -> dict[int, str]:
+        """Tries the messages of a chunk; returns why which are refused, by their places in it, counted from 1.
+
+        Raises:
+            psycopg.Error: Something else is wrong.
+        """
+        target = self.table.identifier if self.in_table else COPY
+        try:
+            async with session.savepoint("headrace_chunk"):
+                await session.execute(self.writing.all_of(chunk, target))
+        except psycopg.Error as error:
+            if not concerns_row(error):
+                raise
+        else:
+            return {}
+        one_by_one = sql.SQL(_ONE_BY_ONE).format(
+            messages=self.writing.messages(chunk),
+            statements=self.writing.one(target),
+            classes=sql.SQL(", ").join(map(sql.Literal, sorted(ROW_CLASSES))),
+        )
+        await session.execute(one_by_one)
+        return dict(await session.fetch("DELETE FROM pg_temp.headrace_refused RETURNING place, reason"))
+
+
+async def trial_of(session: Session, table: Table, writing: Writing, filled: Iterable[str], known: Sequence[int] = ()) -> Trial:
+    """Finds out where messages have to be tried.
+
+    Args:
+        session: Where to look.
+        table: The table.
+        writing: How messages are written to it.
+        filled: The columns that they fill.
+        known: The unique indexes that writing copes with.
+    """
+    ((in_table,),) = await session.fetch(_NEEDS_TABLE, (list(known), list(filled), table.oid))
+    return Trial(table, writing, in_table)

@@ -1,0 +1,170 @@
+"""The `postgresql-upsert` sink: keeps the last message of each key, and writes a batch in one transaction with its id."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import psycopg
+from psycopg import sql
+
+from headrace.connectors.postgresql._batches import Batches
+from headrace.connectors.postgresql._chunk import Chunk, chunks
+from headrace.connectors.postgresql._database import Database, Session
+from headrace.connectors.postgresql._link import Link
+from headrace.connectors.postgresql._parameters import PostgreSQLUpsertParameters
+from headrace.connectors.postgresql._target import find_target
+from headrace.connectors.postgresql._trial import Trial, trial_of
+from headrace.connectors.postgresql._upserting import Upserting, upserting
+from headrace.sdk import WRITTEN, AsyncIdempotentSink, InvalidSink, Outcome, Outcomes, Refused, Rows, Transaction
+
+T = TypeVar("T")
+
+_KEPT_BYTES = 64 << 20
+_MAKE_CHUNK = """
+    CREATE TEMPORARY TABLE headrace_chunk (
+        keys bytea[], "values" bytea[], event_times bigint[], message_ids text[], headers text[], refused int[]
+    ) ON COMMIT DELETE ROWS
+"""
+_PUT = "INSERT INTO pg_temp.headrace_chunk VALUES (%b::bytea[], %b::bytea[], %b::bigint[], %b::text[], %b::text[], %s::int[])"
+_TRIED = sql.Identifier("pg_temp", "headrace_chunk")
+_GIVEN = sql.SQL(
+    '(SELECT %b::bytea[] AS keys, %b::bytea[] AS "values", %b::bigint[] AS event_times, %b::text[] AS message_ids, '
+    "%b::text[] AS headers, '{}'::int[] AS refused)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A connection, and what is known of the table on it."""
+
+    session: Session
+    upserting: Upserting
+    trial: Trial
+    batches: Batches
+
+
+class PostgreSQLUpsertSink(AsyncIdempotentSink):
+    """Inserts, updates and deletes by key."""
+
+    connector = "postgresql-upsert"
+    version = "0.1.0"
+
+    def __init__(self, parameters: PostgreSQLUpsertParameters) -> None:
+        """Takes a table, and connects to nothing yet."""
+        self.name = parameters.sink
+        self._parameters = parameters
+        self._database = Database(parameters, f"postgresql-upsert {parameters.sink}", InvalidSink)
+        self._link: Link[_Opened] = Link(self._database, self._open)
+
+    async def check(self, rows: Rows) -> Outcomes:
+        """Tries rows on the table, and leaves nothing of them there."""
+        chunk = Chunk(0, [rows])
+        refused = self._without_key(chunk)
+
+        async def try_them(opened: _Opened) -> dict[int, str]:
+            async with opened.session.transaction():
+                await opened.session.execute(_PUT, (*chunk.columns(), list(refused)))
+                async with opened.trial.begun(opened.session):
+                    return await opened.trial.refused(opened.session, _TRIED)
+
+        refused |= await self._link.keep_trying(try_them)
+        if not refused:
+            return None
+        outcomes: list[Outcome] = [WRITTEN] * len(rows)
+        for place, reason in refused.items():
+            outcomes[place - 1] = Refused(reason)
+        return outcomes
+
+    async def write(self, transaction: Transaction, rows: AsyncIterator[Rows]) -> Outcomes:
+        """Writes a batch, unless it is the last one that was written."""
+        kept = _Kept(rows)
+
+        async def write_all(opened: _Opened) -> None:
+            session, batches = opened.session, opened.batches
+            async with session.transaction():
+                await batches.lock(session, transaction.pipeline)
+                if await batches.last(session, transaction.pipeline) == transaction.batch:
+                    return
+                statement = opened.upserting.all_of(_GIVEN, opened.trial.table.identifier)
+                async for chunk in kept.chunks():
+                    await session.execute(statement, chunk.columns())
+                await batches.forget_others(session, transaction)
+                await batches.add(session, transaction)
+
+        await self._link.keep_trying(write_all)
+        return None
+
+    async def last(self, pipeline: str) -> int | None:
+        """The last batch of a pipeline."""
+        return await self._told(lambda opened: opened.batches.last(opened.session, pipeline))
+
+    async def pipelines(self) -> Sequence[str]:
+        """The pipelines that have written."""
+        found = await self._told(lambda opened: opened.batches.all(opened.session))
+        return [transaction.pipeline for transaction in found]
+
+    async def close(self) -> None:
+        """Closes the connection."""
+        await self._link.close()
+
+    async def look(self) -> str:
+        """Connects once, changes nothing, and says what it found.
+
+        Raises:
+            InvalidSink: It cannot be written to as it is.
+        """
+        async with self._database.looked_at() as session:
+            table = await find_target(session, self._database, self._parameters)
+            found = await upserting(session, self._database, table, self._parameters)
+            return f"{self._database.where}: {table}, columns {', '.join(found.filling.columns)}"
+
+    async def _told(self, work: Callable[[_Opened], Awaitable[T]]) -> T:
+        """Asks the database; ends the connector where that is no use."""
+        try:
+            return await self._link.keep_trying(work)
+        except psycopg.Error as error:
+            raise self._database.refused(error) from error
+
+    async def _open(self, session: Session) -> _Opened:
+        """Looks at the table, and makes what is missing beside it."""
+        given = self._parameters
+        table = await find_target(session, self._database, given)
+        found = await upserting(session, self._database, table, given)
+        batches = Batches(table.schema, given.sink, given.owner)
+        await batches.make(session)
+        trial = await trial_of(session, table, found, found.filling.columns, found.arbiters)
+        await trial.prepare(session)
+        await session.execute(_MAKE_CHUNK)
+        return _Opened(session, found, trial, batches)
+
+    def _without_key(self, chunk: Chunk) -> dict[int, str]:
+        """The messages whose key nobody can know."""
+        if self._parameters.key == "message":
+            return chunk.missing("keys", "the message has no key")
+        return chunk.missing("values", "the message has no value, and its key would be in it")
+
+
+class _Kept:
+    """The chunks of a batch, which can be taken again where they are not too many."""
+
+    def __init__(self, rows: AsyncIterator[Rows]) -> None:
+        """Takes rows as they come."""
+        self._coming = chunks(rows)
+        self._kept: list[Chunk] = []
+        self._bytes = 0
+
+    async def chunks(self) -> AsyncIterator[Chunk]:
+        """All chunks.
+
+        Raises:
+            RuntimeError: They were taken before, and were too many to be kept.
+        """
+        if self._bytes > _KEPT_BYTES:
+            raise RuntimeError(f"a batch of more than {_KEPT_BYTES >> 20} MiB was interrupted; it has to be run again")
+        for chunk in self._kept:
+            yield chunk
+        async for chunk in self._coming:
+            self._bytes += chunk.size
+            if self._bytes <= _KEPT_BYTES:
+                self._kept.append(chunk)
+            yield chunk

@@ -1,0 +1,90 @@
+"""Deliveries turned into batches. Each kind of message, with one route and properties that are the same, is looked at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.connectors.rabbitmq._deliveries import Arrived
+from headrace.connectors.rabbitmq._fields import Header, read_properties, short_text
+from headrace.sdk import Batch
+
+PREFIX = "amqp-"
+"""What the names of headers begin with that stand for what AMQP has elsewhere than in the headers of a message."""
+MILLISECONDS = "timestamp_in_ms"
+_MAX_SECONDS = (2**63 - 1) // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What messages of one route and with the same properties have in common."""
+
+    key: bytes | None
+    message_id: str | None
+    event_time: int | None
+    headers: list[Header] | None
+
+
+class Columns:
+    """Makes batches of deliveries."""
+
+    def __init__(self, key: str) -> None:
+        """Takes what the key is: routing-key, none, or header:NAME."""
+        self._key = key
+        self._key_header = key.removeprefix("header:")
+
+    def batch(self, arrived: Arrived, sequences: Sequence[int] | None = None, tokens: Sequence[object] | None = None) -> Batch:
+        """Makes a batch.
+
+        Raises:
+            ValueError: Something in it is not what AMQP says.
+        """
+        pairs = list(zip(arrived.routes, arrived.properties, strict=True))
+        kinds = {pair: self._kind(*pair) for pair in set(pairs)}
+        rows = [kinds[pair] for pair in pairs]
+        some = kinds.values()
+        return Batch(
+            arrived.values,
+            keys=[row.key for row in rows] if any(kind.key is not None for kind in some) else None,
+            event_times=[row.event_time for row in rows] if any(kind.event_time is not None for kind in some) else None,
+            message_ids=[row.message_id for row in rows] if any(kind.message_id is not None for kind in some) else None,
+            headers=[row.headers for row in rows] if any(kind.headers for kind in some) else None,
+            sequences=sequences,
+            tokens=tokens,
+        )
+
+    def _kind(self, route: bytes, raw: bytes) -> _Kind:
+        """Looks at a message."""
+        exchange, at = short_text(route, 1)
+        routing_key, _ = short_text(route, at)
+        properties = read_properties(raw)
+        message_id = properties.texts.pop("message-id", None)
+        ours: list[Header] = [(PREFIX + name, text) for name, text in properties.texts.items()]
+        if route[0]:
+            ours.append((PREFIX + "redelivered", b"true"))
+        if exchange:
+            ours.append((PREFIX + "exchange", exchange))
+        if self._key != "routing-key":
+            ours.append((PREFIX + "routing-key", routing_key))
+        event_time = _event_time(properties.timestamp, properties.headers)
+        if properties.timestamp is not None and event_time is None:
+            ours.append((PREFIX + "timestamp", b"%d" % properties.timestamp))
+        headers = properties.headers + ours
+        return _Kind(
+            self._key_of(routing_key, headers),
+            None if message_id is None else message_id.decode(errors="backslashreplace"),
+            event_time,
+            headers or None,
+        )
+
+    def _key_of(self, routing_key: bytes, headers: list[Header]) -> bytes | None:
+        """The key of a message."""
+        if self._key == "routing-key":
+            return routing_key
+        return next((value for name, value in headers if name == self._key_header), None) if self._key != "none" else None
+
+
+def _event_time(seconds: int | None, headers: list[Header]) -> int | None:
+    """In microseconds: as precise as the broker's timestamp plugin has it, where that is in use."""
+    for name, value in headers:
+        if name == MILLISECONDS and value is not None and value.isdigit() and int(value) <= _MAX_SECONDS * 1000:
+            return int(value) * 1000
+    return seconds * 1_000_000 if seconds is not None and seconds <= _MAX_SECONDS else None

@@ -1,0 +1,130 @@
+"""Deliveries taken straight from the bytes of a connection, in columns.
+
+Pika makes eight objects of a delivery, and looks for callbacks at each of its three frames: 14 us, most of what a drain
+costs. This takes 1.4 us. All other frames are pika's.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+
+from pika.exceptions import InvalidFrameError
+
+CONSUMER_TAG = "headrace"
+"""The tag of the one consumer of a connection."""
+
+_METHOD, _HEADER, _BODY = 1, 2, 3
+_FRAME_END = 0xCE
+_FRAME = struct.Struct(">BHI")
+_HEADER_FRAME = struct.Struct(">BHIHHQ")
+_TAG = struct.Struct(">Q")
+# Class Basic, method Deliver, and who it is for. The delivery tag follows.
+_DELIVER = struct.pack(">HHB", 60, 60, len(CONSUMER_TAG)) + CONSUMER_TAG.encode()
+
+
+@dataclass(slots=True)
+class Arrived:
+    """Deliveries in the order in which they came: columns with an entry for each.
+
+    Attributes:
+        tags: Their delivery tags.
+        routes: Redelivered or not, exchange and routing key, as they stand in the frame.
+        properties: Their properties, as they stand in the frame.
+        values: Their bodies.
+        bytes: The size of all bodies.
+    """
+
+    tags: list[int] = field(default_factory=list)
+    routes: list[bytes] = field(default_factory=list)
+    properties: list[bytes] = field(default_factory=list)
+    values: list[bytes] = field(default_factory=list)
+    bytes: int = 0
+
+    def __len__(self) -> int:
+        """How many they are."""
+        return len(self.values)
+
+    def only(self, kept: Sequence[bool]) -> "Arrived":
+        """Some of them."""
+        return Arrived(
+            list(compress(self.tags, kept)),
+            list(compress(self.routes, kept)),
+            list(compress(self.properties, kept)),
+            list(compress(self.values, kept)),
+        )
+
+
+class Deliveries:
+    """What arrives on a connection that has one channel, and on it one consumer, whose tag is `CONSUMER_TAG`."""
+
+    def __init__(self) -> None:
+        """Begins with the first byte that the broker sends."""
+        self.arrived = Arrived()
+        self._rest = b""
+        # The delivery that has begun, and how much of its body is missing.
+        self._tag = 0
+        self._route: bytes | None = None
+        self._properties = b""
+        self._missing = 0
+        self._pieces: list[bytes] = []
+
+    def take(self) -> Arrived:
+        """What has arrived since this was last called."""
+        arrived, self.arrived = self.arrived, Arrived()
+        return arrived
+
+    def feed(self, data: bytes) -> bytes:
+        """Takes what was received; returns the frames that are no deliveries.
+
+        Raises:
+            InvalidFrameError: This is not AMQP.
+        """
+        if self._rest:
+            data = self._rest + data
+        end = len(data)
+        others: list[bytes] = []
+        at = 0
+        while end - at >= 8:
+            kind, _, size = _FRAME.unpack_from(data, at)
+            stop = at + 8 + size
+            if stop > end:
+                break
+            if data[stop - 1] != _FRAME_END:
+                raise InvalidFrameError(f"a frame of {size} bytes does not end where it should")
+            if kind == _BODY and self._missing:
+                self._body(data[at + 7 : stop - 1])
+            elif kind == _HEADER and self._route is not None:
+                self._missing = _HEADER_FRAME.unpack_from(data, at)[5]
+                self._properties = data[at + 19 : stop - 1]
+                if not self._missing:
+                    self._whole(b"")
+            elif kind == _METHOD and data.startswith(_DELIVER, at + 7):
+                tag = at + 7 + len(_DELIVER)
+                (self._tag,) = _TAG.unpack_from(data, tag)
+                self._route = data[tag + 8 : stop - 1]
+            else:
+                others.append(data[at:stop])
+            at = stop
+        self._rest = data[at:]
+        return b"".join(others)
+
+    def _body(self, piece: bytes) -> None:
+        """Takes a piece of a body; most bodies are in one."""
+        self._missing -= len(piece)
+        if self._missing or self._pieces:
+            self._pieces.append(piece)
+        if not self._missing:
+            self._whole(b"".join(self._pieces) if self._pieces else piece)
+
+    def _whole(self, value: bytes) -> None:
+        """A delivery is complete."""
+        assert self._route is not None
+        arrived = self.arrived
+        arrived.tags.append(self._tag)
+        arrived.routes.append(self._route)
+        arrived.properties.append(self._properties)
+        arrived.values.append(value)
+        arrived.bytes += len(value)
+        self._route = None
+        self._pieces = []

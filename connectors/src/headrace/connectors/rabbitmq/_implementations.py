@@ -1,0 +1,50 @@
+"""How the RabbitMQ connectors are made, and what is looked at before they run."""
+
+import asyncio
+
+from headrace.connectors._registry import Implementation
+from headrace.connectors.rabbitmq._consumer import is_stream
+from headrace.connectors.rabbitmq._errors import Denied
+from headrace.connectors.rabbitmq._link import Link
+from headrace.connectors.rabbitmq._parameters import RabbitMQParameters, RabbitMQSinkParameters, RabbitMQStreamParameters
+from headrace.connectors.rabbitmq._queue import RabbitMQQueueSource
+from headrace.connectors.rabbitmq._sink import RabbitMQSink
+from headrace.connectors.rabbitmq._stream import RabbitMQStreamSource
+
+_NAME = "headrace connector check"
+
+
+async def _check_queues(parameters: RabbitMQParameters | RabbitMQStreamParameters, *, streams: bool) -> str:
+    """Sees that there are the queues, and that they are streams or not."""
+    waiting = 0
+    for queue in parameters.queue:
+        link = await Link.open(parameters, _NAME)
+        try:
+            waiting += (await link.ask(link.channel.queue_declare, queue, passive=True)).message_count
+        finally:
+            await link.close()
+        if await is_stream(parameters, _NAME, queue) is not streams:
+            kind, other = ("no stream", "rabbitmq") if streams else ("a stream", "rabbitmq-stream")
+            raise Denied(f"{link.broker}: {queue} is {kind} queue; use the connector {other}")
+    count = len(parameters.queue)
+    return f"{link.broker} has {'the queue' if count == 1 else f'all {count} queues'}; {waiting} messages are in them"
+
+
+async def _check_exchange(parameters: RabbitMQSinkParameters) -> str:
+    """Sees that there is the exchange."""
+    link = await Link.open(parameters, _NAME)
+    try:
+        if parameters.exchange:
+            await link.ask(link.channel.exchange_declare, parameters.exchange, passive=True)
+    finally:
+        await link.close()
+    return f"{link.broker} has the exchange {parameters.exchange or '(default)'}"
+
+
+RABBITMQ = Implementation(
+    RabbitMQParameters, RabbitMQQueueSource, lambda parameters: asyncio.run(_check_queues(parameters, streams=False))
+)
+RABBITMQ_STREAM = Implementation(
+    RabbitMQStreamParameters, RabbitMQStreamSource, lambda parameters: asyncio.run(_check_queues(parameters, streams=True))
+)
+RABBITMQ_SINK = Implementation(RabbitMQSinkParameters, RabbitMQSink, lambda parameters: asyncio.run(_check_exchange(parameters)))

@@ -1,0 +1,199 @@
+"""A connection to a broker, with one channel on it, as coroutines."""
+
+import asyncio
+import contextlib
+import functools
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import pika
+from pika.adapters.asyncio_connection import AsyncioConnection
+from pika.channel import Channel
+from pika.exceptions import AMQPError
+from pika.frame import Method
+
+from headrace.connectors.rabbitmq._deliveries import Deliveries
+from headrace.connectors.rabbitmq._errors import Denied, RabbitMQError, Unavailable, explain
+from headrace.connectors.rabbitmq._parameters import RabbitMQConnection
+from headrace.connectors.rabbitmq._wire import Services, Wire
+
+# What pika logs as errors, several times and with traces, is raised here, or told in a line.
+logging.getLogger("pika").setLevel(logging.CRITICAL)
+
+T = TypeVar("T")
+_CLOSE_SECONDS = 2.0
+_PORT, _TLS_PORT = 5672, 5671
+_GUEST = "guest"
+
+
+class Link:
+    """A connection with its channel. They are lost together: who loses the channel begins anew."""
+
+    def __init__(self, broker: str, deliveries: Deliveries | None, arrived: Callable[[], None]) -> None:
+        """Is not open yet."""
+        self.broker = broker
+        """Where the broker is, for errors."""
+        loop = asyncio.get_running_loop()
+        self.lost: asyncio.Future[RabbitMQError] = loop.create_future()
+        """Done once the connection or its channel is gone, with the reason as its result."""
+        self.connection: AsyncioConnection
+        self.channel: Channel
+        self._wire: Wire | None = None
+        self._deliveries = deliveries
+        self._arrived = arrived
+        self._closed = asyncio.Event()
+
+    @classmethod
+    async def open(
+        cls,
+        parameters: RabbitMQConnection,
+        name: str,
+        deliveries: Deliveries | None = None,
+        arrived: Callable[[], None] = lambda: None,
+    ) -> "Link":
+        """Connects to the first node that takes the connection.
+
+        Args:
+            parameters: Where, and as whom.
+            name: What the operators of the broker see.
+            deliveries: Takes the deliveries, where the channel is to have a consumer.
+            arrived: Called when there are some.
+
+        Raises:
+            RabbitMQError: None takes it. The reason is that of a node that refuses, else that of the last one.
+        """
+        failed: RabbitMQError | None = None
+        for address in _addresses(parameters, name):
+            link = cls(f"RabbitMQ at {address.host}:{address.port}", deliveries, arrived)
+            try:
+                await link._open(address)
+                return link
+            except RabbitMQError as error:
+                failed = failed if isinstance(failed, Denied) else error
+        assert failed is not None
+        raise failed
+
+    async def ask(self, request: Callable[..., object], *arguments: object, **options: object) -> Any:
+        """Makes a request of the channel; returns the method that answers it.
+
+        Raises:
+            RabbitMQError: The broker closes the channel instead, or the link is lost.
+        """
+        if self.lost.done():
+            raise self.lost.result()
+        answer: asyncio.Future[Method[Any]] = asyncio.get_running_loop().create_future()
+        request(*arguments, **options, callback=functools.partial(_set, answer))
+        return (await self._unless_lost(answer)).method
+
+    @property
+    def wire(self) -> Wire:
+        """The bytes of the connection."""
+        assert self._wire is not None
+        return self._wire
+
+    def lose(self, error: BaseException) -> None:
+        """Gives the link up."""
+        if not self.lost.done():
+            self.lost.set_result(explain(error, self.broker))
+
+    async def close(self) -> None:
+        """Closes the connection: in good order, where the broker answers soon."""
+        self.lose(Unavailable(f"{self.broker}: the connection was closed"))
+        with contextlib.suppress(AMQPError):
+            self.connection.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._closed.wait()
+        if not self._closed.is_set() and self._wire is not None:
+            self._wire.abort()
+
+    async def _open(self, address: pika.ConnectionParameters) -> None:
+        """Connects, and opens the channel."""
+        loop = asyncio.get_running_loop()
+        services = Services(lambda: Wire(self._deliveries, self._arrived, address.heartbeat / 2))
+        connected: asyncio.Future[AsyncioConnection] = loop.create_future()
+        opened: asyncio.Future[Channel] = loop.create_future()
+        self.connection = AsyncioConnection(
+            address,
+            on_open_callback=functools.partial(_set, connected),
+            on_open_error_callback=lambda _, error: self._gone(error),
+            on_close_callback=lambda _, error: self._gone(error),
+            custom_ioloop=services,
+        )
+        try:
+            await self._unless_lost(connected)
+            self._wire = services.wire
+            self.channel = self.connection.channel(on_open_callback=functools.partial(_set, opened))
+            self.channel.add_on_close_callback(lambda _, error: self.lose(error))
+            await self._unless_lost(opened)
+        except BaseException:
+            await self.close()
+            raise
+
+    def _gone(self, error: BaseException) -> None:
+        """The connection is over, or was never there."""
+        self._closed.set()
+        self.lose(error)
+
+    async def _unless_lost(self, answer: "asyncio.Future[Any]") -> Any:
+        """Waits.
+
+        Raises:
+            RabbitMQError: The link is lost first.
+        """
+        await asyncio.wait({answer, self.lost}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise self.lost.result()
+        return answer.result()
+
+
+def _set(answer: "asyncio.Future[T]", result: T) -> None:
+    """Gives an answer, unless nobody waits for it any more."""
+    if not answer.done():
+        answer.set_result(result)
+
+
+def _addresses(parameters: RabbitMQConnection, name: str) -> Iterator[pika.ConnectionParameters]:
+    """The nodes of a cluster, as pika takes them.
+
+    Raises:
+        Denied: A file for TLS cannot be read.
+    """
+    url = urlsplit(parameters.url.get_secret_value())
+    password = parameters.password.get_secret_value() if parameters.password is not None else unquote(url.password or _GUEST)
+    tls = _tls(parameters) if url.scheme == "amqps" else None
+    for node in (url, *(urlsplit(f"//{node}") for node in parameters.nodes)):
+        yield pika.ConnectionParameters(
+            host=node.hostname,
+            port=node.port or url.port or (_TLS_PORT if tls is not None else _PORT),
+            virtual_host=unquote(url.path[1:]) or "/",
+            credentials=pika.PlainCredentials(unquote(url.username or _GUEST), password),
+            ssl_options=None if tls is None else pika.SSLOptions(tls, node.hostname),
+            heartbeat=parameters.heartbeat_seconds,
+            socket_timeout=parameters.connect_seconds,
+            stack_timeout=parameters.connect_seconds,
+            client_properties={"product": "Headrace", "version": version("headrace-connectors"), "connection_name": name},
+            tcp_options=_tcp_options(parameters),
+        )
+
+
+def _tcp_options(parameters: RabbitMQConnection) -> dict[str, int]:
+    """Has a peer that is gone noticed also while nothing is read from it, where the system can do that."""
+    return {"TCP_USER_TIMEOUT": 2000 * parameters.heartbeat_seconds} if hasattr(socket, "TCP_USER_TIMEOUT") else {}
+
+
+def _tls(parameters: RabbitMQConnection) -> ssl.SSLContext:
+    """What to trust, and what to show."""
+    try:
+        context = ssl.create_default_context(cafile=parameters.tls_ca)
+        if parameters.tls_certificate is not None:
+            context.load_cert_chain(parameters.tls_certificate, parameters.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(str(file) for file in (parameters.tls_ca, parameters.tls_certificate, parameters.tls_key) if file)
+        raise Denied(f"{files}: cannot be read as PEM: {error}") from error
+    return context

@@ -1,0 +1,168 @@
+"""Rows turned into what is published, or refused. Pure functions."""
+
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pika import BasicProperties
+
+from headrace.connectors.rabbitmq._columns import MILLISECONDS, PREFIX
+from headrace.connectors.rabbitmq._fields import OFFSET
+from headrace.sdk import Headers, Message, Outcome, Part
+
+_PLACEHOLDER = re.compile(r"\{(.*?)\}")
+_SHORT_BYTES = 255
+# The properties and headers of a message are one frame, of up to 128 KiB; the texts among them have up to 3 KiB.
+_HEADERS_BYTES = 124 << 10
+_PERSISTENT, _TRANSIENT = 2, 1
+# What the broker would take for instructions, or writes itself.
+_LEFT_OUT = frozenset({"CC", "BCC", "x-death", "x-delivery-count", OFFSET})
+_TEXTS = {
+    PREFIX + name.replace("_", "-"): name
+    for name in ("content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "type", "app_id")
+}
+_PRIORITY = PREFIX + "priority"
+
+
+class Unfit(Exception):
+    """AMQP has no room for a message; the text says why."""
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """A message to publish.
+
+    Attributes:
+        routing_key: Its routing key.
+        properties: Its properties and headers.
+        body: Its body.
+        outcome: What became of it; None until the broker has said so.
+    """
+
+    routing_key: bytes
+    properties: BasicProperties
+    body: bytes
+    outcome: Outcome | None = None
+
+
+class RoutingKey:
+    """A routing key, or what it is made of: text with `{key}`, `{message_id}` and `{header:NAME}`."""
+
+    def __init__(self, template: str) -> None:
+        """Reads a template.
+
+        Raises:
+            ValueError: It names something else.
+        """
+        self._template = template
+        texts = _PLACEHOLDER.split(template)
+        self._texts = [text.encode() for text in texts[::2]]
+        self._names = texts[1::2]
+        self._getters = [_getter(name) for name in self._names]
+
+    def of(self, message: Message) -> bytes:
+        """The routing key of a message.
+
+        Raises:
+            Unfit: It lacks what the key is made of, or the key is too long.
+        """
+        made = self._texts[0]
+        for name, get, text in zip(self._names, self._getters, self._texts[1:], strict=True):
+            part = get(message)
+            if part is None:
+                raise Unfit(f"its routing key is {self._template!r}, and its {name} is null")
+            made += part + text
+        return _short(made, "routing key")
+
+
+def outgoing(message: Message, part: Part | None, routing_key: RoutingKey, *, persistent: bool) -> Outgoing:
+    """What is published for a message of a part.
+
+    Raises:
+        Unfit: AMQP has no room for it.
+    """
+    if message.value is None:
+        raise Unfit("it has no value, and RabbitMQ knows no null")
+    properties = BasicProperties(delivery_mode=_PERSISTENT if persistent else _TRANSIENT)
+    headers: dict[str, object] = {}
+    if message.headers:
+        headers = _headers(message.headers, properties)
+    if message.message_id is not None:
+        properties.message_id = _short(message.message_id.encode(), "message id")
+    elif part is not None:
+        properties.message_id = _made_id(message, part)
+    if message.event_time is not None:
+        assert isinstance(message.event_time, int)
+        _set_time(message.event_time, properties, headers)
+    properties.headers = headers or None
+    return Outgoing(routing_key.of(message), properties, message.value)
+
+
+def _made_id(message: Message, part: Part) -> bytes:
+    """An id to tell a message by that is written again: of its place there, and of its content, should that be another one."""
+    content = zlib.crc32(message.value or b"", zlib.crc32(message.key or b""))
+    return f"{part.transaction.pipeline}/{part.transaction.batch}/{part.partition}/{message.sequence}/{content:08x}".encode()
+
+
+def _getter(name: str) -> Callable[[Message], bytes | None]:
+    """Gets what a placeholder stands for."""
+    if name == "key":
+        return lambda message: message.key
+    if name == "message_id":
+        return lambda message: None if message.message_id is None else message.message_id.encode()
+    if name.startswith("header:"):
+        wanted = name.removeprefix("header:")
+        return lambda message: next((value for header, value in message.headers or () if header == wanted), None)
+    raise ValueError(f"{{{name}}} is nothing that a message has; write {{key}}, {{message_id}} or {{header:NAME}}")
+
+
+def _headers(headers: Headers, properties: BasicProperties) -> dict[str, object]:
+    """The header table; what stands for a property becomes one. The values of a name that repeats become a list."""
+    table: dict[str, list[object]] = {}
+    size = 0
+    for name, value in headers:
+        if name.startswith(PREFIX):
+            if value is not None:
+                _set_property(name, value, properties)
+        elif name not in _LEFT_OUT:
+            size += len(_short(name.encode(), "header name")) + len(value or b"") + 6
+            table.setdefault(name, []).append(_text(value))
+    if size > _HEADERS_BYTES:
+        raise Unfit(f"its headers have {size} bytes, and AMQP takes at most {_HEADERS_BYTES}")
+    return {name: values[0] if len(values) == 1 else values for name, values in table.items()}
+
+
+def _set_property(name: str, value: bytes, properties: BasicProperties) -> None:
+    """Sets the property that a header stands for; nothing where it is none that a publisher sets."""
+    if name in _TEXTS:
+        setattr(properties, _TEXTS[name], _short(value, name))
+    elif name == _PRIORITY:
+        if not value.isdigit() or int(value) > _SHORT_BYTES:
+            raise Unfit(f"its {name} is {value!r}, and not a number up to 255")
+        properties.priority = int(value)
+    if name == PREFIX + "expiration" and not value.isdigit():
+        raise Unfit(f"its {name} is {value!r}, and not a number of milliseconds")
+
+
+def _set_time(microseconds: int, properties: BasicProperties, headers: dict[str, object]) -> None:
+    """AMQP's timestamp has seconds; what is more precise goes where the broker's timestamp plugin has it."""
+    if microseconds >= 0:
+        properties.timestamp = microseconds // 1_000_000
+        if microseconds % 1_000_000:
+            headers[MILLISECONDS] = microseconds // 1000
+
+
+def _text(value: bytes | None) -> str | bytes | None:
+    """A header's value: text where it is one, else bytes."""
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def _short(value: bytes, what: str) -> bytes:
+    """A text that AMQP has a byte for the length of."""
+    if len(value) > _SHORT_BYTES:
+        raise Unfit(f"its {what} has {len(value)} bytes, and AMQP takes at most {_SHORT_BYTES}")
+    return value

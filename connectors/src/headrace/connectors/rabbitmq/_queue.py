@@ -1,0 +1,132 @@
+"""The `rabbitmq` source: classic and quorum queues, acknowledged in bulk once the checkpoint has their messages."""
+
+import re
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+
+from headrace.connectors.rabbitmq._columns import Columns
+from headrace.connectors.rabbitmq._consumer import Consumer, is_stream
+from headrace.connectors.rabbitmq._deliveries import Arrived
+from headrace.connectors.rabbitmq._errors import Denied, QueueMissing, Unavailable
+from headrace.connectors.rabbitmq._fields import OFFSET
+from headrace.connectors.rabbitmq._parameters import RabbitMQParameters
+from headrace.connectors.rabbitmq._retry import Retry
+from headrace.sdk import AsyncSource, Backlog, Batch, InvalidSource, Position, SourceKind
+
+# A token is a delivery tag, and above it the number of the consumer that it was given to.
+_TAG_BITS = 48
+_IDLE_SECONDS = 1.0
+
+
+class RabbitMQQueueSource(AsyncSource):
+    """Reads queues; each is a partition, with a connection of its own."""
+
+    connector = "rabbitmq"
+    version = "0.1.0"
+    kind = SourceKind.REDELIVERING
+    idle_seconds = 0.0
+
+    def __init__(self, parameters: RabbitMQParameters) -> None:
+        """Connects to nothing yet.
+
+        Raises:
+            InvalidSource: Two queues would be the same stream.
+        """
+        self.name = parameters.source
+        self._parameters = parameters
+        self._queues = partitions_of(parameters.source, parameters.queue)
+        self._columns = Columns(parameters.key)
+        self._consumers: dict[str, Consumer] = {}
+        self._no_streams: set[str] = set()
+
+    async def partitions(self) -> Sequence[str]:
+        """The queues."""
+        return list(self._queues)
+
+    async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
+        """Yields what is delivered, on one connection after the other."""
+        retry = Retry(f"queue {self._queues[partition]}")
+        while True:
+            try:
+                async with self._consuming(partition) as consumer:
+                    retry.stands()
+                    while True:
+                        if arrived := consumer.take():
+                            await self._see_that_it_is_no_stream(partition, arrived)
+                            yield self._batch(arrived, consumer)
+                            await consumer.gather()
+                        else:
+                            yield None
+                            await consumer.wait(_IDLE_SECONDS)
+            except QueueMissing as error:
+                if self._parameters.missing_queue == "fail":
+                    raise QueueMissing(f"{error}; declare it, or set missing_queue to wait") from error
+                await retry.wait(error)
+            except Unavailable as error:
+                await retry.wait(error)
+
+    async def settle(self, partition: str, tokens: Sequence[object]) -> None:
+        """Acknowledges all up to the last one where it was delivered. Where that consumer is gone, it all comes again."""
+        last = tokens[-1]
+        assert isinstance(last, int)
+        consumer = self._consumers.get(partition)
+        if consumer is not None and last >> _TAG_BITS == consumer.number:
+            consumer.acknowledge(last & (1 << _TAG_BITS) - 1)
+
+    async def backlog(self, partition: str) -> Backlog | None:
+        """What the queue holds for its consumers."""
+        consumer = self._consumers.get(partition)
+        return None if consumer is None else Backlog(messages=consumer.backlog())
+
+    @asynccontextmanager
+    async def _consuming(self, partition: str) -> AsyncIterator[Consumer]:
+        """Consumes a queue."""
+        options, queue = self._parameters, self._queues[partition]
+        consumer = await Consumer.open(options, f"{self.name}/{partition}", queue, options.prefetch, exclusive=options.exclusive)
+        self._consumers[partition] = consumer
+        try:
+            yield consumer
+        finally:
+            del self._consumers[partition]
+            await consumer.close()
+
+    async def _see_that_it_is_no_stream(self, partition: str, arrived: Arrived) -> None:
+        """A stream queue gives everything to everybody, and forgets nothing that is acknowledged.
+
+        Raises:
+            Denied: It is one.
+        """
+        # Others may have the header, too, from where their messages have been before.
+        if OFFSET.encode() in arrived.properties[0] and partition not in self._no_streams:
+            queue = self._queues[partition]
+            if await is_stream(self._parameters, f"{self.name}/{partition}", queue):
+                raise Denied(f"queue {queue} is a stream queue; use the connector rabbitmq-stream")
+            self._no_streams.add(partition)
+
+    def _batch(self, arrived: Arrived, consumer: Consumer) -> Batch:
+        """Deliveries as a batch, but for those that are too large."""
+        limit = self._parameters.reject_above_bytes
+        if limit is not None and max(map(len, arrived.values)) > limit:
+            fitting = [len(value) <= limit for value in arrived.values]
+            for tag, fits in zip(arrived.tags, fitting, strict=True):
+                if not fits:
+                    consumer.reject(tag)
+            arrived = arrived.only(fitting)
+        base = consumer.number << _TAG_BITS
+        return self._columns.batch(arrived, tokens=[base + tag for tag in arrived.tags])
+
+
+def partitions_of(source: str, queues: Iterable[str]) -> dict[str, str]:
+    """Queues by the names of their partitions.
+
+    Raises:
+        InvalidSource: Two would be the same stream.
+    """
+    partitions: dict[str, str] = {}
+    for queue in queues:
+        partition = re.sub(r"[^A-Za-z0-9._-]", "_", queue)
+        if partitions.setdefault(partition, queue) != queue:
+            raise InvalidSource(
+                f"the queues {partitions[partition]} and {queue} would both be the stream {source}/{partition}; use two sources"
+            )
+    return partitions

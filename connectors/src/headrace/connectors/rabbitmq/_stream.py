@@ -1,0 +1,182 @@
+"""The `rabbitmq-stream` source: stream queues, read again from any offset.
+
+The sequence of a message is its offset plus one, for sequences begin with 1. There are gaps between offsets, where the broker
+keeps records of its own: a gap does not yet say that something was lost.
+"""
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from itertools import compress, pairwise
+
+from headrace.connectors.rabbitmq._columns import Columns
+from headrace.connectors.rabbitmq._consumer import Consumer
+from headrace.connectors.rabbitmq._deliveries import Arrived
+from headrace.connectors.rabbitmq._errors import Denied, QueueMissing, Unavailable
+from headrace.connectors.rabbitmq._fields import OFFSET, take_offset
+from headrace.connectors.rabbitmq._parameters import RabbitMQStreamParameters, start_of
+from headrace.connectors.rabbitmq._queue import partitions_of
+from headrace.connectors.rabbitmq._retry import Retry
+from headrace.sdk import AsyncSource, Batch, Position, PositionLost
+
+_IDLE_SECONDS = 1.0
+# What is there arrives within this time.
+_SILENT_SECONDS = 10.0
+# A consumer that is given nothing for so long is opened anew. Where retention removes what it is at, the broker may fall silent.
+_STALE_SECONDS = 60.0
+
+
+class RabbitMQStreamSource(AsyncSource):
+    """Reads stream queues; each is a partition, with a connection of its own."""
+
+    connector = "rabbitmq-stream"
+    version = "0.1.0"
+    idle_seconds = 0.0
+
+    def __init__(self, parameters: RabbitMQStreamParameters) -> None:
+        """Connects to nothing yet.
+
+        Raises:
+            InvalidSource: Two queues would be the same stream.
+        """
+        self.name = parameters.source
+        self._parameters = parameters
+        self._queues = partitions_of(parameters.source, parameters.queue)
+        self._columns = Columns(parameters.key)
+
+    async def partitions(self) -> Sequence[str]:
+        """The queues."""
+        return list(self._queues)
+
+    async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
+        """Yields what comes after the position, on one connection after the other.
+
+        Raises:
+            PositionLost: The queue no longer has all of it.
+        """
+        queue = self._queues[partition]
+        retry = Retry(f"stream queue {queue}")
+        seen = None if position is None else position.sequence - 1
+        while True:
+            try:
+                async with self._consuming(partition, seen) as consumer:
+                    retry.stands()
+                    offsets, arrived = _take(consumer) if seen is None else await self._resume(partition, consumer, seen)
+                    heard_at = time.monotonic()
+                    while arrived or time.monotonic() - heard_at < _STALE_SECONDS:
+                        if arrived:
+                            await self._check_gaps(partition, seen, offsets)
+                            yield self._columns.batch(arrived, sequences=_sequences(offsets))
+                            seen, heard_at = offsets[-1], time.monotonic()
+                            await consumer.gather()
+                        else:
+                            yield None
+                            await consumer.wait(_IDLE_SECONDS)
+                        offsets, arrived = _take(consumer)
+            except QueueMissing as error:
+                if self._parameters.missing_queue == "fail":
+                    raise QueueMissing(f"{error}; declare it, or set missing_queue to wait") from error
+                await retry.wait(error)
+            except Unavailable as error:
+                await retry.wait(error)
+
+    @asynccontextmanager
+    async def _consuming(self, partition: str, seen: int | None) -> AsyncIterator[Consumer]:
+        """Consumes a queue from the message that was seen last, which shows that nothing after it is gone."""
+        start = start_of(self._parameters.start) if seen is None else seen
+        consumer = await self._open(partition, self._parameters.prefetch, start)
+        try:
+            yield consumer
+        finally:
+            await consumer.close()
+
+    async def _open(self, partition: str, prefetch: int, start: str | int | datetime) -> Consumer:
+        """Consumes a queue."""
+        queue, name = self._queues[partition], f"{self.name}/{partition}"
+        try:
+            return await Consumer.open(self._parameters, name, queue, prefetch, arguments={OFFSET: start})
+        except Denied as error:
+            if OFFSET in str(error):
+                raise Denied(f"{error}; queue {queue} is no stream queue: use the connector rabbitmq") from error
+            raise
+
+    async def _resume(self, partition: str, consumer: Consumer, seen: int) -> "tuple[list[int], Arrived]":
+        """Waits for the message that was seen last; returns what came after it.
+
+        Raises:
+            PositionLost: It is gone, and perhaps others after it.
+        """
+        queue = self._queues[partition]
+        while not (found := await _next(consumer))[0]:
+            # The broker says nothing about an offset that it does not have yet. Has the queue been declared anew?
+            earliest = await self._earliest(partition)
+            if earliest is not None and not (found := await _next(consumer))[0]:
+                raise PositionLost(f"stream queue {queue} is another one: it has no offset {seen}", earliest=earliest + 1)
+        offsets, arrived = found
+        if offsets[0] > seen + 1:
+            raise _gone(queue, seen, offsets[0])
+        fresh = [offset > seen for offset in offsets]
+        return list(compress(offsets, fresh)), arrived.only(fresh)
+
+    async def _check_gaps(self, partition: str, seen: int | None, offsets: list[int]) -> None:
+        """Sees that nothing is missing between messages.
+
+        Raises:
+            PositionLost: Something may be.
+        """
+        start = offsets[0] - 1 if seen is None else seen
+        if offsets[-1] - start == len(offsets):
+            return
+        before, after = next((a, b) for a, b in pairwise([start, *offsets]) if b > a + 1)
+        # What lies after a message that is still there cannot have been removed before it.
+        earliest = await self._earliest(partition)
+        if earliest is None or earliest > before:
+            raise _gone(self._queues[partition], before, after)
+
+    async def _earliest(self, partition: str) -> int | None:
+        """The first offset that the queue has now; None where it has no message."""
+        consumer = await self._open(partition, 1, "first")
+        try:
+            offsets, _ = await _next(consumer)
+            return offsets[0] if offsets else None
+        finally:
+            await consumer.close()
+
+
+async def _next(consumer: Consumer) -> tuple[list[int], Arrived]:
+    """What arrives within a time in which anything does that is there."""
+    await consumer.wait(_SILENT_SECONDS)
+    return _take(consumer)
+
+
+def _take(consumer: Consumer) -> tuple[list[int], Arrived]:
+    """What has arrived, with its offsets, which are no longer among the headers.
+
+    Raises:
+        Denied: These are no messages of a stream.
+    """
+    arrived = consumer.take()
+    found = [pair for pair in map(take_offset, arrived.properties) if pair is not None]
+    if len(found) != len(arrived):
+        raise Denied(f"a message has no {OFFSET}: this is no stream queue; use the connector rabbitmq")
+    if arrived:
+        # It counts as delivered from now on. The broker remembers nothing about it; this makes room for others.
+        consumer.acknowledge(arrived.tags[-1])
+        arrived.properties = [rest for _, rest in found]
+    return [offset for offset, _ in found], arrived
+
+
+def _sequences(offsets: list[int]) -> Sequence[int]:
+    """The sequences of messages."""
+    if offsets[-1] - offsets[0] + 1 == len(offsets):
+        return range(offsets[0] + 1, offsets[-1] + 2)
+    return [offset + 1 for offset in offsets]
+
+
+def _gone(queue: str, before: int, after: int) -> PositionLost:
+    """What lies between two offsets is gone."""
+    return PositionLost(
+        f"stream queue {queue} no longer has offsets {before + 1} to {after - 1}: its retention has removed them",
+        earliest=after + 1,
+    )

@@ -1,0 +1,212 @@
+"""What pika's connections read from and write to: an asyncio transport that can be paused, and hands deliveries out past pika.
+
+Pika's own transport takes 4 KiB at a time, writes each frame by itself, and reads on from a broker that is ahead.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from pika.adapters.utils.nbio_interface import AbstractIOServices, AbstractStreamProtocol
+
+from headrace.connectors.rabbitmq._deliveries import Deliveries
+
+_HEARTBEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
+
+
+class Wire(asyncio.Protocol):
+    """The bytes of one connection: a protocol of asyncio, a transport of pika."""
+
+    def __init__(self, deliveries: Deliveries | None, arrived: Callable[[], None], alive_seconds: float) -> None:
+        """Waits for its two sides.
+
+        Args:
+            deliveries: Takes deliveries out of what is received; None leaves them to pika.
+            arrived: Called after deliveries have been taken out.
+            alive_seconds: How often pika needs to hear from the broker.
+        """
+        self.writable = asyncio.Event()
+        """Set while the broker takes what is written."""
+        self.writable.set()
+        self._deliveries = deliveries
+        self._arrived = arrived
+        self._alive_seconds = alive_seconds
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._protocol: AbstractStreamProtocol | None = None
+        self._out: list[bytes] = []
+        self._heard = False
+        self._paused = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def link(self, protocol: AbstractStreamProtocol) -> None:
+        """Begins to speak: the client does so first."""
+        self._protocol = protocol
+        protocol.connection_made(self)
+        self._keep_alive()
+
+    def pause(self) -> None:
+        """Takes no more from the broker, which then has to wait."""
+        if not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Goes on."""
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+
+    # For asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection stands, with TLS where that is asked for."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Takes deliveries out, and gives pika the rest."""
+        assert self._protocol is not None
+        self._heard = True
+        if self._deliveries is None:
+            self._protocol.data_received(data)
+            return
+        rest = self._deliveries.feed(data)
+        if self._deliveries.arrived:
+            self._arrived()
+        if rest:
+            self._protocol.data_received(rest)
+
+    def eof_received(self) -> bool | None:
+        """The broker has closed the connection."""
+        return bool(self._protocol and self._protocol.eof_received())
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection is over."""
+        self._transport = None
+        self.writable.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._protocol is not None:
+            self._protocol.connection_lost(error)
+
+    def pause_writing(self) -> None:
+        """The broker is behind."""
+        self.writable.clear()
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self.writable.set()
+
+    # For pika
+
+    def write(self, data: bytes) -> None:
+        """Writes, together with all else of this round of the loop."""
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(data)
+
+    def abort(self) -> None:
+        """Closes at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def get_protocol(self) -> AbstractStreamProtocol | None:
+        """Pika's side."""
+        return self._protocol
+
+    def get_write_buffer_size(self) -> int:
+        """The bytes that wait to be written."""
+        return sum(map(len, self._out)) + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+
+    def _flush(self) -> None:
+        """Writes what was gathered."""
+        out, self._out = self._out, []
+        if self._transport is not None:
+            self._transport.write(b"".join(out))
+
+    def _keep_alive(self) -> None:
+        """Shows pika a heartbeat where there was one, or would be: it sees no deliveries, and none is read while paused."""
+        assert self._protocol is not None
+        if self._heard or self._paused:
+            self._heard = False
+            self._protocol.data_received(_HEARTBEAT)
+        self._timer = self._loop.call_later(self._alive_seconds, self._keep_alive)
+
+
+class Services(AbstractIOServices):  # type: ignore[misc]
+    """What a connection of pika needs of an event loop. `wire` is that of the connection, once it stands."""
+
+    def __init__(self, wire: Callable[[], Wire]) -> None:
+        """Makes a wire for each attempt to connect."""
+        self._loop = asyncio.get_running_loop()
+        self._make_wire = wire
+        self.wire: Wire | None = None
+
+    def get_native_ioloop(self) -> asyncio.AbstractEventLoop:
+        """The loop."""
+        return self._loop
+
+    def add_callback_threadsafe(self, callback: Callable[..., None]) -> None:
+        """Calls soon."""
+        self._loop.call_soon_threadsafe(callback)
+
+    def call_later(self, delay: float, callback: Callable[..., None]) -> asyncio.TimerHandle:
+        """Calls later."""
+        return self._loop.call_later(delay, callback)
+
+    def getaddrinfo(
+        self,
+        host: str,
+        port: int,
+        on_done: Callable[..., None],
+        family: int = 0,
+        socktype: int = 0,
+        proto: int = 0,
+        flags: int = 0,
+    ) -> "asyncio.Task[Any]":
+        """Resolves a name."""
+        return self._start(self._loop.getaddrinfo(host, port, family=family, type=socktype, proto=proto, flags=flags), on_done)
+
+    def connect_socket(
+        self, sock: socket.socket, resolved_addr: tuple[str, int], on_done: Callable[..., None]
+    ) -> "asyncio.Task[Any]":
+        """Connects a socket."""
+        return self._start(self._loop.sock_connect(sock, resolved_addr), on_done)
+
+    def create_streaming_connection(
+        self,
+        protocol_factory: Callable[[], AbstractStreamProtocol],
+        sock: socket.socket,
+        on_done: Callable[..., None],
+        ssl_context: ssl.SSLContext | None = None,
+        server_hostname: str | None = None,
+    ) -> "asyncio.Task[Any]":
+        """Links a socket that is connected with pika."""
+
+        async def link() -> tuple[Wire, AbstractStreamProtocol]:
+            wire = self._make_wire()
+            await self._loop.create_connection(lambda: wire, sock=sock, ssl=ssl_context, server_hostname=server_hostname)
+            protocol = protocol_factory()
+            self.wire = wire
+            wire.link(protocol)
+            return wire, protocol
+
+        return self._start(link(), on_done)
+
+    def _start(self, work: Coroutine[Any, Any, Any], on_done: Callable[..., None]) -> "asyncio.Task[Any]":
+        """Works, and tells the result or the exception, unless it is cancelled."""
+        task = self._loop.create_task(work)
+        task.add_done_callback(lambda done: None if done.cancelled() else on_done(done.exception() or done.result()))
+        return task
+
+    def close(self) -> None:
+        """The loop is not pika's to close."""
+
+    def run(self) -> None:
+        """Nor to run."""
+
+    def stop(self) -> None:
+        """Nor to stop."""

@@ -1,0 +1,6 @@
+"""Standard output: a sink to look at messages."""
+
+from headrace.connectors.stdout._parameters import STDOUT_SINK, StdoutSinkParameters
+from headrace.connectors.stdout._sink import StdoutSink
+
+__all__ = ["STDOUT_SINK", "StdoutSink", "StdoutSinkParameters"]

@@ -1,0 +1,9 @@
+"""TCP: a source that receives length-prefixed messages."""
+
+from headrace.connectors._registry import Implementation
+from headrace.connectors.tcp._parameters import TcpParameters
+from headrace.connectors.tcp._source import TcpSource
+
+TCP = Implementation(TcpParameters, TcpSource, TcpParameters.check)
+
+__all__ = ["TCP", "TcpParameters", "TcpSource"]

@@ -1,0 +1,93 @@
+"""The server of the `tcp` source: all its clients, and how much of them may wait."""
+
+import asyncio
+import logging
+import sys
+import time
+
+from headrace.connectors._inbox import Inbox, Room
+from headrace.connectors._owned import close_with_loop
+from headrace.connectors.tcp._client import Client
+from headrace.connectors.tcp._parameters import TcpParameters
+from headrace.sdk import Batch
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+
+
+class Server:
+    """Accepts clients until its loop ends. Reads none of them while too much waits, until half of it has gone."""
+
+    def __init__(self, parameters: TcpParameters) -> None:
+        """Does not listen yet."""
+        self.port: int | None = None
+        """Where it listens."""
+        self._parameters = parameters
+        self._room = Room(sys.maxsize, parameters.buffer_bytes, self._room_made)
+        self.inbox: Inbox[Batch] = Inbox(self._room)
+        """What was received."""
+        self._clients: set[Client] = set()
+        self._paused = False
+        self._server: asyncio.Server | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Listens; called once.
+
+        Raises:
+            InvalidSource: It cannot listen there.
+        """
+        tls = self._parameters.tls()
+        listener = self._parameters.open()
+        self._server = await asyncio.get_running_loop().create_server(self._client, sock=listener, ssl=tls)
+        self._looking = asyncio.create_task(self._look_for_late())
+        close_with_loop(self._close)
+        self.port = listener.getsockname()[1]
+        log.info("listens on %s:%s", self._parameters.host, self.port)
+
+    async def _close(self) -> None:
+        """Accepts no more, and lets go of all clients."""
+        if self._server is not None and self._looking is not None:
+            self._server.close()
+            self._looking.cancel()
+            for client in list(self._clients):
+                client.end("this connector stops")
+
+    def _client(self) -> Client:
+        return Client(self.inbox, self._parameters.max_message_bytes, self._changed)
+
+    def _changed(self, client: Client) -> None:
+        """A client has come, has sent something, or has gone."""
+        if not client.connected:
+            self._clients.discard(client)
+        elif client not in self._clients and len(self._clients) >= self._parameters.max_clients:
+            client.end(f"{self._parameters.max_clients} clients are connected already (max_clients)")
+        else:
+            self._clients.add(client)
+            self._pause_where_full(client)
+
+    def _pause_where_full(self, client: Client) -> None:
+        """Stops to read: all of them where there is no room any more, and one that comes while that is so."""
+        if self._paused:
+            client.pause()
+        elif self._room.full:
+            self._paused = True
+            for each in self._clients:
+                each.pause()
+
+    def _room_made(self) -> None:
+        """Something is in the checkpoint."""
+        if self._paused and self._room.bytes <= self._parameters.buffer_bytes // 2:
+            self._paused = False
+            for client in self._clients:
+                client.resume()
+
+    async def _look_for_late(self) -> None:
+        """Ends connections whose message does not come."""
+        seconds = self._parameters.message_seconds
+        while True:
+            await asyncio.sleep(min(_LOOK_SECONDS, seconds / 2))
+            now = time.monotonic()
+            for client in [client for client in self._clients if client.is_late(now, seconds)]:
+                client.end(f"the message that it has begun did not come within {seconds:g} s (message_seconds)")

@@ -1,0 +1,86 @@
+"""`python -m scripts.brokers`: installs, starts and stops brokers for trying things out; their data is in .build/brokers."""
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import click
+from scripts.brokers import BROKERS, Broker, BrokerFailed
+
+_FOLDER = Path(__file__).parents[2] / ".build" / "brokers"
+_names = click.argument("names", nargs=-1, type=click.Choice(list(BROKERS)))
+
+
+@click.group()
+def main() -> None:
+    """Real brokers on loopback, without Docker. NAMES: which of them; all where there is none."""
+
+
+@main.command()
+@_names
+def install(names: tuple[str, ...]) -> None:
+    """Install what is not there yet."""
+    kinds = [BROKERS[name] for name in names or BROKERS]
+    with ThreadPoolExecutor(len(kinds)) as threads:
+        list(threads.map(lambda kind: kind.install(), kinds))
+
+
+@main.command()
+@_names
+def start(names: tuple[str, ...]) -> None:
+    """Start what does not run, and wait until it serves."""
+    brokers = _brokers(names)
+    with ThreadPoolExecutor(len(brokers)) as threads:
+        list(threads.map(Broker.start, brokers))
+    _show(brokers)
+
+
+@main.command()
+@_names
+def stop(names: tuple[str, ...]) -> None:
+    """Stop what runs, in good order; the data stays."""
+    with ThreadPoolExecutor(len(BROKERS)) as threads:
+        list(threads.map(Broker.stop, _brokers(names)))
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@_names
+def status(names: tuple[str, ...], as_json: bool) -> None:
+    """Tell what runs, and where."""
+    brokers = _brokers(names)
+    if as_json:
+        print(json.dumps({"brokers": [_document(broker) for broker in brokers]}))
+    else:
+        _show(brokers)
+
+
+def _brokers(names: tuple[str, ...]) -> list[Broker]:
+    return [BROKERS[name](_FOLDER / name, usual_ports=True) for name in names or BROKERS]
+
+
+def _document(broker: Broker) -> dict[str, object]:
+    running = broker.running
+    return {
+        "name": broker.name,
+        "installed": broker.is_installed(),
+        "running": running,
+        "url": broker.url if running else None,
+        "host": broker.host,
+        "ports": broker.ports if running else {},
+        "folder": str(broker.folder),
+    }
+
+
+def _show(brokers: list[Broker]) -> None:
+    for broker in brokers:
+        state = broker.url if broker.running else "stopped" if broker.is_installed() else "not installed; run: make brokers"
+        print(f"{broker.name:<12} {state}")
+
+
+if __name__ == "__main__":
+    try:
+        main(prog_name="python -m scripts.brokers")
+    except BrokerFailed as error:
+        sys.exit(f"brokers: {error}")

@@ -1,0 +1,54 @@
+"""Debian packages, installed so that their services do not start: the brokers here are run by hand."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+
+from scripts.brokers._broker import BrokerFailed
+
+# Debian's scripts ask this program, where there is one, whether a service may be started; 101 forbids it.
+_POLICY = Path("/usr/sbin/policy-rc.d")
+_one_at_a_time = Lock()
+_FORBID = "#!/bin/sh\nexit 101\n"
+
+
+def install_package(package: str) -> None:
+    """Installs a package and what it needs, without its recommendations.
+
+    Raises:
+        BrokerFailed: This is no Debian, this user may not install, or there is no such package.
+    """
+    if shutil.which("apt-get") is None:
+        raise BrokerFailed(f"this machine has no apt-get; install {package} with its own package manager, or use compose.yaml")
+    with _one_at_a_time, _no_services():
+        print(f"brokers: installs the Debian package {package}", flush=True)
+        _as_root("apt-get", "update", "-qq")
+        _as_root("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-qq", "--no-install-recommends", package)
+    if Path("/run/systemd/system").exists():
+        print(f"brokers: {package} has a service of its own, which starts with the machine; systemctl disable keeps it from that")
+
+
+@contextmanager
+def _no_services() -> Iterator[None]:
+    """Keeps packages from starting services meanwhile."""
+    if _POLICY.exists():
+        yield
+        return
+    _as_root("install", "-m", "755", "/dev/stdin", str(_POLICY), text=_FORBID)
+    try:
+        yield
+    finally:
+        with suppress(BrokerFailed):
+            _as_root("rm", str(_POLICY))
+
+
+def _as_root(*command: str, text: str = "") -> None:
+    full = list(command) if os.geteuid() == 0 else ["sudo", *command]
+    done = subprocess.run(full, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        end = "\n".join(done.stdout.splitlines()[-10:])
+        raise BrokerFailed(f"{' '.join(full)} failed with exit code {done.returncode}; run it by hand:\n{end}")

@@ -1,0 +1,138 @@
+"""Kafka in KRaft mode, one node that is broker and controller, from its jars at Maven Central."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from scripts.brokers._broker import Broker, BrokerFailed
+from scripts.brokers._ports import exchange
+from scripts.brokers._processes import Command
+
+_ROOT = Path(__file__).parents[2]
+_JARS = _ROOT / ".build" / "brokers" / "kafka-jars"
+_IVY_FILE = Path(__file__).with_name("kafka.ivy.xml")
+_ATTEMPTS = 3
+_CLUSTER = "headrace-brokers-00001"
+# ApiVersions, version 0, correlation id 1, no client id.
+_API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+
+_SETTINGS = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAIN
+listeners=PLAIN://{host}:{client},SASL://{host}:{sasl},PROXIED://{host}:{proxied},CONTROLLER://{host}:{controller}
+advertised.listeners=PLAIN://{host}:{client},SASL://{host}:{sasl},PROXIED://{host}:{proxy}
+listener.security.protocol.map=PLAIN:PLAINTEXT,SASL:SASL_PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
+user_{user}="{password}";
+log.dirs={folder}/data
+auto.create.topics.enable=false
+num.network.threads=2
+num.io.threads=4
+log.cleaner.dedupe.buffer.size=8388608
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
+share.coordinator.state.topic.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
+broker.session.timeout.ms=2000
+broker.heartbeat.interval.ms=250
+"""
+
+
+class Kafka(Broker):
+    """A Kafka broker with a plain listener, one with SASL/PLAIN, and one that tells its clients to come by a proxy."""
+
+    name = "kafka"
+    default_ports = {"client": 9092, "sasl": 9094, "controller": None, "proxied": None, "proxy": None}  # noqa: RUF012
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Whether the jars are there, in the version wanted."""
+        stamp = _JARS / "stamp"
+        return stamp.exists() and stamp.read_text() == _wanted()
+
+    @classmethod
+    def install(cls) -> None:
+        """Resolves the jars with the Ivy that comes with PySpark."""
+        if cls.is_installed():
+            return
+        pyspark = find_spec("pyspark")
+        ivy = next((Path(pyspark.origin).parent / "jars").glob("ivy-*.jar"), None) if pyspark and pyspark.origin else None
+        if ivy is None:
+            raise BrokerFailed("kafka: its jars are fetched with PySpark's, which is not there; run: make setup-dev")
+        print("brokers: fetches Kafka's jars, some 40 MB", flush=True)
+        shutil.rmtree(_JARS, ignore_errors=True)
+        # "bundle" is what some poms call their jar.
+        what: list[str | Path] = ["-ivy", _IVY_FILE, "-types", "jar", "bundle"]
+        where: list[str | Path] = [
+            "-cache",
+            _JARS.with_name("ivy"),
+            "-retrieve",
+            f"{_JARS}/[artifact]-[revision](-[classifier]).[ext]",
+        ]
+        command: list[str | Path] = [_java(), "-jar", ivy, *what, *where]
+        for _ in range(_ATTEMPTS):
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            if done.returncode == 0:
+                (_JARS / "stamp").write_text(_wanted())
+                return
+        end = "\n".join(done.stdout.splitlines()[-15:])
+        raise BrokerFailed(f"kafka: its jars cannot be fetched from Maven Central; run it again once it is reachable:\n{end}")
+
+    @property
+    def sasl_port(self) -> int:
+        """The listener that wants SASL/PLAIN with `user` and `password`; `port` wants nothing."""
+        return self.ports["sasl"]
+
+    @property
+    def proxied(self) -> tuple[int, int | None]:
+        """The listener that sends its clients to the port of a proxy."""
+        return self.ports["proxied"], self.ports["proxy"]
+
+    def url_at(self, port: int) -> str:
+        """A bootstrap address."""
+        return f"{self.host}:{port}"
+
+    def _prepare(self) -> None:
+        settings = self.folder / "server.properties"
+        values = {"host": self.host, "user": self.user, "password": self.password, "folder": self.folder}
+        settings.write_text(_SETTINGS.format(**values, **self.ports))
+        if not (self.folder / "data" / "meta.properties").exists():
+            command = [*_run("kafka.tools.StorageTool"), "format", "--cluster-id", _CLUSTER, "--config", str(settings)]
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            if done.returncode:
+                raise BrokerFailed(f"kafka: {self.folder}/data cannot be made:\n{done.stdout}")
+
+    def _commands(self) -> Sequence[Command]:
+        return [Command([*_run("kafka.Kafka"), str(self.folder / "server.properties")])]
+
+    def _answers(self) -> bool:
+        return len(exchange(self.port, _API_VERSIONS, 8)) == 8
+
+
+def _run(main: str) -> list[str]:
+    options = ["-Xmx512m", "-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+    return [_java(), *options, "-cp", f"{_JARS}/*", main]
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else "java"
+
+
+def _wanted() -> str:
+    return hashlib.sha256(_IVY_FILE.read_bytes()).hexdigest()

@@ -1,0 +1,115 @@
+"""Processes that outlive the one that started them: found again by id and start time, and killed with all their children."""
+
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import DEVNULL, STDOUT, Popen
+
+import psutil
+
+_DEADLINE_SECONDS = 30.0
+_children: list[Popen[bytes]] = []
+"""What this process has started. Popen objects that are dropped while their process runs would complain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A process to be started.
+
+    Attributes:
+        arguments: Its command line.
+        environ: What its environment has besides this one's.
+        user: Whom it runs as; None for who runs this.
+    """
+
+    arguments: Sequence[str | Path]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that was started.
+
+    Attributes:
+        pid: Its id, which another process may have by now.
+        created: When it was started, in seconds since 1970: tells it from that one.
+    """
+
+    pid: int
+    created: float
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        found = self._find()
+        return found is not None and not _ended(found)
+
+    def stop(self, number: signal.Signals) -> None:
+        """Asks it to end, waits for that, and leaves no child behind."""
+        root = self._find()
+        if root is not None:
+            family = [root, *root.children(recursive=True)]
+            with suppress(psutil.NoSuchProcess):
+                root.send_signal(number)
+            _wait([root])
+            _kill(family)
+
+    def kill(self) -> None:
+        """Kills it with SIGKILL, with all its children, and waits until they are gone."""
+        root = self._find()
+        if root is not None:
+            _kill([root, *root.children(recursive=True)])
+
+    def _find(self) -> psutil.Process | None:
+        with suppress(psutil.NoSuchProcess):
+            found = psutil.Process(self.pid)
+            if abs(found.create_time() - self.created) < 1.0:
+                return found
+        return None
+
+
+def start(command: Command, log: Path) -> Process:
+    """Starts a process in a session of its own; what it prints is appended to a file."""
+    as_user = {"user": command.user, "group": command.user, "extra_groups": []} if command.user else {}
+    with log.open("ab") as out:
+        child = Popen(
+            [os.fspath(argument) for argument in command.arguments],
+            env={**os.environ, **command.environ},
+            cwd=log.parent,
+            stdin=DEVNULL,
+            stdout=out,
+            stderr=STDOUT,
+            start_new_session=True,
+            **as_user,  # type: ignore[call-overload]
+        )
+    _children.append(child)
+    return Process(child.pid, psutil.Process(child.pid).create_time())
+
+
+def _kill(family: list[psutil.Process]) -> None:
+    """Kills processes, the first one first, so that it starts no others meanwhile."""
+    for process in family:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    _wait(family)
+
+
+def _wait(processes: list[psutil.Process]) -> None:
+    """Waits until processes have ended."""
+    deadline = time.monotonic() + _DEADLINE_SECONDS
+    while not all(map(_ended, processes)) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    _children[:] = [child for child in _children if child.poll() is None]
+
+
+def _ended(process: psutil.Process) -> bool:
+    """Whether a process has ended, though nobody may have asked for its exit code yet."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

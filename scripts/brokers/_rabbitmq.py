@@ -1,0 +1,109 @@
+"""RabbitMQ, from the Debian package, with everything that it would share with others kept in its own folder."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.brokers._broker import Broker, BrokerFailed, NotInstalled
+from scripts.brokers._debian import install_package
+from scripts.brokers._ports import exchange
+from scripts.brokers._processes import Command
+
+_CTL_SECONDS = 60.0
+
+
+class RabbitMQ(Broker):
+    """A RabbitMQ node, with its own port mapper (epmd) beside it."""
+
+    name = "rabbitmq"
+    default_ports = {"amqp": 5672, "distribution": None, "epmd": None}  # noqa: RUF012
+    user = "guest"
+    password = "guest"
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Whether there is one, in the path or where Debian puts it."""
+        return _programs() is not None
+
+    @classmethod
+    def install(cls) -> None:
+        """Installs Debian's package."""
+        if not cls.is_installed():
+            install_package("rabbitmq-server")
+
+    def url_at(self, port: int) -> str:
+        """An AMQP URL of the default virtual host."""
+        return f"amqp://{self.user}:{self.password}@{self.host}:{port}/%2F"
+
+    def ctl(self, *arguments: str) -> str:
+        """Runs `rabbitmqctl`, which takes a second or two, and gives what it printed.
+
+        Raises:
+            BrokerFailed: It failed.
+        """
+        command: list[str | Path] = [self._program("rabbitmqctl"), "--quiet", *arguments]
+        environ = {**os.environ, **self._environ()}
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=_CTL_SECONDS, check=False)
+        if done.returncode:
+            raise BrokerFailed(f"rabbitmqctl {' '.join(arguments)}: {done.stderr or done.stdout}")
+        return done.stdout
+
+    def _prepare(self) -> None:
+        (self.folder / "rabbitmq.conf").write_text(
+            f"""\
+listeners.tcp.1 = {self.host}:{self.port}
+vm_memory_high_watermark.absolute = 1GB
+disk_free_limit.absolute = 50MB
+"""
+        )
+        (self.folder / "enabled_plugins").write_text("[].\n")
+        (self.folder / "environment").touch()
+
+    def _commands(self) -> Sequence[Command]:
+        epmd = shutil.which("epmd") or "epmd"
+        return [
+            Command([epmd, "-address", self.host, "-port", str(self.ports["epmd"])]),
+            Command([self._program("rabbitmq-server")], self._environ()),
+        ]
+
+    def _answers(self) -> bool:
+        # It answers the protocol header with a method frame, which is of type 1.
+        return exchange(self.port, b"AMQP\x00\x00\x09\x01", 1) == b"\x01"
+
+    def _environ(self) -> dict[str, str]:
+        loopback = self.host.replace(".", ",")
+        return {
+            "HOME": str(self.folder),
+            "LANG": "C.UTF-8",
+            "ERL_EPMD_ADDRESS": self.host,
+            "ERL_EPMD_PORT": str(self.ports["epmd"]),
+            "RABBITMQ_NODENAME": f"headrace-{self.port}@localhost",
+            "RABBITMQ_DIST_PORT": str(self.ports["distribution"]),
+            "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": str(self.folder / "environment"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "enabled_plugins"),
+            "RABBITMQ_MNESIA_BASE": str(self.folder / "data"),
+            "RABBITMQ_LOG_BASE": str(self.folder / "logs"),
+            "RABBITMQ_PID_FILE": str(self.folder / "pid"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"-kernel inet_dist_use_interface {{{loopback}}}",
+            # Schedulers that spin while idle would take the cores from what is measured or tested.
+            "RABBITMQ_SERVER_ERL_ARGS": "+P 1048576 +t 5000000 +stbt db +zdbbl 128000 +sbwt none +sbwtdcpu none +sbwtdio none",
+        }
+
+    @staticmethod
+    def _program(name: str) -> Path:
+        programs = _programs()
+        if programs is None:
+            raise NotInstalled("rabbitmq is not installed; run: make brokers")
+        return programs / name
+
+
+def _programs() -> Path | None:
+    """The folder of the programs themselves: those in Debian's path change to a user of their own."""
+    found = sorted(Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin/rabbitmq-server"))
+    in_path = shutil.which("rabbitmq-server")
+    if found:
+        return found[-1].parent
+    return Path(in_path).resolve().parent if in_path else None

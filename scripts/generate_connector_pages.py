@@ -1,0 +1,88 @@
+"""Fills the tables of parameters in docs/connectors/ from what connectors declare. With --check, fails where one is stale.
+
+A table stands between `<!-- parameters: NAME -->` and `<!-- end -->`; NAME is a connector, or `[gateway]` for the table that all
+of them may have. `<!-- connectors -->` begins the list of all connectors.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from headrace.configuration import GatewayTable
+from headrace.connectors import CONNECTORS, Connector, Parameter, declared
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ROOT / "docs" / "connectors"
+
+_TABLE = re.compile(r"(<!-- (?:connectors|parameters: (\S+)) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def filled(text: str) -> str:
+    """A page with all its tables as they should be.
+
+    Raises:
+        LookupError: It names a connector that does not exist.
+    """
+
+    def table(match: re.Match[str]) -> str:
+        lines = connectors() if match[2] is None else parameters(match[2])
+        return "\n".join([match[1], *lines, "", match[3]])
+
+    return _TABLE.sub(table, text)
+
+
+def parameters(name: str) -> list[str]:
+    """The table of a connector's parameters."""
+    known = {connector.name: connector for connector in CONNECTORS}
+    if name not in known and name != "[gateway]":
+        raise LookupError(f"there is no connector {name}")
+    model = GatewayTable if name == "[gateway]" else known[name].load().parameters
+    return ["| parameter | type | default | |", "|---|---|---|---|", *map(_row, declared(model))]
+
+
+def connectors() -> list[str]:
+    """The table of all connectors."""
+    return ["| connector | | guarantee |", "|---|---|---|", *map(_summary, CONNECTORS)]
+
+
+def _row(parameter: Parameter) -> str:
+    """A parameter."""
+    default = "required" if parameter.required else f"`{parameter.default_text}`" if parameter.default_text else "none"
+    secret = " Secret." if parameter.secret else ""
+    return f"| `{parameter.name}` | {parameter.type} | {_cell(default)} | {_cell(parameter.description)}{secret} |"
+
+
+def _summary(connector: Connector) -> str:
+    """A connector, with a link to the page of its system."""
+    page = connector.module.partition(":")[0].rpartition(".")[2]
+    return f"| [`{connector.name}`]({page}.md) | {connector.kind}: {_cell(connector.summary)} | {_cell(connector.guarantee)} |"
+
+
+def _cell(text: str) -> str:
+    """Text that can stand in a table."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def stale(page: Path) -> bool:
+    """True where a page has a table that is not what it should be."""
+    return page.read_text() != filled(page.read_text())
+
+
+def main() -> int:
+    """Fills, or checks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 where a page is stale")
+    check: bool = parser.parse_args().check
+    pages = [page for page in sorted(PAGES.glob("*.md")) if stale(page)]
+    if check and pages:
+        names = ", ".join(str(page.relative_to(ROOT)) for page in pages)
+        print(f"not current: {names}; run: {sys.executable} scripts/generate_connector_pages.py", file=sys.stderr)
+        return 1
+    for page in pages:
+        page.write_text(filled(page.read_text()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""Fixtures: the real brokers, each started where a test first asks for it, and a network in front of them that fails.
+
+`rabbitmq`, `nats`, `kafka` and `postgresql` are `scripts.brokers.Broker`: `url`, `host`, `port`, `user`, `password`, and
+`kill()`, `start()`, `stop()`, `restart()`, which keep port and data. They are shared by all tests of a session: use names of your
+own for queues, topics and tables. One that a test has left dead is started again before the next test.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from scripts.brokers import Broker, Kafka, Nats, PostgreSQL, RabbitMQ
+from tests.brokers.network import FaultyNetwork
+
+B = TypeVar("B", bound=Broker)
+_GUARD_SECONDS = 30.0
+_started = pytest.StashKey[list[Broker]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_started] = []
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for broker in item.config.stash[_started]:
+        broker.start()
+
+
+@pytest.fixture(scope="session")
+def brokers_folder() -> Iterator[Path]:
+    """Where the brokers of this session are. Their processes end with this one, even if it is killed."""
+    folder = Path(tempfile.mkdtemp(prefix="headrace-brokers-"))
+    # PostgreSQL runs as a user of its own where this is root.
+    folder.chmod(0o711)
+    command = [sys.executable, "-m", "scripts.brokers._guard", str(folder)]
+    root = Path(__file__).parents[2]
+    guard = subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, start_new_session=True)
+    yield folder
+    assert guard.stdin is not None
+    guard.stdin.close()
+    guard.wait(_GUARD_SECONDS)
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(brokers_folder: Path, pytestconfig: pytest.Config) -> RabbitMQ:
+    """RabbitMQ; `ctl(...)` runs rabbitmqctl."""
+    return start_for_tests(RabbitMQ, brokers_folder, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def nats(brokers_folder: Path, pytestconfig: pytest.Config) -> Nats:
+    """NATS with JetStream."""
+    return start_for_tests(Nats, brokers_folder, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def kafka(brokers_folder: Path, pytestconfig: pytest.Config) -> Kafka:
+    """Kafka; `url` is the bootstrap address, `sasl_port` wants SASL/PLAIN. Topics have to be created."""
+    return start_for_tests(Kafka, brokers_folder, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def postgresql(brokers_folder: Path, pytestconfig: pytest.Config) -> PostgreSQL:
+    """PostgreSQL, whose user may do everything."""
+    return start_for_tests(PostgreSQL, brokers_folder, pytestconfig)
+
+
+@pytest.fixture
+def network() -> Iterator[Callable[[Broker | int], FaultyNetwork]]:
+    """Puts a network that can fail in front of a broker, or of a port of this machine.
+
+    `broker.url_at(network(broker).port)` is the way through it. A broker may have one such network in a test.
+    """
+    with ExitStack() as stack:
+
+        def make(target: Broker | int) -> FaultyNetwork:
+            port, listen = target.proxied if isinstance(target, Broker) else (target, None)
+            return stack.enter_context(FaultyNetwork(port, listen))
+
+        yield make
+
+
+def start_for_tests(kind: type[B], folder: Path, config: pytest.Config) -> B:
+    """Starts a broker for this session, or says why not."""
+    if not kind.is_installed():
+        missing = f"{kind.name} is not installed; run: make brokers"
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    broker = kind(folder / kind.name)
+    broker.start()
+    config.stash[_started].append(broker)
+    return broker

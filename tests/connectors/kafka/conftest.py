@@ -1,0 +1,49 @@
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+from scripts.brokers import Kafka
+from tests.connectors.kafka.rig import Log, Query
+from tests.gateway.wire import serve as gateway_serving
+
+from headrace.connectors.kafka import _connection
+
+
+@pytest.fixture(scope="session")
+def log(kafka: Kafka) -> Iterator[Log]:
+    """What producers and administrators do with Kafka."""
+    log = Log(kafka.url)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def topic(log: Log) -> str:
+    """A topic of one partition that nobody else uses."""
+    return log.create()
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers that are away are looked for again and again, rather than every five seconds."""
+    monkeypatch.setattr(_connection, "MAX_BACKOFF_SECONDS", 0.5)
+
+
+@pytest.fixture
+async def address() -> AsyncIterator[str]:
+    """A gateway in this process."""
+    async with gateway_serving() as (_, address):
+        yield address
+
+
+@pytest.fixture
+async def query(address: str) -> AsyncIterator[Callable[..., Query]]:
+    """Makes queries, as the gateway sees them."""
+    async with AsyncExitStack() as stack:
+
+        def make(*args: object, **kwargs: object) -> Query:
+            made = Query(address, *args, **kwargs)  # type: ignore[arg-type]
+            stack.push_async_callback(made.close)
+            return made
+
+        yield make

@@ -1,0 +1,117 @@
+"""A network that fails between the connectors and the broker."""
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from scripts.brokers import Kafka
+from tests.connectors.kafka.rig import DEADLINE, SETTINGS, numbered, numbers, reading, until, write
+from tests.gateway.certificates import Authority
+
+from headrace.connectors.kafka import KAFKA, KafkaAway, KafkaFailed, KafkaParameters, KafkaSink, KafkaSinkParameters, _connection
+from headrace.sdk import serve
+
+CUT_SECONDS = 3.0
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch, eager: None) -> None:
+    """A minute without a network, in a few seconds."""
+    monkeypatch.setattr(_connection, "REQUEST_TIMEOUT_SECONDS", 2.0)
+    monkeypatch.setattr(_connection, "BOOTSTRAP_SECONDS", 2.0)
+
+
+async def outage() -> None:
+    """Waits for a while, in which nobody tries again without a pause."""
+    used = time.process_time()
+    await asyncio.sleep(CUT_SECONDS)
+    assert time.process_time() - used < CUT_SECONDS / 3
+
+
+async def test_source_and_sink_go_on_when_the_network_is_back(kafka, log, topic, address, query, network, impatient):
+    log.append(topic, numbered(0, 100))
+    between, one, out = network(kafka), query(), log.create()
+    sink = KafkaSink(KafkaSinkParameters(bootstrap_servers=between.address, topic=out, sink=out))
+    write(sink, 0, numbered(0, 10))
+    async with reading(address, bootstrap_servers=between.address, topics=topic, group=topic):
+        await one.attach()
+        await one.read(100)
+        for batch, break_ in ((1, between.refuse), (2, between.cut), (3, between.reset)):
+            break_()
+            log.append(topic, numbered(100 * batch, 100))
+            writing = asyncio.create_task(asyncio.to_thread(write, sink, batch, numbered(10 * batch, 10)))
+            if break_ is not between.reset:
+                await outage()
+                between.restore()
+            count = 100 * (batch + 1)
+            assert numbers(await one.read(count)) == list(range(count))
+            # The transaction goes on: nothing has to be written again.
+            await asyncio.wait_for(writing, DEADLINE)
+        await until(lambda: log.committed(topic) == {f"{topic}-0": 400})
+    assert log.values(out) == numbered(0, 40)
+    sink.close()
+
+
+async def test_a_sink_that_is_started_without_a_network_waits_for_it(kafka, log, topic, address, network, impatient, caplog):
+    between = network(kafka)
+    between.refuse()
+    sink = KafkaSink(KafkaSinkParameters(bootstrap_servers=between.address, topic=topic, sink="out", state_topic=f"{topic}.ids"))
+    stop = asyncio.Event()
+    serving = asyncio.create_task(serve(sink, gateway=address, settings=SETTINGS, stop=stop))
+    await until(lambda: "sink out: no broker can be reached" in caplog.text)
+    between.restore()
+    await until(lambda: log.partitions(f"{topic}.ids") == 1)
+    stop.set()
+    await asyncio.wait_for(serving, DEADLINE)
+    sink.close()
+
+
+@asynccontextmanager
+async def speaking_tls(kafka: Kafka, authority: Authority) -> AsyncIterator[str]:
+    """Where the broker is reached by TLS, with a certificate."""
+    pair = authority.issue("server")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.cert)
+    context.load_cert_chain(pair.cert, pair.key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    inner, outer = kafka.proxied
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection(kafka.host, inner)
+        await asyncio.gather(carry(reader, inner_writer), carry(inner_reader, writer))
+
+    async with await asyncio.start_server(forward, kafka.host, outer, ssl=context):
+        yield f"{kafka.host}:{outer}"
+
+
+async def test_brokers_are_reached_by_tls(kafka, log, topic, address, query, monkeypatch, tmp_path):
+    authority, stranger = Authority(tmp_path, "authority"), Authority(tmp_path, "stranger")
+    client = authority.issue("client", passphrase=b"passphrase")
+    shown = {"tls_certificate": client.cert, "tls_key": client.key, "tls_key_password": "passphrase"}
+    log.append(topic, [b"x" * 900_000, b"y"])
+    one = query()
+    async with speaking_tls(kafka, authority) as server:
+        parameters = {"bootstrap_servers": server, "topics": topic, "tls": True}
+        async with reading(address, **parameters, tls_ca=authority.cert, **shown):
+            await one.attach()
+            assert [message.value for message in await one.read(2)] == [b"x" * 900_000, b"y"]
+
+        async def check(**more: object) -> str:
+            assert KAFKA.check is not None
+            return await asyncio.to_thread(KAFKA.check, KafkaParameters(source="s", **parameters, **more))
+
+        assert await check(tls_ca=authority.cert, **shown) == "1 topic with 1 partition"
+        monkeypatch.setattr(_connection, "BOOTSTRAP_SECONDS", 2.0)
+        with pytest.raises(KafkaFailed, match=r"certificate of .* is not trusted: .*; name who signed it with tls_ca"):
+            await check(tls_ca=stranger.cert, **shown)
+        with pytest.raises(KafkaAway, match="does not answer with TLS and no certificate; is that what it wants"):
+            await check(tls_ca=authority.cert)

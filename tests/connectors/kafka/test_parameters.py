@@ -1,0 +1,119 @@
+"""What the Kafka connectors can be told, and what kafka-python is told then."""
+
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaTimeoutError
+from pydantic import ValidationError
+
+from headrace.connectors.kafka import KAFKA, KafkaAway, KafkaFailed, KafkaParameters, KafkaSinkParameters, _connection
+from headrace.connectors.kafka._consumer import StretchConsumer
+from headrace.connectors.kafka._producer import Producer
+
+HERE = {"bootstrap_servers": "127.0.0.1:9092"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "complaint"),
+    [
+        ({"topics": "t", "bootstrap_servers": "127.0.0.1"}, "'127.0.0.1' is not HOST:PORT"),
+        ({"topics": "t", "tls_ca": "ca.pem"}, "mean nothing without tls = true"),
+        ({"topics": "t", "tls": True, "tls_key": "key.pem"}, "tls_key needs tls_certificate"),
+        ({"topics": "t", "username": "me"}, "given together or not at all"),
+        ({"topics": "t", "sasl_mechanism": "PLAIN", "username": "me"}, "given together or not at all"),
+        ({}, "give either topics or topic_pattern"),
+        ({"topics": "t", "topic_pattern": "t.*"}, "give either topics or topic_pattern"),
+        ({"topics": "a b"}, "'a b' is no name of a topic"),
+        ({"topics": ".."}, "'..' is no name of a topic"),
+        ({"topic_pattern": "("}, "topic_pattern is no regular expression"),
+    ],
+)
+def test_parameters_that_do_not_add_up_are_refused(parameters, complaint):
+    with pytest.raises(ValidationError, match=complaint):
+        KafkaParameters(**{**HERE, "source": "s", **parameters})
+
+
+@pytest.mark.parametrize(
+    ("topic", "complaint"),
+    [
+        ("a b", "write a name of letters"),
+        ("", "write a name of letters"),
+        ("{value}", "{value} is nothing that a message has"),
+        ("{header:}", "{header:} is nothing that a message has"),
+        ("x" * 250, "write a name of letters"),
+    ],
+)
+def test_a_topic_that_cannot_be_is_refused(topic, complaint):
+    with pytest.raises(ValidationError, match=complaint):
+        KafkaSinkParameters(**HERE, sink="s", topic=topic)
+
+
+def test_clients_are_told_how_to_connect():
+    plain = KafkaParameters(**HERE, source="s", topics="t").client_configs()
+    assert plain["security_protocol"] == "PLAINTEXT"
+    secured = KafkaParameters(
+        **HERE,
+        source="s",
+        topics="t",
+        tls=True,
+        tls_ca=Path("ca.pem"),
+        tls_certificate=Path("cert.pem"),
+        tls_key=Path("key.pem"),
+        tls_key_password="k",
+        sasl_mechanism="SCRAM-SHA-512",
+        username="me",
+        password="p",
+    ).client_configs()
+    assert {name: value for name, value in secured.items() if name.startswith("s")} == {
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": "ca.pem",
+        "ssl_certfile": "cert.pem",
+        "ssl_keyfile": "key.pem",
+        "ssl_password": "k",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "me",
+        "sasl_plain_password": "p",
+    }
+
+
+def test_a_client_that_cannot_be_made_leaves_no_thread_behind(monkeypatch):
+    monkeypatch.setattr(_connection, "BOOTSTRAP_SECONDS", 0.1)
+    configs = KafkaParameters(bootstrap_servers="127.0.0.1:1", source="s", topics="t", client_id="failing").client_configs()
+    for client in (KafkaAdminClient, StretchConsumer, Producer):
+        with pytest.raises(KafkaTimeoutError):
+            client(**configs)
+    assert not [thread.name for thread in threading.enumerate() if "failing" in thread.name]
+
+
+def test_what_kafka_python_says_over_and_over_is_logged_once(caplog):
+    logger = logging.getLogger("kafka.net.manager")
+    for number in range(3):
+        logger.error("test: no connection, attempt %d", number)
+    assert [message for message in caplog.messages if "test:" in message] == ["test: no connection, attempt 0"]
+
+
+def test_check_tells_what_there_is(log, topic, kafka, monkeypatch, caplog):
+    caplog.set_level(logging.DEBUG)
+
+    def check(**parameters: object) -> str:
+        assert KAFKA.check is not None
+        return KAFKA.check(KafkaParameters(**{"bootstrap_servers": log.servers, "source": "s", **parameters}))
+
+    other = log.create(2)
+    assert check(topics=[topic, other]) == "2 topics with 3 partitions"
+    assert check(topic_pattern=topic) == "1 topic with 1 partition"
+    with pytest.raises(KafkaFailed, match=f"no topic nowhere at {log.servers}: make it, or correct topics"):
+        check(topics=["nowhere", topic])
+    with monkeypatch.context() as patch:
+        patch.setattr(_connection, "BOOTSTRAP_SECONDS", 0.5)
+        with pytest.raises(KafkaAway, match=r"no broker can be reached: 127.0.0.1:1: Connection refused"):
+            check(topics=topic, bootstrap_servers="127.0.0.1:1")
+    login = f"{kafka.host}:{kafka.sasl_port}"
+    with pytest.raises(KafkaFailed, match=f"{login} lets nobody in without a login: set sasl_mechanism, username and password"):
+        check(topics=topic, bootstrap_servers=login)
+    with pytest.raises(KafkaFailed, match="does not let 'me' in with PLAIN: check username, password and sasl_mechanism"):
+        check(topics=topic, bootstrap_servers=login, sasl_mechanism="PLAIN", username="me", password="secret-of-mine")
+    assert "secret-of-mine" not in caplog.text

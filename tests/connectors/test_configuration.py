@@ -1,0 +1,171 @@
+"""Configuration files of connectors: what they say, and what is said of them where they are wrong."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.connectors.queue_connector import CONNECTOR, PASSWORD, Mode, QueueParameters, registered
+
+from headrace.configuration import ConfigurationError, Configured, connector_schema, load_connector
+from headrace.connectors import CONNECTORS
+
+
+@pytest.fixture(autouse=True)
+def queue() -> Iterator[None]:
+    with registered(CONNECTOR):
+        yield
+
+
+def load(folder: Path, text: str, name: str = "", **environ: str) -> Configured:
+    path = folder / "c.toml"
+    path.write_text(text)
+    return load_connector(f"{path}:{name}" if name else str(path), environ)
+
+
+def problems(folder: Path, text: str, name: str = "", **environ: str) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        load(folder, text, name, **environ)
+    return [line.removeprefix(f"{folder}/") for line in str(caught.value).splitlines()]
+
+
+WHOLE = """
+connector = "queue"
+instance = "blue"
+queue = "orders"
+source = "orders"
+password = "${PASSWORD}"
+hosts = "one"
+prefetch = "${PREFETCH:-10}"
+mode = "fast"
+durable = false
+tls_ca = "ca.pem"
+arguments = { "x-max" = "$${5}" }
+
+[gateway]
+address = "far:7433"
+token = "${TOKEN:none}"
+tls_ca = "/etc/ca.pem"
+"""
+
+
+def test_everything_that_a_file_can_say(tmp_path: Path) -> None:
+    configured = load(tmp_path, WHOLE, PASSWORD=PASSWORD, PREFETCH="")
+    parameters = configured.parameters
+    assert isinstance(parameters, QueueParameters)
+    assert (configured.connector, configured.instance) == (CONNECTOR, "blue")
+    assert (parameters.queue, parameters.hosts, parameters.prefetch) == ("orders", ["one"], 10)
+    assert (parameters.mode, parameters.durable, parameters.arguments) == (Mode.FAST, False, {"x-max": "${5}"})
+    assert parameters.password.get_secret_value() == PASSWORD
+    assert parameters.tls_ca == tmp_path / "ca.pem"
+    gateway = configured.gateway
+    assert (gateway.address, gateway.tls_ca) == ("far:7433", Path("/etc/ca.pem"))
+    assert gateway.token is not None
+    assert gateway.token.get_secret_value() == "none"
+
+
+DEPLOYMENT = """
+[connectors.first]
+connector = "file"
+path = "*.txt"
+source = "s"
+
+[connectors.second]
+connector = "${NOT_SET}"
+"""
+
+
+def test_a_connector_of_a_deployment(tmp_path: Path) -> None:
+    configured = load(tmp_path, DEPLOYMENT, "first")
+    assert (configured.connector.name, configured.instance) == ("file", "first")
+    assert configured.parameters.model_dump()["path"] == (tmp_path / "*.txt",)
+    (problem,) = problems(tmp_path, DEPLOYMENT, "frst")
+    assert problem == "c.toml:2: connectors: there is no connector frst here; did you mean first?"
+    (problem,) = problems(tmp_path, DEPLOYMENT)
+    assert problem == f"c.toml: this is a deployment; name one of its connectors: {tmp_path}/c.toml:first"
+
+
+def test_all_problems_are_told_at_once_with_their_lines(tmp_path: Path) -> None:
+    text = f"""
+connector = "queue"
+queu = "orders"
+source = "orders"
+password = "{PASSWORD}"
+prefetch = 0
+mode = "fst"
+hosts = [
+  "one",
+  2,
+]
+wait_seconds = "${{WAIT}}"
+
+[gateway]
+adress = "x"
+tls_key = "k.pem"
+"""
+    assert problems(tmp_path, text) == [
+        "c.toml: queue: is required",
+        "c.toml:3: queu: unknown key; did you mean queue?",
+        "c.toml:6: prefetch: must be greater than or equal to 1",
+        "c.toml:7: mode: must be 'fast' or 'safe'; did you mean fast?",
+        "c.toml:10: hosts[1]: must be text in quotes",
+        "c.toml:12: wait_seconds: the environment variable WAIT is not set; set it, or write ${WAIT:-default}",
+        "c.toml:15: gateway.adress: unknown key; did you mean address?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('connector = "quue"', "c.toml:1: connector: there is no connector quue; did you mean queue?"),
+        ('connector = "xyz"', "c.toml:1: connector: there is no connector xyz; headrace connector list names them all"),
+        ("connector = 3", "c.toml:1: connector: must be text in quotes"),
+        ("", "c.toml: connector: is required"),
+        ("\nconnector = ", "c.toml:2: not valid TOML: Invalid value"),
+        ('connector = "stdout-sink"\nsink = "s"\nas_json = true', "c.toml:3: as_json: unknown key; did you mean json?"),
+        (
+            'connector = "stdout-sink"\nsink = "s"\n[gateway]\ntls_key = "k"',
+            "c.toml:3: gateway: tls_cert and tls_key go together: a certificate and its key",
+        ),
+    ],
+)
+def test_a_problem_says_what_to_do(tmp_path: Path, text: str, told: str) -> None:
+    assert problems(tmp_path, text) == [told]
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"nowhere\.toml: cannot be read: No such file"):
+        load_connector(str(tmp_path / "nowhere.toml"))
+    (tmp_path / "c.toml").write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match=r"c\.toml: is not UTF-8 text"):
+        load_connector(str(tmp_path / "c.toml"))
+
+
+def test_no_secret_is_in_an_error(tmp_path: Path) -> None:
+    of_the_model = f'connector = "queue"\nqueue = "q"\nsource = "s"\npassword = "{PASSWORD}"\nmode = "fast"\n'
+    of_a_list = f'connector = "queue"\nqueue = "q"\nsource = "s"\npassword = ["{PASSWORD}"]\n'
+    assert problems(tmp_path, of_the_model) == ["c.toml: mode fast is for queues with durable = false"]
+    assert problems(tmp_path, of_a_list) == ["c.toml:4: password: must be text in quotes"]
+    configured = load(tmp_path, WHOLE, PASSWORD=PASSWORD)
+    assert PASSWORD not in f"{configured!r} {configured.parameters} {configured.parameters.model_dump_json()}"
+
+
+def test_the_schema_of_a_connector() -> None:
+    schema = connector_schema([CONNECTOR])
+    properties = schema["properties"]
+    assert (schema["required"], schema["additionalProperties"]) == (["connector", "queue", "source", "password"], False)
+    assert properties["connector"] == {"const": "queue", "description": "a queue"}
+    assert properties["hosts"]["anyOf"] == [{"items": {"type": "string"}, "type": "array"}, {"type": "string"}]
+    assert properties["prefetch"]["anyOf"][-1] == {"type": "string", "pattern": r"\$\{.+\}"}
+    assert properties["order"] == {"description": "Which first.", "enum": ["old", "new"], "type": "string"}
+    assert schema["$defs"]["Mode"]["enum"] == ["fast", "safe"]
+    assert schema["$defs"]["GatewayTable"]["properties"]["token"]["writeOnly"]
+    assert "null" not in json.dumps(schema)
+
+
+def test_one_schema_for_all_connectors() -> None:
+    schema = connector_schema(CONNECTORS)
+    names = [file["properties"]["connector"]["const"] for file in schema["oneOf"]]
+    assert names == [known.name for known in CONNECTORS]
+    references = {word for word in json.dumps(schema).split('"') if word.startswith("#/$defs/")}
+    assert {reference.removeprefix("#/$defs/") for reference in references} <= set(schema["$defs"])
