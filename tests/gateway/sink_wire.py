@@ -12,6 +12,7 @@ from headrace.protocol.v1 import engine_pb2, engine_pb2_grpc, sink_pb2, sink_pb2
 
 TWO_PHASE = sink_pb2.SINK_MODE_TWO_PHASE
 IDEMPOTENT = sink_pb2.SINK_MODE_BATCH_IDEMPOTENT
+AT_LEAST_ONCE = sink_pb2.SINK_MODE_AT_LEAST_ONCE
 
 
 def transaction(batch: int, pipeline: str = "query") -> sink_pb2.Transaction:

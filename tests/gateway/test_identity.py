@@ -13,7 +13,7 @@ from headrace.gateway._identity import EVERYTHING
 from headrace.gateway._listen import listen, new_server
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, source_pb2, source_pb2_grpc
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 
 def token(name: str, secret: str) -> Token:

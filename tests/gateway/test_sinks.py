@@ -6,7 +6,7 @@ from contextlib import suppress
 import grpc
 import grpc.aio
 import pytest
-from tests.gateway.sink_wire import IDEMPOTENT, SinkClient, Writer, part, transaction
+from tests.gateway.sink_wire import AT_LEAST_ONCE, IDEMPOTENT, SinkClient, Writer, part, transaction
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, frame, numbered, serve
 
 from headrace.protocol.v1 import engine_pb2, sink_pb2
@@ -189,6 +189,21 @@ async def test_parts_that_only_a_lost_session_had_fail_the_vote() -> None:
         await back.hello(mode=IDEMPOTENT)
         code, details = await status_of(writer.vote(0))
         assert (code, "run the batch again" in details) == (grpc.StatusCode.ABORTED, True)
+        for client in (back, writer):
+            await client.close()
+
+
+async def test_parts_that_are_written_already_are_voted_for_though_their_session_is_lost() -> None:
+    async with serve() as (_, address):
+        sink, writer = SinkClient(address), Writer(address)
+        await sink.hello(mode=AT_LEAST_ONCE)
+        delivery = writer.deliver(0)
+        await sink.take_part()
+        await delivery
+        await sink.close()
+        back = SinkClient(address)
+        await back.hello(mode=AT_LEAST_ONCE)
+        await writer.vote(0)
         for client in (back, writer):
             await client.close()
 

@@ -1,10 +1,11 @@
 """What a connector and a pipeline see of a stream: parking, resume, deduplication, acknowledgement, ownership, replays."""
 
 from collections.abc import Callable
+from typing import Any
 
 import grpc
 import pytest
-from tests.gateway.wire import REDELIVERING, Connector, Engine, frame, numbered, serve, values_of
+from tests.gateway.wire import REDELIVERING, REPLAYABLE, Connector, Engine, frame, numbered, serve, values_of
 
 from headrace.gateway._config import StreamRule
 from headrace.protocol.v1 import admin_pb2, engine_pb2, source_pb2
@@ -15,6 +16,15 @@ MakeEngine = Callable[..., Engine]
 
 def numbers(first: int, last: int) -> list[bytes]:
     return [b"%d" % n for n in range(first, last + 1)]
+
+
+async def catching_up(source: Connector, pipeline: Engine, kind: Any = REPLAYABLE) -> tuple[Connector, Engine]:
+    """A source whose stream is open to a pipeline that ends once it has processed what exists."""
+    await pipeline.attach(available_now=True)
+    await source.hello()
+    await source.open(kind=kind)
+    await source.expect("stream_opened")
+    return source, pipeline
 
 
 async def test_a_stream_is_parked_until_a_pipeline_that_reads_it_attaches(connector: MakeConnector, engine: MakeEngine) -> None:
@@ -293,17 +303,31 @@ async def test_a_range_that_is_lost_can_be_skipped_and_is_counted(connector: Mak
 
 
 async def test_a_run_that_catches_up_ends_with_what_existed(connector: MakeConnector, engine: MakeEngine) -> None:
-    source, pipeline = connector(), engine()
-    await pipeline.attach(available_now=True)
-    await source.hello()
-    await source.open()
-    await source.expect("stream_opened")
+    source, pipeline = await catching_up(connector(), engine())
     await source.send(backlog=source_pb2.Backlog(stream_id=1, latest_sequence=9, messages=10))
     assert not (await pipeline.plan(wait_ms=0)).exhausted
     await source.send(frame=numbered(1, 0, 10))
     planned = await pipeline.plan_until("orders/0", 9)
     response = await pipeline.plan({"orders/0": planned.end})
     assert (list(response.ranges), response.exhausted) == ([], True)
+
+
+@pytest.mark.parametrize("kind", [REPLAYABLE, REDELIVERING])
+async def test_a_run_that_catches_up_with_an_empty_stream_ends(connector: MakeConnector, engine: MakeEngine, kind: Any) -> None:
+    source, pipeline = await catching_up(connector(), engine(), kind=kind)
+    assert not (await pipeline.plan(wait_ms=0)).exhausted
+    await source.send(backlog=source_pb2.Backlog(stream_id=1, latest_sequence=0, messages=0))
+    response = await pipeline.plan()
+    assert (list(response.ranges), response.exhausted) == ([], True)
+
+
+async def test_a_run_that_catches_up_waits_for_message_0(connector: MakeConnector, engine: MakeEngine) -> None:
+    source, pipeline = await catching_up(connector(), engine())
+    await source.send(backlog=source_pb2.Backlog(stream_id=1, latest_sequence=0, messages=1))
+    assert not (await pipeline.plan(wait_ms=100)).exhausted
+    await source.send(frame=numbered(1, 0, 1))
+    assert (await pipeline.plan_until("orders/0", 0)).messages == 1
+    assert (await pipeline.plan(wait_ms=0)).exhausted
 
 
 async def test_a_stream_that_ended_is_shown_as_ended(connector: MakeConnector, engine: MakeEngine) -> None:

@@ -23,7 +23,7 @@ from headrace.protocol.v1 import (
 )
 from headrace.protocol.v1.frame_pb2 import Frame, Position, StreamPosition
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 REPLAYABLE = source_pb2.SOURCE_KIND_REPLAYABLE
 REDELIVERING = source_pb2.SOURCE_KIND_REDELIVERING
 
@@ -181,6 +181,17 @@ class Engine:
 
     async def close(self) -> None:
         await self._channel.close()
+
+
+async def until_gone(address: str, instance: str) -> None:
+    """Waits until a gateway has noticed that an instance's session is lost: until then it serves what that has sent."""
+    engine = Engine(address)
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            while any(session.instance == instance for session in (await engine.status()).sessions):
+                pass
+    finally:
+        await engine.close()
 
 
 def position(value: Any) -> Position | None:

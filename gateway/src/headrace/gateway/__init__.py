@@ -6,11 +6,12 @@
 from headrace.gateway._config import Config, Limits, Log, StreamRule, Tls, Token
 from headrace.gateway._errors import ConfigError, GatewayError, ListenError, Problem
 from headrace.gateway._identity import Identity, identity_of, token_digest
-from headrace.gateway._load import Flag, load_config, redacted_toml
+from headrace.gateway._load import OPTION_KEYS, Flag, load_config, redacted_toml
 from headrace.gateway._logging import configure_logging
 from headrace.gateway._units import parse_bytes
 
 __all__ = [
+    "OPTION_KEYS",
     "Config",
     "ConfigError",
     "Flag",

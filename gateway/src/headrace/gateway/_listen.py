@@ -23,6 +23,7 @@ def new_server(config: Config) -> grpc.aio.Server:
         # Probing for a good window costs a ping with nearly every message; a window that suits any network costs nothing.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", 4 << 20),
+        ("grpc.http2.max_frame_size", 1 << 20),
         # A second gateway on the same port must fail, not share it.
         ("grpc.so_reuseport", 0),
         # A client that vanished without a word is noticed within 40 seconds.

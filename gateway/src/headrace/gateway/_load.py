@@ -54,6 +54,22 @@ class Flag:
     value: Any
 
 
+OPTION_KEYS = {
+    "listen": ("listen",),
+    "insecure": ("insecure",),
+    "tls_cert": ("tls", "cert"),
+    "tls_key": ("tls", "key"),
+    "tls_client_ca": ("tls", "client_ca"),
+    "buffer_bytes": ("limits", "buffer_bytes"),
+    "max_frame_bytes": ("limits", "max_frame_bytes"),
+    "max_sessions": ("limits", "max_sessions"),
+    "drain_timeout_ms": ("limits", "drain_timeout_ms"),
+    "log_format": ("log", "format"),
+    "log_level": ("log", "level"),
+}
+"""Where each option of `headrace gateway` stands in the configuration."""
+
+
 def load_config(
     path: Path | None = None, flags: Mapping[tuple[str, ...], Flag] | None = None, environ: Mapping[str, str] = os.environ
 ) -> Config:

@@ -22,9 +22,13 @@ def exhausted(pipeline: Pipeline, streams: Iterable[Stream]) -> bool:
             if target is None:
                 return False
             pipeline.targets[stream.name] = target
-    return all(
-        pipeline.planned.get(stream.name, pipeline.position(stream.name)) >= pipeline.targets[stream.name] for stream in mine
-    )
+    return all(_reached(pipeline, stream) >= pipeline.targets[stream.name] for stream in mine)
+
+
+def _reached(pipeline: Pipeline, stream: Stream) -> Position:
+    """Up to where the pipeline has planned, or there is nothing to plan: a redelivering stream begins anew with each session."""
+    planned = pipeline.planned.get(stream.name, pipeline.position(stream.name))
+    return planned if stream.replayable else max(planned, stream.start)
 
 
 def _target(stream: Stream) -> Position | None:

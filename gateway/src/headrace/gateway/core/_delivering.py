@@ -93,7 +93,7 @@ def _await_proof(gateway: Gateway, transaction: Transaction, run: str) -> None:
 
 
 async def _shares(sink: Sink, transaction: Transaction, parts: list[Part]) -> dict[SinkSession, list[Part]]:
-    """The parts that each instance has staged."""
+    """The parts that each instance has staged; of what is written already, those that somebody is still known to have."""
     while True:
         shares: dict[SinkSession, list[Part]] = {}
         missing = set(parts)
@@ -102,7 +102,7 @@ async def _shares(sink: Sink, transaction: Transaction, parts: list[Part]) -> di
             if share:
                 shares[session] = share
                 missing -= set(share)
-        if not missing:
+        if not missing or sink.writes_at_once:
             return shares
         if not sink.durable and sink.sessions:
             lost = ", ".join(str(part.partition) for part in sorted(missing))

@@ -119,6 +119,9 @@ def note_backlog(session: Session, backlog: source_pb2.Backlog) -> None:
     if attachment is not None:
         known = attachment.stream.backlog.latest_sequence
         latest = backlog.latest_sequence if backlog.HasField("latest_sequence") else known
+        if latest == 0 and attachment.stream.received == BEGINNING and not (backlog.messages or backlog.bytes):
+            # The stream is empty: there is no message 0 either.
+            latest = BEGINNING.sequence
         attachment.stream.backlog = Backlog(latest, backlog.messages, backlog.bytes)
         attachment.stream.tell_readers()
 

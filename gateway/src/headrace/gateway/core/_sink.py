@@ -31,6 +31,11 @@ class Sink:
         """Whether what its instances have staged outlives them."""
         return self.mode == pb.SINK_MODE_TWO_PHASE
 
+    @property
+    def writes_at_once(self) -> bool:
+        """Whether what its instances have staged is written already, so that nothing of it can be lost."""
+        return self.mode == pb.SINK_MODE_AT_LEAST_ONCE
+
     def instance_for(self, partition: int) -> SinkSession | None:
         """The instance that takes a partition; None where there is none."""
         if not self.sessions:

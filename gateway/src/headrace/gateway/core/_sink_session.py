@@ -131,8 +131,10 @@ class SinkSession:
             await self._room.wait()
         self._check_open()
         opened.messages += frame.count
-        part_frame = pb.PartFrame(id=opened.id, frame=frame)
-        self._waiting.append((pb.SinkServiceAttachResponse(frame=part_frame), size))
+        response = pb.SinkServiceAttachResponse()
+        response.frame.id = opened.id
+        response.frame.frame.MergeFrom(frame)
+        self._waiting.append((response, size))
         self._waiting_bytes += size
         self.outgoing.notify()
 
