@@ -31,11 +31,6 @@ def one(part: str) -> Case[Parts]:
     return case
 
 
-def both(first: str, second: str) -> Case[Parts]:
-    """Two are away at the same time."""
-    return all_of((first, second))
-
-
 def all_of(parts: Sequence[str]) -> Case[Parts]:
     """All of these are away at the same time."""
 

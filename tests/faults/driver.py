@@ -1,4 +1,4 @@
-"""A Spark driver process: `python -m tests.faults.driver`. Its standard input says which queries to start and to stop.
+"""A Spark driver process: `python -m tests.faults.driver MASTER`. Its standard input says which queries to start and to stop.
 
 SIGTERM has it stop its queries before it leaves, as a driver should.
 """
@@ -19,9 +19,9 @@ from tests.faults.queries import Query
 from headrace.engine import build_session
 
 
-def main() -> None:
+def main(master: str) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
-    spark = build_session("faults", "local[2]", {"spark.sql.shuffle.partitions": 2})
+    spark = build_session("faults", master, {"spark.sql.shuffle.partitions": 2}, quick_start=True)
     running: dict[str, StreamingQuery] = {}
     try:
         for line in sys.stdin:
@@ -91,4 +91,4 @@ def watch(query: Query, running: StreamingQuery) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -21,13 +21,13 @@ _T = TypeVar("_T")
 class Gateway(Process):
     """`headrace gateway`, on the same port each time."""
 
-    def __init__(self, name: str, folder: Path, config: str) -> None:
+    def __init__(self, name: str, folder: Path, config: str, environ: Mapping[str, str] | None = None) -> None:
         self.address = f"127.0.0.1:{free_port()}"
         self._ready = folder / f"{name}.ready"
         config_file = folder / f"{name}.toml"
         config_file.write_text(config)
         arguments = ["-m", "headrace.cli", "gateway", "--listen", self.address, "--ready-file", str(self._ready)]
-        super().__init__(name, [*arguments, "--config", str(config_file)], folder)
+        super().__init__(name, [*arguments, "--config", str(config_file)], folder, environ)
 
     def start(self) -> None:
         """Starts it and waits until it listens."""
@@ -59,8 +59,8 @@ class Gateway(Process):
 class Driver(Process):
     """A Spark driver; started again, it runs the queries that it ran before."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        super().__init__(name, ["-m", "tests.faults.driver"], folder)
+    def __init__(self, name: str, folder: Path, master: str = "local[2]", environ: Mapping[str, str] | None = None) -> None:
+        super().__init__(name, ["-m", "tests.faults.driver", master], folder, environ)
         self._queries: dict[str, Query] = {}
 
     def start(self) -> None:
@@ -86,9 +86,17 @@ class Driver(Process):
 class Rig:
     """Everything that one test runs, in one folder."""
 
-    def __init__(self, folder: Path, config: str = "", shared_driver: Driver | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        config: str = "",
+        shared_driver: Driver | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
-        self.gateway = Gateway("gateway", folder, config)
+        self._environ = environ
+        """What is added to the environment of its gateway and drivers."""
+        self.gateway = Gateway("gateway", folder, config, environ)
         self.processes: list[Process] = [self.gateway]
         self.shared_driver = shared_driver
         if shared_driver is not None:
@@ -96,9 +104,9 @@ class Rig:
         self._queries: list[Query] = []
         self._shared_queries: list[Query] = []
 
-    def driver(self, name: str = "driver") -> Driver:
+    def driver(self, name: str = "driver", master: str = "local[2]") -> Driver:
         """A driver, not started."""
-        driver = Driver(name, self.folder)
+        driver = Driver(name, self.folder, master, self._environ)
         self.processes.append(driver)
         return driver
 
@@ -113,6 +121,13 @@ class Rig:
         """A connector that writes lines into a folder, not started."""
         options = ["--path", str(folder), "--sink", sink, "--format", "lines", "--gateway", self.gateway.address, "--verbose"]
         process = Process(f"sink-{sink}", ["-m", "headrace.cli", "connector", "run", "file-sink", *options], self.folder)
+        self.processes.append(process)
+        return process
+
+    def stdout_sink(self, sink: str) -> Process:
+        """A connector that prints lines into its log, not started."""
+        options = ["--sink", sink, "--gateway", self.gateway.address]
+        process = Process(f"sink-{sink}", ["-m", "headrace.cli", "connector", "run", "stdout-sink", *options], self.folder)
         self.processes.append(process)
         return process
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.faults.cases import Case, all_of, both, in_recovery, one
+from tests.faults.cases import Case, all_of, in_recovery, one
 from tests.faults.expected import assert_each_came_once, assert_none_is_missing, changed_batches, expected_state
 from tests.faults.processes import Process
 from tests.faults.rig import Driver, Rig
@@ -158,7 +158,6 @@ def again_and_again(world: World) -> None:
 
 CASES: dict[str, Case[World]] = {
     **{part: one(part) for part in PARTS},
-    **{f"{a} and {b} at once": both(a, b) for a, b in zip(PARTS, (*PARTS[1:], PARTS[0]), strict=True)},
     **{f"{b} while {a} recovers": in_recovery(a, b) for a in PARTS for b in PARTS},
     "driver without its children": driver_alone,
     "everything at once": all_of(PARTS),

@@ -1,0 +1,29 @@
+"""Finds Spark's executors among the processes of a driver's session."""
+
+import os
+from contextlib import suppress
+
+import psutil
+
+_JVM = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+_WORKER = ["pyspark.daemon", "pyspark.worker"]
+
+
+def executors(session: int, is_cluster: bool) -> list[int]:
+    """The executors of a driver that leads a session: JVMs on a cluster, and the Python workers of tasks elsewhere."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
+            if os.getsid(process.pid) == session and (_is_jvm(process) if is_cluster else _is_worker(process)):
+                found.append(process.pid)
+    return found
+
+
+def _is_jvm(process: psutil.Process) -> bool:
+    return _JVM in process.cmdline()
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    """A worker is what the daemon has forked; the daemon itself is a child of the JVM."""
+    parent = process.parent()
+    return process.cmdline()[-2:] == _WORKER and parent is not None and parent.cmdline()[-2:] == _WORKER

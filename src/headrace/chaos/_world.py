@@ -1,0 +1,203 @@
+"""Everything that one proof runs, in one folder: two sources, a gateway, a Spark driver with two queries, two sinks."""
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from headrace.chaos._errors import ChaosError
+from headrace.chaos._evidence import SINKS, TWO_PHASE, Layout, last_commit
+from headrace.chaos._executors import executors
+from headrace.chaos._observer import Observer
+from headrace.chaos._roles import Role
+from headrace.chaos._validator import Finding, verdict
+from headrace.chaos._workload import REDELIVERING, REPLAYABLE
+from headrace.processes import OwnedProcess, free_address, spark_environ
+
+DEADLINE_S = 240.0
+_LOOKS_EVERY_S = 0.01
+_CONFIG = "".join(
+    f'[[streams]]\npattern = "{source}/*"\npipelines = {list(SINKS)}\n'.replace("'", '"') for source in (REPLAYABLE, REDELIVERING)
+)
+"""Several queries read each stream, so that the gateway must be told of them: it remembers nothing."""
+_LIMITS = "[limits]\nsession_messages = 2000\n"
+"""Little enough for sources to run into it."""
+
+
+class World:
+    """Processes that are killed and started again, and what they have left behind.
+
+    The executor role is a Spark executor's JVM where the master is a cluster, and a Python worker of Spark's where it is
+    local; Spark starts another one by itself.
+    """
+
+    def __init__(self, folder: Path, *, master: str = "local[2,4]", environ: Mapping[str, str] | None = None) -> None:
+        """Makes the folder, and starts nothing.
+
+        Args:
+            folder: Where everything lies; new.
+            master: Spark's master.
+            environ: What is added to the environment of every process.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder.absolute()
+        self.layout = Layout(self.folder)
+        self.offered = 0
+        # Sockets lie in the scratch folder, and their paths must be short; what a killed JVM leaves lies there too.
+        self._scratch = Path(tempfile.mkdtemp(prefix="headrace-"))
+        self._address = free_address()
+        self._is_cluster = master.startswith("local-cluster")
+        self._environ = {**spark_environ(self._scratch), "SPARK_WORKER_DIR": str(self._scratch / "work"), **(environ or {})}
+        self._processes = {role: self._process(role, command) for role, command in self._commands(master).items()}
+        self._ends: dict[Role, int] = {}
+        self._observer = Observer(self.layout)
+        self._write_offered()
+
+    def start(self, deadline_s: float = DEADLINE_S) -> None:
+        """Starts everything, and waits until both queries have run a batch."""
+        (self.folder / "gateway.toml").write_text(_LIMITS + _CONFIG)
+        for role in self._processes:
+            self.restart(role)
+        self._observer.start()
+        self.wait_for(
+            "both queries have run a batch",
+            lambda: all(last_commit(self.layout.checkpoint(sink)) is not None for sink in SINKS),
+            deadline_s,
+        )
+
+    def dispose(self) -> None:
+        """Ends everything that runs, and leaves the folder."""
+        self._observer.stop()
+        # An impatient second Ctrl-C waits until nothing is left.
+        signals = {signal.SIGINT, signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        for process in self._processes.values():
+            process.strike()
+        for process in self._processes.values():
+            process.kill()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    # Its processes
+
+    def pid(self, role: Role) -> int | None:
+        """The process of a role; None where it does not run. For the executor: one of them."""
+        if role == Role.EXECUTOR:
+            return next(iter(executors(self._processes[Role.DRIVER].pid, self._is_cluster)), None)
+        return self._processes[role].pid if self.alive(role) else None
+
+    def alive(self, role: Role) -> bool:
+        """Whether a process of the role runs."""
+        if role == Role.EXECUTOR:
+            return self.pid(role) is not None
+        process = self._processes[role]
+        code = process.exit_code()
+        if code is not None:
+            self._ends[role] = code
+        return process.runs
+
+    def ended(self, role: Role) -> bool:
+        """Whether the role's process has ended by itself, or by somebody else's hand, since it was last started."""
+        return not self.alive(role) and (role == Role.EXECUTOR or role in self._ends)
+
+    def kill(self, role: Role) -> int | None:
+        """SIGKILL to a role's process with all that it started; returns its id. None where there was nothing to kill."""
+        pid = self.pid(role)
+        if role != Role.EXECUTOR:
+            self._processes[role].kill()
+        elif pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def restart(self, role: Role) -> None:
+        """Starts a role's process again, at once. Executors are Spark's to start."""
+        if role == Role.EXECUTOR:
+            return
+        process = self._processes[role]
+        process.kill()
+        self._ends.pop(role, None)
+        process.start()
+        if role == Role.DRIVER:
+            (self.folder / "driver.pid").write_text(str(process.pid))
+
+    # What becomes of it
+
+    def offer(self, messages: int) -> None:
+        """Has each of the eleven senders send so many messages more."""
+        self.offered += messages
+        self._write_offered()
+
+    def progress(self, sink: str | None = None) -> int:
+        """How many messages are visible in a sink, or in both together; repeats do not count."""
+        return sum(self._observer.visible(one) for one in ((sink,) if sink else SINKS))
+
+    def lag(self) -> int:
+        """How many messages the sender that is furthest behind has sent that not both sinks show."""
+        return self.offered - self._observer.lowest()
+
+    def is_at_rest(self) -> bool:
+        """Whether everything that was offered is visible in both sinks, and acknowledged."""
+        return self._observer.is_at_rest(self.offered)
+
+    def rest(self, deadline_s: float = DEADLINE_S) -> None:
+        """Waits until everything that was offered is visible in both sinks, and acknowledged."""
+        self.wait_for("everything is visible and acknowledged", self.is_at_rest, deadline_s)
+
+    def wait_for(self, what: str, condition: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
+        """Waits until a condition is true.
+
+        Raises:
+            ChaosError: it is not by the deadline, or a process has ended otherwise than by SIGKILL.
+        """
+        deadline = time.monotonic() + deadline_s
+        while not condition():
+            gone = [f"{role} ended by itself with {self._ends[role]}" for role in self._processes if self._has_failed(role)]
+            if gone or time.monotonic() > deadline:
+                raise ChaosError(f"{what}: {', '.join(gone) or f'not within {deadline_s:.0f} s'}\n{self.describe()}")
+            time.sleep(_LOOKS_EVERY_S)
+
+    def verdict(self) -> list[Finding]:
+        """What does not hold, if all that was offered should be there by now."""
+        self._observer.look()
+        return verdict(self.folder, self.offered)
+
+    def describe(self) -> str:
+        """Where everything is, and what each process said last."""
+        commits = {sink: last_commit(self.layout.checkpoint(sink)) for sink in SINKS}
+        lines = [f"offered {self.offered} each, {self._observer.describe()}, last batches committed {commits}"]
+        for role, process in self._processes.items():
+            lines += [f"=== {role} ({'alive' if self.alive(role) else 'ended'})", *process.tail()]
+        return "\n".join(lines)
+
+    def _has_failed(self, role: Role) -> bool:
+        return self.ended(role) and self._ends[role] != -signal.SIGKILL
+
+    def _write_offered(self) -> None:
+        """In one step, so that nobody reads half of it."""
+        temporary = self.folder / "offered.new"
+        temporary.write_text(str(self.offered))
+        temporary.replace(self.layout.offered)
+
+    def _process(self, role: Role, command: list[str]) -> OwnedProcess:
+        environ = {**self._environ, "HEADRACE_CHAOS_ROLE": role, "PYTHONUNBUFFERED": "1"}
+        return OwnedProcess(role, [sys.executable, "-m", *command], self.folder, environ)
+
+    def _commands(self, master: str) -> dict[Role, list[str]]:
+        folder, gateway = str(self.folder), ("--gateway", self._address)
+        headrace, config = "headrace.cli", str(self.folder / "gateway.toml")
+        sink = ["--sink", TWO_PHASE, "--path", str(self.layout.output), "--format", "length-prefixed", "--rotate-bytes", "200000"]
+        return {
+            # Spark takes longest to start.
+            Role.DRIVER: ["headrace.chaos._query", folder, *gateway, "--master", master],
+            Role.GATEWAY: [headrace, "gateway", "--listen", self._address, "--config", config, "--log-level", "warning"],
+            Role.REPLAYABLE: ["headrace.chaos._senders", REPLAYABLE, folder, *gateway],
+            Role.REDELIVERING: ["headrace.chaos._senders", REDELIVERING, folder, *gateway],
+            Role.TWO_PHASE: [headrace, "connector", "run", "file-sink", *sink, *gateway],
+            Role.IDEMPOTENT: ["headrace.chaos._sinks", folder, *gateway],
+        }

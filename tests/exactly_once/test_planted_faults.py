@@ -1,0 +1,135 @@
+"""The validator reports each fault that is planted in the product's processes, and nothing where none is."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.exactly_once import plants
+
+from headrace.chaos import IDEMPOTENT, TWO_PHASE, Finding, Role, World
+
+OFFERED = 60
+
+pytestmark = pytest.mark.timeout(600)
+
+
+class Garden:
+    """A world in whose processes faults are planted, which do nothing until they are armed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "plants"
+        for name in ("armed", "taken"):
+            (self._folder / name).mkdir(parents=True)
+        path = os.pathsep.join(filter(None, (str(Path(plants.__file__).with_suffix("")), os.environ.get("PYTHONPATH"))))
+        self.world = World(folder / "world", environ={"PYTHONPATH": path, "HEADRACE_PLANTS": str(self._folder)})
+
+    def arm(self, *names: str) -> None:
+        """Has plants do what they do."""
+        for name in names:
+            (self._folder / "armed" / name).touch()
+
+    def taken(self, name: str) -> bool:
+        """Whether a plant that acts once has done so."""
+        return (self._folder / "taken" / name).exists()
+
+    def offer(self) -> None:
+        """Has the senders send more, and waits until some of it is visible, with more to come."""
+        visible = self.world.progress()
+        self.world.offer(OFFERED)
+        self.world.wait_for("some is visible", lambda: self.world.progress() > visible)
+
+    def harvest(self, *names: str) -> None:
+        """Waits until everything is visible and acknowledged, and disarms plants."""
+        self.world.rest()
+        for name in names:
+            (self._folder / "armed" / name).unlink(missing_ok=True)
+
+
+class Report:
+    """What the validator has found since the test began."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._before = set(world.verdict())
+
+    def new(self) -> list[Finding]:
+        """The findings that were not there before."""
+        return [finding for finding in self._world.verdict() if finding not in self._before]
+
+    def kinds(self) -> set[tuple[str, str]]:
+        """What is new, and where."""
+        return {(finding.what, finding.where) for finding in self.new()}
+
+    def known(self) -> set[tuple[str, str]]:
+        """What was there before: a state that has been wrong once goes on to be wrong."""
+        return {(finding.what, finding.where) for finding in self._before}
+
+
+@pytest.fixture(scope="module")
+def garden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
+    garden = Garden(tmp_path_factory.mktemp("planted"))
+    try:
+        garden.world.start()
+        yield garden
+    finally:
+        garden.world.dispose()
+
+
+@pytest.fixture
+def report(garden: Garden) -> Report:
+    return Report(garden.world)
+
+
+def test_nothing_is_reported_while_no_plant_is_armed(garden: Garden, report: Report) -> None:
+    for role in (Role.REPLAYABLE, Role.GATEWAY):
+        garden.offer()
+        garden.world.kill(role)
+        garden.world.restart(role)
+    garden.harvest()
+    assert report.new() == []
+
+
+def test_an_early_acknowledgement_is_reported(garden: Garden, report: Report) -> None:
+    garden.arm(plants.ACK_EARLY)
+    garden.offer()
+    garden.harvest(plants.ACK_EARLY)
+    kind = "acknowledged before it was committed"
+    assert report.kinds() == {(kind, "replayable"), (kind, "redelivering")}
+
+
+def test_a_commit_without_the_log_is_reported(garden: Garden, report: Report) -> None:
+    garden.arm(plants.COMMIT_WITHOUT_LOG)
+    garden.offer()
+    garden.harvest()
+    assert garden.taken(plants.COMMIT_WITHOUT_LOG)
+    (finding,) = report.new()
+    assert (finding.what, finding.where) == ("visible before it was committed", TWO_PHASE)
+
+
+def test_a_batch_that_a_sink_writes_again_is_reported(garden: Garden, report: Report) -> None:
+    garden.arm(plants.WRITE_AGAIN, plants.KILL_DRIVER)
+    garden.world.offer(OFFERED)
+    garden.world.wait_for("the driver dies", lambda: garden.world.ended(Role.DRIVER))
+    garden.world.restart(Role.DRIVER)
+    garden.harvest(plants.WRITE_AGAIN)
+    assert report.kinds() == {("doubled", IDEMPOTENT)}
+
+
+@pytest.mark.parametrize(("plant", "sink"), [(plants.DROP_UPDATE, IDEMPOTENT), (plants.DROP_DELTA, TWO_PHASE)])
+def test_a_lost_update_of_the_state_is_reported(garden: Garden, report: Report, plant: str, sink: str) -> None:
+    garden.arm(plant)
+    garden.offer()
+    garden.harvest()
+    assert garden.taken(plant)
+    garden.offer()
+    garden.harvest()
+    assert report.kinds() - report.known() == {("wrong state", sink)}
+
+
+def test_messages_that_are_read_twice_are_reported(garden: Garden, report: Report) -> None:
+    garden.arm(plants.READ_AGAIN)
+    garden.offer()
+    garden.harvest(plants.READ_AGAIN)
+    doubled = {("doubled", TWO_PHASE), ("doubled", IDEMPOTENT)}
+    assert doubled <= report.kinds() <= doubled | {("wrong state", TWO_PHASE), ("wrong state", IDEMPOTENT)}
