@@ -1,0 +1,12 @@
+"""Temperatures in Celsius, a line each: `python feed.py > celsius.txt`."""
+
+import sys
+
+
+def lines(count: int) -> list[str]:
+    """From -40 to 120 degrees in steps of a tenth, again and again."""
+    return [f"{n % 1601 / 10 - 40:.1f}" for n in range(count)]
+
+
+if __name__ == "__main__":
+    print("\n".join(lines(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)))

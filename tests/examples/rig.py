@@ -1,0 +1,103 @@
+"""A gateway, sources and sinks in this process, around pipelines that run on Spark."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, TypeVar
+
+from pyspark.sql import SparkSession
+from tests.gateway.wire import serve as serve_gateway
+
+from headrace.connectors import FileSink, SinkFormat
+from headrace.engine import start
+from headrace.pipelines import Pipeline
+from headrace.sdk import Source, serve
+
+DEADLINE_S = 120.0
+T = TypeVar("T")
+
+
+class Rig:
+    """Runs pipelines on the streams of sources, to their end."""
+
+    def __init__(self, spark: SparkSession, folder: Path, address: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._spark, self._folder, self._address, self._loop = spark, folder, address, loop
+
+    def run(
+        self,
+        pipeline: Pipeline,
+        source: Source,
+        checkpoint: str = "checkpoint",
+        drop_states: Sequence[str] = (),
+        into: Path | None = None,
+    ) -> dict[str, list[bytes]]:
+        """What each sink gets until everything that the source gives is committed; in a folder of its own if none is given."""
+        names, stop = pipeline.graph.sinks, asyncio.Event()
+        folder = into or Path(mkdtemp(dir=self._folder))
+        sinks = [FileSink(name, folder / name, SinkFormat.LENGTH_PREFIXED) for name in names]
+        serving = [self._submit(serve(sink, gateway=self._address, stop=stop)) for sink in sinks]
+        options = {"gateway": self._address}
+        query = None
+        try:
+            query = start(pipeline, self._spark, self._folder / checkpoint, options=options, drop_states=drop_states)
+            given = self._submit(serve(source, gateway=self._address, stop=stop))
+            serving.append(given)
+            while not given.done() and query.isActive:
+                with contextlib.suppress(TimeoutError):
+                    given.result(0.1)
+            if failure := query.exception():
+                raise failure
+            given.result()
+            query.stop()
+        finally:
+            if query is not None:
+                query.stop()
+            self._loop.call_soon_threadsafe(stop.set)
+            for one in serving:
+                one.result(DEADLINE_S)
+        return {name: records(folder / name) for name in names}
+
+    def _submit(self, coroutine: Coroutine[Any, Any, None]) -> "Future[None]":
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+
+@contextmanager
+def rig(spark: SparkSession, folder: Path) -> Iterator[Rig]:
+    """A gateway of its own on a loop of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    gateway = serve_gateway()
+    try:
+        _, address = asyncio.run_coroutine_threadsafe(_entered(gateway), loop).result(DEADLINE_S)
+        try:
+            yield Rig(spark, folder, address, loop)
+        finally:
+            asyncio.run_coroutine_threadsafe(_left(gateway), loop).result(DEADLINE_S)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _entered(context: AbstractAsyncContextManager[T]) -> T:
+    return await context.__aenter__()
+
+
+async def _left(context: AbstractAsyncContextManager[object]) -> None:
+    await context.__aexit__(None, None, None)
+
+
+def records(folder: Path) -> list[bytes]:
+    """The records of a sink's files, in order."""
+    found, data, at = [], b"".join(path.read_bytes() for path in sorted(folder.glob("*.bin"))), 0
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        found.append(data[at + 4 : end])
+        at = end
+    return found
