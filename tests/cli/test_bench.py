@@ -1,8 +1,15 @@
-"""`headrace bench core`: its output, for programs and for people. The figures of so short a run mean nothing."""
+"""`headrace bench`: its output, for programs and for people. The figures of so short a run mean nothing."""
 
 import json
 import subprocess
 import sys
+
+import pytest
+from scripts.brokers import Kafka, Nats, RabbitMQ
+
+from headrace.bench.connectors._run import PARTS as OF_CONNECTORS
+from headrace.bench.pipelines._run import PARTS
+from headrace.cli._bench import CONNECTORS_PARTS, PIPELINES_PARTS
 
 
 def test_a_quick_run_prints_its_figures_as_json() -> None:
@@ -17,6 +24,64 @@ def test_a_quick_run_prints_its_figures_as_json() -> None:
         assert figure["unit"] == "ms"
     assert document["conditions"]["cores"] >= 1
     assert "latency ..." in done.stderr
+
+
+@pytest.mark.timeout(400)
+def test_pipelines_give_the_same_results_as_a_plain_loop_or_there_are_no_figures() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "headrace.cli",
+        "bench",
+        "pipelines",
+        "--only",
+        "market_spread_spark_part",
+        "--quick",
+        "--json",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=360, check=True)
+    document = json.loads(done.stdout)
+    assert [f["name"] for f in document["figures"]] == ["market_spread_spark_part", "market_spread_functions_alone"]
+    rate, alone = document["figures"]
+    assert rate["unit"] == "messages/s"
+    assert rate["value"] > 0
+    assert rate["baseline"] == pytest.approx(1e6 / alone["value"])
+    assert document["conditions"]["quick"] is True
+
+
+@pytest.mark.timeout(400)
+def test_connectors_bring_all_messages_of_real_brokers_or_there_are_no_figures(
+    rabbitmq: RabbitMQ, nats: Nats, kafka: Kafka
+) -> None:
+    only = [argument for part in ("rabbitmq_drain", "nats_drain", "kafka_drain") for argument in ("--only", part)]
+    brokers = ["--rabbitmq", rabbitmq.url, "--nats", nats.url, "--kafka", kafka.url]
+    command = [sys.executable, "-m", "headrace.cli", "bench", "connectors", *only, *brokers, "--quick", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=360, check=False)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    figures = {figure["name"]: figure for figure in document["figures"]}
+    assert list(figures) == [
+        *("rabbitmq_drain", "rabbitmq_memory", "nats_drain", "nats_memory", "kafka_drain", "kafka_memory"),
+    ]
+    for name in ("rabbitmq", "nats", "kafka"):
+        drain, memory = figures[f"{name}_drain"], figures[f"{name}_memory"]
+        assert (drain["unit"], memory["unit"]) == ("messages/s", "MB")
+        assert drain["ratio"] == pytest.approx(drain["value"] / drain["baseline"])
+        assert min(memory["value"], memory["baseline"]) > 1
+    assert "pika" in document["conditions"]["clients"]
+    assert rabbitmq.ctl("list_queues", "name").count("headrace-bench") == 0
+
+
+def test_brokers_that_are_not_there_are_named_with_what_to_do() -> None:
+    command = [sys.executable, "-m", "headrace.cli", "bench", "connectors", "--only", "nats_drain", "--nats", "127.0.0.1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "nats://" in done.stderr
+
+
+def test_the_command_knows_the_parts_that_there_are() -> None:
+    assert tuple(PARTS) == PIPELINES_PARTS
+    assert tuple(OF_CONNECTORS) == CONNECTORS_PARTS
 
 
 def test_an_unknown_part_is_refused_with_the_known_ones() -> None:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from headrace.demo._chaos import PROCESSES, plan_kills
-from headrace.demo._processes import OwnedProcess
+from headrace.processes import OwnedProcess
 
 _FAMILY = """
 import os, signal, subprocess, sys

@@ -14,10 +14,17 @@ Part = Callable[[SparkSession, Say, bool], Iterator[Figure]]
 
 
 def run_parts(
-    known: Mapping[str, Part], names: Sequence[str], quick: bool, say: Say, **conditions: str
+    known: Mapping[str, Part],
+    names: Sequence[str],
+    quick: bool,
+    say: Say,
+    *,
+    spark_conf: Mapping[str, str] | None = None,
+    quick_start: bool = False,
+    **conditions: str,
 ) -> tuple[list[Figure], dict[str, Any]]:
     """Runs the named parts; returns what they found, and under which conditions."""
-    spark = session()
+    spark = session(conf=spark_conf, quick_start=quick_start)
     figures: list[Figure] = []
     for name in names:
         say(f"{name} ...")

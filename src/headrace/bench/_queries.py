@@ -3,7 +3,7 @@
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,10 +16,12 @@ from headrace.engine import build_session
 WARM_UP_S = 3.0
 
 
-def session() -> SparkSession:
-    """Headrace's own session on all cores, quiet, that remembers every micro-batch."""
-    conf = {"spark.sql.streaming.numRecentProgressUpdates": "100000"}
-    spark = build_session("headrace bench", master="local[*]", conf=conf)
+def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, quick_start: bool = False) -> SparkSession:
+    """Headrace's own session, on all cores if nothing else is said, quiet, that remembers every micro-batch."""
+    remembers = {"spark.sql.streaming.numRecentProgressUpdates": "100000"}
+    spark = build_session("headrace bench", master=master, conf={**remembers, **(conf or {})}, quick_start=quick_start)
+    # As `headrace run` has it: a part of the keys for each core.
+    spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(InProcess)
     return spark

@@ -2,9 +2,7 @@
 
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +20,7 @@ from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 
 START_S = 30.0
 STOP_S = 15.0
+SOURCES = "headrace.bench._sources"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +60,16 @@ def gateway() -> Iterator[RunningGateway]:
             process.wait(STOP_S)
 
 
-def sink_command(address: str, folder: Path) -> list[str]:
-    """The bundled two-phase file sink as `bench`, writing lines."""
-    options = ["--path", str(folder), "--sink", "bench", "--format", "lines", "--gateway", address]
+def sink_command(address: str, folder: Path, form: str = "lines") -> list[str]:
+    """The bundled two-phase file sink as `bench`, writing lines if nothing else is said."""
+    options = ["--path", str(folder), "--sink", "bench", "--format", form, "--gateway", address]
     return ["-m", "headrace.cli", "connector", "run", "file-sink", *options]
 
 
-def source_command(kind: str, address: str, **options: Any) -> list[str]:
-    """One of the connectors in `_sources`."""
+def source_command(kind: str, address: str, *, module: str = SOURCES, **options: Any) -> list[str]:
+    """One of the connectors in `_sources`, or in another module."""
     arguments = [part for name, value in options.items() for part in _flag(name, value)]
-    return ["-m", "headrace.bench._sources", kind, "--gateway", address, *arguments]
-
-
-def free_address() -> str:
-    """An address of this machine for a server that is started again and again: outside what outgoing connections are given."""
-    while True:
-        port = random.randint(20_000, 32_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return f"127.0.0.1:{port}"
+    return ["-m", module, kind, "--gateway", address, *arguments]
 
 
 class Restartable:
@@ -104,7 +94,8 @@ class Restartable:
         self._kill()
 
     def _start(self) -> None:
-        self.process = subprocess.Popen(self._command, start_new_session=True)
+        # What it prints in the end would get between the figures.
+        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, start_new_session=True)
 
     def _kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -114,7 +105,7 @@ class Restartable:
 
 @contextmanager
 def connector(address: str, kind: str, **options: Any) -> Iterator["RunningConnector"]:
-    """One of the connectors in `_sources`; killed if it has not ended by the end of the block."""
+    """One of the connectors of `source_command`; killed if it has not ended by the end of the block."""
     process = subprocess.Popen([sys.executable, *source_command(kind, address, **options)], stdout=subprocess.PIPE)
     try:
         yield RunningConnector(process)

@@ -19,13 +19,13 @@ from headrace.bench._rig import (
     Restartable,
     acknowledged_rate,
     connector,
-    free_address,
     gateway,
     sink_command,
     source_command,
     wait_for,
 )
 from headrace.bench._sources import MESSAGE_BYTES, quantile_ms
+from headrace.processes import free_address
 
 RECOVERY_RATE = 1_000
 
@@ -39,6 +39,7 @@ def run(parts: Sequence[str], quick: bool, say: Say) -> tuple[list[Figure], dict
         say,
         sink="file-sink, lines, every transaction forced to disk",
         processes="connector, gateway, Spark (local[*]) and sink share all cores",
+        recovery="the driver's session has quick_start",
     )
 
 

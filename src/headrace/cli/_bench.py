@@ -3,14 +3,40 @@
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
-from headrace.cli._output import EXIT_FAILED, console
+from headrace.cli._output import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, console
 
 CORE_PARTS = ("throughput", "latency", "stalled", "sessions", "curves")
 SINK_PARTS = ("throughput", "latency", "recovery")
+PIPELINES_PARTS = (
+    "market_spread_end_to_end",
+    "market_spread_columnar",
+    "market_spread_spark_part",
+    "word_count_200k_end_to_end",
+    "word_count_200k_spark_part",
+    "vs_transform_with_state_350",
+    "vs_transform_with_state_200k",
+    "computed_key",
+    "small_batch_on_10m_keys",
+    "latency",
+    "restart_1m_keys_s",
+    "memory_per_key_bytes",
+    "curves",
+)
+CONNECTORS_PARTS = (
+    "rabbitmq_drain",
+    "nats_drain",
+    "kafka_drain",
+    "kafka_vs_spark_source",
+    "rabbitmq_latency",
+    "nats_latency",
+    "kafka_latency",
+)
 
 
 @click.group()
@@ -21,6 +47,8 @@ def bench() -> None:
     Examples:
       headrace bench core --json > core.json
       headrace bench sink --only latency
+      headrace bench pipelines --only market_spread_spark_part
+      headrace bench connectors --only kafka_drain
     """
 
 
@@ -73,6 +101,67 @@ def sink(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None
     from headrace.bench._sink import run
 
     _report("headrace bench sink", run, parts or SINK_PARTS, quick, as_json, fail)
+
+
+@click.option("--peers", is_flag=True, help="Run the peers that are installed, too: Bytewax.")
+@_benchmark(PIPELINES_PARTS)
+def pipelines(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, peers: bool) -> None:
+    """Measure per-event applications with keyed state, against a plain loop and what Spark itself has.
+
+    Takes about forty minutes. Progress goes to standard error.
+
+    \b
+    Example:
+      headrace bench pipelines --only market_spread_end_to_end --only latency
+    """
+    from headrace.bench.pipelines._run import run
+
+    measure = partial(run, with_peers=peers)
+    _report("headrace bench pipelines", measure, parts or PIPELINES_PARTS, quick, as_json, fail)
+
+
+@click.option(
+    "--kafka-jars",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder with the jars of Spark's Kafka source; else they are fetched from Maven Central.",
+)
+@click.option("--kafka", metavar="HOST:PORT", help="A Kafka that runs; else that of `make brokers`.")
+@click.option("--nats", metavar="URL", help="A NATS with JetStream that runs; else that of `make brokers`.")
+@click.option("--rabbitmq", metavar="URL", help="A RabbitMQ that runs; else that of `make brokers`.")
+@_benchmark(CONNECTORS_PARTS)
+def connectors(
+    parts: tuple[str, ...],
+    quick: bool,
+    as_json: bool,
+    fail: bool,
+    rabbitmq: str | None,
+    nats: str | None,
+    kafka: str | None,
+    kafka_jars: Path | None,
+) -> None:
+    """Measure the way from real brokers into Spark, against the brokers' own clients and Spark's own Kafka source.
+
+    In a checkout it uses the brokers of `make brokers`, and starts those that do not run. It makes queues, streams and topics
+    called headrace-bench-..., and removes them. Takes about ten minutes. Progress goes to standard error.
+
+    \b
+    Examples:
+      headrace bench connectors --only rabbitmq_drain
+      headrace bench connectors --only kafka_drain --kafka 127.0.0.1:9092
+    """
+    from headrace.bench.connectors._brokers import BrokersMissing
+    from headrace.bench.connectors._run import run
+    from headrace.bench.connectors._system import InvalidAddress
+
+    addresses = {"rabbitmq": rabbitmq, "nats": nats, "kafka": kafka}
+    given = {name: address for name, address in addresses.items() if address is not None}
+    measure = partial(run, given=given, kafka_jars=kafka_jars)
+    try:
+        _report("headrace bench connectors", measure, parts or CONNECTORS_PARTS, quick, as_json, fail)
+    except BrokersMissing as error:
+        raise Failure(str(error), EXIT_ENVIRONMENT) from error
+    except InvalidAddress as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _report(title: str, run: Any, parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None:

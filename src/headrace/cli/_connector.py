@@ -1,34 +1,39 @@
-"""`headrace connector`: lists and runs the bundled connectors."""
+"""`headrace connector`: lists, describes, checks and runs the bundled connectors."""
 
 import dataclasses
-import logging
-import os
-import sys
+import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli._connection import Connection, connection_options
-from headrace.cli._output import Failure, console, print_json
+from headrace.cli._connector_run import configuration, implementation_of, run
+from headrace.cli._output import EXIT_INVALID, Failure, console, print_action, print_json
 
 if TYPE_CHECKING:
-    from headrace.sdk import Sink, Source, TwoPhaseSink
+    from headrace.connectors import Connector, Parameter
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
 @click.group()
 def connector() -> None:
-    """List and run the connectors that come with Headrace.
+    """List, describe, check and run the connectors that come with Headrace.
 
     \b
     Examples:
       headrace connector list
+      headrace connector describe file-sink
       headrace connector run file --path 'trades/*.csv' --source trades
-      headrace connector run file-sink --path alerts --sink alerts
+      headrace connector check -c trades.toml
+      headrace connector run -c trades.toml
     """
 
 
+connector.add_command(run)
+
+
 @connector.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@_json_option
 def list_connectors(as_json: bool) -> None:
     """List the connectors that come with Headrace.
 
@@ -41,174 +46,151 @@ def list_connectors(as_json: bool) -> None:
     from headrace.connectors import CONNECTORS
 
     if as_json:
-        print_json({"connectors": [dataclasses.asdict(known) for known in CONNECTORS]})
+        print_json({"connectors": [dataclasses.asdict(known) | {"guarantee": known.guarantee} for known in CONNECTORS]})
         return
     table = Table("connector", "kind", "replayable", "mode", "summary", box=None, pad_edge=False, header_style="bold")
     for known in CONNECTORS:
-        replayable = "-" if known.replayable is None else "yes" if known.replayable else "no"
+        replayable = "-" if known.replayable is None else _yes(known.replayable)
         table.add_row(known.name, known.kind, replayable, known.mode or "-", known.summary)
     console().print(table)
 
 
-@connector.group()
-def run() -> None:
-    """Run a connector: a source until it has ended and everything is acknowledged, a sink until it is stopped.
+@connector.command()
+@click.argument("name", metavar="CONNECTOR")
+@_json_option
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of its configuration file, for editors.")
+def describe(name: str, as_json: bool, schema: bool) -> None:
+    """Describe a connector: what it promises, and its parameters.
 
-    SIGTERM and Ctrl-C stop it in good order: what was read is sent, and acknowledged where that takes no longer than 10 s; what
-    has arrived at a sink is answered. A second one ends it at once.
-
-    \b
-    Examples:
-      headrace connector run file --path 'trades/*.csv' --source trades --no-follow
-      headrace connector run stdout-sink --sink alerts
-    """
-
-
-@run.command("file")
-@click.option("--path", "paths", metavar="PATH", multiple=True, required=True, help="A file or a pattern; may be repeated.")
-@click.option("--source", metavar="NAME", required=True, help="Streams are called NAME/<file name>.")
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["lines", "length-prefixed"]),
-    default="lines",
-    show_default=True,
-    help="length-prefixed: a big-endian u32 before each record.",
-)
-@click.option("--follow/--no-follow", default=True, show_default=True, help="Wait for more at the end of a file, or end there.")
-@click.option("--instance", metavar="NAME", help="Which deployment this is; a newer run of it takes over.  [default: the source]")
-@click.option("-v", "--verbose", is_flag=True, help="Log what happens, not only what goes wrong.")
-@connection_options
-def run_file(
-    paths: tuple[str, ...],
-    source: str,
-    format_name: str,
-    follow: bool,
-    instance: str | None,
-    verbose: bool,
-    connection: Connection,
-) -> None:
-    """Stream the records of files; each file is a partition.
-
-    Files must only be appended to. Patterns are those of the shell: quote them, so that files that appear later are found.
+    A parameter is called the same in a configuration file and on the command line, there with - for _.
 
     \b
     Examples:
-      headrace connector run file --path 'trades/*.csv' --source trades
-      headrace connector run file --path quotes.msg --source quotes --format length-prefixed --no-follow
+      headrace connector describe file-sink
+      headrace connector describe file-sink --schema > file-sink.schema.json
     """
-    _quiet_grpc()
-    from headrace.connectors import FileSource, Format
-    from headrace.sdk import HeadraceError
+    known = _named(name)
+    implementation = implementation_of(known)
+    from headrace.connectors import declared
 
+    parameters = declared(implementation.parameters)
+    if schema:
+        _print_schema([known])
+    elif as_json:
+        print_json(_document(known, parameters))
+    else:
+        _print(known, parameters)
+
+
+@connector.command()
+@click.option("-c", "--config", metavar="FILE[:NAME]", required=True, help="The TOML file to check.")
+@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@click.pass_context
+def check(ctx: click.Context, config: str, as_json: bool) -> None:
+    """Check a connector's configuration file, and whether it can connect to what it reads or writes. Changes nothing there.
+
+    Exit codes: 0 all is well, 1 it cannot connect, 2 the file is wrong, 3 its client library is not installed.
+
+    \b
+    Examples:
+      headrace connector check -c trades.toml
+      headrace connector check -c deploy.toml:trades --json
+    """
     try:
-        files = FileSource(source, paths, Format(format_name), follow=follow)
-    except HeadraceError as error:
-        raise Failure(str(error), error.exit_code) from None
-    run_connector(files, connection, instance, verbose)
+        name, found = _checked(config)
+    except Failure as failure:
+        if not as_json:
+            raise
+        print_action("connector check", f"{config} is not well", error=failure.message)
+        ctx.exit(failure.exit_code)
+    if as_json:
+        print_action("connector check", f"{config} is valid", {"connector": name, "found": found})
+    else:
+        click.echo(f"{config} is valid: {name}{f', {found}' if found else ''}")
 
 
-_sink_option = click.option(
-    "--sink", metavar="NAME", required=True, help='What Spark calls it: format("headrace").option("sink", NAME).'
-)
-_sink_instance_option = click.option(
-    "--instance", metavar="NAME", help="Which deployment this is; a newer run of it takes over.  [default: the sink]"
-)
-_verbose_option = click.option("-v", "--verbose", is_flag=True, help="Log what happens, not only what goes wrong.")
-
-
-@run.command("file-sink")
-@click.option("--path", metavar="FOLDER", required=True, help="The folder that the files are in; it is made where needed.")
-@_sink_option
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["json", "lines", "length-prefixed"]),
-    default="json",
-    show_default=True,
-    help="json: all of a message in a line; lines: its value; length-prefixed: its value after a big-endian u32.",
-)
-@click.option(
-    "--rotate-bytes",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=128 << 20,
-    show_default=True,
-    help="Begin a new file when one has N bytes.",
-)
-@click.option(
-    "--rotate-seconds",
-    metavar="N",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Begin a new file when one is N seconds old.  [default: never]",
-)
-@_sink_instance_option
-@_verbose_option
-@connection_options
-def run_file_sink(
-    path: str,
-    sink: str,
-    format_name: str,
-    rotate_bytes: int,
-    rotate_seconds: float | None,
-    instance: str | None,
-    verbose: bool,
-    connection: Connection,
-) -> None:
-    """Write to files, exactly once: a message is in a file if and only if its batch is committed.
-
-    Files are called NAME-000001.jsonl and so on (.lines, .bin), and are only appended to. A file is complete once the next one
-    exists; only then may it be moved away. The hidden folder .headrace beside them belongs to the sink.
-
-    \b
-    Examples:
-      headrace connector run file-sink --path alerts --sink alerts
-      headrace connector run file-sink --path out --sink quotes --format lines --rotate-seconds 3600
-    """
-    _quiet_grpc()
-    from headrace.connectors import FileSink, Rotation, SinkFormat
-    from headrace.sdk import HeadraceError
-
-    try:
-        files = FileSink(sink, path, SinkFormat(format_name), rotation=Rotation(rotate_bytes, rotate_seconds))
-    except HeadraceError as error:
-        raise Failure(str(error), error.exit_code) from None
-    run_connector(files, connection, instance, verbose)
-
-
-@run.command("stdout-sink")
-@_sink_option
-@click.option("--json", "as_json", is_flag=True, help="Print all of a message as a line of JSON, instead of its value.")
-@_sink_instance_option
-@_verbose_option
-@connection_options
-def run_stdout_sink(sink: str, as_json: bool, instance: str | None, verbose: bool, connection: Connection) -> None:
-    """Print messages, at least once.
+@connector.command()
+def schema() -> None:
+    """Print one JSON Schema for the configuration files of all connectors, for editors.
 
     \b
     Example:
-      headrace connector run stdout-sink --sink alerts --json
+      headrace connector schema > headrace-connector.schema.json
     """
-    _quiet_grpc()
-    from headrace.connectors import StdoutSink
+    from headrace.connectors import CONNECTORS
 
-    run_connector(StdoutSink(sink, as_json=as_json), connection, instance, verbose)
-
-
-def run_connector(connector: "Source | Sink | TwoPhaseSink", connection: Connection, instance: str | None, verbose: bool) -> None:
-    """Runs a connector and exits with its code."""
-    from headrace.sdk import Tls
-    from headrace.sdk import run as run_to_end
-
-    level = logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s: %(message)s")
-    options: dict[str, Any] = {}
-    if connection.encrypted:
-        options["tls"] = Tls(ca=connection.tls_ca, certificate=connection.tls_cert, key=connection.tls_key)
-    code = run_to_end(connector, gateway=connection.gateway, token=connection.token, instance=instance, **options)
-    click.get_current_context().exit(code)
+    for known in CONNECTORS:
+        implementation_of(known)
+    _print_schema(CONNECTORS)
 
 
-def _quiet_grpc() -> None:
-    """Silences gRPC itself: its log lines name no cause that a person could act on; it reads this when it is imported."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+def _checked(config: str) -> tuple[str, str | None]:
+    """The connector that a file configures, and what was found where it connects to.
+
+    Raises:
+        Failure: The file is wrong, or it cannot connect.
+    """
+    configured = configuration(config)
+    from headrace.sdk import HeadraceError
+
+    look = configured.implementation.check
+    try:
+        return configured.connector.name, look(configured.parameters) if look is not None else None
+    except HeadraceError as error:
+        raise Failure(f"{config}: {error}", error.exit_code) from None
+
+
+def _named(name: str) -> "Connector":
+    from headrace.configuration import nearest
+    from headrace.connectors import CONNECTORS
+
+    known = {connector.name: connector for connector in CONNECTORS}
+    if name not in known:
+        advice = nearest(name, list(known)) or "; headrace connector list names them all"
+        raise Failure(f"there is no connector {name}{advice}", EXIT_INVALID)
+    return known[name]
+
+
+def _print_schema(connectors: "tuple[Connector, ...] | list[Connector]") -> None:
+    from headrace.configuration import connector_schema
+
+    click.echo(json.dumps(connector_schema(connectors), indent=2))
+
+
+def _document(known: "Connector", parameters: "tuple[Parameter, ...]") -> dict[str, Any]:
+    from headrace.cli._connector_options import example_of
+
+    return {
+        "connector": known.name,
+        "kind": known.kind,
+        "replayable": known.replayable,
+        "mode": known.mode,
+        "guarantee": known.guarantee,
+        "summary": known.summary,
+        "extra": known.extra,
+        "example": example_of(known, parameters),
+        "parameters": [dataclasses.asdict(parameter) for parameter in parameters],
+    }
+
+
+def _print(known: "Connector", parameters: "tuple[Parameter, ...]") -> None:
+    from rich.table import Table
+
+    from headrace.cli._connector_options import example_of
+
+    click.echo(f"{known.name} ({known.kind}): {known.summary}")
+    click.echo(f"guarantee: {known.guarantee}")
+    if known.extra is not None:
+        click.echo(f"needs: pip install 'headrace-connectors[{known.extra}]'")
+    click.echo(f"example: {example_of(known, parameters)}\n")
+    table = Table(
+        "parameter", "type", "default", "required", "secret", "description", box=None, pad_edge=False, header_style="bold"
+    )
+    for parameter in parameters:
+        required, secret = _yes(parameter.required), _yes(parameter.secret)
+        table.add_row(parameter.name, parameter.type, parameter.default_text or "-", required, secret, parameter.description)
+    console().print(table)
+
+
+def _yes(whether: bool) -> str:
+    return "yes" if whether else "no"

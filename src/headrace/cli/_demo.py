@@ -16,19 +16,21 @@ import click
 from headrace.cli._output import EXIT_FAILED, EXIT_INVALID, Failure, console, print_action
 
 if TYPE_CHECKING:
+    from headrace.demo._errors import DemoError
+    from headrace.demo._market_run import MarketRun
     from headrace.demo._run import Run
 
 _KEEP = click.Path(file_okay=False, path_type=Path)
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--chaos", is_flag=True, help="kill -9 and restart the connector, the gateway and the Spark driver meanwhile.")
 @click.option("--seed", type=int, metavar="N", help="With --chaos: the same kills again.  [default: others each time]")
 @click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, table.")
 @click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}, and no progress.")
 @click.pass_context
 def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, as_json: bool) -> None:
-    """Run a whole job on real flights, and check its result.
+    """Run a whole job on real flights, or an application on a made-up market, and check the result.
 
     A connector streams the 336,776 flights out of New York in 2013, a line each, through a gateway into Spark, which keeps
     flights, cancellations, mean and worst delay of every airline as state. The end of the stream ends it. Every figure is
@@ -41,7 +43,12 @@ def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, a
       headrace demo
       headrace demo --chaos --seed 7
       headrace demo --json | jq .result.airlines
+      headrace demo market-spread
     """
+    if ctx.invoked_subcommand is not None:
+        if chaos or seed is not None or keep is not None or as_json:
+            raise Failure(f"options of {ctx.invoked_subcommand} follow its name", EXIT_INVALID)
+        return
     from headrace.demo._chaos import plan_kills
     from headrace.demo._errors import DemoError
     from headrace.demo._run import CHAOS_PACE, FULL_SPEED, Run
@@ -58,13 +65,55 @@ def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, a
         try:
             ok = _carry_out(run, seed, as_json)
         except DemoError as error:
-            if not as_json:
-                for line in error.log:
-                    click.echo(f"  {line}", err=True)
-                raise Failure(str(error), error.exit_code) from None
-            print_action("demo", "the run did not reach its end", {"log": error.log}, error=str(error))
-            ctx.exit(error.exit_code)
+            ctx.exit(_report(error, "demo", as_json))
     ctx.exit(0 if ok else EXIT_FAILED)
+
+
+@demo.command("market-spread")
+@click.option("--messages", type=click.IntRange(1), default=2_000_000, show_default=True, help="Quotes, and as many orders.")
+@click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, results.")
+@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}, and no progress.")
+@click.pass_context
+def market_spread(ctx: click.Context, messages: int, keep: Path | None, as_json: bool) -> None:
+    """Run the application examples/market_spread, with live rates and rejected orders.
+
+    A connector streams quotes and orders for 350 symbols. A pipeline of plain Python functions keeps the latest quote of
+    each symbol, and rejects orders where bid and offer lie too far apart. The end of both streams ends it. The rejected
+    orders are then compared with a plain Python loop over the same messages; exit code 0 says that they are equal.
+
+    \b
+    Examples:
+      headrace demo market-spread
+      headrace demo market-spread --messages 10000000
+      headrace demo market-spread --json | jq .result.rejected
+    """
+    from headrace.demo._errors import DemoError
+    from headrace.demo._market_run import MarketRun
+    from headrace.demo._view import choose_view
+
+    signal.signal(signal.SIGTERM, _terminate)
+    with _work_folder(keep) as folder:
+        run = MarketRun(folder, messages, choose_view(console(), silent=as_json))
+        try:
+            ok = _carry_out_market(run, as_json)
+        except DemoError as error:
+            ctx.exit(_report(error, "demo market-spread", as_json))
+    ctx.exit(0 if ok else EXIT_FAILED)
+
+
+def _carry_out_market(run: "MarketRun", as_json: bool) -> bool:
+    """Runs it and prints what came of it; True where all is equal."""
+    from headrace.demo._java import require_java
+    from headrace.demo._market_report import document, print_outcome, summary
+
+    require_java()
+    outcome = run.to_the_end()
+    if as_json:
+        error = None if outcome.equal else summary(outcome)
+        print_action("demo market-spread", summary(outcome), document(outcome), error)
+    else:
+        print_outcome(console(), outcome)
+    return outcome.equal
 
 
 def _carry_out(run: "Run", seed: int | None, as_json: bool) -> bool:
@@ -82,6 +131,16 @@ def _carry_out(run: "Run", seed: int | None, as_json: bool) -> bool:
     else:
         print_outcome(console(), outcome)
     return outcome.equal
+
+
+def _report(error: "DemoError", command: str, as_json: bool) -> int:
+    """Prints why a run did not reach its end; its exit code."""
+    if not as_json:
+        for line in error.log:
+            click.echo(f"  {line}", err=True)
+        raise Failure(str(error), error.exit_code) from None
+    print_action(command, "the run did not reach its end", {"log": error.log}, error=str(error))
+    return error.exit_code
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli._connection import Connection, connection_options
-from headrace.cli._connector import run_connector
+from headrace.cli._connector_run import run_connector
 from headrace.cli._output import Failure, console, print_json
 
 if TYPE_CHECKING:

@@ -12,19 +12,6 @@ import click
 from headrace.cli._output import Failure
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_FLAG_KEYS = {
-    "listen": ("listen",),
-    "insecure": ("insecure",),
-    "tls_cert": ("tls", "cert"),
-    "tls_key": ("tls", "key"),
-    "tls_client_ca": ("tls", "client_ca"),
-    "buffer_bytes": ("limits", "buffer_bytes"),
-    "max_frame_bytes": ("limits", "max_frame_bytes"),
-    "max_sessions": ("limits", "max_sessions"),
-    "drain_timeout_ms": ("limits", "drain_timeout_ms"),
-    "log_format": ("log", "format"),
-    "log_level": ("log", "level"),
-}
 
 
 @click.group(invoke_without_command=True)
@@ -96,9 +83,9 @@ def gateway(
         return
     # gRPC's own log lines are not structured, and name no cause that a person could act on.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from headrace.gateway import ConfigError, Flag, load_config, redacted_toml
+    from headrace.gateway import OPTION_KEYS, ConfigError, Flag, load_config, redacted_toml
 
-    given = {_FLAG_KEYS[name]: Flag(_option(name), value) for name, value in flags.items() if value is not None}
+    given = {OPTION_KEYS[name]: Flag(_option(name), value) for name, value in flags.items() if value is not None}
     try:
         resolved = load_config(config, {key: _absolute(flag) for key, flag in given.items()})
     except ConfigError as error:

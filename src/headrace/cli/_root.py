@@ -21,11 +21,15 @@ class _Lazy:
 
 _COMMANDS = {
     "bench": _Lazy("headrace.cli._bench", "bench", "Measure Headrace on this machine."),
+    "chaos": _Lazy("headrace.cli._chaos", "chaos", "Kill everything at random, and prove that each message counts once."),
     "connector": _Lazy("headrace.cli._connector", "connector", "Run the connectors that come with Headrace."),
     "demo": _Lazy("headrace.cli._demo", "demo", "Run a whole job on real flights, and check its result."),
     "dlq": _Lazy("headrace.cli._dlq", "dlq", "Look at dead letters, and give them again."),
     "forget": _Lazy("headrace.cli._forget", "forget", "Forget a pipeline that will not come back."),
     "gateway": _Lazy("headrace.cli._gateway", "gateway", "Run a gateway between connectors and Spark."),
+    "prepare": _Lazy("headrace.cli._prepare", "prepare", "Have Spark start quicker on this machine, once after installing."),
+    "run": _Lazy("headrace.cli._run", "run", "Run an application: a pipeline of Python functions, on Spark."),
+    "state": _Lazy("headrace.cli._state", "state", "Look at the states that an application keeps."),
     "status": _Lazy("headrace.cli._status", "status", "Show a gateway's streams, sessions and pipelines."),
 }
 

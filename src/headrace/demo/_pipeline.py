@@ -5,7 +5,6 @@ It keeps each airline's figures as Spark state and writes all of them with every
 
 import argparse
 import os
-import re
 import signal
 import sys
 import threading
@@ -20,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.demo._airlines import Airline, Table, write_table
 from headrace.demo._flights import COLUMNS, MISSING
 from headrace.engine import build_session
+from headrace.processes import first_cause
 
 PIPELINE = "airlines"
 # A few keys on a small machine: nothing to divide, and a state store that is quickest where the state is small.
@@ -86,12 +86,6 @@ def _address(file: Path) -> str:
     return file.read_text().strip()
 
 
-def _first_cause(trace: str) -> str:
-    """The innermost error that a trace names: Spark wraps one that comes from Python in several of its own."""
-    causes = re.findall(r"^(?!SQLSTATE)[A-Za-z_][\w.]*: \S.*$", trace, re.MULTILINE)
-    return str(causes[-1] if causes else trace.splitlines()[0])
-
-
 def _main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--gateway-file", type=Path, required=True)
@@ -104,7 +98,7 @@ def _main() -> None:
     # No exception from the handler: it would cut a call to the JVM in two, and stopping needs that connection.
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     parent = os.getppid()
-    spark = build_session("headrace demo", conf=_SETTINGS)
+    spark = build_session("headrace demo", conf=_SETTINGS, quick_start=True)
     try:
         query = _start(spark, options)
         # A demo that was killed stops nothing; its driver must not stay for ever.
@@ -122,4 +116,4 @@ if __name__ == "__main__":
         _main()
     except PySparkException as error:
         # Spark's own trace is above; the last line is for people.
-        sys.exit(_first_cause(str(error)))
+        sys.exit(first_cause(str(error)))

@@ -1,22 +1,20 @@
 """How far the run is: what the gateway's status and the pipeline's table say."""
 
 import time
-from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import grpc
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table as Grid
+from rich.text import Text
 
 from headrace.demo._airlines import Airline, Table, read_table
 from headrace.demo._flights import FlightFile
-from headrace.protocol.v1.admin_pb2 import GetStatusRequest, GetStatusResponse, StreamStatus
-from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
-
-_CALL_TIMEOUT_S = 1.0
-_RATE_OVER_S = 2.0
-_RECENT_LATENCIES = 20
-# A gateway that was killed is back within a second; gRPC's own backoff would look for it much later.
-_CHANNEL_OPTIONS = [("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 200)]
+from headrace.demo._meter import Meter
+from headrace.demo._status import GatewayStatus
+from headrace.demo._view import BAR_WIDTH, milliseconds
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,51 @@ class Progress:
     attached: bool
     """True once a pipeline has been attached."""
 
+    def summary(self) -> str:
+        """In a line."""
+        if not self.received:
+            return "Spark is attached" if self.attached else "Spark starts"
+        share = self.committed / self.total
+        return (
+            f"in {self.received:>7,}  committed {self.committed:>7,} ({share:4.0%})  {self.rate:>8,.0f}/s"
+            f"  ack latency {milliseconds(self.ack_latency_s):>8}  airlines {len(self.airlines):>2}"
+        )
+
+    def screen(self) -> RenderableType:
+        """On a terminal: a bar, the figures and the airlines so far."""
+        figures = Grid.grid(padding=(0, 3))
+        figures.add_row("messages in", "committed", "rate", "ack latency", "airlines", "elapsed", style="dim")
+        figures.add_row(
+            f"{self.received:,}",
+            f"{self.committed:,}",
+            f"{self.rate:,.0f}/s",
+            milliseconds(self.ack_latency_s),
+            str(len(self.airlines)),
+            f"{self.elapsed_s:.1f} s",
+        )
+        bar = ProgressBar(total=self.total, completed=self.committed, width=BAR_WIDTH)
+        waiting = Text("" if self.received else self.summary(), style="dim")
+        parts = [figures, bar if self.received else waiting]
+        if self.airlines:
+            parts.append(airline_table(self.airlines, {}))
+        return Group(*parts)
+
+
+def airline_table(airlines: Sequence[Airline], names: dict[str, str]) -> Grid:
+    """The figures of all airlines, for people."""
+    table = Grid(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    table.add_column("airline")
+    if names:
+        table.add_column("name")
+    for column in ("flights", "cancelled", "mean delay", "worst delay"):
+        table.add_column(column, justify="right")
+    for airline in airlines:
+        mean = f"{airline.mean_delay:.2f} min" if airline.mean_delay is not None else "-"
+        worst = f"{airline.worst_delay:,} min" if airline.worst_delay is not None else "-"
+        name = (names.get(airline.carrier, ""),) if names else ()
+        table.add_row(airline.carrier, *name, f"{airline.flights:,}", f"{airline.cancelled:,}", mean, worst)
+    return table
+
 
 @dataclass
 class Observer:
@@ -44,84 +87,29 @@ class Observer:
     stream: str
     table: Path
     began: float = field(default_factory=time.monotonic)
-    first_received_s: float | None = None
-    last_committed_s: float = 0.0
-    latencies: list[float] = field(default_factory=list)
-    _channel: grpc.Channel | None = None
-    _received: int = 0
-    _committed: int = 0
+    meter: Meter = field(default_factory=Meter)
+    gateway: GatewayStatus = field(default_factory=GatewayStatus)
     _attached: bool = False
     _table: Table | None = None
-    _arrivals: deque[tuple[float, int]] = field(default_factory=deque)
-    _commits: deque[tuple[float, int]] = field(default_factory=deque)
-
-    def connect(self, address: str) -> None:
-        """Where the gateway is, also after its restarts."""
-        self._channel = grpc.insecure_channel(address, _CHANNEL_OPTIONS)
-
-    def close(self) -> None:
-        """Leaves the gateway."""
-        if self._channel is not None:
-            self._channel.close()
 
     def look(self) -> Progress:
         """How far the run is now."""
         now = time.monotonic() - self.began
-        status = self._status()
+        status = self.gateway.get()
         if status is not None:
             self._attached |= any(pipeline.attached for pipeline in status.pipelines)
             for stream in status.streams:
                 if stream.stream == self.stream:
-                    self._note(stream, now)
+                    received = self.flights.lines_through(stream.received.sequence)
+                    self.meter.note(received, self.flights.lines_through(stream.acknowledged.sequence), now)
         self._table = read_table(self.table) or self._table
         return Progress(
             elapsed_s=now,
             total=self.flights.lines,
-            received=self._received,
-            committed=self._committed,
-            rate=self._rate(now),
-            ack_latency_s=_median(self.latencies[-_RECENT_LATENCIES:]),
+            received=self.meter.received,
+            committed=self.meter.committed,
+            rate=self.meter.rate(now),
+            ack_latency_s=self.meter.recent_latency(),
             airlines=self._table.airlines if self._table is not None else (),
             attached=self._attached,
         )
-
-    def latency(self, share: float) -> float | None:
-        """The latency that a share of all measurements did not exceed, in seconds."""
-        ordered = sorted(self.latencies)
-        return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else None
-
-    def _status(self) -> GetStatusResponse | None:
-        if self._channel is None:
-            return None
-        try:
-            return AdminServiceStub(self._channel).GetStatus(GetStatusRequest(), timeout=_CALL_TIMEOUT_S)
-        except grpc.RpcError:
-            return None
-
-    def _note(self, stream: StreamStatus, now: float) -> None:
-        received = self.flights.lines_through(stream.received.sequence)
-        committed = self.flights.lines_through(stream.acknowledged.sequence)
-        if received > self._received:
-            if self.first_received_s is None:
-                self.first_received_s = now
-                self._commits.append((now, 0))
-            self._received = received
-            self._arrivals.append((now, received))
-        if committed > self._committed:
-            self._committed = committed
-            self.last_committed_s = now
-            self._commits.append((now, committed))
-            while self._arrivals and self._arrivals[0][1] <= committed:
-                self.latencies.append(now - self._arrivals.popleft()[0])
-
-    def _rate(self, now: float) -> float:
-        while len(self._commits) > 1 and self._commits[1][0] < now - _RATE_OVER_S:
-            self._commits.popleft()
-        if not self._commits:
-            return 0.0
-        began, count = self._commits[0]
-        return (self._committed - count) / max(now - began, 0.001)
-
-
-def _median(values: list[float]) -> float | None:
-    return sorted(values)[len(values) // 2] if values else None

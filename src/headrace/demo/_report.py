@@ -6,8 +6,9 @@ from typing import Any
 from rich.console import Console
 
 from headrace.demo._flights import airline_names
+from headrace.demo._outcome import figures, print_check
+from headrace.demo._progress import airline_table
 from headrace.demo._run import Outcome, Pace
-from headrace.demo._view import airline_table, milliseconds
 
 
 def summary(outcome: Outcome) -> str:
@@ -27,24 +28,13 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
     console.print()
     for difference in outcome.differences:
         console.print(str(difference), style="red")
-    console.print(f"{'Equal' if outcome.equal else 'NOT EQUAL'}: {summary(outcome)}.", style="green" if outcome.equal else "red")
-    latency = f"{milliseconds(outcome.ack_latency_p50_s)} (p50), {milliseconds(outcome.ack_latency_p99_s)} (p99)"
-    console.print(
-        f"{outcome.acknowledged:,} messages acknowledged in {outcome.stream_s:.1f} s: {outcome.rate:,.0f} a second; "
-        f"from arrival to acknowledgement {latency}; {outcome.elapsed_s:.1f} s in all."
-    )
+    print_check(console, outcome, summary(outcome))
 
 
 def document(outcome: Outcome, pace: Pace, seed: int | None) -> dict[str, Any]:
     """The result as JSON has it. Times are in seconds, delays in minutes."""
     return {
-        "messages": outcome.messages,
-        "acknowledged": outcome.acknowledged,
-        "elapsed_s": round(outcome.elapsed_s, 3),
-        "stream_s": round(outcome.stream_s, 3),
-        "messages_per_s": round(outcome.rate),
-        "ack_latency_p50_s": _rounded(outcome.ack_latency_p50_s),
-        "ack_latency_p99_s": _rounded(outcome.ack_latency_p99_s),
+        **figures(outcome),
         "airlines": [{**asdict(airline), "mean_delay": airline.mean_delay} for airline in outcome.airlines],
         "checks": {
             "equal": outcome.equal,
@@ -55,7 +45,3 @@ def document(outcome: Outcome, pace: Pace, seed: int | None) -> dict[str, Any]:
         "seed": seed,
         "kills": [asdict(killed) for killed in outcome.kills],
     }
-
-
-def _rounded(seconds: float | None) -> float | None:
-    return round(seconds, 3) if seconds is not None else None

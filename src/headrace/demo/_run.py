@@ -1,13 +1,8 @@
 """The whole run: three processes, what becomes of them, and whether the figures at the end are right."""
 
-import os
-import shutil
-import signal
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,9 +10,11 @@ from headrace.demo._airlines import FIGURES, Airline, Difference, compare, plain
 from headrace.demo._chaos import CONNECTOR, DRIVER, GATEWAY, Kill, Killed
 from headrace.demo._errors import DemoError
 from headrace.demo._flights import FILE_NAME, unpack_flights
-from headrace.demo._processes import OwnedProcess
+from headrace.demo._gateway import address_in, failed
+from headrace.demo._outcome import RunOutcome
 from headrace.demo._progress import Observer, Progress
 from headrace.demo._view import View
+from headrace.processes import OwnedProcess, company, headrace
 
 _SOURCE = "flights"
 STREAM = f"{_SOURCE}/{FILE_NAME}"
@@ -42,31 +39,19 @@ CHAOS_PACE = Pace(max_messages=8_000, buffer_bytes="4MiB")
 """Slow enough that kills hit a connector that still sends, and a driver that has batches to come."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+@dataclass(frozen=True, kw_only=True)
+class Outcome(RunOutcome):
     """What a run came to."""
 
     airlines: tuple[Airline, ...]
     differences: tuple[Difference, ...]
     figures_compared: int
-    messages: int
-    acknowledged: int
-    elapsed_s: float
-    stream_s: float
-    """From the first message's arrival at the gateway to the last one's acknowledgement."""
-    ack_latency_p50_s: float | None
-    ack_latency_p99_s: float | None
     kills: tuple[Killed, ...]
 
     @property
-    def rate(self) -> float:
-        """Messages a second, over the time of the stream."""
-        return self.messages / self.stream_s
-
-    @property
-    def equal(self) -> bool:
-        """True where every message was acknowledged and every figure is right."""
-        return not self.differences and self.acknowledged == self.messages
+    def right(self) -> bool:
+        """True where every figure is that of a plain computation."""
+        return not self.differences
 
 
 @dataclass
@@ -89,14 +74,14 @@ class Run:
             flights = unpack_flights(self.folder)
             observer = Observer(flights, STREAM, self._table, began)
             try:
-                observer.connect(self._bind(processes))
+                observer.gateway.connect(self._bind(processes))
                 self._warm_up(processes, observer)
                 processes[CONNECTOR].start()
                 self._follow(processes, observer)
                 last = observer.look()
                 self.view.tell(last, f"the stream has ended, {last.committed:,} messages are acknowledged")
             finally:
-                observer.close()
+                observer.gateway.close()
             processes[DRIVER].ask_to_stop()
             processes[GATEWAY].ask_to_stop()
             plain = plain_computation(flights.path)
@@ -111,9 +96,9 @@ class Run:
             messages=flights.lines,
             acknowledged=last.committed,
             elapsed_s=time.monotonic() - began,
-            stream_s=observer.last_committed_s - (observer.first_received_s or 0.0),
-            ack_latency_p50_s=observer.latency(0.5),
-            ack_latency_p99_s=observer.latency(0.99),
+            stream_s=observer.meter.stream_s,
+            ack_latency_p50_s=observer.meter.latency(0.5),
+            ack_latency_p99_s=observer.meter.latency(0.99),
             kills=tuple(self.kills),
         )
 
@@ -125,31 +110,18 @@ class Run:
     def _gateway_file(self) -> Path:
         return self.folder / "gateway.address"
 
-    @contextmanager
-    def _processes(self) -> Iterator[dict[str, OwnedProcess]]:
+    def _processes(self) -> AbstractContextManager[dict[str, OwnedProcess]]:
         """The three processes, none started; whatever happens, none is left."""
-        # Sockets lie in the scratch folder, and their paths must be short; what a killed JVM leaves lies there too.
-        scratch = Path(tempfile.mkdtemp(prefix="headrace-"))
-        environ = _environ(scratch)
-        commands = {GATEWAY: self._gateway("127.0.0.1:0"), CONNECTOR: [], DRIVER: self._driver()}
-        processes = {name: OwnedProcess(name, command, self.folder, environ) for name, command in commands.items()}
-        try:
-            yield processes
-        finally:
-            # An impatient second Ctrl-C waits until nothing is left.
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-            for process in processes.values():
-                process.kill()
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
-            shutil.rmtree(scratch, ignore_errors=True)
+        commands: dict[str, list[str]] = {GATEWAY: self._gateway("127.0.0.1:0"), CONNECTOR: [], DRIVER: self._driver()}
+        return company(commands, self.folder)
 
     def _gateway(self, listen: str) -> list[str]:
         files = ["--ready-file", str(self._gateway_file)]
-        return _headrace("gateway", "--listen", listen, "--buffer-bytes", self.pace.buffer_bytes, *files)
+        return headrace("gateway", "--listen", listen, "--buffer-bytes", self.pace.buffer_bytes, *files)
 
     def _connector(self, address: str) -> list[str]:
         what = ["--path", str(self.folder / FILE_NAME), "--source", _SOURCE, "--format", "lines", "--no-follow"]
-        return _headrace("connector", "run", "file", *what, "--gateway", address, "--instance", "headrace-demo")
+        return headrace("connector", "run", "file", *what, "--gateway", address, "--instance", "headrace-demo")
 
     def _driver(self) -> list[str]:
         files = ["--gateway-file", str(self._gateway_file), "--table", str(self._table)]
@@ -159,13 +131,7 @@ class Run:
 
     def _bind(self, processes: dict[str, OwnedProcess]) -> str:
         """Waits for the gateway's address. From now on it is started there, and the connector finds it there."""
-        deadline = time.monotonic() + _STARTS_WITHIN_S
-        while not self._gateway_file.exists():
-            _check_alive(processes)
-            if time.monotonic() > deadline:
-                raise _failed(processes[GATEWAY], f"the gateway did not listen within {_STARTS_WITHIN_S:.0f} s")
-            time.sleep(_LOOK_EVERY_S)
-        address = self._gateway_file.read_text().strip()
+        address = address_in(self._gateway_file, processes[GATEWAY], lambda: _check_alive(processes))
         processes[GATEWAY].command = self._gateway(address)
         processes[CONNECTOR].command = self._connector(address)
         return address
@@ -197,7 +163,7 @@ class Run:
                 self._kill([processes[name] for name in plan.pop(0).victims], progress)
             time.sleep(_LOOK_EVERY_S)
         if ended != 0:
-            raise _failed(processes[CONNECTOR], f"the connector ended by itself with exit code {ended}")
+            raise failed(processes[CONNECTOR], f"the connector ended by itself with exit code {ended}")
         if plan:
             raise DemoError(f"the stream ended before {len(plan)} of the {len(self.plan)} kills could happen")
 
@@ -227,29 +193,5 @@ def _check_alive(processes: dict[str, OwnedProcess]) -> int | None:
     for name in (GATEWAY, DRIVER):
         code = processes[name].exit_code()
         if code is not None:
-            raise _failed(processes[name], f"the {name} ended by itself with exit code {code}")
+            raise failed(processes[name], f"the {name} ended by itself with exit code {code}")
     return processes[CONNECTOR].exit_code()
-
-
-def _failed(process: OwnedProcess, what: str) -> DemoError:
-    """Names the first cause: the last line that the process said."""
-    tail = process.tail()
-    return DemoError(f"{what}: {tail[-1].strip()}" if tail else what, tail[:-1])
-
-
-def _environ(scratch: Path) -> dict[str, str]:
-    """The processes' environment: nothing in it points them to another gateway, and what they leave is in the scratch folder."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
-    # In a run this short, the JVM's optimising compiler and parallel collector take more time than they give back.
-    java = f"{inherited.get('JDK_JAVA_OPTIONS', '')} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-    own = {
-        "JDK_JAVA_OPTIONS": f"{java.strip()} -Djava.io.tmpdir={scratch}",
-        "SPARK_LOCAL_DIRS": str(scratch),
-        "TMPDIR": str(scratch),
-        "no_grpc_proxy": "127.0.0.1",
-    }
-    return {**inherited, **own}
-
-
-def _headrace(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "headrace.cli", *arguments]

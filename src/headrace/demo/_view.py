@@ -1,20 +1,27 @@
 """What a run shows while it runs: a screen for people, lines for logs, nothing for programs."""
 
-from collections.abc import Sequence
 from typing import Protocol, Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
 
-from headrace.demo._airlines import Airline
-from headrace.demo._progress import Progress
-
+BAR_WIDTH = 60
 _LINE_EVERY_S = 1.0
 _DRAW_EVERY_S = 0.1
-_BAR_WIDTH = 60
+
+
+class Progress(Protocol):
+    """A run at one moment."""
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since it began."""
+
+    def summary(self) -> str:
+        """In a line."""
+
+    def screen(self) -> RenderableType:
+        """On a terminal."""
 
 
 class View(Protocol):
@@ -65,7 +72,7 @@ class LineView:
         """Prints a line if it is time."""
         if progress.elapsed_s >= self._next_s:
             self._next_s = progress.elapsed_s + _LINE_EVERY_S
-            self._print(progress, _summary(progress))
+            self._print(progress, progress.summary())
 
     def tell(self, progress: Progress, event: str) -> None:
         """Prints a line."""
@@ -79,7 +86,7 @@ class LineView:
 
 
 class ScreenView:
-    """A bar, the figures and the airlines so far, drawn again in place; events stay above."""
+    """The same picture, drawn again in place; events stay above."""
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, transient=True, auto_refresh=False)
@@ -96,7 +103,7 @@ class ScreenView:
         """Draws it again if it is time."""
         if progress.elapsed_s >= self._next_s:
             self._next_s = progress.elapsed_s + _DRAW_EVERY_S
-            self._live.update(_screen(progress), refresh=True)
+            self._live.update(progress.screen(), refresh=True)
 
     def tell(self, progress: Progress, event: str) -> None:
         """Prints a line above."""
@@ -108,51 +115,6 @@ def choose_view(console: Console, *, silent: bool) -> View:
     if silent:
         return SilentView()
     return ScreenView(console) if console.is_terminal else LineView(console)
-
-
-def _summary(progress: Progress) -> str:
-    if not progress.received:
-        return "Spark is attached" if progress.attached else "Spark starts"
-    share = progress.committed / progress.total
-    return (
-        f"in {progress.received:>7,}  committed {progress.committed:>7,} ({share:4.0%})  {progress.rate:>8,.0f}/s"
-        f"  ack latency {milliseconds(progress.ack_latency_s):>8}  airlines {len(progress.airlines):>2}"
-    )
-
-
-def _screen(progress: Progress) -> RenderableType:
-    figures = Table.grid(padding=(0, 3))
-    figures.add_row("messages in", "committed", "rate", "ack latency", "airlines", "elapsed", style="dim")
-    figures.add_row(
-        f"{progress.received:,}",
-        f"{progress.committed:,}",
-        f"{progress.rate:,.0f}/s",
-        milliseconds(progress.ack_latency_s),
-        str(len(progress.airlines)),
-        f"{progress.elapsed_s:.1f} s",
-    )
-    bar = ProgressBar(total=progress.total, completed=progress.committed, width=_BAR_WIDTH)
-    waiting = Text("" if progress.received else _summary(progress), style="dim")
-    parts = [figures, bar if progress.received else waiting]
-    if progress.airlines:
-        parts.append(airline_table(progress.airlines, {}))
-    return Group(*parts)
-
-
-def airline_table(airlines: Sequence[Airline], names: dict[str, str]) -> Table:
-    """The figures of all airlines, for people."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    table.add_column("airline")
-    if names:
-        table.add_column("name")
-    for column in ("flights", "cancelled", "mean delay", "worst delay"):
-        table.add_column(column, justify="right")
-    for airline in airlines:
-        mean = f"{airline.mean_delay:.2f} min" if airline.mean_delay is not None else "-"
-        worst = f"{airline.worst_delay:,} min" if airline.worst_delay is not None else "-"
-        name = (names.get(airline.carrier, ""),) if names else ()
-        table.add_row(airline.carrier, *name, f"{airline.flights:,}", f"{airline.cancelled:,}", mean, worst)
-    return table
 
 
 def milliseconds(seconds: float | None) -> str:

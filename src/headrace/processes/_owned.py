@@ -1,4 +1,4 @@
-"""A process of the demo over its restarts: it is started, killed, stopped, and nothing of it is left behind."""
+"""A process over its restarts: it is started, killed, stopped, and nothing of it is left behind."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ _GONE_WITHIN_S = 10.0
 
 @dataclass
 class OwnedProcess:
-    """One of the demo's processes. Each start leads a session of its own, by which all its descendants are found again."""
+    """A process of this run. Each start leads a session of its own, by which all its descendants are found again."""
 
     name: str
     command: list[str]
@@ -25,6 +25,12 @@ class OwnedProcess:
     environ: Mapping[str, str]
     pids: list[int] = field(default_factory=list)
     """Of each start, the latest last."""
+    cwd: Path | None = None
+    """Where it runs; None for `folder`."""
+    leashed: bool = False
+    """Whether its standard input is a pipe that ends when this process does, however that ends."""
+    inherits: tuple[int, ...] = ()
+    """Descriptors that it gets."""
     _process: "subprocess.Popen[bytes] | None" = None
 
     @property
@@ -37,17 +43,23 @@ class OwnedProcess:
         """The id of the latest start."""
         return self.pids[-1]
 
+    @property
+    def runs(self) -> bool:
+        """Whether it has been started, and was neither killed nor found to have ended."""
+        return self._process is not None
+
     def start(self) -> None:
         """Starts it, again after a kill."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command,
-                cwd=self.folder,
+                cwd=self.cwd or self.folder,
                 env=self.environ,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if self.leashed else subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                pass_fds=self.inherits,
             )
         self.pids.append(self._process.pid)
 
@@ -68,6 +80,8 @@ class OwnedProcess:
             self._process.poll()
             time.sleep(0.005)
         self._process.wait(_GONE_WITHIN_S)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         # Its id may now become another program's.
         self._process = None
 

@@ -1,0 +1,1 @@
+"""The benchmark of pipelines, beside Spark by itself, a plain loop, and peers."""

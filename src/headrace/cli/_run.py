@@ -1,0 +1,213 @@
+"""`headrace run`: runs an application on Spark."""
+
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli._application import Application, load
+from headrace.cli._connection import Connection, connection_options
+from headrace.cli._output import EXIT_ENVIRONMENT, EXIT_INVALID, Failure, print_action, print_json
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_SHOWS_EVERY_S = 5.0
+_LOOKS_EVERY_S = 0.2
+
+
+@click.command()
+@click.argument("app", metavar="APP.PY[:NAME]|DEPLOY.TOML")
+@click.option("--checkpoint", metavar="DIR", help="Where positions and states are kept.  [default: checkpoints/<name>]")
+@click.option("--dry-run", is_flag=True, help="Check it, print what there is, and run nothing.")
+@click.option("--master", metavar="URL", help="Spark's master.  [default: spark-submit's, else local[*]]")
+@click.option("--parallelism", type=click.IntRange(1), metavar="N", help="In how many parts a new checkpoint divides the keys.")
+@click.option("--available-now", is_flag=True, help="End once everything is processed that exists now.")
+@click.option(
+    "--option", "given", metavar="NAME=VALUE", multiple=True, help="An option of the source: maxMessagesPerTrigger=100000."
+)
+@click.option("--conf", "settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark: spark.executor.memory=4g.")
+@click.option("--worker-memory", default="1gb", show_default=True, help="What each Python worker may hold of states.")
+@click.option("--drop-states", metavar="STEP", multiple=True, help="Drop what the checkpoint has of a step that is gone.")
+@click.option("--json", "as_json", is_flag=True, help="Print progress, and the end, as JSON, a line each.")
+@connection_options
+def run(
+    app: str,
+    checkpoint: str | None,
+    dry_run: bool,
+    master: str | None,
+    parallelism: int | None,
+    available_now: bool,
+    given: tuple[str, ...],
+    settings: tuple[str, ...],
+    worker_memory: str,
+    drop_states: tuple[str, ...],
+    as_json: bool,
+    connection: Connection,
+) -> None:
+    """Run an application: a pipeline of per-event Python functions, on Spark, between the gateway's streams and sinks.
+
+    It goes on until it is stopped; SIGTERM and Ctrl-C stop it in good order. Started again with the same checkpoint, it goes on
+    where it was. Progress goes to standard error.
+
+    With a TOML file: run a whole deployment on this machine, a gateway, connectors and an application, and keep it running. What
+    concerns the application stands in the file then.
+
+    \b
+    Examples:
+      headrace run app.py --dry-run
+      headrace run app.py --checkpoint /data/checkpoints/orders
+      headrace run app.py --master 'local-cluster[2,1,1024]' --available-now
+      headrace run deploy.toml
+    """
+    if app.endswith(".toml"):
+        from headrace.cli._deploy import run_deployment
+
+        run_deployment(Path(app), connection, dry_run=dry_run, as_json=as_json)
+        return
+    application = load(app)
+    graph = application.pipeline.graph
+    if dry_run and as_json:
+        steps = graph.describe().splitlines()
+        print_json({"pipeline": graph.name, "streams": graph.streams, "sinks": graph.sinks, "steps": steps}, compact=True)
+        return
+    if dry_run:
+        click.echo(graph.describe())
+        return
+    stop = threading.Event()
+    # No exception from the handler: it would cut a call to the JVM in two, and stopping needs that connection.
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    conf = _pairs("--conf", settings)
+    options = {**_connection_options(connection), **_pairs("--option", given)}
+    require_java()
+    from headrace.engine import CheckpointError, OptionError, build_session, ship, start
+    from headrace.processes import first_cause
+
+    if parallelism is not None:
+        conf["spark.sql.shuffle.partitions"] = str(parallelism)
+    spark = build_session(f"headrace {graph.name}", master, conf, quick_start=True)
+    if "spark.sql.shuffle.partitions" not in conf:
+        spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
+    failure: str | None = None
+    try:
+        ship(spark, application.folder)
+        folder = checkpoint or str(Path("checkpoints", graph.name).absolute())
+        query = start(
+            application.pipeline,
+            spark,
+            folder,
+            options=options,
+            available_now=available_now,
+            worker_memory=worker_memory,
+            drop_states=drop_states,
+        )
+        _watch(query, application, connection, stop, as_json)
+        query.stop()
+        failure = first_cause(str(query.exception())) if query.exception() else None
+    except (OptionError, CheckpointError) as error:
+        raise Failure(str(error), EXIT_INVALID) from None
+    finally:
+        spark.stop()
+    if as_json:
+        print_action("run", "stopped" if failure is None else "failed", {"pipeline": graph.name, "checkpoint": folder}, failure)
+    if failure is not None:
+        if as_json:
+            sys.exit(1)
+        raise Failure(failure)
+
+
+def _watch(
+    query: "StreamingQuery", application: Application, connection: Connection, stop: threading.Event, as_json: bool
+) -> None:
+    """Shows how it goes, until the query ends or is to be stopped."""
+    started = shown = time.monotonic()
+    before: int | None = None
+    streams = application.pipeline.graph.streams
+    while query.isActive and not stop.wait(_LOOKS_EVERY_S):
+        now = time.monotonic()
+        if now - shown < _SHOWS_EVERY_S:
+            continue
+        figures = _figures(connection, streams)
+        last = query.lastProgress
+        if figures is None or last is None:
+            continue
+        acknowledged, lag = figures
+        rate = 0.0 if before is None else max(0, acknowledged - before) / (now - shown)
+        before, shown = acknowledged, now
+        batch_ms = last.durationMs.get("triggerExecution", 0)
+        if as_json:
+            document = {
+                "batch": last.batchId,
+                "acknowledged": acknowledged,
+                "rate": round(rate),
+                "lag": lag,
+                "batch_ms": batch_ms,
+            }
+            print_json({"seconds": round(now - started, 1), **document}, compact=True)
+        else:
+            click.echo(
+                f"{time.strftime('%H:%M:%S')}  micro-batch {last.batchId}, {batch_ms} ms  "
+                f"{acknowledged:,} messages acknowledged, {rate:,.0f} a second  lag {lag:,}",
+                err=True,
+            )
+
+
+def _figures(connection: Connection, patterns: list[str]) -> tuple[int, int] | None:
+    """How many messages the gateway has acknowledged, and how many wait; None where it does not answer."""
+    import grpc
+
+    from headrace.pipelines.runtime import matches
+    from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
+
+    try:
+        with connection.channel() as channel:
+            stub = admin_pb2_grpc.AdminServiceStub(channel)
+            status = stub.GetStatus(admin_pb2.GetStatusRequest(), timeout=2, metadata=connection.metadata)
+    except grpc.RpcError:
+        return None
+    own = [stream for stream in status.streams if any(matches(pattern, stream.stream) for pattern in patterns)]
+    return sum(s.acknowledged_messages for s in own), sum(s.lag_messages for s in own)
+
+
+def _connection_options(connection: Connection) -> dict[str, str]:
+    """The same connection, as options of the source and of the sink."""
+    if connection.tls and not (connection.tls_ca or connection.tls_cert):
+        raise Failure("--tls alone is not enough for Spark's workers: give --tls-ca", EXIT_INVALID)
+    named = {
+        "gateway": connection.gateway,
+        "token": connection.token,
+        "tlsCa": connection.tls_ca,
+        "tlsCert": connection.tls_cert,
+        "tlsKey": connection.tls_key,
+    }
+    return {name: str(value) for name, value in named.items() if value is not None}
+
+
+def _pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise Failure(f"{option} {text}: want NAME=VALUE", EXIT_INVALID)
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def require_java() -> None:
+    """Ends the command where this machine has no Java that Spark runs on.
+
+    Raises:
+        Failure: it has none; the error says what to install.
+    """
+    from headrace.demo._errors import DemoError
+    from headrace.demo._java import require_java
+
+    try:
+        require_java()
+    except DemoError as error:
+        raise Failure(str(error), EXIT_ENVIRONMENT) from None

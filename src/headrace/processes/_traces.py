@@ -1,0 +1,13 @@
+"""What a program said before it ended."""
+
+import re
+
+_ERRORS = "Error|Exception|Refused|Failed|Away|Lost|NotAllowed|TakenOver|NotAttached|OlderCheckpoint"
+"""What the names of errors end with."""
+_CAUSE = re.compile(rf"^(?!SQLSTATE)(?:[A-Za-z_]\w*\.)*(?:[A-Za-z_]\w*)?(?:{_ERRORS})\b: \S.*$", re.MULTILINE)
+
+
+def first_cause(trace: str) -> str:
+    """The innermost error that a trace names: Spark wraps one that comes from Python in several of its own."""
+    causes = _CAUSE.findall(trace)
+    return str(causes[-1] if causes else trace.splitlines()[0])

@@ -1,0 +1,166 @@
+"""`headrace run` and `headrace state`, as far as they come without Spark: what they load, print and refuse."""
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import headrace.engine
+from headrace.cli import cli
+from headrace.processes import first_cause
+
+VOTES = """
+from headrace.pipelines import Pipeline
+
+def count(letter, state):
+    state["n"] = state.get("n", 0) + 1
+
+app = Pipeline("votes")
+letters = app.source("votes/*", decode=bytes.decode)
+letters.key_by(str.lower).stateful(count, dict, name="counts").sink("totals")
+"""
+STATELESS = """
+from headrace.pipelines import Pipeline
+
+app = Pipeline("celsius")
+app.source("f/*").map(lambda message: message.value).sink("c")
+"""
+
+Write = Callable[[str], str]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Write]:
+    """Writes a program; leaves nothing of it imported, and signals as they were."""
+    path, handlers = list(sys.path), {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def write(text: str) -> str:
+        file = tmp_path / "application_of_a_test.py"
+        file.write_text(text)
+        return str(file)
+
+    yield write
+    sys.path[:] = path
+    sys.modules.pop("application_of_a_test", None)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def run(*words: str, env: dict[str, str] | None = None) -> Result:
+    sys.modules.pop("application_of_a_test", None)
+    return CliRunner(env=env).invoke(cli, words)
+
+
+def test_a_dry_run_prints_the_graph_and_runs_nothing(program: Write) -> None:
+    # Without a Java: nothing of Spark is looked for.
+    result = run("run", program(VOTES), "--dry-run", env={"JAVA_HOME": "/nowhere", "PATH": ""})
+    assert result.exit_code == 0, result.output
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert lines == [
+        ["votes/*", "source", "votes/*"],
+        ["lower", "key_by", "after", "votes/*"],
+        ["counts", "stateful", "after", "lower"],
+        ["to-totals", "sink", "totals", "after", "counts"],
+    ]
+
+
+def test_a_dry_run_tells_programs_the_same(program: Write) -> None:
+    result = run("run", program(VOTES), "--dry-run", "--json")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert (document["pipeline"], document["streams"], document["sinks"]) == ("votes", ["votes/*"], ["totals"])
+    assert len(document["steps"]) == 4
+
+
+def test_one_of_several_pipelines_is_named(program: Write) -> None:
+    two = program(f"{VOTES}\nother = Pipeline('other')\nother.source('o/*').sink('out', encode=repr)\n")
+    result = run("run", two, "--dry-run")
+    assert result.exit_code == 2
+    assert f"has several pipelines (app, other); name one: {two}:app" in result.stderr
+    assert "source o/*" in run("run", f"{two}:other", "--dry-run").stdout
+    result = run("run", f"{two}:third", "--dry-run")
+    assert result.exit_code == 2
+    assert "has no pipeline named third" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["run"], ["state", "show"], ["state", "export"]])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x = 1\n", "has no pipeline; it needs a line such as app = Pipeline('orders')"),
+        ("import nothing_of_this_name\n", "cannot be imported: ModuleNotFoundError: No module named 'nothing_of_this_name'"),
+        ("x = 1\n\nx / 0\n", "application_of_a_test.py, line 3)"),
+        (
+            "from headrace.pipelines import Pipeline\napp = Pipeline('p')\napp.source('a/*')\n",
+            "nothing takes what step a/* gives; end it with .sink('name')",
+        ),
+    ],
+)
+def test_a_program_that_has_no_pipeline_is_refused(program: Write, command: list[str], text: str, says: str) -> None:
+    result = run(*command, program(text))
+    assert result.exit_code == 2, result.output
+    assert says in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("command", [["run"], ["run", "--dry-run"], ["state", "show"], ["state", "get", "--step", "s"]])
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path, command: list[str]) -> None:
+    key = ["a-key"] if "get" in command else []
+    result = run(*command, str(tmp_path / "absent.py"), *key)
+    assert result.exit_code == 2, result.output
+    assert f"{tmp_path}/absent.py is no Python file; give one that defines a pipeline" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--option", "maxMessagesPerTrigger"], "--option maxMessagesPerTrigger: want NAME=VALUE"),
+        (["--conf", "=4g"], "--conf =4g: want NAME=VALUE"),
+        (["--tls"], "--tls alone is not enough for Spark's workers: give --tls-ca"),
+        (["--parallelism", "0"], "0 is not in the range x>=1"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_before_spark_starts(program: Write, options: list[str], says: str) -> None:
+    result = run("run", program(VOTES), *options)
+    assert result.exit_code == 2, result.output
+    assert says in result.stderr
+
+
+@pytest.mark.parametrize("command", [["run"], ["state", "show"]])
+def test_a_machine_without_java_is_told_what_it_lacks(program: Write, command: list[str]) -> None:
+    result = run(*command, program(VOTES), env={"JAVA_HOME": "", "PATH": "/nowhere"})
+    assert result.exit_code == 3, result.output
+    assert "Java" in result.stderr
+
+
+def test_an_application_without_states_has_none_to_show(program: Write) -> None:
+    result = run("state", "show", program(STATELESS))
+    assert result.exit_code == 2
+    assert "pipeline celsius keeps no states" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["show", "get", "export", "rescale"])
+def test_each_command_of_states_has_help_with_an_example(command: str) -> None:
+    result = run("state", command, "--help")
+    assert result.exit_code == 0
+    assert f"headrace state {command} app.py" in result.stdout
+
+
+ERRORS = [error for error in vars(headrace.engine).values() if isinstance(error, type) and issubclass(error, Exception)]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+def test_the_first_cause_of_a_trace_is_the_error_that_headrace_raised(error: type[Exception]) -> None:
+    trace = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted. SQLSTATE: XXKST\n"
+        "Traceback (most recent call last):\n"
+        '  File "reader.py", line 3, in read\n'
+        f"headrace.engine._errors.{error.__name__}: stream orders/0: what happened\n\n"
+        "SQLSTATE: 38000\n"
+    )
+    assert first_cause(trace) == f"headrace.engine._errors.{error.__name__}: stream orders/0: what happened"
+    assert first_cause("terminated\nby nobody") == "terminated"

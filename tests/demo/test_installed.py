@@ -1,0 +1,42 @@
+"""What is installed has what `headrace demo` needs: nobody has to have the repository."""
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+LOADS = """
+from click.testing import CliRunner
+from headrace.cli import cli
+from headrace.demo._market import example_folder, load_feed
+
+folder = example_folder()
+print(folder)
+assert load_feed(folder).Feed().orders(0).count
+for program in "app.py", "columns.py":
+    done = CliRunner().invoke(cli, ["run", str(folder / program), "--dry-run"])
+    assert done.exit_code == 0, done.output
+    assert len(done.output.splitlines()) == 6, done.output
+"""
+
+
+def test_the_wheel_has_the_application_of_the_demo(tmp_path: Path) -> None:
+    # As the build lays it out; building itself would need the network.
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    there = {package: Path(package).relative_to("src") for package in wheel["packages"]} | wheel["force-include"]
+    for source, target in there.items():
+        shutil.copytree(ROOT / source, tmp_path / target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    done = subprocess.run(
+        [sys.executable, "-c", LOADS],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert Path(done.stdout.strip()) == tmp_path / "headrace" / "demo" / "market_spread"

@@ -1,0 +1,222 @@
+"""Deployment files: what they say, what is said of them where they are wrong, and which command lines come of them."""
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from headrace.cli import cli
+from headrace.configuration import ConfigurationError
+from headrace.deploy import (
+    Deployment,
+    Flow,
+    GatewayOptions,
+    Kind,
+    Known,
+    PipelineOptions,
+    Plan,
+    Role,
+    load_deployment,
+    missing,
+    plan,
+    read_graph,
+)
+
+WHOLE = """
+folder = "state"
+
+[gateway]
+listen = "127.0.0.1:0"
+buffer_bytes = "64MiB"
+insecure = true
+
+[connectors.lines]
+connector = "file"
+path = "in/*.txt"
+source = "lines"
+
+[connectors.counts]
+connector = "file-sink"
+path = "out"
+sink = "counts"
+instance = "blue"
+
+[connectors.far]
+connector = "stdout-sink"
+sink = "alerts"
+gateway = { address = "far:7433", token = "${FAR_TOKEN:-none}" }
+
+[pipeline]
+app = "app.py:app"
+checkpoint = "checkpoints/one"
+master = "local[2]"
+parallelism = 2
+worker_memory = "2gb"
+available_now = true
+drop_states = "old"
+options = { maxMessagesPerTrigger = 1000 }
+conf = { "spark.ui.enabled" = false, "spark.app.name" = "x y" }
+gateway = { token = "secret", tls_ca = "ca.pem" }
+"""
+
+APP = """
+from headrace.pipelines import Pipeline
+
+app = Pipeline("orders")
+app.source("lines/*").sink("count")
+"""
+
+
+def load(folder: Path, text: str) -> Deployment:
+    (folder / "app.py").write_text(APP)
+    (folder / "deploy.toml").write_text(text)
+    return load_deployment(folder / "deploy.toml", {})
+
+
+def problems(folder: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        load(folder, text)
+    return [line.removeprefix(f"{folder}/") for line in str(caught.value).splitlines()]
+
+
+def role(planned: Plan, name: str) -> Role:
+    return next(role for role in (planned.gateway, *planned.others) if role.name == name)
+
+
+def words(role: Role, address: str | None) -> list[str]:
+    """A command line after the interpreter and the module."""
+    command = role.command(address)
+    assert command[1:3] == ["-m", "headrace.deploy._leash"]
+    return command[3:]
+
+
+# Command lines
+
+
+def test_the_command_lines_of_a_deployment(tmp_path: Path) -> None:
+    deployment = load(tmp_path, WHOLE)
+    planned = plan(deployment, "orders")
+    file = tmp_path / "deploy.toml"
+    assert (deployment.folder, planned.cwd) == (tmp_path / "state", tmp_path)
+    ready = ["--ready-file", str(tmp_path / "state/gateway.address")]
+    options = ["--insecure", "--buffer-bytes", "64MiB"]
+    gateway = role(planned, "gateway")
+    assert words(gateway, None) == ["gateway", *ready, "--listen", "127.0.0.1:0", *options]
+    assert words(gateway, "127.0.0.1:9") == ["gateway", *ready, "--listen", "127.0.0.1:9", *options]
+    connector = ["connector", "run", "-c"]
+    assert words(role(planned, "lines"), "a:1") == [*connector, f"{file}:lines", "--verbose", "--gateway", "a:1"]
+    assert words(role(planned, "far"), "a:1") == [*connector, f"{file}:far", "--verbose"]
+    assert words(role(planned, "pipeline"), "a:1") == [
+        *("run", "app.py:app", "--gateway", "a:1", "--checkpoint", "checkpoints/one", "--master", "local[2]"),
+        *("--parallelism", "2", "--worker-memory", "2gb", "--option", "maxMessagesPerTrigger=1000"),
+        *("--conf", "spark.ui.enabled=false", "--conf", "spark.app.name=x y", "--drop-states", "old", "--available-now"),
+        *("--tls-ca", str(tmp_path / "ca.pem")),
+    ]
+    assert role(planned, "pipeline").environ["HEADRACE_TOKEN"] == "secret"
+
+
+def options_of(*path: str) -> set[str]:
+    """The options of a command, as configuration files have them."""
+    command: click.Command = cli
+    for word in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), word)
+        assert found is not None
+        command = found
+    return {parameter.name or "" for parameter in command.params if isinstance(parameter, click.Option)}
+
+
+def test_the_tables_have_all_options_of_the_commands() -> None:
+    assert set(GatewayOptions.model_fields) == options_of("gateway") - {"ready_file", "check", "print_config"}
+    renamed = {"given": "options", "settings": "conf"}
+    options = {renamed.get(option, option) for option in options_of("run")}
+    connection = {"gateway", "token", "tls", "tls_ca", "tls_cert", "tls_key"}
+    assert set(PipelineOptions.model_fields) - {"app", "gateway"} == options - connection - {"dry_run", "as_json"}
+
+
+def test_what_the_gateway_knows_of_each(tmp_path: Path) -> None:
+    planned = plan(load(tmp_path, WHOLE), "orders")
+    lines, counts, far, pipeline = planned.others
+    assert [(role.name, role.kind, role.what, role.may_end) for role in planned.others] == [
+        ("lines", Kind.SOURCE, "file", True),
+        ("counts", Kind.SINK, "file-sink", False),
+        ("far", Kind.SINK, "stdout-sink", False),
+        ("pipeline", Kind.PIPELINE, "app.py:app", True),
+    ]
+    nothing = Known()
+    everything = Known(
+        connected=frozenset({"lines"}),
+        flows={"lines": Flow(3, 1_000, 7)},
+        sinks={"counts": frozenset({"blue"})},
+        refused={"counts": 2},
+        pipelines=frozenset({"orders"}),
+    )
+    for each in (lines, counts, pipeline):
+        assert (each.is_connected(nothing), each.is_connected(everything)) == (False, True)
+    assert far.is_connected(everything) is None
+    assert lines.detail(everything) == "3 streams, 1,000 acknowledged, lag 7"
+    assert counts.detail(everything) == "2 messages refused"
+    trouble = Known(flows={"lines": Flow(3, 0, 0, "stream lines/0: lost")})
+    assert lines.detail(trouble) == "stream lines/0: lost"
+
+
+# Mistakes
+
+LINES = '[connectors.lines]\nconnector = "file"\npath = "x"\nsource = "lines"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "deploy.toml: there is nothing to run: write a table [connectors.NAME], or [pipeline]"),
+        (f"[gatway]\n{LINES}", "deploy.toml:1: gatway: unknown key; did you mean gateway?"),
+        (f'[gateway]\nlisen = "x"\n{LINES}', "deploy.toml:2: gateway.lisen: unknown key; did you mean listen?"),
+        (
+            f'[gateway]\nlisten = "nowhere"\n{LINES}',
+            "deploy.toml:2: gateway.listen: 'nowhere' is not host:port; "
+            "write for instance 127.0.0.1:7433, 0.0.0.0:7433 or [::1]:7433",
+        ),
+        (f'[gateway]\nbuffer_bytes = "1 cow"\n{LINES}', "deploy.toml:2: gateway.buffer_bytes: '1 cow' is not a size"),
+        (f'[gateway]\nconfig = "gw.toml"\n{LINES}', "deploy.toml:2: gateway.config: {folder}/gw.toml: cannot be read"),
+        (LINES + "path2 = 1", "deploy.toml:5: connectors.lines.path2: unknown key; did you mean path?"),
+        (LINES.replace("lines]", "gateway]"), "deploy.toml:1: connectors.gateway: the name gateway is taken"),
+        (LINES.replace("lines]", '"a b"]'), "deploy.toml:1: connectors.a b: a connector's name is made of letters"),
+        (LINES + '[pipeline]\napp = "ap.py"', "deploy.toml:6: pipeline.app: there is no file {folder}/ap.py"),
+        (LINES + "[pipeline]\nparalelism = 1", "deploy.toml:6: pipeline.paralelism: unknown key; did you mean parallelism?"),
+        (LINES + '[pipeline]\napp = "app.py"\nconf = 3', "deploy.toml:7: pipeline.conf: must be a table"),
+    ],
+)
+def test_a_problem_says_where_it_is_and_what_to_do(tmp_path: Path, text: str, told: str) -> None:
+    assert any(problem.startswith(told.format(folder=tmp_path)) for problem in problems(tmp_path, text)), problems(tmp_path, text)
+
+
+def test_the_application_is_looked_at_before_anything_starts(tmp_path: Path) -> None:
+    deployment = load(tmp_path, WHOLE)
+    graph = read_graph(deployment)
+    assert graph is not None
+    assert (graph.pipeline, graph.streams, graph.sinks) == ("orders", ["lines/*"], ["count"])
+    assert list(missing(deployment, graph)) == [
+        "no connector here serves the sink count that the application writes to; did you mean counts?"
+    ]
+    (tmp_path / "app.py").write_text("import not_there\n")
+    result = CliRunner().invoke(cli, ["run", str(tmp_path / "deploy.toml")])
+    assert result.exit_code == 2
+    assert "Error: pipeline: app.py cannot be imported: ModuleNotFoundError: No module named 'not_there'" in result.stderr
+
+
+def test_options_of_an_application_are_not_lost_silently(tmp_path: Path) -> None:
+    load(tmp_path, WHOLE)
+    result = CliRunner().invoke(cli, ["run", str(tmp_path / "deploy.toml"), "--conf", "a=b"])
+    assert result.exit_code == 2
+    assert "--conf is for an application alone; write it into the table [pipeline] of" in result.stderr
+
+
+def test_a_dry_run_shows_what_would_be_run(tmp_path: Path) -> None:
+    load(tmp_path, WHOLE)
+    result = CliRunner().invoke(cli, ["run", str(tmp_path / "deploy.toml"), "--dry-run"])
+    assert result.exit_code == 0
+    rows = [line.split() for line in result.output.splitlines()]
+    assert ["lines", "source", "file"] in rows
+    assert ["pipeline", "pipeline", "app.py:app"] in rows
+    assert "note: no connector here serves the sink count" in result.output

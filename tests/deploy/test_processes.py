@@ -1,0 +1,121 @@
+"""`headrace run deploy.toml` with its real processes, without Spark; and what is left where it is killed itself."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from headrace.processes import spark_environ
+
+DEADLINE_S = 60.0
+
+DEPLOYMENT = """
+[gateway]
+listen = "127.0.0.1:0"
+
+[connectors.lines]
+connector = "file"
+path = "in/*.txt"
+source = "lines"
+
+[connectors.counts]
+connector = "file-sink"
+path = "out"
+sink = "counts"
+"""
+
+
+class Run:
+    """A deployment that is run, and the documents that it prints."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    async def until(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The next document that a condition is true for."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(DEADLINE_S):
+            while line := await self.process.stdout.readline():
+                document: dict[str, Any] = json.loads(line)
+                if condition(document):
+                    return document
+        raise AssertionError("it has ended")
+
+    async def end(self) -> int:
+        """Its exit code."""
+        async with asyncio.timeout(DEADLINE_S):
+            return await self.process.wait()
+
+
+@asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[Run]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "headrace.cli", "run", str(folder / "deploy.toml"), "--json"),
+        stdout=asyncio.subprocess.PIPE,
+        env=spark_environ(folder),
+    )
+    try:
+        yield Run(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def is_running(document: dict[str, Any]) -> bool:
+    return document.get("condition") == "runs"
+
+
+def pids(document: dict[str, Any]) -> dict[str, int]:
+    return {process["name"]: process["pid"] for process in document["processes"]}
+
+
+async def test_it_is_kept_running_and_stopped_in_order(tmp_path: Path) -> None:
+    (tmp_path / "deploy.toml").write_text(DEPLOYMENT)
+    async with running(tmp_path) as run:
+        before = await run.until(is_running)
+        assert set(pids(before)) == {"gateway", "lines", "counts"}
+        os.kill(pids(before)["gateway"], signal.SIGKILL)
+        degraded = await run.until(lambda document: document["condition"] == "degraded")
+        assert degraded["cause"] == "gateway: killed by SIGKILL"
+        after = await run.until(is_running)
+        # The others have waited for it, where it was.
+        assert after["gateway"] == before["gateway"]
+        assert {name for name, pid in pids(after).items() if pid != pids(before)[name]} == {"gateway"}
+        run.process.terminate()
+        last = await run.until(lambda document: "command" in document)
+        assert (last["ok"], last["summary"]) == (True, "stopped")
+        assert await run.end() == 0
+
+
+async def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "deploy.toml").write_text(DEPLOYMENT)
+    async with running(tmp_path) as first:
+        before = await first.until(is_running)
+        first.process.kill()
+        await first.process.wait()
+    # Started again at once, it waits for them: no two of a kind ever run.
+    async with running(tmp_path) as second:
+        await second.until(is_running)
+        assert not [pid for pid in pids(before).values() if psutil.pid_exists(pid)]
+        second.process.terminate()
+        assert await second.end() == 0
+
+
+async def test_an_address_that_is_taken(tmp_path: Path) -> None:
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    (tmp_path / "deploy.toml").write_text(DEPLOYMENT.replace(":0", f":{port}"))
+    async with server, running(tmp_path) as run:
+        last = await run.until(lambda document: "command" in document)
+        assert not last["ok"]
+        assert last["error"].startswith("gateway ended with exit code 3: ")
+        assert f"127.0.0.1:{port}" in last["error"]
+        assert await run.end() == 3

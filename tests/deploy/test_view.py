@@ -1,0 +1,65 @@
+"""The status of a deployment, for people and for programs."""
+
+import json
+from dataclasses import replace
+
+from rich.console import Console
+
+from headrace.deploy import Condition, JsonView, Kind, LinesView, LiveView, ProcessStatus, State, Status
+
+GATEWAY = ProcessStatus("gateway", Kind.GATEWAY, "", State.RUNS, 10, 0, 5.0, None, None, "", "run/gateway.log")
+LINES = ProcessStatus("lines", Kind.SOURCE, "file", State.RUNS, 11, 1, 5.0, None, None, "2 streams", "run/lines.log")
+FAILS = replace(LINES, state=State.FAILS, pid=None, seconds=None, next_start_seconds=3.25, reason="ended with exit code 1: no")
+RUNS = Status("deploy.toml", Condition.RUNS, None, "127.0.0.1:7433", 9.0, 12_000, 340, 5, (GATEWAY, LINES))
+DEGRADED = replace(RUNS, condition=Condition.DEGRADED, cause="lines: ended with exit code 1: no", processes=(GATEWAY, FAILS))
+
+
+def test_lines_say_what_is_new() -> None:
+    written: list[str] = []
+    view = LinesView(written.append)
+    for status in (RUNS, RUNS, DEGRADED, DEGRADED, RUNS):
+        view(status)
+    assert [line.split("  ", 1)[1] for line in written] == [
+        "gateway runs",
+        "lines runs",
+        "deploy.toml runs",
+        "lines fails: ended with exit code 1: no; starts again in 3.2 s (its log is run/lines.log)",
+        "deploy.toml degraded: lines: ended with exit code 1: no",
+        "lines runs",
+        "deploy.toml runs",
+    ]
+
+
+def test_documents_come_with_every_change() -> None:
+    written: list[str] = []
+    view = JsonView(written.append)
+    for status in (RUNS, replace(RUNS, lag=6), DEGRADED):
+        view(status)
+    first, second = map(json.loads, written)
+    assert (first["condition"], first["acknowledged"], first["rate"], first["lag"]) == ("runs", 12_000, 340, 5)
+    assert second["cause"] == "lines: ended with exit code 1: no"
+    assert second["processes"][1] == {
+        "name": "lines",
+        "kind": "source",
+        "what": "file",
+        "state": "fails",
+        "pid": None,
+        "restarts": 1,
+        "seconds": None,
+        "next_start_seconds": 3.25,
+        "reason": "ended with exit code 1: no",
+        "detail": "2 streams",
+        "log": "run/lines.log",
+    }
+
+
+def test_a_table_on_a_terminal() -> None:
+    console = Console(width=160, force_terminal=True, color_system=None, record=True)
+    with LiveView(console) as view:
+        view(DEGRADED)
+    lines = [line.rstrip() for line in console.export_text().splitlines()]
+    assert "deploy.toml degraded: lines: ended with exit code 1: no" in lines
+    assert "12,000 messages acknowledged, 340 a second, lag 5" in lines
+    rows = [" ".join(line.split()) for line in lines]
+    assert "gateway 127.0.0.1:7433 runs 10 0" in rows
+    assert "lines file fails - 1 ended with exit code 1: no; starts again in 3.2 s (its log is run/lines.log)" in rows
