@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ARGS ?=
 
-.PHONY: help setup setup-dev demo chaos bench test lint format stubs proto-baseline constraints clean
+.PHONY: help setup setup-dev demo chaos bench test brokers brokers-stop lint format stubs proto-baseline constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,14 +17,22 @@ setup-dev: ## ... and with what its tests need
 demo: setup ## Run a whole job on real flights (ARGS=--chaos kills its processes meanwhile)
 	@.venv/bin/headrace demo $(ARGS)
 
-chaos: setup ## The same, with kill -9 of every process during the run
-	@.venv/bin/headrace demo --chaos $(ARGS)
+chaos: setup-dev ## kill -9 at all pairs of fault points (hours; ARGS='--shard 1/8' for a part), then at random for ten minutes
+	.venv/bin/python -m pytest tests/exactly_once --every-pair $(ARGS)
+	.venv/bin/headrace chaos --minutes 10
 
 bench: setup ## Measure the core on this machine (ARGS=--json for programs)
 	@.venv/bin/headrace bench core $(ARGS)
 
 test: lint ## Lint, then run all tests (ARGS='-k gateway' for some)
-	@.venv/bin/python -m pytest $(ARGS)
+	@scripts/test.sh $(ARGS)
+
+brokers: setup-dev ## Install and start RabbitMQ, NATS, Kafka and PostgreSQL on this machine (ARGS=nats for some)
+	@.venv/bin/python -m scripts.brokers install $(ARGS)
+	@.venv/bin/python -m scripts.brokers start $(ARGS)
+
+brokers-stop: ## Stop them; what they hold stays in .build/brokers
+	@.venv/bin/python -m scripts.brokers stop $(ARGS)
 
 lint: setup-dev ## Check format, types, stubs and protos, changing nothing
 	.venv/bin/ruff check .

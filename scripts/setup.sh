@@ -95,6 +95,11 @@ arguments=(--constraint constraints.txt --editable . --editable protocol --edita
 [ "$group" = dev ] && arguments+=(--group dev)
 # --no-progress where nobody watches: a log file is no place for a progress bar.
 [ -t 2 ] || arguments+=(--no-progress)
-"$venv/bin/uv" pip install --python "$venv/bin/python" "${arguments[@]}"
+# Byte code is made now: where PYTHONDONTWRITEBYTECODE is set, each of the many processes would compile everything anew.
+"$venv/bin/uv" pip install --python "$venv/bin/python" --compile-bytecode "${arguments[@]}"
+"$venv/bin/python" -m compileall -q src ./*/src sdk/python/src
+# Only Spark's classes are in it: it serves until there is another PySpark, whose archive has another name.
+archive=$("$venv/bin/python" -c 'from headrace.engine._class_archive import class_archive; print(class_archive())')
+[ -f "$archive" ] || "$venv/bin/headrace" prepare || echo "headrace: Spark starts some seconds slower than it could; all else is well" >&2
 fingerprint >"$venv/.headrace-$group"
 echo "headrace: ready; the command line is $venv/bin/headrace"

@@ -1,12 +1,32 @@
+import signal
 from collections.abc import Iterator
 
 import hypothesis
 import pytest
 from pyspark.sql import SparkSession
 
+# The real brokers, where a test asks for one.
+pytest_plugins = ["tests.brokers.plugin"]
+
+# A shell has what it runs in the background ignore SIGINT, and so would every program that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # The machine is shared: how long one example takes says nothing.
 hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What `tests/exactly_once` is run in full with. Pytest takes options from this file only, whatever folder is run."""
+    parser.addoption("--every-pair", action="store_true", help="kill at every ordered pair of fault points: takes hours")
+    parser.addoption("--shard", type=_shard, default=(1, 1), metavar="I/N", help="of the pairs, take the I-th of N parts")
+
+
+def _shard(text: str) -> tuple[int, int]:
+    part, of = (int(number) for number in text.split("/"))
+    if not 1 <= part <= of:
+        raise ValueError(f"{text}: want I/N with 1 <= I <= N")
+    return part, of
 
 
 @pytest.fixture(scope="session")
@@ -14,7 +34,7 @@ def spark() -> Iterator[SparkSession]:
     """The one Spark session of this process, as `build_session` makes it."""
     from headrace.engine import build_session
 
-    session = build_session("tests", master="local[2]", conf={"spark.sql.shuffle.partitions": 2})
+    session = build_session("tests", master="local[2]", conf={"spark.sql.shuffle.partitions": 2}, quick_start=True)
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

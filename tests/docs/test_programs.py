@@ -130,7 +130,8 @@ def test_the_tests_of_the_page_for_authors_pass() -> None:
         test()
 
 
-def test_the_program_of_the_readme_is_short() -> None:
-    source, spark = (block.text.strip().splitlines() for block in blocks("README.md", "python"))
+def test_the_programs_of_the_readme_are_short() -> None:
+    source, spark, application = (block.text.strip().splitlines() for block in blocks("README.md", "python"))
     assert len(source) < 20
     assert len([line for line in spark if line]) == 5
+    assert len(application) < 20

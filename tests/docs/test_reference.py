@@ -58,7 +58,8 @@ def test_columns_of_a_sink() -> None:
 
 
 def test_spark_errors() -> None:
-    exported = {name for name in headrace.engine.__all__ if name[0].isupper() and name != "SCHEMA"}
+    public = {name: getattr(headrace.engine, name) for name in headrace.engine.__all__}
+    exported = {name for name, value in public.items() if isinstance(value, type) and issubclass(value, Exception)}
     assert set(names(SPARK, "Errors")) == exported - {"HeadraceError"}
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.docs.pages import Block, blocks
 from tests.sdk.fake_sink_gateway import FakeSinkGateway, FakeSinkSession, part, transaction
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 AUTHORS = "docs/writing-a-sink.md"
 TESTED = "Testing a sink"
 

@@ -7,12 +7,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.docs.pages import blocks, codes, table
 from tests.gateway.processes import gateway_process
+
+from headrace.pipelines import Message, Trial
 
 DEADLINE_S = 100.0
 
@@ -65,11 +68,20 @@ def run(program: str, folder: Path, checkpoint: str = "") -> dict[str, object]:
 
 
 def test_the_programs_of_the_readme(spark: SparkSession, tmp_path: Path) -> None:
-    countdown, program = (block.text for block in blocks("README.md", "python"))
+    countdown, program, _ = (block.text for block in blocks("README.md", "python"))
     with source(countdown) as process:
         run(program, tmp_path, "checkpoint")
         _, errors = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, errors) == (0, "in the checkpoint: 10\n")
+
+
+def test_the_application_of_the_readme() -> None:
+    *_, application = (block.text for block in blocks("README.md", "python"))
+    names: dict[str, Any] = {"__name__": "app"}
+    exec(application, names)
+    trial = Trial(names["app"])
+    trial.send(Message(b"to be or not To be", stream="lines/0"))
+    assert trial.values("counts") == [b"to 1", b"be 1", b"or 1", b"not 1", b"To 2", b"be 2"]
 
 
 def test_the_programs_of_the_page_for_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,54 @@
+"""The pages of the connectors hold what connectors declare."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tests.docs.pages import ROOT, blocks, text
+
+from headrace.configuration import load_connector
+from headrace.connectors import CONNECTORS
+
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/connectors").glob("*.md"))
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generator", ROOT / "scripts/generate_connector_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_are_current(generator: ModuleType, page: str) -> None:
+    assert not generator.stale(ROOT / page), "run scripts/generate_connector_pages.py"
+
+
+def test_every_connector_has_its_table() -> None:
+    tables = [name for page in PAGES for name in re.findall(r"<!-- parameters: ([\w-]+) -->", text(page))]
+    assert sorted(tables) == sorted(known.name for known in CONNECTORS)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_configuration_files_on_the_pages_are_valid(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, block in enumerate(blocks(page, "toml")):
+        path = tmp_path / f"{number}.toml"
+        path.write_text(block.text)
+        variables = dict.fromkeys(re.findall(r"\$\{(\w+)\}", block.text), "given")
+        load_connector(str(path), variables)
+
+
+def test_a_stale_table_is_filled(generator: ModuleType) -> None:
+    page = "before\n<!-- parameters: stdout-sink -->\nold\n<!-- end -->\nafter\n"
+    filled = generator.filled(page)
+    assert "| `sink` | text | required | What Spark calls it" in filled
+    assert "old" not in filled
+    assert generator.filled(filled) == filled
+    with pytest.raises(LookupError, match="there is no connector nothing"):
+        generator.filled(page.replace("stdout-sink", "nothing"))

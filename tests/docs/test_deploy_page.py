@@ -1,0 +1,47 @@
+"""The page about deployments holds what there is."""
+
+from dataclasses import fields
+from pathlib import Path
+
+from tests.docs.pages import blocks, codes, table
+
+from headrace.deploy import (
+    Condition,
+    GatewayOptions,
+    PipelineOptions,
+    ProcessStatus,
+    State,
+    Status,
+    load_deployment,
+    missing,
+    read_graph,
+)
+
+DEPLOY = "docs/deploy.md"
+
+
+def names(heading: str) -> list[str]:
+    return [name for row in table(DEPLOY, heading) for name in codes(row[0])]
+
+
+def test_keys() -> None:
+    assert names("`[gateway]`") == list(GatewayOptions.model_fields)
+    assert sorted(names("`[pipeline]`")) == sorted(PipelineOptions.model_fields)
+
+
+def test_the_status() -> None:
+    assert names("The status") == [field.name for field in fields(Status)]
+    assert names("Each process") == [field.name for field in fields(ProcessStatus)]
+    assert names("States") == [str(state) for state in State]
+    (conditions,) = (codes(row[1]) for row in table(DEPLOY, "The status") if codes(row[0]) == ["condition"])
+    assert conditions == [str(condition) for condition in Condition]
+
+
+def test_the_example_is_valid_and_whole(tmp_path: Path) -> None:
+    (example,) = blocks(DEPLOY, "toml")
+    (tmp_path / "deploy.toml").write_text(example.text)
+    (tmp_path / "app.py").write_text(blocks("README.md", "python")[-1].text)
+    deployment = load_deployment(tmp_path / "deploy.toml")
+    graph = read_graph(deployment)
+    assert graph is not None
+    assert list(missing(deployment, graph)) == []
