@@ -12,8 +12,9 @@ from typing import Any
 
 from headrace.pipelines._context import Context
 from headrace.pipelines._due import due_of
-from headrace.pipelines._elements import NO_TIME, Elements, Key, States
+from headrace.pipelines._elements import Elements, Key, States
 from headrace.pipelines._errors import no_time
+from headrace.pipelines._origin import NO_TIME
 from headrace.pipelines._results import Fired, Results, lone, settled
 from headrace.pipelines._state import TIMERS, StateClass
 from headrace.pipelines._step import KeyedStep, OnError, Run

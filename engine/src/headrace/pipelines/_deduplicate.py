@@ -6,8 +6,9 @@ from functools import cached_property
 from typing import Any
 
 from headrace.pipelines._due import due_of
-from headrace.pipelines._elements import NO_TIME, Elements, Key
+from headrace.pipelines._elements import Elements, Key
 from headrace.pipelines._errors import no_time
+from headrace.pipelines._origin import NO_TIME
 from headrace.pipelines._state import StateClass
 from headrace.pipelines._step import KeyedStep, Run, Step, each
 from headrace.pipelines._steps import KeyBy

@@ -10,6 +10,7 @@ from headrace.pipelines._build import aggregation_of, stateful_step
 from headrace.pipelines._columnar import KeyStates, MapColumns, StatefulColumns
 from headrace.pipelines._context import Context
 from headrace.pipelines._deduplicate import Deduplicate, DeduplicateKeys, KeyById, key_of
+from headrace.pipelines._draft import Draft
 from headrace.pipelines._elements import Key
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines._running import Running
@@ -22,8 +23,6 @@ from headrace.pipelines._windows import Count, Grid, Late, Session
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.pipelines._pipeline import Pipeline
-
 T = TypeVar("T")
 U = TypeVar("U")
 S = TypeVar("S")
@@ -34,23 +33,23 @@ R = TypeVar("R")
 class Flow(Generic[T]):
     """Values on their way, in the order of their stream. Each method adds a step and returns what comes out of it."""
 
-    def __init__(self, pipeline: "Pipeline", number: int) -> None:
-        self._pipeline = pipeline
+    def __init__(self, draft: Draft, number: int) -> None:
+        self._draft = draft
         self._number = number
 
     def map(self, function: Callable[[T], U | None], *, name: str | None = None, on_error: OnError | None = None) -> "Flow[U]":
         """What the function makes of each value; None goes no further."""
-        return Flow(self._pipeline, self._then(Map, function, name, on_error))
+        return Flow(self._draft, self._then(Map, function, name, on_error))
 
     def flat_map(
         self, function: Callable[[T], Iterable[U]], *, name: str | None = None, on_error: OnError | None = None
     ) -> "Flow[U]":
         """Everything that the function yields for each value."""
-        return Flow(self._pipeline, self._then(FlatMap, function, name, on_error))
+        return Flow(self._draft, self._then(FlatMap, function, name, on_error))
 
     def filter(self, function: Callable[[T], bool], *, name: str | None = None, on_error: OnError | None = None) -> "Flow[T]":
         """The values for which the function is true."""
-        return Flow(self._pipeline, self._then(Filter, function, name, on_error))
+        return Flow(self._draft, self._then(Filter, function, name, on_error))
 
     def event_time(
         self, function: Callable[[T], datetime | int | None], *, name: str | None = None, on_error: OnError | None = None
@@ -59,21 +58,21 @@ class Flow(Generic[T]):
 
         Without it the times are those that the source gave. It must be said before the first `key_by`.
         """
-        return Flow(self._pipeline, self._then(EventTime, function, name, on_error))
+        return Flow(self._draft, self._then(EventTime, function, name, on_error))
 
     def merge(self, *others: "Flow[T]", name: str | None = None) -> "Flow[T]":
         """The values of several flows. Those of each stream stay in order."""
-        pipeline = self._pipeline
-        if any(other._pipeline is not pipeline for other in others):
-            raise GraphError(f"pipeline {pipeline.name} cannot merge flows of another pipeline")
-        step = Merge(pipeline.name_for(name, "merge"), OnError.FAIL)
-        return Flow(pipeline, pipeline.add(step, self._number, *(other._number for other in others)))
+        draft = self._draft
+        if any(other._draft is not draft for other in others):
+            raise GraphError(f"pipeline {draft.name} cannot merge flows of another pipeline")
+        step = Merge(draft.name_for(name, "merge"), OnError.FAIL)
+        return Flow(draft, draft.add(step, self._number, *(other._number for other in others)))
 
     def key_by(
         self, function: Callable[[T], Key] | None = None, *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[T]":
         """The same values, those of each key together and in order. Without a function, the key is that of the message."""
-        return KeyedFlow(self._pipeline, self._then(KeyBy, function, name, on_error))
+        return KeyedFlow(self._draft, self._then(KeyBy, function, name, on_error))
 
     def deduplicate(
         self,
@@ -93,10 +92,10 @@ class Flow(Generic[T]):
             name: The step's name.
             on_error: What happens to a value that the function raises for.
         """
-        pipeline = self._pipeline
-        name, policy = pipeline.name_for(name, "deduplicate"), on_error or pipeline.on_error
-        keyed = pipeline.add(KeyById(pipeline.name_for(None, f"{name}-by-id"), policy, key_of, id), self._number)
-        return Flow(pipeline, pipeline.add(DeduplicateKeys(name, policy, None, _within(pipeline, name, within)), keyed))
+        draft = self._draft
+        name, policy = draft.name_for(name, "deduplicate"), on_error or draft.on_error
+        keyed = draft.add(KeyById(draft.name_for(None, f"{name}-by-id"), policy, key_of, id), self._number)
+        return Flow(draft, draft.add(DeduplicateKeys(name, policy, None, _within(draft, name, within)), keyed))
 
     def map_columns(
         self,
@@ -111,7 +110,7 @@ class Flow(Generic[T]):
         another columnar step. Each call has messages of one stream, in order. Steps that are not columnar see each row of the
         result as a dict; a sink without an encode function takes its column `value`, and its column `key` where there is one.
         """
-        return Flow(self._pipeline, self._then(MapColumns, function, name, on_error))
+        return Flow(self._draft, self._then(MapColumns, function, name, on_error))
 
     def sink(
         self,
@@ -129,15 +128,15 @@ class Flow(Generic[T]):
             name: The step's name.
             on_error: What happens to a value that `encode` raises for.
         """
-        pipeline = self._pipeline
-        step = Sink(pipeline.name_for(name, f"to-{sink}"), on_error or pipeline.on_error, sink, encode or to_bytes)
-        pipeline.add(step, self._number)
+        draft = self._draft
+        step = Sink(draft.name_for(name, f"to-{sink}"), on_error or draft.on_error, sink, encode or to_bytes)
+        draft.add(step, self._number)
 
     def _then(self, kind: Callable[..., Step], function: Any, name: str | None, on_error: OnError | None) -> int:
-        pipeline = self._pipeline
+        draft = self._draft
         made = _name_of(function, kind.__name__.lower())
-        step = kind(pipeline.name_for(name, made), on_error or pipeline.on_error, function)
-        return pipeline.add(step, self._number)
+        step = kind(draft.name_for(name, made), on_error or draft.on_error, function)
+        return draft.add(step, self._number)
 
 
 class KeyedFlow(Flow[T]):
@@ -147,19 +146,19 @@ class KeyedFlow(Flow[T]):
         self, function: Callable[[T], U | None], *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[U]":
         """What the function makes of each value; None goes no further."""
-        return KeyedFlow(self._pipeline, self._then(Map, function, name, on_error))
+        return KeyedFlow(self._draft, self._then(Map, function, name, on_error))
 
     def flat_map(
         self, function: Callable[[T], Iterable[U]], *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[U]":
         """Everything that the function yields for each value."""
-        return KeyedFlow(self._pipeline, self._then(FlatMap, function, name, on_error))
+        return KeyedFlow(self._draft, self._then(FlatMap, function, name, on_error))
 
     def filter(
         self, function: Callable[[T], bool], *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[T]":
         """The values for which the function is true."""
-        return KeyedFlow(self._pipeline, self._then(Filter, function, name, on_error))
+        return KeyedFlow(self._draft, self._then(Filter, function, name, on_error))
 
     def stateful(
         self,
@@ -205,7 +204,7 @@ class KeyedFlow(Flow[T]):
         on_error: OnError | None = None,
     ) -> "KeyedFlow[Any]":
         """What the function makes of many values at once; None for nothing. A column `key` says their keys anew."""
-        return KeyedFlow(self._pipeline, self._then(MapColumns, function, name, on_error))
+        return KeyedFlow(self._draft, self._then(MapColumns, function, name, on_error))
 
     def stateful_columns(
         self,
@@ -225,9 +224,9 @@ class KeyedFlow(Flow[T]):
             on_error: What happens to the values of a batch that the function raises for, all together; it must not have
                 changed states by then.
         """
-        pipeline = self._pipeline
-        name = pipeline.name_for(name, _name_of(function, "stateful"))
-        return self._with(StatefulColumns(name, on_error or pipeline.on_error, function, state))
+        draft = self._draft
+        name = draft.name_for(name, _name_of(function, "stateful"))
+        return self._with(StatefulColumns(name, on_error or draft.on_error, function, state))
 
     @overload
     def window(
@@ -248,7 +247,7 @@ class KeyedFlow(Flow[T]):
                 order still find it: "10 seconds".
             late: What happens to values whose windows are all closed.
         """
-        return windowed(self._pipeline, windows, delay, late, self._pipeline.lag(self._number), self._with)
+        return windowed(self._draft, windows, delay, late, self._draft.lag(self._number), self._with)
 
     @overload
     def aggregate(
@@ -306,10 +305,10 @@ class KeyedFlow(Flow[T]):
             name: The step's name, which is also that of its states in the checkpoint.
             on_error: What happens to a value that a function raises for.
         """
-        pipeline = self._pipeline
-        name = pipeline.name_for(name, "aggregate")
-        found = aggregation_of(f"pipeline {pipeline.name}, step {name}", aggregation, initial, update, None, output)
-        return self._with(Running(name, on_error or pipeline.on_error, found))
+        draft = self._draft
+        name = draft.name_for(name, "aggregate")
+        found = aggregation_of(f"pipeline {draft.name}, step {name}", aggregation, initial, update, None, output)
+        return self._with(Running(name, on_error or draft.on_error, found))
 
     def deduplicate(
         self,
@@ -327,9 +326,9 @@ class KeyedFlow(Flow[T]):
             name: The step's name.
             on_error: What happens to a value that the function raises for.
         """
-        pipeline = self._pipeline
-        name = pipeline.name_for(name, "deduplicate")
-        return self._with(Deduplicate(name, on_error or pipeline.on_error, id, _within(pipeline, name, within)))
+        draft = self._draft
+        name = draft.name_for(name, "deduplicate")
+        return self._with(Deduplicate(name, on_error or draft.on_error, id, _within(draft, name, within)))
 
     def _stateful(
         self,
@@ -341,18 +340,18 @@ class KeyedFlow(Flow[T]):
         name: str | None,
         on_error: OnError | None,
     ) -> "KeyedFlow[Any]":
-        pipeline = self._pipeline
-        name = pipeline.name_for(name, _name_of(function, "stateful"))
-        lag, policy = pipeline.lag(self._number), on_error or pipeline.on_error
-        where = f"pipeline {pipeline.name}, step {name}"
+        draft = self._draft
+        name = draft.name_for(name, _name_of(function, "stateful"))
+        lag, policy = draft.lag(self._number), on_error or draft.on_error
+        where = f"pipeline {draft.name}, step {name}"
         return self._with(stateful_step(where, name, policy, flat, function, state, on_timer, ttl, lag))
 
     def _with(self, step: Step) -> "KeyedFlow[Any]":
-        return KeyedFlow(self._pipeline, self._pipeline.add(step, self._number))
+        return KeyedFlow(self._draft, self._draft.add(step, self._number))
 
 
-def _within(pipeline: "Pipeline", step: str, within: timedelta | str) -> int:
-    return span(within, f"pipeline {pipeline.name}, step {step}: within")
+def _within(draft: Draft, step: str, within: timedelta | str) -> int:
+    return span(within, f"pipeline {draft.name}, step {step}: within")
 
 
 def _name_of(function: Any, otherwise: str) -> str:

@@ -9,9 +9,10 @@ from zlib import crc32
 
 import numpy as np
 
-from headrace.pipelines._elements import NO_TIME, Elements, Key, Origin, States
+from headrace.pipelines._elements import Elements, Key, States
 from headrace.pipelines._message import Message
 from headrace.pipelines._order import in_order
+from headrace.pipelines._origin import NO_TIME, Origin
 from headrace.pipelines._pass import Pass
 from headrace.pipelines._patterns import matches
 from headrace.pipelines._pipeline import Pipeline

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from headrace.pipelines._elements import NO_TIME, Elements, Origin, Times
+from headrace.pipelines._elements import Elements
+from headrace.pipelines._origin import NO_TIME, Origin, Times
 
 T = TypeVar("T")
 

@@ -5,9 +5,10 @@ from collections import defaultdict
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace.pipelines._elements import NO_TIME, Elements, Key, States
+from headrace.pipelines._elements import Elements, Key, States
 from headrace.pipelines._errors import StepError
 from headrace.pipelines._graph import Graph
+from headrace.pipelines._origin import NO_TIME
 from headrace.pipelines._step import KeyedStep, OnError, Step
 from headrace.pipelines._steps import KeyBy, Sink, Source
 from headrace.pipelines._time import END

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from functools import cached_property
 from typing import TypeVar
 
+from headrace.pipelines._draft import Draft
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines._flow import Flow
 from headrace.pipelines._graph import Graph
-from headrace.pipelines._step import OnError, Step
+from headrace.pipelines._step import OnError
 from headrace.pipelines._steps import Source
 from headrace.pipelines._time import span
 
@@ -31,13 +31,12 @@ class Pipeline:
     """
 
     def __init__(self, name: str, *, on_error: OnError = OnError.FAIL, dead_letters: str | None = None) -> None:
-        self.name = name
-        self.on_error = on_error
-        self._dead_letters = dead_letters
-        self._steps: list[Step] = []
-        self._inputs: list[tuple[int, ...]] = []
-        self._names: set[str] = set()
-        self._lags: list[int] = []
+        self._draft = Draft(name, on_error, dead_letters)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._draft.name
 
     def source(
         self,
@@ -59,49 +58,19 @@ class Pipeline:
             name: The step's name.
             on_error: What happens to a message that `decode` raises for.
         """
+        draft = self._draft
         patterns = tuple(pattern.strip() for pattern in streams.split(",") if pattern.strip())
         if not patterns:
-            raise GraphError(f"pipeline {self.name}: a source needs streams, such as 'orders/*'")
-        idle = None if idle_after is None else span(idle_after, f"pipeline {self.name}, source {patterns[0]}: idle_after")
-        step = Source(self.name_for(name, patterns[0]), on_error or self.on_error, patterns, decode, idle)
-        return Flow(self, self.add(step))
+            raise GraphError(f"pipeline {draft.name}: a source needs streams, such as 'orders/*'")
+        idle = None if idle_after is None else span(idle_after, f"pipeline {draft.name}, source {patterns[0]}: idle_after")
+        step = Source(draft.name_for(name, patterns[0]), on_error or draft.on_error, patterns, decode, idle)
+        return Flow(draft, draft.add(step))
 
-    @cached_property
+    @property
     def graph(self) -> Graph:
         """The whole pipeline, checked. Nothing can be added to it any more.
 
         Raises:
             GraphError: it cannot run; the error says why.
         """
-        graph = Graph(self.name, tuple(self._steps), tuple(self._inputs), self._dead_letters)
-        graph.check()
-        return graph
-
-    # What flows call
-
-    def add(self, step: Step, *inputs: int) -> int:
-        """Adds a step that follows others, and returns its number."""
-        if "graph" in self.__dict__:
-            raise GraphError(f"pipeline {self.name} runs already: step {step.name} comes too late")
-        self._steps.append(step)
-        self._inputs.append(inputs)
-        self._lags.append(step.delay + max((self._lags[i] for i in inputs), default=0))
-        return len(self._steps) - 1
-
-    def lag(self, number: int) -> int:
-        """How far event times may lie behind the marks that they come with, in what comes out of a step."""
-        return self._lags[number]
-
-    def name_for(self, given: str | None, made: str) -> str:
-        """A name that no other step has.
-
-        Raises:
-            GraphError: the user gave one that another step has.
-        """
-        if given is not None and given in self._names:
-            raise GraphError(f"pipeline {self.name} has two steps named {given}")
-        name, number = given or made, 2
-        while name in self._names:
-            name, number = f"{made}-{number}", number + 1
-        self._names.add(name)
-        return name
+        return self._draft.graph

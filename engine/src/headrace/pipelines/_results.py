@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace.pipelines._elements import NO_TIME, Elements, Key, Origin
+from headrace.pipelines._elements import Elements, Key
+from headrace.pipelines._origin import NO_TIME, Origin
 
 
 class Fired(NamedTuple):

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from headrace.pipelines._message import Message
+from headrace.pipelines._origin import NO_TIME, Origin
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from headrace.pipelines._elements import Origin
-
-_MISSING_TIME = -(2**63)
 
 
 class Lazy(Sequence[Any]):
@@ -109,7 +106,7 @@ class TableRows(Rows):
 class MessageRows(Rows):
     """Whole messages. Columnar steps see the columns `key`, `value`, `event_time`, `sequence`; others see a `Message` each."""
 
-    def __init__(self, origin: "Origin", places: Sequence[int]) -> None:
+    def __init__(self, origin: Origin, places: Sequence[int]) -> None:
         self._origin = origin
         self._places = places
 
@@ -127,7 +124,7 @@ class MessageRows(Rows):
             Message(
                 raw[place],
                 keys[place] if keys is not None else None,
-                int(times[place]) if times is not None and times[place] != _MISSING_TIME else None,
+                int(times[place]) if times is not None and times[place] != NO_TIME else None,
                 origin.stream,
                 sequences[place],
                 ids[place] if ids is not None else None,
@@ -141,12 +138,12 @@ class MessageRows(Rows):
         import pyarrow as pa
 
         origin, count = self._origin, len(self._origin)
-        times = np.full(count, _MISSING_TIME) if origin.times is None else origin.times
+        times = np.full(count, NO_TIME) if origin.times is None else origin.times
         batch = pa.RecordBatch.from_pydict(
             {
                 "key": pa.nulls(count, pa.binary()) if origin.keys is None else as_array(origin.keys),
                 "value": as_array(origin.raw or ()),
-                "event_time": pa.array(times, pa.timestamp("us", tz="UTC"), mask=times == _MISSING_TIME),
+                "event_time": pa.array(times, pa.timestamp("us", tz="UTC"), mask=times == NO_TIME),
                 "sequence": pa.array(origin.sequences),
             }
         )

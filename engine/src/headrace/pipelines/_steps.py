@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.pipelines._elements import NO_TIME, Elements, Key
+from headrace.pipelines._elements import Elements, Key
 from headrace.pipelines._message import microseconds
+from headrace.pipelines._origin import NO_TIME
 from headrace.pipelines._rows import ArrowColumn, MessageRows, Rows
 from headrace.pipelines._step import Run, Step, each
 

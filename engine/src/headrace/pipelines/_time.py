@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from headrace.pipelines._elements import NO_TIME, Times
 from headrace.pipelines._errors import GraphError
+from headrace.pipelines._origin import NO_TIME, Times
 
 END = 2**63 - 1
 """Stands for the end of time: a watermark after everything."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from headrace.pipelines._elements import NO_TIME
 from headrace.pipelines._graph import Graph
+from headrace.pipelines._origin import NO_TIME
 from headrace.pipelines._time import END
 
 _MAXIMA = "watermarks"

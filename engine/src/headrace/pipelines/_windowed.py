@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from headrace.pipelines._aggregation import Aggregation, collect
 from headrace.pipelines._build import aggregation_of
+from headrace.pipelines._draft import Draft
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines._running import CountWindows
 from headrace.pipelines._step import OnError, Step
@@ -16,7 +17,6 @@ from headrace.pipelines._windows import Count, Grid, Late, Session
 
 if TYPE_CHECKING:
     from headrace.pipelines._flow import KeyedFlow
-    from headrace.pipelines._pipeline import Pipeline
 
 _lists: Aggregation[Any, Any, Any] = collect()
 
@@ -34,7 +34,7 @@ class Windowed(Generic[T, W]):
     The event time of a window's result is the window's last microsecond; its key is that of the values.
     """
 
-    _pipeline: "Pipeline"
+    _draft: Draft
     _windows: Grid | Session | Count
     _delay: int
     _late: Late
@@ -102,9 +102,9 @@ class Windowed(Generic[T, W]):
             name: The step's name, which is also that of its states in the checkpoint.
             on_error: What happens to a value that a function raises for. Its windows are then as they were before.
         """
-        pipeline, windows = self._pipeline, self._windows
-        name, policy = pipeline.name_for(name, "window"), on_error or pipeline.on_error
-        where = f"pipeline {pipeline.name}, step {name}"
+        draft, windows = self._draft, self._windows
+        name, policy = draft.name_for(name, "window"), on_error or draft.on_error
+        where = f"pipeline {draft.name}, step {name}"
         found = aggregation_of(where, aggregation, initial, update, combine, output)
         if isinstance(windows, Count):
             return self._then(CountWindows(name, policy, found, windows.values))
@@ -124,7 +124,7 @@ class Windowed(Generic[T, W]):
 
 
 def windowed(
-    pipeline: "Pipeline",
+    draft: Draft,
     windows: Grid | Session | Count,
     delay: timedelta | str | None,
     late: Late,
@@ -136,10 +136,10 @@ def windowed(
     Raises:
         GraphError: it does not.
     """
-    where = f"pipeline {pipeline.name}: a window"
+    where = f"pipeline {draft.name}: a window"
     if not isinstance(windows, (Grid, Session, Count)):
         raise GraphError(f"{where} is tumbling(...), sliding(...), session(...) or count_window(...), and not {windows!r}")
     if isinstance(windows, Count) and (delay is not None or late is not Late.DROP):
         raise GraphError(f"{where} that counts values waits for none, and none is late: leave out delay and late")
     allowed = 0 if delay is None else span(delay, f"{where}'s delay", least=0)
-    return Windowed(pipeline, windows, allowed, late, lag, then)
+    return Windowed(draft, windows, allowed, late, lag, then)

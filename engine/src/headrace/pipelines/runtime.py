@@ -1,8 +1,9 @@
 """What an engine needs that runs pipelines; applications need none of it."""
 
-from headrace.pipelines._elements import NO_TIME, Elements, Key, Origin, States, Times
+from headrace.pipelines._elements import Elements, Key, States
 from headrace.pipelines._graph import Graph
 from headrace.pipelines._order import in_order
+from headrace.pipelines._origin import NO_TIME, Origin, Times
 from headrace.pipelines._pass import Failed, Pass
 from headrace.pipelines._patterns import matches
 from headrace.pipelines._rows import Column, Rows
