@@ -22,54 +22,54 @@ from headrace.pipelines.runtime import Key, States
 
 
 @dataclass
-class MemoryStore:
-    """What Spark's state store has for a bucket, and how often it was called."""
+class Traffic:
+    """How often a store was called, and with how much."""
 
-    head: bytes | None = None
-    kept: dict[int, bytes] = field(default_factory=dict)
-    snapshot: dict[int, bytes] = field(default_factory=dict)
     read_bytes: int = 0
     written_bytes: int = 0
     calls: int = 0
 
+
+@dataclass
+class MemoryPieces:
+    """One state variable of a bucket."""
+
+    traffic: Traffic
+    kept: dict[int, bytes] = field(default_factory=dict)
+
+    def read(self, number: int) -> bytes:
+        self.traffic.calls += 1
+        self.traffic.read_bytes += len(self.kept[number])
+        return self.kept[number]
+
+    def write(self, number: int, piece: bytes) -> None:
+        self.traffic.calls += 1
+        self.traffic.written_bytes += len(piece)
+        self.kept[number] = piece
+
+    def drop(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self.traffic.calls += 1
+            del self.kept[number]
+
+
+class MemoryStore:
+    """What Spark's state store has for a bucket, and how often it was called."""
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
+        self.head: bytes | None = None
+        self.changes = MemoryPieces(self.traffic)
+        self.segments = MemoryPieces(self.traffic)
+
     def read_head(self) -> bytes | None:
-        self.calls += 1
+        self.traffic.calls += 1
         return self.head
 
     def write_head(self, head: bytes) -> None:
-        self.calls += 1
-        self.written_bytes += len(head)
+        self.traffic.calls += 1
+        self.traffic.written_bytes += len(head)
         self.head = head
-
-    def read_change(self, number: int) -> bytes:
-        self.calls += 1
-        self.read_bytes += len(self.kept[number])
-        return self.kept[number]
-
-    def write_change(self, number: int, change: bytes) -> None:
-        self.calls += 1
-        self.written_bytes += len(change)
-        self.kept[number] = change
-
-    def drop_changes(self, numbers: Sequence[int]) -> None:
-        for number in numbers:
-            self.calls += 1
-            del self.kept[number]
-
-    def read_segment(self, number: int) -> bytes:
-        self.calls += 1
-        self.read_bytes += len(self.snapshot[number])
-        return self.snapshot[number]
-
-    def write_segment(self, number: int, segment: bytes) -> None:
-        self.calls += 1
-        self.written_bytes += len(segment)
-        self.snapshot[number] = segment
-
-    def drop_segments(self, numbers: Sequence[int]) -> None:
-        for number in numbers:
-            self.calls += 1
-            del self.snapshot[number]
 
 
 @dataclass
@@ -121,8 +121,8 @@ class Stages:
 
     def _loaded(self, store: MemoryStore, level: int) -> dict[str, States]:
         head: Head = read_head(store)
-        assert sorted(store.kept) == list(head.outside), "what no head names is forgotten"
-        assert sorted(store.snapshot) == list(range(len(head.segments))), "what no head names is forgotten"
+        assert sorted(store.changes.kept) == list(head.outside), "what no head names is forgotten"
+        assert sorted(store.segments.kept) == list(range(len(head.segments))), "what no head names is forgotten"
         return load(store, head, state_classes(self._plan, level))
 
     def _cut(self, messages: Sequence[Message]) -> list[list[Message]]:

@@ -267,12 +267,12 @@ def test_a_micro_batch_costs_what_it_touches_and_not_what_there_is(monkeypatch: 
         stages = Stages(by_message_key(), buckets=1, workers=2, tasks=1)
         stages.send(*(Message(b"1", b"k%d" % n, stream="n/0", sequence=n + 1) for n in range(keys)))
         store = stages.stores[1, 0]
-        before = store.written_bytes, store.read_bytes
+        before = store.traffic.written_bytes, store.traffic.read_bytes
         for batch in range(20):
             sequence = keys + 1 + 10 * batch
             stages.send(*(Message(b"1", b"k%d" % n, stream="n/0", sequence=sequence + n) for n in range(10)))
         after = stages.stores[1, 0]
-        written[keys] = after.written_bytes - before[0], after.read_bytes - before[1]
+        written[keys] = after.traffic.written_bytes - before[0], after.traffic.read_bytes - before[1]
     small, large = written.values()
     assert large[0] < 3 * small[0]
     assert large[1] < 40_000 + 2_000_000 // 1, "each worker reads everything once, and then only what changed"
@@ -287,11 +287,11 @@ def test_the_snapshot_is_written_anew_piece_by_piece_and_never_all_at_once(monke
     draw = random.Random(1)
     written = []
     for batch in range(400):
-        before = stages.stores[1, 0].written_bytes
+        before = stages.stores[1, 0].traffic.written_bytes
         some = draw.sample(range(keys), touched)
         sequence = keys + 1 + touched * batch
         stages.send(*(Message(b"2", b"k%d" % n, stream="n/0", sequence=sequence + at) for at, n in enumerate(some)))
-        written.append(stages.stores[1, 0].written_bytes - before)
+        written.append(stages.stores[1, 0].traffic.written_bytes - before)
     head = read_head(stages.stores[1, 0])
     assert head.oldest > 100, "every segment was written again and again"
     assert head.change_bytes < 0.8 * head.snapshot_bytes
@@ -316,9 +316,9 @@ def test_a_worker_holds_no_more_than_it_may_also_while_it_reads_a_bucket() -> No
 
     for number in (0, 1, 2, 3, 0, 1, 2, 3):
         use(number)
-    read = stores[3].read_bytes
+    read = stores[3].traffic.read_bytes
     use(3)
-    assert stores[3].read_bytes == read, "it holds the one that was used last"
+    assert stores[3].traffic.read_bytes == read, "it holds the one that was used last"
 
 
 def test_a_function_that_raises_fails_the_micro_batch_and_names_the_message() -> None:

@@ -116,24 +116,25 @@ class _OfflineStore:
 
     def __init__(self, head: bytes, changes: DataFrame, snapshot: DataFrame) -> None:
         self._head = head
-        self._changes_frame = changes
-        self._snapshot_frame = snapshot
+        self.changes = _OfflinePieces(changes, "number", "change")
+        self.segments = _OfflinePieces(snapshot, "segment", "states")
 
     def read_head(self) -> bytes | None:
         return self._head
 
-    def read_change(self, number: int) -> bytes:
-        return self._changes[number]
 
-    def read_segment(self, number: int) -> bytes:
-        return self._segments[number]
+@dataclass(frozen=True)
+class _OfflinePieces:
+    """One state variable of a bucket."""
+
+    frame: DataFrame
+    number: str
+    piece: str
+
+    def read(self, number: int) -> bytes:
+        return self._all[number]
 
     @cached_property
-    def _changes(self) -> dict[int, bytes]:
-        rows = self._changes_frame.select(F.col("user_map_key.number"), F.col("user_map_value.change"))
-        return {int(number): bytes(change) for number, change in rows.collect()}
-
-    @cached_property
-    def _segments(self) -> dict[int, bytes]:
-        rows = self._snapshot_frame.select(F.col("user_map_key.segment"), F.col("user_map_value.states"))
-        return {int(number): bytes(segment) for number, segment in rows.collect()}
+    def _all(self) -> dict[int, bytes]:
+        rows = self.frame.select(F.col(f"user_map_key.{self.number}"), F.col(f"user_map_value.{self.piece}"))
+        return {int(number): bytes(piece) for number, piece in rows.collect()}

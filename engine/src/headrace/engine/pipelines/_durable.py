@@ -47,7 +47,7 @@ def load(
     """
     kept: dict[str, States] = {step: States() for step in classes}
     for segment in range(len(head.segments)):
-        _apply(store.read_segment(segment), kept, classes, dropped, None)
+        _apply(store.segments.read(segment), kept, classes, dropped, None)
     catch_up(store, head, head.oldest, kept, classes, dropped, recent)
     return kept
 
@@ -167,7 +167,7 @@ def _write_all(store: Store, head: Head, snapshot: Snapshot) -> Head:
 
 def _without_changes(store: Store, head: Head, floor: int) -> Head:
     """Forgets changes up to a number."""
-    store.drop_changes([number for number in head.outside if number <= floor])
+    store.changes.drop([number for number in head.outside if number <= floor])
     return replace(
         head,
         inline={number: change for number, change in head.inline.items() if number > floor},

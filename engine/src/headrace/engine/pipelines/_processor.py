@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
 
 from headrace.engine.pipelines._durable import begin
 from headrace.engine.pipelines._keyed import keyed_rows
@@ -50,8 +50,8 @@ class _SparkStore:
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._head = handle.getValueState("head", "head binary")
-        self._changes = handle.getMapState("changes", "number bigint", "change binary")
-        self._snapshot = handle.getMapState("snapshot", "segment int", "states binary")
+        self.changes = _SparkPieces(handle.getMapState("changes", "number bigint", "change binary"))
+        self.segments = _SparkPieces(handle.getMapState("snapshot", "segment int", "states binary"))
 
     def read_head(self) -> bytes | None:
         found = self._head.get()
@@ -60,26 +60,21 @@ class _SparkStore:
     def write_head(self, head: bytes) -> None:
         self._head.update((head,))
 
-    def read_change(self, number: int) -> bytes:
-        found = self._changes.getValue((number,))
-        assert found is not None, f"the head names change {number}"
+
+class _SparkPieces:
+    """One state variable of a bucket."""
+
+    def __init__(self, variable: MapState) -> None:
+        self._variable = variable
+
+    def read(self, number: int) -> bytes:
+        found = self._variable.getValue((number,))
+        assert found is not None, f"the head names piece {number}"
         return bytes(found[0])
 
-    def write_change(self, number: int, change: bytes) -> None:
-        self._changes.updateValue((number,), (change,))
+    def write(self, number: int, piece: bytes) -> None:
+        self._variable.updateValue((number,), (piece,))
 
-    def drop_changes(self, numbers: Sequence[int]) -> None:
+    def drop(self, numbers: Sequence[int]) -> None:
         for number in numbers:
-            self._changes.removeKey((number,))
-
-    def read_segment(self, number: int) -> bytes:
-        found = self._snapshot.getValue((number,))
-        assert found is not None, f"the head names segment {number}"
-        return bytes(found[0])
-
-    def write_segment(self, number: int, segment: bytes) -> None:
-        self._snapshot.updateValue((number,), (segment,))
-
-    def drop_segments(self, numbers: Sequence[int]) -> None:
-        for number in numbers:
-            self._snapshot.removeKey((number,))
+            self._variable.removeKey((number,))

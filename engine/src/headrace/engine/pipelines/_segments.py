@@ -86,7 +86,7 @@ class Snapshot:
                 divided[segment][step] = keys
         for segment, by_step in enumerate(divided):
             self._write(segment, by_step)
-        self._store.drop_segments(range(count, before))
+        self._store.segments.drop(range(count, before))
 
     def write_oldest(self) -> int:
         """Writes the segment anew that lacks most changes; returns its size."""
@@ -111,7 +111,7 @@ class Snapshot:
 
     def _keys_of(self, segment: int) -> dict[str, list[Key]]:
         """The keys that have a state and lie in a segment, by step: those that lay there, and those that have come since."""
-        document: dict[str, Packed] = pickle.loads(self._store.read_segment(segment))
+        document: dict[str, Packed] = pickle.loads(self._store.segments.read(segment))
         recent = self._recent.take(segment)
         found = {}
         for step, states in self._kept.items():
@@ -122,7 +122,7 @@ class Snapshot:
     def _write(self, segment: int, keys: Mapping[str, list[Key]]) -> None:
         document = {step: _there(self._kept[step], some, self._classes[step]) for step, some in keys.items() if some}
         packed = pickle.dumps(document, 5)
-        self._store.write_segment(segment, packed)
+        self._store.segments.write(segment, packed)
         self.segments[segment] = Segment(self._number, len(packed))
 
 

@@ -6,17 +6,36 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 
+class Readable(Protocol):
+    """Pieces of a bucket's states, by number. Each call is a round trip to the JVM."""
+
+    def read(self, number: int) -> bytes:
+        """The piece that lies under a number."""
+
+
+class Pieces(Readable, Protocol):
+    """Pieces that can be replaced while the bucket's micro-batch runs."""
+
+    def write(self, number: int, piece: bytes) -> None:
+        """Keeps a piece under a number, in place of what was there."""
+
+    def drop(self, numbers: Sequence[int]) -> None:
+        """Forgets pieces."""
+
+
 class Stored(Protocol):
-    """What the store has for one bucket. Each call is a round trip to the JVM."""
+    """What the store has for one bucket."""
 
     def read_head(self) -> bytes | None:
         """The head; None where the bucket is new."""
 
-    def read_change(self, number: int) -> bytes:
-        """The changes that lie under a number."""
+    @property
+    def changes(self) -> Readable:
+        """The changes that do not lie in the head."""
 
-    def read_segment(self, number: int) -> bytes:
-        """A segment of the snapshot."""
+    @property
+    def segments(self) -> Readable:
+        """The snapshot."""
 
 
 class Store(Stored, Protocol):
@@ -25,17 +44,13 @@ class Store(Stored, Protocol):
     def write_head(self, head: bytes) -> None:
         """Replaces the head."""
 
-    def write_change(self, number: int, change: bytes) -> None:
-        """Keeps changes under a number."""
+    @property
+    def changes(self) -> Pieces:
+        """The changes that do not lie in the head."""
 
-    def drop_changes(self, numbers: Sequence[int]) -> None:
-        """Forgets changes."""
-
-    def write_segment(self, number: int, segment: bytes) -> None:
-        """Replaces a segment of the snapshot."""
-
-    def drop_segments(self, numbers: Sequence[int]) -> None:
-        """Forgets segments of the snapshot."""
+    @property
+    def segments(self) -> Pieces:
+        """The snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +138,7 @@ def changes_since(store: Stored, head: Head, number: int) -> Iterator[bytes]:
     """The changes after a number, in order; maybe some from before it, which are the same again."""
     for last in head.outside:
         if last > number:
-            yield from pickle.loads(store.read_change(last))
+            yield from pickle.loads(store.changes.read(last))
     for at, change in head.inline.items():
         if at > number:
             yield change
@@ -133,5 +148,5 @@ def keep_outside(store: Store, changes: Mapping[int, bytes]) -> tuple[int, int]:
     """Has the store keep changes of some micro-batches in a row; returns the last one's number, and their size."""
     last = max(changes)
     packed = pickle.dumps(list(changes.values()), 5)
-    store.write_change(last, packed)
+    store.changes.write(last, packed)
     return last, len(packed)
