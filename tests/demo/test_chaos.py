@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
+from tests.pids import lives
 
 from headrace.demo._chaos import PROCESSES, plan_kills
 from headrace.processes import OwnedProcess
@@ -49,10 +49,6 @@ def _eventually(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def _lives(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-
-
 def _child_of(process: OwnedProcess) -> int:
     _eventually(lambda: "child" in process.log.read_text())
     return int(process.tail()[0].split()[1])
@@ -64,7 +60,7 @@ def test_a_kill_takes_descendants_along_and_a_new_start_is_another_process(tmp_p
     child = _child_of(process)
     assert process.exit_code() is None
     process.kill()
-    assert not _lives(child)
+    assert not lives(child)
     process.start()
     try:
         assert process.exit_code() is None
@@ -87,7 +83,7 @@ def test_an_orphan_is_killed_when_its_parent_has_ended(tmp_path: Path) -> None:
 
     _eventually(ended)
     assert codes == [4]
-    assert not _lives(child)
+    assert not lives(child)
 
 
 def test_stopping_gives_time_to_end_well(tmp_path: Path) -> None:
@@ -96,7 +92,7 @@ def test_stopping_gives_time_to_end_well(tmp_path: Path) -> None:
     child = _child_of(process)
     process.stop(10)
     assert process.tail()[-1] == "well"
-    assert not _lives(child)
+    assert not lives(child)
 
 
 def test_nothing_is_killed_that_is_not_its_own(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
+from tests.pids import lives
 
 from headrace.processes import spark_environ
 
@@ -104,7 +104,7 @@ async def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path: Path) -> N
     # Started again at once, it waits for them: no two of a kind ever run.
     async with running(tmp_path) as second:
         await second.until(is_running)
-        assert not [pid for pid in pids(before).values() if psutil.pid_exists(pid)]
+        assert not [pid for pid in pids(before).values() if lives(pid)]
         second.process.terminate()
         assert await second.end() == 0
 

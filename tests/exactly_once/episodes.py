@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 from tests.exactly_once.points import Point
+from tests.pids import lives
 
 from headrace.chaos import Role, World
 
@@ -95,7 +95,7 @@ class Stage:
             assert victim == self.world.pid(role) or self.world.ended(role), f"{victim} has died as {role}, and is another one"
         if role != Role.EXECUTOR and not self.world.ended(role):
             return False
-        return not psutil.pid_exists(victim) or psutil.Process(victim).status() == psutil.STATUS_ZOMBIE
+        return not lives(victim)
 
 
 class Stages:
