@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.pids import lives
 
 from headrace.demo._chaos import PROCESSES, plan_kills
-from headrace.processes import OwnedProcess
+from headrace.processes import OwnedProcess, lives
 
 _FAMILY = """
 import os, signal, subprocess, sys

@@ -10,9 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.pids import lives
-
-from headrace.processes import spark_environ
+from headrace.processes import lives, spark_environ
 
 DEADLINE_S = 60.0
 

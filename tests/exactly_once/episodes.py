@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.exactly_once.points import Point
-from tests.pids import lives
 
 from headrace.chaos import Role, World
+from headrace.processes import lives
 
 HOOKS = Path(__file__).parent / "hooks"
 OFFERED = 30

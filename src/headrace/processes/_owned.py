@@ -113,7 +113,7 @@ class OwnedProcess:
 
 def _members(session: int) -> list[int]:
     """The living processes of a session, also those whose parents are gone."""
-    return [pid for pid in psutil.pids() if _session_of(pid) == session and _lives(pid)]
+    return [pid for pid in psutil.pids() if _session_of(pid) == session and lives(pid)]
 
 
 def _session_of(pid: int) -> int | None:
@@ -123,7 +123,8 @@ def _session_of(pid: int) -> int | None:
         return None
 
 
-def _lives(pid: int) -> bool:
+def lives(pid: int) -> bool:
+    """Whether a process runs; one that only waits for its parent to be told does not."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -63,19 +63,10 @@ __all__ = [
 _MODULES = {
     "_rescale": ("rescale",),
     "_schema": ("SCHEMA",),
-    "_session": (
-        "build_session",
-        "register",
-    ),
+    "_session": ("build_session", "register"),
     "_ship": ("ship",),
-    "_start": (
-        "DEFAULT_WORKER_MEMORY",
-        "start",
-    ),
-    "_states": (
-        "StateSize",
-        "StoredStates",
-    ),
+    "_start": ("DEFAULT_WORKER_MEMORY", "start"),
+    "_states": ("StateSize", "StoredStates"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
