@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from array import array
 from collections.abc import AsyncIterator, Iterator
 
 import grpc
@@ -19,6 +20,7 @@ from headrace.sdk import (
     InvalidSource,
     Message,
     MessageTooLarge,
+    Packed,
     Position,
     PositionLost,
     SessionTakenOver,
@@ -247,6 +249,111 @@ async def test_a_message_above_the_limit_ends_the_connector_after_what_was_befor
     await session.next("goodbye")
     with pytest.raises(MessageTooLarge, match=r"stream log/0: message 3 makes a frame of 20\d\d bytes.*at most 1000"):
         await task
+
+
+def sent_apart(source: type[Source] | type[AsyncSource], items: list[Message | Batch], kind: SourceKind) -> Source | AsyncSource:
+    """A source that yields items, and leaves out what cannot be sent."""
+    left_out: list[tuple[Message, str]] = []
+    settled: list[object] = []
+
+    class Blocking(Source):
+        name = "log"
+
+        def read(self, partition, position):
+            yield from items
+            while len(settled) + len(left_out) < sum(len(i) if isinstance(i, Batch) else 1 for i in items):
+                yield None
+
+        def unsendable(self, partition, message, error):
+            left_out.append((message, str(error)))
+
+        def settle(self, partition, tokens):
+            settled.extend(tokens)
+
+    class Waiting(AsyncSource):
+        name = "log"
+
+        async def read(self, partition, position):
+            for item in items:
+                yield item
+            while len(settled) + len(left_out) < sum(len(i) if isinstance(i, Batch) else 1 for i in items):
+                yield None
+
+        async def unsendable(self, partition, message, error):
+            left_out.append((message, str(error)))
+
+        async def settle(self, partition, tokens):
+            settled.extend(tokens)
+
+    made = Blocking() if source is Source else Waiting()
+    made.kind = kind
+    made.left_out, made.settled = left_out, settled
+    return made
+
+
+@pytest.mark.parametrize("base", [Source, AsyncSource])
+async def test_what_cannot_be_sent_is_left_out_alone_where_the_source_says_so(gateway, connect, base):
+    gateway.limits.max_frame_bytes = 1000
+    items = [
+        Message(b"a", token="a"),
+        Message(b"x" * 2000, key=b"k", headers=[("h", b"v")], token="large"),
+        Message(b"b", token="b"),
+        Batch([b"c", b"y" * 2000, b"d"], event_times=[1, 2, 3], tokens=["c", "large too", "d"]),
+        Batch([b"e", b"late", b"f"], event_times=[1, 2**63, None], message_ids=["1", "2", "3"], tokens=["e", "late", "f"]),
+        Message(b"no id", message_id="\ud800", token="no id"),
+        Message(b"no header", headers=[("\ud800", b"")], token="no header"),
+        Batch(Packed(b"gh", array("I", [1, 1])), message_ids=Packed(b"1\xff", array("I", [1, 1])), tokens=["g", "h"]),
+        Message(b"i", token="i"),
+    ]
+    source = sent_apart(base, items, SourceKind.REDELIVERING)
+    task = connect(source)
+    session = await gateway.session()
+    stream = await session.open()
+    received = await session.messages(8)
+    assert [message.value for message in received] == [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"i"]
+    large = source.left_out[0][0]
+    assert (large.value, large.key, large.headers, large.token) == (b"x" * 2000, b"k", [("h", b"v")], "large")
+    assert [message.token for message, _ in source.left_out] == ["large", "large too", "late", "no id", "no header", "h"]
+    assert source.left_out[2][0].event_time == 2**63
+    assert "makes a frame of 20" in source.left_out[0][1]
+    session.ack(stream, received[-1].sequence)
+    await session.next("close_stream")
+    await session.next("goodbye")
+    await task
+    assert source.settled == ["a", "b", "c", "d", "e", "f", "g", "i"]
+
+
+@pytest.mark.parametrize("base", [Source, AsyncSource])
+async def test_a_message_that_is_left_out_has_a_sequence(gateway, connect, base):
+    gateway.limits.max_frame_bytes = 1000
+    items = [Message(b"1"), Message(b"x" * 2000), Message(b"3", event_time=2**70), Message(b"4")]
+    connect(sent_apart(base, items, SourceKind.REPLAYABLE))
+    session = await gateway.session()
+    await session.open()
+    assert [(message.value, message.sequence) for message in await session.messages(2)] == [(b"1", 1), (b"4", 4)]
+
+
+async def test_a_source_may_end_with_what_cannot_be_sent(gateway, connect):
+    gateway.limits.max_frame_bytes = 1000
+    source = sent_apart(Source, [Message(b"x" * 2000), Message(b"y" * 2000)], SourceKind.REPLAYABLE)
+    task = connect(source)
+    session = await gateway.session()
+    await session.open()
+    await session.next("close_stream")
+    await session.next("goodbye")
+    await task
+    assert len(source.left_out) == 2
+
+
+async def test_what_is_wrong_with_the_source_itself_always_ends_the_connector(gateway, connect):
+    source = sent_apart(Source, [Batch([b"a", b"b"], keys=[b"k"])], SourceKind.REPLAYABLE)
+    task = connect(source)
+    session = await gateway.session()
+    await session.open()
+    await session.next("goodbye")
+    with pytest.raises(InvalidMessage, match="keys: 1 entries for 2 messages"):
+        await task
+    assert source.left_out == []
 
 
 async def test_a_large_message_passes_where_the_gateway_allows_it(gateway, connect):

@@ -10,6 +10,7 @@ from pika.channel import Channel
 from tests.connectors.rabbitmq.rig import DEADLINE_S, Query, numbered, serving, until, values
 from tests.gateway.wire import serve as gateway_serving
 
+from headrace.connectors import dead_letters
 from headrace.connectors.rabbitmq import RABBITMQ, Denied, QueueMissing, RabbitMQParameters, RabbitMQQueueSource
 from headrace.gateway._config import Limits
 from headrace.sdk import Backlog, InvalidSource, MessageTooLarge
@@ -156,12 +157,51 @@ async def test_a_binary_routing_key(rabbit, source, address, query):
     assert message.key == b"\xff\x00\xfe"
 
 
-async def test_messages_above_the_limit_of_the_gateway_end_the_connector(rabbit, source):
+async def test_a_message_above_the_limit_of_the_gateway_is_rejected_alone(rabbit, source, caplog):
+    dead = rabbit.declare()
+    queue = rabbit.declare(delivery_limit=2, dead_letter_exchange="", dead_letter_routing_key=dead)
+    good = numbered(1000)
+    rabbit.publish(queue, [*good[:500], b"x" * 100_000, *good[500:]])
+    async with gateway_serving(Limits(max_frame_bytes=50_000)) as (_, address):
+        reader = Query(address)
+        async with serving(source(queue), address) as task:
+            assert values(await reader.read(1000)) == good
+            assert [len(body) for _, _, body in await asyncio.to_thread(rabbit.take, dead, 1)] == [100_000]
+            await until(lambda: rabbit.count(queue) == 0)
+            assert not task.done()
+        await reader.close()
+    assert f"stream s/{queue}: a record was left out (1 since the last such line, 1 in all" in caplog.text
+    assert rabbit.count(dead) == 0
+
+
+@pytest.mark.parametrize("policy", ["skip", "dead-letter"])
+async def test_a_message_that_cannot_be_taken_may_be_kept_here_or_nowhere(rabbit, source, tmp_path, policy):
+    dead = rabbit.declare()
+    queue = rabbit.declare(dead_letter_exchange="", dead_letter_routing_key=dead)
+    rabbit.publish(queue, [b"x" * 100_000], message_id="large")
+    folder = tmp_path / "dead" if policy == "dead-letter" else None
+    async with gateway_serving(Limits(max_frame_bytes=50_000)) as (_, address):
+        reader = Query(address)
+        async with serving(source(queue, bad_records=policy, dead_letters=folder), address):
+            rabbit.publish(queue, [b"a"])
+            assert values(await reader.read(1)) == [b"a"]
+            await reader.batch()
+        await reader.close()
+    await until(lambda: rabbit.count(queue) == 0)
+    assert rabbit.count(dead) == 0
+    if folder is not None:
+        (letter,) = dead_letters(folder)
+        assert (letter.message.value, letter.message.message_id) == (b"x" * 100_000, "large")
+        assert (letter.sink, letter.stream) == ("s", f"s/{queue}")
+        assert "makes a frame of 100" in letter.reason
+
+
+async def test_messages_above_the_limit_of_the_gateway_end_the_connector_where_that_is_wanted(rabbit, source):
     queue = rabbit.declare()
     rabbit.publish(queue, [b"a", b"x" * 100_000])
     async with gateway_serving(Limits(max_frame_bytes=50_000)) as (_, address):
         reader = Query(address)
-        async with serving(source(queue), address) as task:
+        async with serving(source(queue, bad_records="fail"), address) as task:
             assert values(await reader.read(1)) == [b"a"]
             with pytest.raises(MessageTooLarge, match=f"stream s/{queue}: message 2 makes a frame of 1000.. bytes"):
                 await asyncio.wait_for(task, DEADLINE_S)

@@ -1,4 +1,4 @@
-"""Dead letters, as a `file-sink` with the format json keeps them: to look at, and to give again as a source."""
+"""Dead letters, as a `file-sink` with the format json keeps them: to write, to look at, and to give again as a source."""
 
 import base64
 import json
@@ -16,15 +16,15 @@ _PREFIX = "headrace-"
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that a sink refused for good, or a step of an application, whose function raised.
+    """A message that a sink refused for good, or a source could not take, or a step of an application, whose function raised.
 
     Attributes:
         message: The message as it was.
-        sink: The sink that refused it, or the step, as `application/step`.
+        sink: The sink that refused it, or the source, or the step, as `application/step`.
         reason: Why.
-        batch: The micro-batch that it was in; None where a step refused it.
+        batch: The micro-batch that it was in; None where a step or a source refused it.
         stream: The stream that it came from; None where the query had dropped the column.
-        sequence: Its sequence there.
+        sequence: Its sequence there, if it had one.
     """
 
     message: Message
@@ -111,6 +111,31 @@ class DeadLetterSource(Source):
             raise SourceFailed(str(error)) from error
 
 
+def letter_of(message: Message, *, source: str, stream: str, reason: str) -> bytes:
+    """A message that a source could not take, as a line of a file of dead letters."""
+    said = {"source": source, "stream": stream, "reason": reason}
+    if message.sequence is not None:
+        said["sequence"] = str(message.sequence)
+    headers: list[tuple[str, bytes | None]] = [(_PREFIX + name, text.encode(errors="replace")) for name, text in said.items()]
+    document: dict[str, Any] = {} if message.key is None else _member("key", message.key)
+    document |= _member("value", message.value)
+    if message.event_time is not None:
+        time = message.event_time
+        document["event_time"] = time if isinstance(time, int) else time.isoformat()
+    if message.message_id is not None:
+        document["message_id"] = message.message_id
+    document["headers"] = [{"name": name, **_member("value", value)} for name, value in (*(message.headers or ()), *headers)]
+    return json.dumps(document).encode() + b"\n"
+
+
+def _member(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Bytes as a member of an object: as text, else in base64."""
+    try:
+        return {name: None if data is None else data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data or b"").decode()}
+
+
 def _letter(document: dict[str, Any]) -> DeadLetter:
     headers = [(header["name"], _bytes(header, "value")) for header in document.get("headers", ())]
     ours = {
@@ -126,7 +151,7 @@ def _letter(document: dict[str, Any]) -> DeadLetter:
     )
     return DeadLetter(
         message,
-        ours.get("sink") or _step(ours),
+        ours.get("sink") or ours.get("source") or _step(ours),
         ours["reason"],
         _whole(ours.get("batch")),
         ours.get("stream"),

@@ -69,7 +69,9 @@ def declared(parameters: type[BaseModel]) -> tuple[Parameter, ...]:
     Raises:
         TypeError: One of them has a type that no command line and no configuration file can give.
     """
-    return tuple(_parameter(parameters, name, field) for name, field in parameters.model_fields.items())
+    last: Sequence[str] = getattr(parameters, "last", ())
+    fields = sorted(parameters.model_fields.items(), key=lambda named: named[0] in last)
+    return tuple(_parameter(parameters, name, field) for name, field in fields)
 
 
 def takes_several(annotation: Any) -> bool:

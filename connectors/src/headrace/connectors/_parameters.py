@@ -1,7 +1,7 @@
 """What a connector can be told, declared once: the command line, configuration files, their schema and the pages come from it."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
@@ -19,6 +19,9 @@ class Parameters(BaseModel):
     texts; or any of them or None. A list may be given as the one value that is in it. Paths in a configuration file are relative
     to its folder. None is called connector, instance, gateway, verbose or help, which are said of every connector.
     """
+
+    last: ClassVar[tuple[str, ...]] = ()
+    """Parameters that come after all others, wherever they are declared."""
 
     # Inputs stay out of errors: one of them may be a secret.
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

@@ -126,6 +126,11 @@ class Consumer:
             self._link.channel.basic_ack(tag, multiple=True)
             self._acknowledged = tag
 
+    def acknowledge_one(self, tag: int) -> None:
+        """Acknowledges one delivery alone."""
+        if not self._link.lost.done():
+            self._link.channel.basic_ack(tag)
+
     def reject(self, tag: int) -> None:
         """Rejects one delivery for good: it goes to the dead-letter exchange of its queue, if there is one."""
         if not self._link.lost.done():

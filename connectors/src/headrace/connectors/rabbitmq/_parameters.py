@@ -2,11 +2,12 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from headrace.connectors._bad_records import BadRecordParameters, BadRecords
 from headrace.connectors._parameters import Parameters
 from headrace.connectors.rabbitmq._outgoing import RoutingKey
 
@@ -85,11 +86,20 @@ class RabbitMQQueues(RabbitMQConnection):
     missing_queue: Literal["fail", "wait"] = Field("fail", description="What to do where a queue does not exist, or is deleted.")
 
 
-class RabbitMQParameters(RabbitMQQueues):
+class RabbitMQParameters(RabbitMQQueues, BadRecordParameters):
     """Stream classic and quorum queues; each is a partition.
 
     Messages are acknowledged once the checkpoint has them. What was not acknowledged when a connection is lost comes again.
     """
+
+    broker_keeps: ClassVar[bool] = True
+
+    bad_records: BadRecords = Field(
+        BadRecords.DEAD_LETTER,
+        description="What to do with a message that cannot be taken, such as one above the gateway's max_frame_bytes: fail; "
+        "skip, which is counted and logged; or dead-letter, which without dead_letters rejects it alone: it goes to the "
+        "dead-letter exchange of its queue, if it has one.",
+    )
 
     prefetch: int = Field(
         20_000,

@@ -1,9 +1,11 @@
 """The `rabbitmq` source: classic and quorum queues, acknowledged in bulk once the checkpoint has their messages."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
+from headrace.connectors._bad_records import BadRecordPolicy, BadRecords
 from headrace.connectors.rabbitmq._columns import Columns
 from headrace.connectors.rabbitmq._consumer import Consumer, is_stream
 from headrace.connectors.rabbitmq._deliveries import Arrived
@@ -11,10 +13,11 @@ from headrace.connectors.rabbitmq._errors import Denied, QueueMissing, Unavailab
 from headrace.connectors.rabbitmq._fields import OFFSET
 from headrace.connectors.rabbitmq._parameters import RabbitMQParameters
 from headrace.connectors.rabbitmq._retry import Retry
-from headrace.sdk import AsyncSource, Backlog, Batch, InvalidSource, Position, SourceKind
+from headrace.sdk import AsyncSource, Backlog, Batch, InvalidMessage, InvalidSource, Message, Position, SourceKind
 
 # A token is a delivery tag, and above it the number of the consumer that it was given to.
 _TAG_BITS = 48
+_TAG = (1 << _TAG_BITS) - 1
 _IDLE_SECONDS = 1.0
 
 
@@ -36,6 +39,7 @@ class RabbitMQQueueSource(AsyncSource):
         self._parameters = parameters
         self._queues = partitions_of(parameters.source, parameters.queue)
         self._columns = Columns(parameters.key)
+        self._bad_records = BadRecordPolicy(self.name, parameters.bad_records, parameters.dead_letters)
         self._consumers: dict[str, Consumer] = {}
         self._no_streams: set[str] = set()
 
@@ -69,9 +73,25 @@ class RabbitMQQueueSource(AsyncSource):
         """Acknowledges all up to the last one where it was delivered. Where that consumer is gone, it all comes again."""
         last = tokens[-1]
         assert isinstance(last, int)
+        if (consumer := self._consumer_of(partition, last)) is not None:
+            consumer.acknowledge(last & _TAG)
+
+    async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
+        """Takes one message out of the queue, which without a folder for dead letters is to reject it."""
+        token, policy = message.token, self._bad_records
+        assert isinstance(token, int)
+        if (consumer := self._consumer_of(partition, token)) is None:
+            return  # it comes again
+        await asyncio.to_thread(policy.take, partition, message, error)
+        if policy.what is BadRecords.DEAD_LETTER and self._parameters.dead_letters is None:
+            consumer.reject(token & _TAG)
+        else:
+            consumer.acknowledge_one(token & _TAG)
+
+    def _consumer_of(self, partition: str, token: int) -> Consumer | None:
+        """The consumer that a message was delivered to; None where it is gone."""
         consumer = self._consumers.get(partition)
-        if consumer is not None and last >> _TAG_BITS == consumer.number:
-            consumer.acknowledge(last & (1 << _TAG_BITS) - 1)
+        return consumer if consumer is not None and token >> _TAG_BITS == consumer.number else None
 
     async def backlog(self, partition: str) -> Backlog | None:
         """What the queue holds for its consumers."""

@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Iterable, Sequence, Sized
 from datetime import UTC, datetime, timedelta
-from itertools import chain
+from itertools import chain, pairwise
 from operator import sub
 from typing import TypeGuard, cast
 
@@ -139,12 +139,22 @@ def _column(values: Sequence[bytes | None] | Packed, name: str) -> Column:
 
 def _ids(ids: Sequence[str | None] | Packed | None) -> Column | None:
     """Encodes message ids."""
-    if ids is None or isinstance(ids, Packed):
-        return None if ids is None else _column(ids, "message_ids")
+    if ids is None:
+        return None
     try:
+        if isinstance(ids, Packed):
+            return _checked_text(_column(ids, "message_ids"))
         return _column([None if i is None else i.encode() for i in ids], "message_ids")
     except (AttributeError, UnicodeError) as error:
         raise InvalidMessage(f"message ids must be str or None: {error}") from error
+
+
+def _checked_text(column: Column) -> Column:
+    """A packed column, if each of its entries is UTF-8."""
+    if not column.data.isascii():
+        for start, end in pairwise(column.ends):
+            column.data[start:end].decode()
+    return column
 
 
 def _times(times: "Sequence[int | datetime | None] | array[int] | None") -> "array[int] | None":

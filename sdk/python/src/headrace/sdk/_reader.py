@@ -13,6 +13,7 @@ from headrace.sdk._errors import HeadraceError, PositionLost, SourceFailed
 from headrace.sdk._gather import Gather
 from headrace.sdk._message import Position
 from headrace.sdk._source import Source
+from headrace.sdk._unsendable import Unsendable
 
 log = logging.getLogger("headrace.sdk")
 
@@ -51,6 +52,9 @@ class Reader(Protocol):
     def acknowledge(self, position: Position, tokens: Sequence[object]) -> None:
         """Has the source told, soon."""
 
+    def decide(self, unsendable: Unsendable, left_out: Callable[[], None]) -> None:
+        """Has the source decide, soon, about a message that cannot be sent; calls `left_out` on the loop if it is left out."""
+
     async def stop(self, give_up: asyncio.Event) -> None:
         """Delivers what is left to acknowledge, closes the iterator and waits until it is closed.
 
@@ -84,6 +88,7 @@ class ThreadReader:
         self._stopped = False
         self._position = task.acknowledged
         self._tokens: list[object] = []
+        self._undecided: tuple[Unsendable, Callable[[], None]] | None = None
         self._next_backlog = 0.0
         self._thread = threading.Thread(target=self._main, name=f"headrace {task.stream}", daemon=True)
         self._thread.start()
@@ -99,6 +104,13 @@ class ThreadReader:
         with self._condition:
             self._position = position
             self._tokens.extend(tokens)
+            self._attention = True
+            self._condition.notify_all()
+
+    def decide(self, unsendable: Unsendable, left_out: Callable[[], None]) -> None:
+        """As `Reader.decide`."""
+        with self._condition:
+            self._undecided = unsendable, left_out
             self._attention = True
             self._condition.notify_all()
 
@@ -160,7 +172,7 @@ class ThreadReader:
         while True:
             self._deliver()
             with self._condition:
-                if self._position is not None:
+                if self._has_news:
                     continue
                 if self._stopped:
                     return False
@@ -176,20 +188,29 @@ class ThreadReader:
         while True:
             self._deliver()
             with self._condition:
-                if self._position is None:
+                if not self._has_news:
                     if self._stopped:
                         return
                     self._condition.wait()
 
+    @property
+    def _has_news(self) -> bool:
+        """Whether there is something for the source; guarded by the condition."""
+        return self._position is not None or self._undecided is not None
+
     def _deliver(self) -> None:
-        """Tells the source what was acknowledged."""
+        """Tells the source what was acknowledged, and of what cannot be sent."""
         with self._condition:
-            position, tokens = self._position, self._tokens
-            self._position, self._tokens = None, []
+            position, tokens, undecided = self._position, self._tokens, self._undecided
+            self._position, self._tokens, self._undecided = None, [], None
         if position is not None:
             if tokens:
                 self._source.settle(self._task.partition, tokens)
             self._source.acknowledged(self._task.partition, position)
+        if undecided is not None:
+            unsendable, left_out = undecided
+            self._source.unsendable(self._task.partition, unsendable.message, unsendable.error)
+            self._post(left_out)
 
     def _pass_idle_time(self) -> None:
         """The source has nothing now: waits a little, unless something wants attention."""

@@ -24,6 +24,7 @@ class Sender:
         linger: float,
         sent: Callable[[Stream], None],
         failed: Callable[[Stream, HeadraceError], None],
+        unsendable: Callable[[Stream], None],
     ) -> None:
         """Sends nothing yet.
 
@@ -33,7 +34,8 @@ class Sender:
             write: Writes one message; returns when the transport has taken it.
             linger: How long to gather messages, in seconds.
             sent: Told after something of a stream was sent.
-            failed: Told of a stream whose source gave what cannot be sent.
+            failed: Told of a stream whose source gave what is wrong, other than single messages.
+            unsendable: Told of a stream whose next message cannot be sent; it calls `go_on` once that is dealt with.
         """
         self.linger = linger
         self._max_bytes = welcome.max_frame_bytes
@@ -42,6 +44,7 @@ class Sender:
         self._write = write
         self._sent = sent
         self._failed = failed
+        self._unsendable = unsendable
         self._control: deque[pb.IngestRequest] = deque()
         self._due: deque[Stream] = deque()
         self._wake = asyncio.Event()
@@ -97,7 +100,7 @@ class Sender:
 
     def look(self, stream: Stream) -> None:
         """Sees whether a stream has something to send, now or after it has gathered for a while."""
-        if stream.muted or stream.due or self._muted:
+        if stream.muted or stream.due or self._muted or stream.unsendable is not None:
             return
         gather = stream.gather
         now = self._loop.time()
@@ -116,10 +119,15 @@ class Sender:
             stream.cancel_timer()
             stream.timer = self._loop.call_at(at, self._make_due, stream)
 
+    def go_on(self, stream: Stream) -> None:
+        """Sends what comes after a message that cannot be sent."""
+        stream.unsendable = None
+        self._make_due(stream)
+
     def _make_due(self, stream: Stream) -> None:
         """Gives a stream its turn."""
         stream.cancel_timer()
-        if not stream.due and not stream.muted:
+        if not stream.due and not stream.muted and stream.unsendable is None:
             stream.due = True
             self._due.append(stream)
             self._wake.set()
@@ -158,8 +166,12 @@ class Sender:
                 elif stream.gather.messages or stream.gather.ended or stream.gather.caught_up:
                     self.look(stream)
                 self._sent(stream)
-            return request
+            if request is not None or stream.unsendable is None:
+                return request
         self._turn_over(stream)
+        if stream.unsendable is not None:
+            self._unsendable(stream)
+            return None
         if stream.gather.ended and not stream.close_sent:
             stream.close_sent = True
             self._loop.call_soon(self._sent, stream)

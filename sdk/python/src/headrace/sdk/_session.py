@@ -56,7 +56,7 @@ class Session:
         self._read = read
         self._window = Window(welcome.credit.bytes, welcome.credit.messages)
         linger = welcome.pace.linger_ms / 1000 if welcome.HasField("pace") else settings.linger_seconds
-        self._sender = Sender(welcome, self._window, write, linger, self._sent, self._stream_failed)
+        self._sender = Sender(welcome, self._window, write, linger, self._sent, self._stream_failed, self._unsendable)
         self._streams: dict[int, Stream] = {}
         self._current: dict[str, Stream] = {}
         self._next_id = 1
@@ -223,6 +223,17 @@ class Session:
         times = self._lost_in_a_row.get(stream.partition, 0)
         self._lost_in_a_row[stream.partition] = times + 1
         self._reopen(stream, min(_MAX_LOST_RETRY_SECONDS, _FIRST_LOST_RETRY_SECONDS * 2 ** (times - 1)) if times else 0.0)
+
+    def _unsendable(self, stream: Stream) -> None:
+        """Has the source decide about a message that cannot be sent; what comes after it waits for that."""
+        assert stream.reader is not None
+        assert stream.unsendable is not None
+        stream.reader.decide(stream.unsendable, lambda: self._left_out(stream))
+
+    def _left_out(self, stream: Stream) -> None:
+        """A message was left out."""
+        self._sender.go_on(stream)
+        self._look_for_end()
 
     def _stream_failed(self, stream: Stream, error: HeadraceError) -> None:
         """Stops the connector because of one stream, after what the others have read is sent and acknowledged."""

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Sequence
 from enum import Enum
 
+from headrace.sdk._errors import InvalidMessage
 from headrace.sdk._message import Backlog, Batch, Message, Position
 
 
@@ -34,9 +35,9 @@ class _SourceBase:
 class Source(_SourceBase, ABC):
     """A source whose methods block: subclass it, set `name`, write `read`.
 
-    Everything that concerns one partition (`read` and its iterator, `acknowledged`, `settle`, `backlog`) is called on one
-    thread of that partition and never at the same time, so that a client library which is not thread-safe needs no lock.
-    Different partitions run on different threads. `partitions` has a thread of its own.
+    Everything that concerns one partition (`read` and its iterator, `acknowledged`, `settle`, `unsendable`, `backlog`) is
+    called on one thread of that partition and never at the same time, so that a client library which is not thread-safe needs no
+    lock. Different partitions run on different threads. `partitions` has a thread of its own.
 
     An exception that a method raises, other than `PositionLost` from `read`, ends the connector with `SourceFailed`.
     """
@@ -91,6 +92,24 @@ class Source(_SourceBase, ABC):
         cumulatively, `tokens[-1]` is enough. Tokens of a lost session are never given: its messages come again.
         """
 
+    def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
+        """Decides about a message that the gateway cannot take. Default: raises `error`, which ends the connector.
+
+        Called for each message that makes a frame above the gateway's limit (`MessageTooLarge`), has an event time beyond 64
+        bits, an id or a header that is no text, and the like. Messages before it are on their way; those after it wait. Return to
+        leave it out, after having kept, counted or rejected it: the stream goes on with the next. It may be called again for the
+        same message after a restart. A sequence that does not increase, or columns that differ in length, always end it.
+
+        The token of the message is not given to `settle`: acknowledge or reject it here. For a system that acknowledges
+        cumulatively nothing need be done, as long as messages follow.
+
+        Args:
+            partition: The partition that it came from.
+            message: The message; one of a batch, as a message of its own.
+            error: What is wrong with it.
+        """
+        raise error
+
     def backlog(self, partition: str) -> Backlog | None:
         """Tells what is left after what `read` has yielded, for people who watch lag. Default: None, it cannot tell.
 
@@ -103,8 +122,8 @@ class Source(_SourceBase, ABC):
 class AsyncSource(_SourceBase, ABC):
     """The same for asyncio: every method is a coroutine and runs on the connector's event loop.
 
-    Unlike with `Source`, `acknowledged` and `settle` may run while `read` waits for its next item. Nothing may block the
-    loop. An iterator is stopped by cancelling it where it waits.
+    Unlike with `Source`, `acknowledged`, `settle` and `unsendable` may run while `read` waits for its next item. Nothing may
+    block the loop. An iterator is stopped by cancelling it where it waits.
     """
 
     async def partitions(self) -> Sequence[str]:
@@ -124,6 +143,10 @@ class AsyncSource(_SourceBase, ABC):
 
     async def settle(self, partition: str, tokens: Sequence[object]) -> None:
         """As `Source.settle`."""
+
+    async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
+        """As `Source.unsendable`."""
+        raise error
 
     async def backlog(self, partition: str) -> Backlog | None:
         """As `Source.backlog`."""

@@ -8,12 +8,13 @@ from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.sdk._columns import Columns
 from headrace.sdk._credit import Window
-from headrace.sdk._errors import MessageTooLarge
+from headrace.sdk._errors import InvalidMessage, MessageTooLarge
 from headrace.sdk._frame import fill_frame, fit, frame_size
 from headrace.sdk._gather import Gather
 from headrace.sdk._message import Position
 from headrace.sdk._pack import pack
 from headrace.sdk._reader import Reader
+from headrace.sdk._unsendable import Piece, Unsendable, message_at, separated
 
 
 class Stream:
@@ -31,7 +32,9 @@ class Stream:
         self.last_frame_at = 0.0
         self.muted = False
         self.close_sent = False
+        self.unsendable: Unsendable | None = None
         self._epoch = 0
+        self._pieces: deque[Piece] = deque()
         self._columns: Columns | None = None
         self._at = 0
         self._next_sequence = 1
@@ -57,12 +60,12 @@ class Stream:
     @property
     def unsent(self) -> bool:
         """True where something was read and not sent."""
-        return not self.muted and (self._columns is not None or self.gather.messages > 0)
+        return not self.muted and (self.packed_left or self.unsendable is not None or self.gather.messages > 0)
 
     @property
     def packed_left(self) -> bool:
-        """True where something is packed and not sent."""
-        return self._columns is not None
+        """True where something was taken from what was gathered, and not sent."""
+        return self._columns is not None or bool(self._pieces)
 
     @property
     def unacknowledged(self) -> bool:
@@ -80,25 +83,38 @@ class Stream:
     def load(self) -> bool:
         """Packs what was gathered, unless something packed is left. False where there is nothing to send.
 
+        Where the next message is one that cannot be sent, it is in `unsendable`, and nothing is sent before that is None again.
+
         Raises:
-            InvalidMessage: The source gave something that cannot be sent.
+            InvalidMessage: The source gave something that is wrong, and not because of a single message.
         """
-        while self._columns is None:
-            items = self.gather.take()
-            if not items:
-                return False
-            self._columns = pack(items, self._next_sequence, self._last_packed)
+        while self._columns is None and self.unsendable is None:
+            if not self._pieces:
+                items = self.gather.take()
+                if not items:
+                    return False
+                self._pieces.append(items)
+            piece = self._pieces.popleft()
+            if isinstance(piece, Unsendable):
+                self._set_aside(piece)
+                continue
+            try:
+                self._columns = pack(piece, self._next_sequence, self._last_packed)
+            except InvalidMessage as error:
+                self._pieces.extendleft(reversed(separated(piece, error)))
+                continue
             self._at = 0
             if self._columns is not None:
                 self._last_packed = self._columns.last
                 self._next_sequence = self._columns.last + 1
-        return True
+        return self._columns is not None
 
     def frame(self, max_bytes: int, max_messages: int, window: Window) -> pb.IngestRequest | None:
-        """Cuts the next frame of what is loaded and spends its credit; None where not even one message has credit.
+        """Cuts the next frame of what is loaded and spends its credit.
 
-        Raises:
-            MessageTooLarge: The next message is above the limit of the gateway.
+        Returns:
+            The frame; None where not even one message has credit, or the next one is above the limit of the gateway, and so in
+            `unsendable`.
         """
         columns, start = self._columns, self._at
         assert columns is not None
@@ -106,10 +122,12 @@ class Stream:
         if stop == start:
             size = self.next_size()
             if size > max_bytes:
-                raise MessageTooLarge(
-                    f"stream {self.name}: message {columns.sequences[start]} makes a frame of {size} bytes, and the gateway "
-                    f"takes at most {max_bytes}; raise its limit or leave the message out"
+                error = MessageTooLarge(
+                    f"message {columns.sequences[start]} makes a frame of {size} bytes, and the gateway takes at most "
+                    f"{max_bytes}; raise its limit or leave the message out"
                 )
+                self.unsendable = Unsendable(message_at(columns, start), error)
+                self._move_on(columns, start + 1)
             return None
         window.spend(frame_size(columns, self.id, start, stop), stop - start)
         request = pb.IngestRequest()
@@ -163,6 +181,8 @@ class Stream:
     def mute(self) -> None:
         """Sends no more; what was sent may still be acknowledged."""
         self.muted = True
+        self.unsendable = None
+        self._pieces.clear()
         self._columns = None
         self.gather.clear()
         self.cancel_timer()
@@ -186,6 +206,16 @@ class Stream:
             pairs = zip(sequences[start:stop], columns.tokens[start:stop], strict=True)
             self._tokens.extend(pair for pair in pairs if pair[1] is not None)
         self._last_sent = sequences[stop - 1] if sequences else columns.last
+        self._move_on(columns, stop)
+
+    def _set_aside(self, unsendable: Unsendable) -> None:
+        """Has the source look at a message that cannot be sent. It has a sequence, as if it had been."""
+        self.unsendable = unsendable
+        own = unsendable.message.sequence
+        self._next_sequence = (own if type(own) is int else self._next_sequence) + 1
+
+    def _move_on(self, columns: Columns, stop: int) -> None:
+        """Notes that messages up to `stop` have been dealt with."""
         self._at = stop
         if stop == columns.count:
             self._columns = None

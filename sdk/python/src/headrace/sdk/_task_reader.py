@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from headrace.sdk._errors import PositionLost
 from headrace.sdk._message import Position
 from headrace.sdk._reader import BACKLOG_SECONDS, ReaderTask, source_failed
 from headrace.sdk._source import AsyncSource
+from headrace.sdk._unsendable import Unsendable
 
 
 class TaskReader:
@@ -21,6 +22,7 @@ class TaskReader:
         self._gather = task.gather
         self._position: Position | None = None
         self._tokens: list[object] = []
+        self._undecided: tuple[Unsendable, Callable[[], None]] | None = None
         self._acknowledged = asyncio.Event()
         self._may_read = asyncio.Event()
         self._may_read.set()
@@ -44,6 +46,11 @@ class TaskReader:
         self._tokens.extend(tokens)
         self._acknowledged.set()
 
+    def decide(self, unsendable: Unsendable, left_out: Callable[[], None]) -> None:
+        """As `Reader.decide`."""
+        self._undecided = unsendable, left_out
+        self._acknowledged.set()
+
     async def stop(self, give_up: asyncio.Event) -> None:
         """As `Reader.stop`."""
         self._stopped = True
@@ -60,7 +67,7 @@ class TaskReader:
                 break
 
     async def _acknowledge(self) -> None:
-        """Tells the source what was acknowledged, until the reader is stopped."""
+        """Tells the source what was acknowledged, and of what cannot be sent, until the reader is stopped."""
         try:
             while True:
                 position, tokens = self._position, self._tokens
@@ -70,6 +77,10 @@ class TaskReader:
                         await self._source.settle(self._task.partition, tokens)
                     await self._source.acknowledged(self._task.partition, position)
                     self._told_earlier.set()
+                elif self._undecided is not None:
+                    (unsendable, left_out), self._undecided = self._undecided, None
+                    await self._source.unsendable(self._task.partition, unsendable.message, unsendable.error)
+                    left_out()
                 elif self._stopped:
                     return
                 else:

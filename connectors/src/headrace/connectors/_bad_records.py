@@ -1,0 +1,122 @@
+"""What a source does with a record that it cannot take: one policy for all of them."""
+
+import logging
+import os
+import threading
+import time
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import BinaryIO, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from headrace.connectors._dead_letters import letter_of
+from headrace.connectors._parameters import Parameters
+from headrace.sdk import Message
+
+log = logging.getLogger("headrace.connectors")
+
+_TELL_EACH = 5
+_TELL_SECONDS = 10.0
+
+
+class BadRecords(Enum):
+    """What to do with a record that cannot be taken."""
+
+    FAIL = "fail"
+    """End the connector, with an error that names the record."""
+    SKIP = "skip"
+    """Leave it out, count it and log that."""
+    DEAD_LETTER = "dead-letter"
+    """Keep it elsewhere, durably, then leave it out."""
+
+
+class BadRecordParameters(Parameters):
+    """What every source can be told about records that it cannot take."""
+
+    last: ClassVar[tuple[str, ...]] = ("bad_records", "dead_letters")
+    broker_keeps: ClassVar[bool] = False
+    """Whether the system behind the source has a place for dead letters, so that no folder is needed."""
+
+    bad_records: BadRecords = Field(
+        BadRecords.FAIL,
+        description="What to do with a record that cannot be taken, such as one above the gateway's max_frame_bytes: fail; skip, "
+        "which is counted and logged; or dead-letter.",
+    )
+    dead_letters: Path | None = Field(None, description="The folder for dead letters, which headrace dlq reads.")
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Self:
+        """Dead letters need a place, and a place needs dead letters."""
+        wanted = self.bad_records is BadRecords.DEAD_LETTER
+        if self.dead_letters is not None and not wanted:
+            raise ValueError("dead_letters names a folder that nothing is written to: set bad_records to dead-letter")
+        if self.dead_letters is None and wanted and not self.broker_keeps:
+            raise ValueError("bad_records is dead-letter: name a folder for them with dead_letters")
+        return self
+
+
+class BadRecordPolicy:
+    """Carries the policy of one source out, on any thread, and counts."""
+
+    def __init__(self, source: str, what: BadRecords = BadRecords.FAIL, folder: str | os.PathLike[str] | None = None) -> None:
+        """Takes what to do.
+
+        Args:
+            source: The name of the source.
+            what: What to do.
+            folder: Where dead letters go; None where the system behind the source has a place for them.
+        """
+        self.what = what
+        self.total = 0
+        """How many records were left out."""
+        self._source = source
+        self._folder = None if folder is None else Path(folder)
+        self._file: BinaryIO | None = None
+        self._lock = threading.Lock()
+        self._told = 0
+        self._tell_at = 0.0
+
+    def take(self, partition: str, message: Message, error: Exception) -> None:
+        """Leaves a record out, once it is kept where it should be.
+
+        Raises:
+            Exception: `error`, where the policy is to fail.
+            OSError: It could not be kept.
+        """
+        if self.what is BadRecords.FAIL:
+            raise error
+        stream = f"{self._source}/{partition}"
+        with self._lock:
+            if self.what is BadRecords.DEAD_LETTER and self._folder is not None:
+                self._keep(self._folder, stream, message, str(error))
+            self.total += 1
+            self._tell(stream, error)
+
+    def _keep(self, folder: Path, stream: str, message: Message, reason: str) -> None:
+        """Writes a dead letter, durably."""
+        if self._file is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            # A file of this process alone: nobody else can have left half a line in it.
+            name = f"{self._source}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{os.getpid()}.jsonl"
+            self._file = open(folder / name, "xb", buffering=0)  # noqa: SIM115 - open for as long as the process lives
+            descriptor = os.open(folder, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+        line = memoryview(letter_of(message, source=self._source, stream=stream, reason=reason))
+        while line:
+            line = line[self._file.write(line) :]
+        os.fsync(self._file.fileno())
+
+    def _tell(self, stream: str, error: Exception) -> None:
+        """Logs the first few, then the total now and then."""
+        now = time.monotonic()
+        if self.total > _TELL_EACH and now < self._tell_at:
+            return
+        kept = "" if self.what is BadRecords.SKIP else ", and kept as dead letters"
+        log.warning(
+            "stream %s: a record was left out (%d since the last such line, %d in all%s): %s",
+            stream, self.total - self._told, self.total, kept, error,
+        )  # fmt: skip
+        self._told, self._tell_at = self.total, now + _TELL_SECONDS
