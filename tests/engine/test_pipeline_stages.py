@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from tests.engine.stages import MemoryStore, Stages
 
 from headrace.engine.pipelines import _durable, _segments
-from headrace.engine.pipelines._durable import save
+from headrace.engine.pipelines._durable import load, save
 from headrace.engine.pipelines._held import Held
+from headrace.engine.pipelines._keyed import state_classes
+from headrace.engine.pipelines._segments import Recent
 from headrace.engine.pipelines._store import read_head
 from headrace.pipelines import (
     Context,
@@ -23,6 +25,7 @@ from headrace.pipelines import (
     Message,
     OnError,
     Pipeline,
+    StateError,
     StepError,
     Trial,
     count,
@@ -353,3 +356,62 @@ def test_messages_that_a_function_cannot_take_go_to_the_dead_letter_sink_as_they
         "headrace-stream": "n/0",
         "headrace-sequence": "3",
     }
+
+
+def test_what_is_no_key_no_time_and_no_text_goes_to_the_dead_letter_sink() -> None:
+    def raised(n: int) -> object:
+        raise ValueError("\ud800")
+
+    poison: list[object] = [[1], "\udfff", 10**5000, 1, True, 1.0]
+    app = Pipeline("poison", on_error=OnError.DEAD_LETTER, dead_letters="failed")
+    numbers = app.source("n/*", decode=int).event_time(lambda n: 2**63 if n == 7 else n, name="times")
+    keyed = numbers.filter(lambda n: n < 8).key_by(lambda n: poison[n] if n < 6 else n, name="by")  # type: ignore[arg-type, return-value]
+    keyed.aggregate(count(), name="n").map(str).sink("out")
+    numbers.filter(lambda n: n == 8).map(raised, name="raises").sink("other")
+    for buckets in (1, 8):
+        run = Stages(app, buckets=buckets)
+        run.send(*(Message(b"%d" % n, event_time=0, stream="n/0", sequence=n + 1) for n in range(9)))
+        assert run.states() == {"n": {1: 3, 6: 1}}
+        assert {key for key, _ in run.written["out"]} == {b"1", b"6"}
+        steps = [(value, dict(headers)["headrace-step"]) for value, headers in run.headers["failed"]]
+        assert sorted(steps) == [(b"0", b"by"), (b"1", b"by"), (b"2", b"by"), (b"7", b"times"), (b"8", b"raises")]
+    app = Pipeline("source-time", on_error=OnError.DEAD_LETTER, dead_letters="failed")
+    app.source("n/*", decode=int).key_by(name="by").window(tumbling("1 s")).aggregate(count(), name="n").map(str).sink("out")
+    run = Stages(app)
+    times = (0, 2**63 - 1, -(2**63) + 1, 999_999)
+    run.send(*(Message(b"1", b"k", event_time=t, stream="n/0", sequence=n + 1) for n, t in enumerate(times)))
+    run.send(Message(b"1", b"k", event_time=1_000_000, stream="n/0", sequence=9))
+    assert run.by_key("out") == {b"k": [b"2"]}
+    assert len(run.written["failed"]) == 2
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_key_of_a_message_goes_on_where_nothing_else_is_the_key(fails: bool) -> None:
+    app = Pipeline("keys")
+    lines = app.source("n/*", decode=bytes.decode)
+    lines.sink("all")
+    lines.filter(lambda line: len(line) > 1).map(str.upper).sink("some")
+    app.source("n/*").map_columns(lambda rows: rows.select(["value"])).sink("rows")
+    lines.deduplicate(lambda line: line[0], within="1 h").sink("once")
+    run = Stages(app, failing=0.3 if fails else 0)
+    sent = [(b"k1", b"ab"), (None, b"2"), (b"k3", b"ac")]
+    run.send(*(Message(value, key, 0, "n/0", sequence=n + 1) for n, (key, value) in enumerate(sent)))
+    assert run.written["all"] == run.written["rows"] == sent
+    assert run.written["some"] == [(b"k1", b"AB"), (b"k3", b"AC")]
+    assert sorted(run.written["once"], key=repr) == [(None, b"2"), (b"k1", b"ab")]
+    run.written.clear()
+    run.send(Message(b"x", None, 0, "n/0", sequence=9))
+    assert run.written["all"] == [(None, b"x")]
+
+
+def test_states_by_keys_that_are_written_otherwise_now_are_not_lost_unnoticed() -> None:
+    app = Pipeline("old")
+    app.source("n/*", decode=int).key_by(lambda n: n % 7, name="by").aggregate(count(), name="n").map(str).sink("out")
+    run = Stages(app, buckets=1, workers=1)
+    run.send(Message(b"1", stream="n/0", sequence=1))
+    store = next(iter(run.stores.values()))
+    states = load(store, read_head(store), state_classes(run._plan, 1))
+    states["n"][(True,)] = 3
+    save(store, read_head(store), states, Recent(), {"n": {(True,)}}, state_classes(run._plan, 1), {})
+    with pytest.raises(StateError, match=r"step n: the checkpoint has a state for \(True,\), .* headrace state rescale"):
+        Stages(app, buckets=1, stores=run.stores).send(Message(b"2", stream="n/0", sequence=2))

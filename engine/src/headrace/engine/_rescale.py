@@ -18,8 +18,8 @@ from headrace.engine._states import StoredStates
 from headrace.engine.pipelines._keys import bucket_ids, buckets_of
 from headrace.engine.pipelines._plan import Plan
 from headrace.engine.pipelines._segments import whole
-from headrace.pipelines import Pipeline
-from headrace.pipelines.runtime import Graph, States, merged
+from headrace.pipelines import Pipeline, StateError
+from headrace.pipelines.runtime import Graph, Key, States, merged, normal_key, not_normal
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _INITIAL = StructType(
@@ -39,7 +39,7 @@ def rescale(pipeline: Pipeline, spark: SparkSession, checkpoint: str, into: str,
 
     Raises:
         CheckpointError: the old checkpoint holds no committed micro-batch, or there is something where the new one is to be.
-        StateError: stored states do not fit the classes that the pipeline has now.
+        StateError: stored states do not fit the classes that the pipeline has now, or its keys.
     """
     graph = pipeline.graph
     old = StoredStates(spark, checkpoint, graph)
@@ -78,10 +78,12 @@ def _initial(spark: SparkSession, old: StoredStates, graph: Graph, ids: tuple[in
     changes: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
     beside: dict[int, dict[str, Any]] = {level: {} for level in range(1, graph.shuffles + 1)}
     classes = {step.name: step.state_class for step in graph.keyed}
+    there: defaultdict[str, set[Key]] = defaultdict(set)
     for level, kept, found in old.by_level():
         beside[level] = merged(beside[level], found)
         for step, states in kept.items():
             keys += len(states)
+            states = _of_normal_keys(step, states, there[step])
             for bucket, some in _divided(states, ids).items():
                 changes[level] += [(bucket, change) for change in whole({step: some}, classes)]
     nothing = pickle.dumps({}, 5)
@@ -96,6 +98,28 @@ def _initial(spark: SparkSession, old: StoredStates, graph: Graph, ids: tuple[in
         )
         for level in beside
     }, keys
+
+
+def _of_normal_keys(step: str, states: States, there: set[Key]) -> States:
+    """The states of a step in one bucket, by keys as they are written now; those `there` are those of the other buckets.
+
+    Raises:
+        StateError: a key is none any more, or two are one now.
+    """
+    if odd := not_normal(states):
+        normal = dict.fromkeys(states)
+        for key in odd:
+            try:
+                normal[key] = normal_key(key)
+            except (TypeError, ValueError) as error:
+                raise StateError(f"step {step}: the state of key {key!r} cannot be kept: {error}") from None
+        found = States()
+        found.update({key if normal[key] is None else normal[key]: state for key, state in states.items()})
+        states = found
+    if twice := there & states.keys():
+        raise StateError(f"step {step}: there are two states for key {next(iter(twice))!r}, which were those of two keys before")
+    there |= states.keys()
+    return states
 
 
 def _divided(states: States, ids: tuple[int, ...]) -> dict[int, States]:

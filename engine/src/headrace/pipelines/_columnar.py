@@ -1,11 +1,12 @@
 """Steps whose functions receive Arrow record batches, for those who need their speed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.pipelines._elements import Elements, Key, States
+from headrace.pipelines._keys import normal_key
 from headrace.pipelines._rows import ArrowColumn, Rows, TableRows, as_array
 from headrace.pipelines._state import StateClass
 from headrace.pipelines._step import KeyedStep, Run, Step
@@ -118,15 +119,32 @@ def _handed(step: Step, call: "Callable[[], pa.RecordBatch | None]", elements: E
     """The elements that a function makes of others; those have failed together, where it raises."""
     try:
         made = call()
+        keys = _keys_of(made)
     except Exception as error:
         for index in range(len(elements)):
             run.failed(step, elements, index, error)
         return elements.pick([])
     if made is None or not made.num_rows:
         return elements.pick([])
-    keys = ArrowColumn(made.column("key")) if "key" in made.schema.names else None
     if made.num_rows == len(elements):
         return replace(elements, values=TableRows(made), keys=keys or elements.keys, decoded_by=None)
     # Where the function has dropped or added rows, nobody knows which message each comes from: the last one stands for all.
     last = elements.place(len(elements) - 1)
-    return Elements(TableRows(made), elements.origin, [last] * made.num_rows, keys)
+    return Elements(TableRows(made), elements.origin, [last] * made.num_rows, keys, mixed=True)
+
+
+def _keys_of(made: "pa.RecordBatch | None") -> Sequence[Key] | None:
+    """The keys that the column `key` says; None where there is none.
+
+    Raises:
+        TypeError: a key is none.
+        ValueError: likewise.
+    """
+    if made is None or "key" not in made.schema.names:
+        return None
+    import pyarrow as pa
+
+    column = made.column("key")
+    if pa.types.is_binary(column.type) or pa.types.is_string(column.type) or pa.types.is_integer(column.type):
+        return ArrowColumn(column)
+    return [normal_key(key) for key in column.to_pylist()]

@@ -5,8 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from headrace.pipelines._elements import Key
-from headrace.pipelines._message import microseconds
-from headrace.pipelines._time import microseconds_of
+from headrace.pipelines._time import event_time, microseconds_of
 
 
 class Context:
@@ -57,7 +56,8 @@ class Context:
             after: How long after `event_time` instead: "10 minutes".
 
         Raises:
-            ValueError: `after` without an event time; or a timer sets one that is not later than itself.
+            ValueError: `after` without an event time; a time in none of the years 1 to 9999; or a timer sets one that is not
+                later than itself.
         """
         time, timers = self._time(at, after), self._own_timers()
         if self._at is not None and time <= self._at:
@@ -84,10 +84,10 @@ class Context:
         if (at is None) == (after is None):
             raise TypeError("say when: either a time, or after=")
         if at is not None:
-            return microseconds(at)
+            return event_time(at)
         if self.event_time is None:
             raise ValueError(f"after={after!r} is counted from the event time, and there is none; see event_time(...)")
-        return self.event_time + microseconds_of(after or "")
+        return event_time(self.event_time + microseconds_of(after or ""))
 
     def _own_timers(self) -> list[int]:
         if self._timers is None:

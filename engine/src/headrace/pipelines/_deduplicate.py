@@ -8,6 +8,7 @@ from typing import Any
 from headrace.pipelines._due import due_of
 from headrace.pipelines._elements import Elements, Key
 from headrace.pipelines._errors import no_time
+from headrace.pipelines._keys import keyed
 from headrace.pipelines._origin import NO_TIME
 from headrace.pipelines._state import StateClass
 from headrace.pipelines._step import KeyedStep, Run, Step, each
@@ -126,6 +127,10 @@ class DeduplicateKeys(Deduplicate):
         """They are its keys."""
         return False
 
+    def apply(self, elements: Elements, run: Run) -> Elements:
+        """Values that are new, and those without an id, which are keyed no more."""
+        return replace(super().apply(elements, run), keys=None)
+
     def _ids(self, elements: Elements, run: Run) -> tuple[Sequence[Key | None], Elements]:
         return [None if key == "" else key for key in elements.keys or ()], elements
 
@@ -156,7 +161,7 @@ class KeyById(KeyBy):
     def apply(self, elements: Elements, run: Run) -> Elements:
         """The same elements with their keys."""
         ids, there = ids_of(self, self.id, elements, run)
-        return replace(there, keys=["" if id_ is None else id_ for id_ in ids])
+        return keyed(self, ["" if id_ is None else id_ for id_ in ids], there, run)
 
     @property
     def uses_ids(self) -> bool:

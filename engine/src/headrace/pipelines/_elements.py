@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from headrace.pipelines._origin import Origin, Times
-from headrace.pipelines._rows import Rows
+from headrace.pipelines._rows import Column, Rows
 
-Key = bytes | str | int | tuple[Any, ...]
+Key = bytes | str | int | float | tuple[Any, ...] | None
 """What a flow can be keyed by."""
 
 
@@ -26,6 +26,7 @@ class Elements:
         marks: The watermark of its stream at each, of a keyed flow; None where no step asks for times.
         decoded_by: The source whose decoder gave exactly these values, so that they can be decoded again from `origin.raw`;
             None once a step has changed them.
+        mixed: Whether nobody knows which message each comes from, so that none has a message's key.
     """
 
     values: Sequence[Any]
@@ -35,6 +36,7 @@ class Elements:
     times: Times | None = None
     marks: Times | None = None
     decoded_by: int | None = None
+    mixed: bool = False
 
     def __len__(self) -> int:
         """The number of elements."""
@@ -59,6 +61,15 @@ class Elements:
     def places(self) -> Sequence[int]:
         """The place in `origin` of each element."""
         return range(len(self.values)) if self.at is None else self.at
+
+    def sink_keys(self) -> Sequence[Key] | None:
+        """What goes to a sink with the values: their keys, or else those of their messages; None where there are none."""
+        own = None if self.mixed else self.origin.keys
+        if self.keys is not None:
+            return self.keys
+        if own is None or self.at is None:
+            return own
+        return own.take(np.asarray(self.at, np.int64)) if isinstance(own, Column) else [own[place] for place in self.at]
 
     def timed(self) -> tuple[Sequence[Key], list[int], list[int]]:
         """The key, the event time and the mark of each, where a step behind a `key_by` asks for times."""

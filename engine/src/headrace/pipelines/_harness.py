@@ -156,7 +156,7 @@ class Trial:
 
     def _keep(self, done: Pass) -> None:
         for sink, elements in done.written:
-            keys: Iterable[Any] = elements.keys or [None] * len(elements)
+            keys: Iterable[Any] = elements.sink_keys() or [None] * len(elements)
             self.written[sink] += [Written(value, key) for value, key in zip(elements.values, keys, strict=True)]
         self.failed += [failed.reason for failed in done.failed_elements]
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import index
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -31,10 +32,11 @@ def microseconds(time: datetime | int) -> int:
     """A time in microseconds since 1970-01-01 UTC.
 
     Raises:
+        TypeError: it is neither a datetime nor a whole number.
         ValueError: a datetime has no time zone.
     """
-    if isinstance(time, int):
-        return time
+    if not isinstance(time, datetime):
+        return index(time)
     if time.tzinfo is None:
         raise ValueError(f"{time!r} has no time zone; use datetime(..., tzinfo=UTC)")
     return (time - _EPOCH) // timedelta(microseconds=1)

@@ -5,13 +5,15 @@ from collections import defaultdict
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from headrace.pipelines._elements import Elements, Key, States
 from headrace.pipelines._errors import StepError
 from headrace.pipelines._graph import Graph
 from headrace.pipelines._origin import NO_TIME
 from headrace.pipelines._step import KeyedStep, OnError, Step
 from headrace.pipelines._steps import KeyBy, Sink, Source
-from headrace.pipelines._time import END
+from headrace.pipelines._time import END, are_out_of_range, out_of_range
 
 log = logging.getLogger("headrace.pipelines")
 
@@ -130,6 +132,18 @@ class Pass:
         sequence = int(origin.sequences[elements.place(index)])
         return f"pipeline {self.graph.name}, step {step.name}{key}, stream {origin.stream}, sequence {sequence}"
 
+    def _with_sound_times(self, step: Step, elements: Elements) -> Elements:
+        """Elements that arrive without those whose time is none, wherever it comes from."""
+        times = elements.times
+        if times is None or elements.marks is not None or not self.graph.uses_time:
+            return elements
+        wrong = are_out_of_range(times)
+        if not wrong.any():
+            return elements
+        for index in np.flatnonzero(wrong).tolist():
+            self.failed(step, elements, index, out_of_range(int(times[index])))
+        return elements.pick(np.flatnonzero(~wrong).tolist())
+
     def _after(self, number: int, elements: Elements) -> None:
         for consumer in self.graph.consumers[number]:
             step = self.graph.steps[consumer]
@@ -137,7 +151,8 @@ class Pass:
             if not found:
                 continue
             if isinstance(step, KeyBy):
-                self.shuffled.append((consumer, found))
+                if sound := self._with_sound_times(step, found):
+                    self.shuffled.append((consumer, sound))
             elif isinstance(step, Sink):
                 self.written.append((step.sink, found))
             else:

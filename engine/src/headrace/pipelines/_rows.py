@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.pipelines._message import Message
 from headrace.pipelines._origin import NO_TIME, Origin
@@ -44,6 +45,10 @@ class Column(Lazy):
     def array(self) -> "pa.Array":
         """The column in Arrow, binary or string."""
 
+    @abstractmethod
+    def take(self, indices: npt.NDArray[np.int64]) -> "Column":
+        """Some of the values."""
+
 
 class ArrowColumn(Column):
     """A column that is an Arrow array."""
@@ -63,6 +68,10 @@ class ArrowColumn(Column):
     def array(self) -> "pa.Array":
         """The column itself."""
         return self._array
+
+    def take(self, indices: npt.NDArray[np.int64]) -> "ArrowColumn":
+        """Some of the values."""
+        return ArrowColumn(self._array.take(_arrow_indices(indices)))
 
 
 class Rows(Lazy):
@@ -162,7 +171,7 @@ def as_array(values: Sequence[bytes | None]) -> "pa.Array":
     return values.array() if isinstance(values, Column) else pa.array(values, pa.binary())
 
 
-def _arrow_indices(indices: Sequence[int]) -> "pa.Array":
+def _arrow_indices(indices: Sequence[int] | npt.NDArray[np.int64]) -> "pa.Array":
     import pyarrow as pa
 
     return pa.array(np.asarray(indices, np.int64))

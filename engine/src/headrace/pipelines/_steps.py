@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.pipelines._elements import Elements, Key
-from headrace.pipelines._message import microseconds
+from headrace.pipelines._keys import keyed
 from headrace.pipelines._origin import NO_TIME
 from headrace.pipelines._rows import ArrowColumn, MessageRows, Rows
 from headrace.pipelines._step import Run, Step, each
+from headrace.pipelines._time import event_time
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_PAYLOADS = {bytes, type(None)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +133,7 @@ class KeyBy(Step):
             assert own is not None, "blocks of such a flow carry keys"
             return replace(elements, keys=[own[place] or b"" for place in elements.places()])
         keys, kept = each(self, self.function, elements, run)
-        return replace(kept, keys=keys)
+        return keyed(self, keys, kept, run)
 
     @property
     def label(self) -> str:
@@ -154,7 +158,16 @@ class Sink(Step):
         if isinstance(elements.values, Rows) and self.encode is to_bytes:
             return self._column(elements, elements.values.batch)
         values, kept = each(self, self.encode, elements, run)
-        return replace(kept, values=values, decoded_by=None)
+        if set(map(type, values)) <= _PAYLOADS:
+            return replace(kept, values=values, decoded_by=None)
+        there = list[int]()
+        for index, value in enumerate(values):
+            if value is None or isinstance(value, bytes):
+                there.append(index)
+            else:
+                made = type(value).__name__
+                run.failed(self, kept, index, TypeError(f"encode returned a value of type {made}, and a payload is bytes"))
+        return replace(kept.pick(there), values=[values[index] for index in there], decoded_by=None)
 
     def _column(self, elements: Elements, batch: "pa.RecordBatch") -> Elements:
         if "value" not in batch.schema.names:
@@ -188,4 +201,4 @@ def _without_none(values: list[Any], elements: Elements) -> Elements:
 
 
 def _time(time: datetime | int | None) -> int:
-    return NO_TIME if time is None else microseconds(time)
+    return NO_TIME if time is None else event_time(time)

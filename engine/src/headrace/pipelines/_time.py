@@ -6,17 +6,22 @@ own mark, and on nothing else.
 """
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.pipelines._errors import GraphError
+from headrace.pipelines._message import microseconds
 from headrace.pipelines._origin import NO_TIME, Times
 
 END = 2**63 - 1
 """Stands for the end of time: a watermark after everything."""
+
+EARLIEST, LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The event times that there are: those of the years 1 to 9999, as `datetime` has them."""
 
 _UNITS = {
     **dict.fromkeys(("us", "microsecond", "microseconds"), 1),
@@ -37,6 +42,30 @@ def prefix_maxima(times: Times, base: int = NO_TIME) -> Times:
         base: The largest of all elements of the stream before them.
     """
     return np.maximum(np.maximum.accumulate(times), base)
+
+
+def event_time(time: datetime | int) -> int:
+    """An event time in microseconds since 1970-01-01 UTC.
+
+    Raises:
+        TypeError: it is neither a datetime nor a whole number.
+        ValueError: a datetime has no time zone; or the time is in none of the years 1 to 9999.
+    """
+    found = microseconds(time)
+    if not EARLIEST <= found <= LATEST:
+        raise out_of_range(found)
+    return found
+
+
+def out_of_range(time: int) -> ValueError:
+    """Why a time is not an event time."""
+    return ValueError(f"event time {time} is in none of the years 1 to 9999; it is counted in microseconds since 1970 UTC")
+
+
+def are_out_of_range(times: Times) -> npt.NDArray[np.bool_]:
+    """Which of some times are not event times, nor NO_TIME."""
+    wrong: npt.NDArray[np.bool_] = ((times < EARLIEST) & (times != NO_TIME)) | (times > LATEST)
+    return wrong
 
 
 def microseconds_of(span: timedelta | str) -> int:

@@ -2,6 +2,7 @@
 
 from headrace.pipelines._elements import Elements, Key, States
 from headrace.pipelines._graph import Graph
+from headrace.pipelines._keys import normal_key, not_normal
 from headrace.pipelines._order import in_order
 from headrace.pipelines._origin import NO_TIME, Origin, Times
 from headrace.pipelines._pass import Failed, Pass
@@ -30,5 +31,7 @@ __all__ = [
     "in_order",
     "matches",
     "merged",
+    "normal_key",
+    "not_normal",
     "prefix_maxima",
 ]

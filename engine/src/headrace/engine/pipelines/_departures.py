@@ -89,8 +89,11 @@ class Departures:
         origin = elements.origin
         count = len(elements)
         columns = {"value": Packed.of_values(elements.values).array()}
-        if elements.keys is not None:
-            columns["key"] = _spelled(elements.keys)
+        keys = elements.sink_keys()
+        if keys is not None:
+            spelled = _spelled(keys)
+            if spelled.null_count < count:
+                columns["key"] = spelled
         times = elements.times
         if times is not None and (times != NO_TIME).any():
             columns["event_time"] = _times(times)
@@ -112,7 +115,7 @@ class Departures:
             [
                 {"name": "headrace-pipeline", "value": graph.name.encode()},
                 {"name": "headrace-step", "value": f.step.encode()},
-                {"name": "headrace-reason", "value": f.error.encode()},
+                {"name": "headrace-reason", "value": f.error.encode(errors="backslashreplace")},
                 {"name": "headrace-stream", "value": f.elements.origin.stream.encode()},
                 {"name": "headrace-sequence", "value": b"%d" % int(f.elements.origin.sequences[p])},
             ]
@@ -151,12 +154,18 @@ def _ipc(batch: pa.RecordBatch) -> bytes:
 
 
 def _spelled(keys: Sequence[Any]) -> pa.Array:
-    """Keys as bytes: text in UTF-8, anything else as Python writes it."""
-    if isinstance(keys, Column):
+    """Keys as bytes: text in UTF-8, no key as none, anything else as Python writes it."""
+    if isinstance(keys, Column) and not pa.types.is_integer(keys.array().type):
         return keys.array()
-    if set(map(type, keys)) != {bytes}:
-        keys = [key if isinstance(key, bytes) else (key if isinstance(key, str) else repr(key)).encode() for key in keys]
+    if not set(map(type, keys)) <= {bytes, type(None)}:
+        keys = [_bytes_of(key) for key in keys]
     return Packed.of_values(keys).array()
+
+
+def _bytes_of(key: Any) -> bytes | None:
+    if key is None or isinstance(key, bytes):
+        return key
+    return (key if isinstance(key, str) else repr(key)).encode()
 
 
 def _times(times: npt.NDArray[np.int64]) -> pa.Array:

@@ -9,7 +9,8 @@ from sys import getsizeof
 from headrace.engine.pipelines._durable import catch_up, load
 from headrace.engine.pipelines._segments import Recent
 from headrace.engine.pipelines._store import Head, Stored
-from headrace.pipelines.runtime import StateClass, States
+from headrace.pipelines import StateError
+from headrace.pipelines.runtime import StateClass, States, not_normal
 
 _SAMPLE = 64
 """So many states of a step are looked at to tell what all of them take."""
@@ -74,7 +75,7 @@ class Held:
             bucket = None  # so that there are never two of it
             self._let_go(limit_bytes - max((held.bytes for held in self._buckets.values()), default=0))
             recent = Recent(len(head.segments))
-            return Bucket(load(store, head, classes, dropped, recent), recent, head.number, None)
+            return Bucket(_checked(load(store, head, classes, dropped, recent)), recent, head.number, None)
         bucket.token = None
         if bucket.number < head.number:
             bucket.recent.forget(head.segments, bucket.number)
@@ -95,6 +96,21 @@ class Held:
         while total > limit_bytes and self._buckets:
             _, gone = self._buckets.popitem(last=False)
             total -= gone.bytes
+
+
+def _checked(kept: dict[str, States]) -> dict[str, States]:
+    """States that were stored, if all lie where their keys lead to now.
+
+    Raises:
+        StateError: an older version has keyed some otherwise.
+    """
+    for step, states in kept.items():
+        if odd := not_normal(states):
+            raise StateError(
+                f"step {step}: the checkpoint has a state for {odd[0]!r}, which is no key now, or the same one as another; "
+                "make a new checkpoint of it, which has the keys of now: headrace state rescale"
+            )
+    return kept
 
 
 def _shallow_bytes(states: States) -> int:
