@@ -86,7 +86,8 @@ class FakeSinkGateway(FakeGateway):
                 delivered.messages = request.end.messages
             else:
                 delivered.frames.append(request.frame)
-        return pb.DeliverResponse(refused=self.refused if delivered.start.sink == "alerts" else ())
+        refused = self.refused if delivered.start.sink == "alerts" else ()
+        return pb.DeliverResponse(refused=refused, instance=f"{delivered.start.sink}-1")
 
     def Vote(self, request: pb.VoteRequest, context: grpc.ServicerContext) -> pb.VoteResponse:
         with self._changed:

@@ -38,7 +38,7 @@ def deliver(gateway: FakeSinkGateway, **given: str) -> str:
         for low in range(0, len(VALUES), 20):
             delivery.send(pa.RecordBatch.from_pydict({"value": VALUES[low : low + 20]}))
         assert list(delivery.finish()) == []
-        return delivery.part.attempt
+        return delivery.attempt.name
 
 
 def test_a_part_arrives_once(gateway: FakeSinkGateway) -> None:
@@ -124,7 +124,7 @@ def test_other_failures_are_final(
 def test_a_vote_is_asked_for_until_the_gateway_is_there(gateway: FakeSinkGateway) -> None:
     gateway.vote_failures = [(UNAVAILABLE, "restarting"), (UNAVAILABLE, "restarting")]
     part = sink_pb2.Part(transaction=TRANSACTION, partition=3, attempt="a")
-    vote(options(gateway), Connection.of(options(gateway)), TRANSACTION, [part])
+    vote(options(gateway), Connection.of(options(gateway)), TRANSACTION, [(part, "alerts-1")])
     (request,) = gateway.votes
     assert (request.sink, request.transaction, list(request.parts)) == ("alerts", TRANSACTION, [part])
 

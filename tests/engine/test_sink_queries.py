@@ -184,6 +184,7 @@ def test_refused_messages_go_to_the_dead_letter_sink_in_the_same_transaction(rig
     ]
     voted = {vote.sink: [part.attempt for part in vote.parts] for vote in rig.gateway.votes}
     assert voted == {"errors": [errors.attempt], "alerts": [alerts.attempt]}
+    assert {vote.sink: list(vote.instances) for vote in rig.gateway.votes} == {"errors": ["errors-1"], "alerts": ["alerts-1"]}
     assert {tuple(settle.sinks) for settle in rig.gateway.settles} == {("alerts", "errors")}
 
 

@@ -6,9 +6,10 @@ from contextlib import suppress
 from typing import Any
 
 import grpc.aio
-from tests.gateway.wire import DEADLINE_S, frame
+from tests.gateway.wire import DEADLINE_S, Engine, frame
 
 from headrace.protocol.v1 import engine_pb2, engine_pb2_grpc, sink_pb2, sink_pb2_grpc
+from headrace.protocol.v1.frame_pb2 import Frame
 
 TWO_PHASE = sink_pb2.SINK_MODE_TWO_PHASE
 IDEMPOTENT = sink_pb2.SINK_MODE_BATCH_IDEMPOTENT
@@ -21,6 +22,15 @@ def transaction(batch: int, pipeline: str = "query") -> sink_pb2.Transaction:
 
 def part(batch: int, partition: int = 0, attempt: str = "r1/a", pipeline: str = "query") -> sink_pb2.Part:
     return sink_pb2.Part(transaction=transaction(batch, pipeline), partition=partition, attempt=attempt)
+
+
+async def serving_instances(address: str, instances: Sequence[str]) -> None:
+    """Waits until these instances serve sink `out`, and no others."""
+    engine = Engine(address)
+    async with asyncio.timeout(DEADLINE_S):
+        while [list(sink.instances) for sink in (await engine.status()).sinks] != [list(instances)]:
+            pass
+    await engine.close()
 
 
 class SinkClient:
@@ -105,16 +115,27 @@ class Writer:
         self, batch: int, values: Sequence[bytes] = (b"v",), partition: int = 0, attempt: str = "a", **start: Any
     ) -> "asyncio.Task[engine_pb2.DeliverResponse]":
         """Delivers a part of one frame."""
-        begin = engine_pb2.DeliveryStart(sink="out", part=self.part(batch, partition, attempt), **start)
+        return self._deliver(self.part(batch, partition, attempt), [frame(0, 0, values)], len(values), **start)
+
+    def deliver_frames(
+        self, batch: int, values: Sequence[bytes], partition: int = 0
+    ) -> "asyncio.Task[engine_pb2.DeliverResponse]":
+        """Delivers a part whose rows are a frame each."""
+        return self._deliver(self.part(batch, partition), [frame(0, n, [value]) for n, value in enumerate(values)], len(values))
+
+    def _deliver(
+        self, part: sink_pb2.Part, frames: Sequence[Frame], messages: int, **start: Any
+    ) -> "asyncio.Task[engine_pb2.DeliverResponse]":
         requests = [
-            engine_pb2.DeliverRequest(start=begin),
-            engine_pb2.DeliverRequest(frame=frame(0, 0, values)),
-            engine_pb2.DeliverRequest(end=engine_pb2.DeliveryEnd(messages=len(values))),
+            engine_pb2.DeliverRequest(start=engine_pb2.DeliveryStart(sink="out", part=part, **start)),
+            *(engine_pb2.DeliverRequest(frame=each) for each in frames),
+            engine_pb2.DeliverRequest(end=engine_pb2.DeliveryEnd(messages=messages)),
         ]
         return asyncio.ensure_future(self.stub.Deliver(iter(requests), timeout=DEADLINE_S))
 
-    def vote(self, batch: int, *parts: sink_pb2.Part) -> "asyncio.Task[engine_pb2.VoteResponse]":
-        request = engine_pb2.VoteRequest(sink="out", transaction=transaction(batch), parts=parts or [self.part(batch)])
+    def vote(self, batch: int, *parts: sink_pb2.Part, instances: Sequence[str] = ()) -> "asyncio.Task[engine_pb2.VoteResponse]":
+        counting = parts or [self.part(batch)]
+        request = engine_pb2.VoteRequest(sink="out", transaction=transaction(batch), parts=counting, instances=instances)
         return asyncio.ensure_future(self.stub.Vote(request, timeout=DEADLINE_S))
 
     async def settle(self, committed: int | None = None) -> int:

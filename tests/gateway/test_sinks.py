@@ -6,7 +6,7 @@ from contextlib import suppress
 import grpc
 import grpc.aio
 import pytest
-from tests.gateway.sink_wire import AT_LEAST_ONCE, IDEMPOTENT, SinkClient, Writer, part, transaction
+from tests.gateway.sink_wire import AT_LEAST_ONCE, IDEMPOTENT, SinkClient, Writer, part, serving_instances, transaction
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, frame, numbered, serve
 
 from headrace.protocol.v1 import engine_pb2, sink_pb2
@@ -30,6 +30,12 @@ async def stage_and_vote(sink: SinkClient, writer: Writer, batch: int) -> None:
     vote = writer.vote(batch)
     await sink.vote()
     await vote
+
+
+async def take_all(sink: SinkClient) -> None:
+    """Stages whatever comes."""
+    while True:
+        await sink.take_part()
 
 
 async def status_of(call: "asyncio.Task[object]") -> tuple[grpc.StatusCode, str]:
@@ -333,4 +339,116 @@ async def test_a_sessions_first_words_are_checked() -> None:
         await newer.hello("a")
         assert (await first.ended())[0] is grpc.StatusCode.ABORTED
         for client in (first, newer):
+            await client.close()
+
+
+async def test_a_vote_for_a_part_without_which_its_instance_came_back_fails() -> None:
+    async with serve() as (_, address):
+        sink, other, writer = SinkClient(address), SinkClient(address), Writer(address)
+        await sink.hello("a")
+        await other.hello("b")
+        deliveries = [writer.deliver(0, partition=n) for n in range(2)]
+        await sink.take_part()
+        await other.take_part()
+        instances = [(await delivery).instance for delivery in deliveries]
+        assert instances == ["a", "b"]
+        await sink.close()
+        vote = writer.vote(0, writer.part(0, 0), writer.part(0, 1), instances=instances)
+        back = SinkClient(address)
+        await back.hello("a")
+        code, details = await status_of(vote)
+        assert (code, "partitions 0 were staged by instance a, which has come back without them" in details) == (
+            grpc.StatusCode.ABORTED,
+            True,
+        )
+        for client in (back, other, writer):
+            await client.close()
+
+
+async def test_a_vote_that_waits_for_an_instance_ends_when_another_one_is_against_it() -> None:
+    async with serve() as (_, address):
+        sink, writer = SinkClient(address), Writer(address)
+        await sink.hello("a")
+        vote = writer.vote(0)
+        refusal = sink_pb2.Failed(transaction=transaction(0), reason="no such part")
+        async with asyncio.timeout(DEADLINE_S):
+            while not vote.done():
+                await sink.send(failed=refusal)
+                await asyncio.wait({vote}, timeout=0.05)
+        code, details = await status_of(vote)
+        assert (code, "instance a: no such part" in details) == (grpc.StatusCode.ABORTED, True)
+        for client in (sink, writer):
+            await client.close()
+
+
+async def test_a_vote_names_an_instance_for_each_part_or_for_none() -> None:
+    async with serve() as (_, address):
+        writer = Writer(address)
+        code, details = await status_of(writer.vote(0, writer.part(0, 0), writer.part(0, 1), instances=["a"]))
+        assert (code, "2 parts and 1 instances" in details) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+        await writer.close()
+
+
+async def test_one_instance_of_a_batch_idempotent_sink_takes_all_parts_of_a_transaction() -> None:
+    async with serve() as (_, address):
+        clients, writer = {name: SinkClient(address) for name in "ab"}, Writer(address)
+        await clients["a"].hello("a", mode=IDEMPOTENT)
+        first = writer.deliver(0, partition=0)
+        await clients["a"].take_part()
+        await first
+        await clients["b"].hello("b", mode=IDEMPOTENT)
+        rest = [writer.deliver(0, partition=n) for n in range(1, 6)]
+        for _ in rest:
+            await clients["a"].take_part()
+        assert {(await delivery).instance for delivery in rest} == {"a"}, "a newcomer takes no part of what has begun"
+        vote = writer.vote(0, *(writer.part(0, n) for n in range(6)), instances=["a"] * 6)
+        assert [p.partition for p in (await clients["a"].vote()).parts] == list(range(6))
+        await vote
+        for client in (*clients.values(), writer):
+            await client.close()
+
+
+async def test_batches_of_a_pipeline_go_to_the_same_instance_of_a_batch_idempotent_sink() -> None:
+    async with serve() as (_, address):
+        clients, writer = {name: SinkClient(address) for name in "abc"}, Writer(address)
+        for name, client in clients.items():
+            await client.hello(name, mode=IDEMPOTENT)
+        taking = [asyncio.ensure_future(take_all(client)) for client in clients.values()]
+        deliveries = [writer.deliver(batch, partition=n) for batch in range(3) for n in range(4)]
+        assert len({(await delivery).instance for delivery in deliveries}) == 1
+        for task in taking:
+            task.cancel()
+        for client in (*clients.values(), writer):
+            await client.close()
+
+
+async def test_the_loss_of_the_instance_that_takes_a_transaction_fails_the_vote() -> None:
+    async with serve() as (_, address):
+        sink, other, writer = SinkClient(address), SinkClient(address), Writer(address)
+        await sink.hello("a", mode=IDEMPOTENT)
+        first = writer.deliver(0, partition=0)
+        await sink.take_part()
+        await first
+        await other.hello("b", mode=IDEMPOTENT)
+        await sink.close()
+        await serving_instances(address, ["b"])
+        second = writer.deliver(0, partition=1)
+        await other.take_part()
+        assert (await second).instance == "b"
+        code, details = await status_of(writer.vote(0, writer.part(0, 0), writer.part(0, 1), instances=["a", "b"]))
+        assert (code, "partitions 0 were lost with a session; run the batch again" in details) == (grpc.StatusCode.ABORTED, True)
+        for client in (other, writer):
+            await client.close()
+
+
+@pytest.mark.parametrize("committed", [0, None], ids=["in the log", "not in the log yet"])
+async def test_a_prepared_transaction_whose_parts_are_not_listed_is_committed(committed: int | None) -> None:
+    async with serve() as (_, address):
+        sink, writer = SinkClient(address), Writer(address)
+        await writer.settle(committed)
+        await sink.hello(prepared=[transaction(0)])
+        assert await writer.settle(0) == 1
+        assert await sink.commit() == transaction(0)
+        await until_pending(writer, committed=0, pending=0)
+        for client in (sink, writer):
             await client.close()

@@ -2,24 +2,26 @@
 
 import asyncio
 import contextlib
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
 
 import pytest
-from tests.gateway.sink_wire import Writer
+from tests.gateway.sink_wire import Writer, serving_instances
 from tests.gateway.wire import DEADLINE_S
 from tests.gateway.wire import serve as gateway_serving
 from tests.sdk.sinks import AsyncIdempotent, AsyncPlain, AsyncTwoPhase, Idempotent, Memory, Plain, TwoPhase
 
 from headrace.connectors import FileSink, SinkFormat
-from headrace.sdk import serve
+from headrace.sdk import IdempotentSink, serve
 
 
 @asynccontextmanager
-async def serving(sink: object, address: str) -> AsyncIterator[None]:
+async def serving(sink: object, address: str, instance: str | None = None) -> AsyncIterator[None]:
     """Serves a sink, and stops it in good order."""
     stop = asyncio.Event()
-    task = asyncio.create_task(serve(sink, gateway=address, stop=stop))
+    task = asyncio.create_task(serve(sink, gateway=address, instance=instance, stop=stop))
     try:
         yield
         stop.set()
@@ -54,6 +56,45 @@ async def test_batches_are_written(kind):
             await visible(writer, batch)
         await writer.close()
     assert sorted(written(sink)) == [b"00", b"01", b"10", b"11", b"20", b"21"]
+
+
+class Table(IdempotentSink):
+    """The example of the documentation: rows and the batch's id in one step."""
+
+    name = "out"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, transaction, rows):
+        with closing(sqlite3.connect(self.path)) as db, db:
+            db.execute("CREATE TABLE IF NOT EXISTS batches (pipeline, batch, UNIQUE (pipeline, batch))")
+            db.execute("CREATE TABLE IF NOT EXISTS written (value)")
+            id_ = (transaction.pipeline, transaction.batch)
+            if db.execute("INSERT OR IGNORE INTO batches VALUES (?, ?)", id_).rowcount:
+                db.executemany("INSERT INTO written VALUES (?)", ((m.value,) for some in rows for m in some.messages()))
+
+
+@pytest.mark.parametrize("kind", [Table, Plain, TwoPhase])
+async def test_two_instances_of_a_sink_write_every_row_once(kind, tmp_path):
+    one, other = (Table(tmp_path / "db"), Table(tmp_path / "db")) if kind is Table else (kind(), kind())
+    one.name = other.name = "out"
+    async with gateway_serving() as (_, address), serving(one, address, "one"), serving(other, address, "other"):
+        writer = Writer(address)
+        await writer.settle()
+        await serving_instances(address, ["one", "other"])
+        for batch in range(3):
+            deliveries = [writer.deliver(batch, [b"%d%d" % (batch, n)], partition=n) for n in range(4)]
+            instances = [response.instance for response in await asyncio.gather(*deliveries)]
+            await writer.vote(batch, *(writer.part(batch, n) for n in range(4)), instances=instances)
+            await visible(writer, batch)
+        await writer.close()
+    if kind is Table:
+        with closing(sqlite3.connect(tmp_path / "db")) as db:
+            found = [value for (value,) in db.execute("SELECT value FROM written")]
+    else:
+        found = written(one) + written(other)
+    assert sorted(found) == [b"%d%d" % (batch, n) for batch in range(3) for n in range(4)]
 
 
 async def test_a_part_that_the_sink_cannot_stage_fails_its_task_which_may_try_again():

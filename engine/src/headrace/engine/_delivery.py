@@ -5,6 +5,7 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 
 import grpc
@@ -26,6 +27,15 @@ FRAMES_AHEAD = 4
 log = logging.getLogger("headrace.engine")
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """The attempt at a part that counts."""
+
+    name: str
+    instance: str
+    """The instance of the sink that has staged it."""
+
+
 class Delivery:
     """One part on its way to a sink: rows are sent as they come, and all of them again where the gateway or the sink is lost.
 
@@ -44,8 +54,9 @@ class Delivery:
         self._call: _Call | None = None
         self._farthest = 0
         """The most frames that a call has got rid of: whoever gets farther is not away."""
+        self._instance = ""
+        self._part = self._next_part()
         self.spool = Spool()
-        self.part = self._next_part()
 
     def __enter__(self) -> "Delivery":
         return self
@@ -71,6 +82,11 @@ class Delivery:
         except grpc.RpcError as error:
             self._send_again(error)
 
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt that has brought the part to the sink, once it is staged."""
+        return Attempt(self._part.attempt, self._instance)
+
     def finish(self) -> Sequence[sink_pb2.Staged.Refused]:
         """Waits until the sink has staged the part, and returns which messages it refuses.
 
@@ -85,6 +101,7 @@ class Delivery:
                 self._send_again(error)
             else:
                 self._patience.answered()
+                self._instance = response.instance
                 return response.refused
 
     def _send_again(self, error: grpc.RpcError) -> None:
@@ -101,7 +118,7 @@ class Delivery:
                 self._farthest = self._call.taken
                 self._patience.answered()
             self._patience.wait(meaning)
-            self.part = self._next_part()
+            self._part = self._next_part()
             try:
                 self._call = self._dial()
                 first = 0
@@ -116,7 +133,7 @@ class Delivery:
         return sink_pb2.Part(transaction=self._transaction, partition=self._partition, attempt=f"{self._run}/{uuid.uuid4().hex}")
 
     def _dial(self) -> "_Call":
-        start = pb.DeliveryStart(sink=self._options.sink, part=self.part, accept_older=self._options.accept_older)
+        start = pb.DeliveryStart(sink=self._options.sink, part=self._part, accept_older=self._options.accept_older)
         return _Call(self._connection, start, self._options.gateway_timeout_s)
 
 
@@ -198,14 +215,24 @@ class _Call:
         )
 
 
-def vote(options: SinkOptions, connection: Connection, transaction: sink_pb2.Transaction, parts: Sequence[sink_pb2.Part]) -> None:
+def vote(
+    options: SinkOptions, connection: Connection, transaction: sink_pb2.Transaction, parts: Sequence[tuple[sink_pb2.Part, str]]
+) -> None:
     """Waits for the sink's vote for a transaction.
+
+    Args:
+        options: Those of the sink.
+        connection: The gateway.
+        transaction: What the batch writes.
+        parts: Each part that counts, and the instance that has staged it.
 
     Raises:
         HeadraceError: the sink votes against it, has lost a part, or did not answer for too long.
     """
     patience = Patience(options.gateway_timeout_s, LONGEST_PAUSE_S)
-    request = pb.VoteRequest(sink=options.sink, transaction=transaction, parts=parts)
+    request = pb.VoteRequest(
+        sink=options.sink, transaction=transaction, parts=[p for p, _ in parts], instances=[instance for _, instance in parts]
+    )
     while True:
         try:
             connection.stub().Vote(request, timeout=options.gateway_timeout_s, metadata=connection.metadata)

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from headrace.engine._collector import keep_what_there_is
 from headrace.engine._connection import Connection
 from headrace.engine._dead_letters import dead_letters
-from headrace.engine._delivery import Delivery, vote
+from headrace.engine._delivery import Attempt, Delivery, vote
 from headrace.engine._errors import HeadraceError, SinkRefused
 from headrace.engine._sink_options import SinkOptions
 from headrace.engine._spool import Spool
@@ -27,6 +27,8 @@ _SHOWN = 3
 
 log = logging.getLogger("headrace.engine")
 
+Part = tuple[sink_pb2.Part, str]
+"""A part, and the instance of the sink that has staged it."""
 Refused = tuple[tuple[int, str], ...]
 """Messages that the sink refuses for good, by their place in the part, and why."""
 
@@ -52,26 +54,27 @@ class Written(WriterCommitMessage):
     """What a task has delivered, if it had rows. Spark brings it from the executor to the driver."""
 
     task: Task | None = None
-    attempt: str = ""
+    attempt: Attempt | None = None
     messages: int = 0
     refused: Refused = ()
-    dead_attempt: str = ""
-    """The attempt that brought the refused messages to the dead-letter sink; empty where none did."""
+    dead_attempt: Attempt | None = None
+    """The attempt that brought the refused messages to the dead-letter sink; None where none did."""
 
     @property
-    def part(self) -> sink_pb2.Part | None:
+    def part(self) -> Part | None:
         """The part, as the gateway knows it; None where the task had no rows."""
         return self._part(self.attempt)
 
     @property
-    def dead_part(self) -> sink_pb2.Part | None:
+    def dead_part(self) -> Part | None:
         """The part of the dead-letter sink; None where nothing was refused."""
         return self._part(self.dead_attempt)
 
-    def _part(self, attempt: str) -> sink_pb2.Part | None:
-        if self.task is None or not attempt:
+    def _part(self, attempt: Attempt | None) -> Part | None:
+        if self.task is None or attempt is None:
             return None
-        return sink_pb2.Part(transaction=self.task.transaction, partition=self.task.partition, attempt=attempt)
+        part = sink_pb2.Part(transaction=self.task.transaction, partition=self.task.partition, attempt=attempt.name)
+        return part, attempt.instance
 
 
 class Writer(DataSourceStreamArrowWriter):
@@ -114,10 +117,10 @@ class Writer(DataSourceStreamArrowWriter):
         """Does nothing: the sink drops these parts when it prepares the batch, or when the query starts again."""
         log.warning("batch %d is not written to sink %s; its parts do not count", batchId, self._options.sink)
 
-    def _vote(self, options: SinkOptions, parts: list[sink_pb2.Part | None]) -> None:
-        there = sorted((part for part in parts if part is not None), key=lambda part: part.partition)
+    def _vote(self, options: SinkOptions, parts: list[Part | None]) -> None:
+        there = sorted((part for part in parts if part is not None), key=lambda part: part[0].partition)
         if there:
-            vote(options, self._connection, there[0].transaction, there)
+            vote(options, self._connection, there[0][0].transaction, there)
 
 
 class TaskWriter:
@@ -154,10 +157,10 @@ class TaskWriter:
         if not messages:
             return Written()
         refused = tuple((r.sequence, r.reason) for r in self._delivery.finish())
-        dead_attempt = self._handle(refused, self._task, self._delivery.spool) if refused else ""
-        return Written(self._task, self._delivery.part.attempt, messages, refused, dead_attempt)
+        dead_attempt = self._handle(refused, self._task, self._delivery.spool) if refused else None
+        return Written(self._task, self._delivery.attempt, messages, refused, dead_attempt)
 
-    def _handle(self, refused: Refused, task: Task, spool: Spool) -> str:
+    def _handle(self, refused: Refused, task: Task, spool: Spool) -> Attempt | None:
         """Does with refused messages what the options say; returns the attempt that brought them to the dead-letter sink, if any.
 
         Raises:
@@ -174,9 +177,9 @@ class TaskWriter:
                 "option deadLetters, or set onRefused to skip"
             )
         self._log_skipped(refused, task)
-        return ""
+        return None
 
-    def _bury(self, refused: Refused, task: Task, spool: Spool, options: SinkOptions) -> str:
+    def _bury(self, refused: Refused, task: Task, spool: Spool, options: SinkOptions) -> Attempt:
         """Delivers refused messages to the dead-letter sink, in the same transaction; returns the attempt."""
         reasons = iter([reason for _, reason in refused])
         with Delivery(options, self._connection, task.transaction, task.partition, task.run) as delivery:
@@ -189,7 +192,7 @@ class TaskWriter:
                     f"dead-letter sink {options.sink} refuses {len(again)} messages that sink {self._options.sink} refused: "
                     f"{again[0].reason}. It must take everything"
                 )
-            return delivery.part.attempt
+            return delivery.attempt
 
     def _log_skipped(self, refused: Refused, task: Task) -> None:
         shown = "; ".join(f"{place}: {reason}" for place, reason in refused[:_SHOWN])

@@ -146,6 +146,13 @@ class PostgreSQLUpsertParameters(PostgreSQLTarget):
     Each batch is written in one transaction, together with its id.
     """
 
+    owner: str = Field(
+        "0",
+        pattern=_NAMES,
+        max_length=64,
+        description="Under which name the connector keeps the numbers of batches: the same for all instances of a sink, and "
+        "after each restart.",
+    )
     key_columns: tuple[str, ...] = Field(
         min_length=1,
         description="The columns of a unique constraint or index, by which rows are found.",

@@ -1,7 +1,7 @@
 """Delivers what pipelines write to sinks, asks for votes, and tells sinks what the commit logs decide."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -38,9 +38,9 @@ def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
     return sink
 
 
-async def instance_for(sink: Sink, partition: int) -> SinkSession:
-    """The instance that takes a partition; waits for one where there is none."""
-    while (session := sink.instance_for(partition)) is None:
+async def instance_for(sink: Sink, part: Part) -> SinkSession:
+    """The instance that takes a part; waits for one where there is none."""
+    while (session := sink.instance_for(part)) is None:
         await sink.news.wait()
     return session
 
@@ -59,14 +59,20 @@ def check_newer(sink: Sink, transaction: Transaction) -> None:
         )
 
 
-async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: list[Part]) -> None:
+async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Mapping[Part, str]) -> None:
     """Asks every instance that has staged some of the parts for its vote; waits for instances that are away.
+
+    `parts` has the name of the instance that has staged each part; empty where that is not known.
 
     Raises:
         SinkAway: an instance was lost before its vote; ask again.
         SinkFailed: one votes against it, or has lost a part.
     """
-    shares = await _shares(sink, transaction, parts)
+    sink.voting[transaction] = ""
+    try:
+        shares = await _shares(sink, transaction, parts)
+    finally:
+        sink.voting.pop(transaction, None)
     for session in sink.sessions.values():
         if session not in shares and transaction in session.holdings.transactions():
             session.abort(transaction)
@@ -76,7 +82,7 @@ async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: li
         if (error := task.result()) is not None:
             raise error
     if sink.durable:
-        _await_proof(gateway, transaction, parts[0].run)
+        _await_proof(gateway, transaction, next(iter(parts)).run)
     else:
         sink.note_committed(transaction)
         for session in shares:
@@ -92,8 +98,12 @@ def _await_proof(gateway: Gateway, transaction: Transaction, run: str) -> None:
         gateway.voted[transaction.pipeline] = Voted(transaction.batch, run, planned)
 
 
-async def _shares(sink: Sink, transaction: Transaction, parts: list[Part]) -> dict[SinkSession, list[Part]]:
-    """The parts that each instance has staged; of what is written already, those that somebody is still known to have."""
+async def _shares(sink: Sink, transaction: Transaction, parts: Mapping[Part, str]) -> dict[SinkSession, list[Part]]:
+    """The parts that each instance has staged; of what is written already, those that somebody is still known to have.
+
+    Raises:
+        SinkFailed: a part is lost for good, or an instance is against the transaction.
+    """
     while True:
         shares: dict[SinkSession, list[Part]] = {}
         missing = set(parts)
@@ -104,10 +114,19 @@ async def _shares(sink: Sink, transaction: Transaction, parts: list[Part]) -> di
                 missing -= set(share)
         if not missing or sink.writes_at_once:
             return shares
+        if (reason := sink.voting.get(transaction)) is not None and reason:
+            raise SinkFailed(f"sink {sink.name}, {transaction}: {reason}")
         if not sink.durable and sink.sessions:
-            lost = ", ".join(str(part.partition) for part in sorted(missing))
-            raise SinkFailed(f"sink {sink.name}, {transaction}: partitions {lost} were lost with a session; run the batch again")
+            raise _lost(sink, transaction, missing, "were lost with a session")
+        if lost := {part for part in missing if parts[part] in sink.sessions}:
+            names = ", ".join(sorted({parts[part] for part in lost}))
+            raise _lost(sink, transaction, lost, f"were staged by instance {names}, which has come back without them")
         await sink.news.wait()
+
+
+def _lost(sink: Sink, transaction: Transaction, parts: set[Part], how: str) -> SinkFailed:
+    partitions = ", ".join(str(part.partition) for part in sorted(parts))
+    return SinkFailed(f"sink {sink.name}, {transaction}: partitions {partitions} {how}; run the batch again")
 
 
 async def _outcome(voting: Coroutine[Any, Any, None]) -> Exception | None:

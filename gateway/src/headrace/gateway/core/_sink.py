@@ -1,5 +1,6 @@
 """A sink as the gateway knows it: its instances, what they hold, and what the pipelines' commit logs say of it."""
 
+import zlib
 from dataclasses import dataclass, field
 
 from headrace.gateway.core._position import Position
@@ -23,8 +24,10 @@ class Sink:
     """The last batch of each pipeline that is visible."""
     staged_messages: int = 0
     refused_messages: int = 0
+    voting: dict[Transaction, str] = field(default_factory=dict)
+    """The transactions whose vote somebody waits for, each with why an instance is against it; empty where none is."""
     news: Signal = field(default_factory=Signal)
-    """An instance has come or gone."""
+    """An instance has come or gone, or is against a transaction."""
 
     @property
     def durable(self) -> bool:
@@ -36,12 +39,19 @@ class Sink:
         """Whether what its instances have staged is written already, so that nothing of it can be lost."""
         return self.mode == pb.SINK_MODE_AT_LEAST_ONCE
 
-    def instance_for(self, partition: int) -> SinkSession | None:
-        """The instance that takes a partition; None where there is none."""
+    def instance_for(self, part: Part) -> SinkSession | None:
+        """The instance that takes a part; None where there is none.
+
+        Transactions are spread by partition. One of a batch-idempotent sink has a single instance, since its id is written once:
+        the one that has parts of it already, else one that is the same for all batches of its pipeline.
+        """
         if not self.sessions:
             return None
+        if self.mode == pb.SINK_MODE_BATCH_IDEMPOTENT:
+            has_some = (session for session in self.sessions.values() if session.has_parts_of(part.transaction))
+            return next(has_some, None) or self.sessions[max(self.sessions, key=lambda name: _weight(name, part))]
         names = sorted(self.sessions)
-        return self.sessions[names[partition % len(names)]]
+        return self.sessions[names[part.partition % len(names)]]
 
     def attach(self, session: SinkSession) -> None:
         """Takes an instance in, with what it says that it holds."""
@@ -63,6 +73,12 @@ class Sink:
                 self.away[session.instance] = session.holdings
             self.news.notify()
 
+    def note_failed(self, transaction: Transaction, reason: str) -> None:
+        """Notes that an instance is against a transaction whose vote it has not been asked for yet."""
+        if transaction in self.voting:
+            self.voting[transaction] = reason
+            self.news.notify()
+
     def note_committed(self, transaction: Transaction) -> None:
         """Notes that a transaction is visible."""
         self.committed[transaction.pipeline] = max(transaction.batch, self.committed.get(transaction.pipeline, -1))
@@ -75,6 +91,11 @@ class Sink:
     def holders(self) -> list[Holdings]:
         """What all instances hold, live or away."""
         return [*(session.holdings for session in self.sessions.values()), *self.away.values()]
+
+
+def _weight(instance: str, part: Part) -> int:
+    """How much an instance is for a part's pipeline: few pipelines move to another one when instances come and go."""
+    return zlib.crc32(f"{instance}/{part.transaction.pipeline}".encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +121,8 @@ class Ledger:
         return self._is_left_over(transaction, runs) or (transaction.batch <= self.committed and not prepared)
 
     def _is_left_over(self, transaction: Transaction, runs: set[str]) -> bool:
-        return transaction.batch >= self.first_batch and self.run not in runs
+        # A sink that does not list the parts of what it has prepared does not say whose they are: only the log can tell then.
+        return transaction.batch >= self.first_batch and bool(runs) and self.run not in runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,11 @@ class SinkSession:
 
     # Parts
 
+    def has_parts_of(self, transaction: Transaction) -> bool:
+        """Whether parts of a transaction are here, or on their way."""
+        on_their_way = any(opened.part.transaction == transaction for opened in self.open.values())
+        return on_their_way or any(part.transaction == transaction for part in self.holdings.staged)
+
     def start_part(self, part: Part) -> OpenPart:
         """Begins to deliver a part. What an earlier run of the pipeline left of the same transaction is aborted first."""
         if any(run != part.run for run in self.holdings.runs(part.transaction)):
@@ -199,12 +204,16 @@ class SinkSession:
         self._told_to_commit.discard(transaction)
         self.holdings.drop(transaction)
 
-    def transaction_failed(self, transaction: Transaction, reason: str) -> None:
-        """Notes a vote against a transaction, or that its commit failed: that is tried again with the next look at the log."""
+    def transaction_failed(self, transaction: Transaction, reason: str) -> bool:
+        """Notes a vote against a transaction; False where none was asked for.
+
+        Where its commit has failed, that is tried again with the next look at the log.
+        """
         self._told_to_commit.discard(transaction)
         answer = self.votes.pop(transaction, None)
         if answer is not None:
             _fail(answer, SinkFailed(f"sink {self.hello.sink}, {transaction}: {reason}"))
+        return answer is not None
 
     def commit(self, transaction: Transaction) -> None:
         """Tells it, once, to make a transaction visible."""

@@ -23,7 +23,7 @@ async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[
     if first is None or first.WhichOneof("message") != "start":
         raise OutOfTurn("the first message of a delivery must be DeliveryStart")
     sink, part = _sink(gateway, identity, first.start.sink), Part.from_proto(first.start.part)
-    session = await instance_for(sink, part.partition)
+    session = await instance_for(sink, part)
     if not first.start.accept_older:
         check_newer(sink, part.transaction)
     opened = session.start_part(part)
@@ -37,7 +37,7 @@ async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[
                     if request.end.messages != opened.messages:
                         text = f"sink {sink.name}, {part}: {opened.messages} messages came, and {request.end.messages} were sent"
                         raise MalformedMessage(text)
-                    return pb.DeliverResponse(refused=await session.finish_part(opened))
+                    return pb.DeliverResponse(refused=await session.finish_part(opened), instance=session.instance)
                 case _:
                     raise OutOfTurn(f"sink {sink.name}, {part}: want frames and then DeliveryEnd")
         raise OutOfTurn(f"sink {sink.name}, {part}: the delivery ended without DeliveryEnd")
@@ -55,7 +55,10 @@ async def ask_for_vote(gateway: Gateway, identity: Identity, request: pb.VoteReq
     parts = [Part.from_proto(part) for part in request.parts]
     if not parts or any(part.transaction != transaction for part in parts):
         raise MalformedMessage(f"sink {sink.name}, {transaction}: want the parts of this transaction, and at least one")
-    await vote(gateway, sink, transaction, parts)
+    if request.instances and len(request.instances) != len(parts):
+        counts = f"{len(parts)} parts and {len(request.instances)} instances"
+        raise MalformedMessage(f"sink {sink.name}, {transaction}: {counts}; name one for each part, or none at all")
+    await vote(gateway, sink, transaction, dict(zip(parts, request.instances or [""] * len(parts), strict=True)))
     return pb.VoteResponse()
 
 

@@ -74,7 +74,7 @@ class SinkService(SinkServiceServicer):
                     session.committed(transaction)
                     sink.note_committed(transaction)
                 case "failed":
-                    _failed(session, request.failed)
+                    _failed(sink, session, request.failed)
                 case "goodbye":
                     return
                 case _:
@@ -97,9 +97,11 @@ def _staged(sink: Sink, session: SinkSession, staged: pb.Staged) -> None:
         sink.refused_messages += len(staged.refused)
 
 
-def _failed(session: SinkSession, failed: pb.Failed) -> None:
+def _failed(sink: Sink, session: SinkSession, failed: pb.Failed) -> None:
     log.warning("a sink failed", session=session.id, sink=session.hello.sink, reason=failed.reason[:500])
     if failed.WhichOneof("what") == "part_id":
         session.part_failed(failed.part_id, failed.reason[:500])
-    else:
-        session.transaction_failed(Transaction.from_proto(failed.transaction), failed.reason[:500])
+        return
+    transaction, reason = Transaction.from_proto(failed.transaction), failed.reason[:500]
+    if not session.transaction_failed(transaction, reason):
+        sink.note_failed(transaction, f"instance {session.instance}: {reason}")

@@ -518,6 +518,9 @@ class DeliverResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REFUSED_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    instance: _builtins.str
+    """The instance that has staged the part; to be named when the vote is asked for."""
     @_builtins.property
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[_sink_pb2.Staged.Refused]:
         """Messages that the sink refuses for good, by ascending sequence. All others are staged."""
@@ -526,10 +529,11 @@ class DeliverResponse(_message.Message):
         self,
         *,
         refused: _abc.Iterable[_sink_pb2.Staged.Refused] | None = ...,
+        instance: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["refused", b"refused"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance", b"instance", "refused", b"refused"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -544,6 +548,7 @@ class VoteRequest(_message.Message):
     SINK_FIELD_NUMBER: _builtins.int
     TRANSACTION_FIELD_NUMBER: _builtins.int
     PARTS_FIELD_NUMBER: _builtins.int
+    INSTANCES_FIELD_NUMBER: _builtins.int
     sink: _builtins.str
     """The sink's name."""
     @_builtins.property
@@ -554,16 +559,23 @@ class VoteRequest(_message.Message):
     def parts(self) -> _containers.RepeatedCompositeFieldContainer[_sink_pb2.Part]:
         """Every part that counts: one for each task that had rows."""
 
+    @_builtins.property
+    def instances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """For each part, in the same order, the instance that has staged it, as DeliverResponse said. A part that its instance no longer
+        has, though it is attached, is lost for good. Absent where the caller does not know: a part that nobody has is then waited for.
+        """
+
     def __init__(
         self,
         *,
         sink: _builtins.str = ...,
         transaction: _sink_pb2.Transaction | None = ...,
         parts: _abc.Iterable[_sink_pb2.Part] | None = ...,
+        instances: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["transaction", b"transaction"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["parts", b"parts", "sink", b"sink", "transaction", b"transaction"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instances", b"instances", "parts", b"parts", "sink", b"sink", "transaction", b"transaction"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

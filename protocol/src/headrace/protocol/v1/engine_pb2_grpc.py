@@ -129,7 +129,8 @@ class EngineServiceServicer:
 
     def Vote(self, request, context):
         """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted; waits for those that
-        are away. ABORTED where a part is lost for good or a sink votes against it: the batch must be run again.
+        are away. ABORTED where a part is lost for good (its instance has come back without it) or a sink votes against it: the batch
+        must be run again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

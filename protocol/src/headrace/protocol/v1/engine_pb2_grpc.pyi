@@ -63,7 +63,8 @@ class EngineServiceStub:
     """
     Vote: _grpc.UnaryUnaryMultiCallable[_engine_pb2.VoteRequest, _engine_pb2.VoteResponse]
     """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted; waits for those that
-    are away. ABORTED where a part is lost for good or a sink votes against it: the batch must be run again.
+    are away. ABORTED where a part is lost for good (its instance has come back without it) or a sink votes against it: the batch
+    must be run again.
     """
     Settle: _grpc.UnaryUnaryMultiCallable[_engine_pb2.SettleRequest, _engine_pb2.SettleResponse]
     """Says what a pipeline's commit log holds: its transactions up to there are committed, and what other runs left after it is
@@ -105,7 +106,8 @@ class EngineServiceAsyncStub(EngineServiceStub):
     """
     Vote: _aio.UnaryUnaryMultiCallable[_engine_pb2.VoteRequest, _engine_pb2.VoteResponse]  # type: ignore[assignment]
     """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted; waits for those that
-    are away. ABORTED where a part is lost for good or a sink votes against it: the batch must be run again.
+    are away. ABORTED where a part is lost for good (its instance has come back without it) or a sink votes against it: the batch
+    must be run again.
     """
     Settle: _aio.UnaryUnaryMultiCallable[_engine_pb2.SettleRequest, _engine_pb2.SettleResponse]  # type: ignore[assignment]
     """Says what a pipeline's commit log holds: its transactions up to there are committed, and what other runs left after it is
@@ -180,7 +182,8 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.VoteResponse, _abc.Awaitable[_engine_pb2.VoteResponse]]:
         """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted; waits for those that
-        are away. ABORTED where a part is lost for good or a sink votes against it: the batch must be run again.
+        are away. ABORTED where a part is lost for good (its instance has come back without it) or a sink votes against it: the batch
+        must be run again.
         """
 
     @_abc_1.abstractmethod

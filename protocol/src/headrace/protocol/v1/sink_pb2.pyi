@@ -269,7 +269,9 @@ class SinkHello(_message.Message):
 
     @_builtins.property
     def prepared(self) -> _containers.RepeatedCompositeFieldContainer[Global___Transaction]:
-        """Two-phase: every transaction that is prepared and neither committed nor aborted."""
+        """Two-phase: every transaction that is prepared and neither committed nor aborted. One whose parts are missing from `staged` is
+        committed if its batch is in the commit log, whichever run of the pipeline prepared it.
+        """
 
     @_builtins.property
     def committed(self) -> _containers.RepeatedCompositeFieldContainer[Global___Transaction]:

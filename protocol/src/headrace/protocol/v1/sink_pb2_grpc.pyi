@@ -48,8 +48,11 @@ class SinkServiceStub:
       together with the transaction's id (pipeline and batch); where that id is there already, nothing is written again.
     at-least-once: Staged says that the part is written and flushed. Prepared adds nothing.
 
-    Frames of one part come in order. Parts of one transaction are spread over the sink's instances by their partition; an instance
-    takes part only where it has parts. The gateway sends no faster than the connector reads.
+    Frames of one part come in order; frames of several parts alternate. Where a sink has several instances, the parts of a
+    transaction are spread over them by their partition, and an instance takes part only where it has parts; but all parts of a
+    transaction of a batch-idempotent sink come to one instance, the same for each batch of a pipeline as long as it is attached: its
+    id is written once. Where that one is lost, the vote fails, the batch is run again, and another instance may take it: the
+    instances of a batch-idempotent sink share one storage. The gateway sends no faster than the connector reads.
 
     The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message), FAILED_PRECONDITION (an
     unsupported protocol version, another mode than the sink's other instances, an answer to nothing), PERMISSION_DENIED,
@@ -77,8 +80,11 @@ class SinkServiceAsyncStub(SinkServiceStub):
       together with the transaction's id (pipeline and batch); where that id is there already, nothing is written again.
     at-least-once: Staged says that the part is written and flushed. Prepared adds nothing.
 
-    Frames of one part come in order. Parts of one transaction are spread over the sink's instances by their partition; an instance
-    takes part only where it has parts. The gateway sends no faster than the connector reads.
+    Frames of one part come in order; frames of several parts alternate. Where a sink has several instances, the parts of a
+    transaction are spread over them by their partition, and an instance takes part only where it has parts; but all parts of a
+    transaction of a batch-idempotent sink come to one instance, the same for each batch of a pipeline as long as it is attached: its
+    id is written once. Where that one is lost, the vote fails, the batch is run again, and another instance may take it: the
+    instances of a batch-idempotent sink share one storage. The gateway sends no faster than the connector reads.
 
     The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message), FAILED_PRECONDITION (an
     unsupported protocol version, another mode than the sink's other instances, an answer to nothing), PERMISSION_DENIED,
@@ -109,8 +115,11 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
           together with the transaction's id (pipeline and batch); where that id is there already, nothing is written again.
         at-least-once: Staged says that the part is written and flushed. Prepared adds nothing.
 
-        Frames of one part come in order. Parts of one transaction are spread over the sink's instances by their partition; an instance
-        takes part only where it has parts. The gateway sends no faster than the connector reads.
+        Frames of one part come in order; frames of several parts alternate. Where a sink has several instances, the parts of a
+        transaction are spread over them by their partition, and an instance takes part only where it has parts; but all parts of a
+        transaction of a batch-idempotent sink come to one instance, the same for each batch of a pipeline as long as it is attached: its
+        id is written once. Where that one is lost, the vote fails, the batch is run again, and another instance may take it: the
+        instances of a batch-idempotent sink share one storage. The gateway sends no faster than the connector reads.
 
         The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message), FAILED_PRECONDITION (an
         unsupported protocol version, another mode than the sink's other instances, an answer to nothing), PERMISSION_DENIED,
