@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -95,6 +96,47 @@ async def test_two_instances_of_a_sink_write_every_row_once(kind, tmp_path):
     else:
         found = written(one) + written(other)
     assert sorted(found) == [b"%d%d" % (batch, n) for batch in range(3) for n in range(4)]
+
+
+class OneAtATime(TwoPhase):
+    """Stages like a database that lets one write at a time: whoever has begun goes on to the end of its part."""
+
+    name = "out"
+
+    def __init__(self):
+        super().__init__()
+        self._lock = threading.Lock()
+
+    def stage(self, part, rows):
+        with self._lock:
+            return super().stage(part, rows)
+
+
+class AsyncOneAtATime(AsyncTwoPhase):
+    name = "out"
+
+    def __init__(self):
+        super().__init__()
+        self._lock = asyncio.Lock()
+
+    async def stage(self, part, rows):
+        async with self._lock:
+            return await super().stage(part, rows)
+
+
+@pytest.mark.parametrize("kind", [TwoPhase, AsyncTwoPhase, OneAtATime, AsyncOneAtATime])
+async def test_parts_that_are_larger_than_what_waits_for_a_sink_are_staged(kind):
+    sink = kind()
+    sink.name = "out"
+    async with gateway_serving() as (_, address), serving(sink, address):
+        writer = Writer(address)
+        await writer.settle()
+        values = [[bytes([65 + n]) * 2**20] * 14 for n in range(3)]
+        await asyncio.gather(*(writer.deliver_frames(0, rows, partition=n) for n, rows in enumerate(values)))
+        await writer.vote(0, *(writer.part(0, n) for n in range(3)))
+        await visible(writer, 0)
+        await writer.close()
+    assert sorted(sink.values) == sorted(value for rows in values for value in rows)
 
 
 async def test_a_part_that_the_sink_cannot_stage_fails_its_task_which_may_try_again():

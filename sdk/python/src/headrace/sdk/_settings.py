@@ -44,7 +44,8 @@ class Settings:
         first_backoff_seconds: The longest wait before the first reconnect; it doubles with each further one.
         max_backoff_seconds: The longest wait before any reconnect.
         stuck_seconds: After how long a `read` that does not yield is reported; at shutdown it is given up then.
-        queue_bytes: How much may wait for a sink, in each part where parts are staged; the gateway is read no further then.
+        queue_bytes: How much may wait for a sink, in each part where parts are staged; the gateway is read no further then. Where
+            another part waits for its rows meanwhile, what is more goes to a temporary file.
         hold_bytes: How much of unfinished transactions to hold in memory for a batch-idempotent sink; the rest goes to a
             temporary file.
     """

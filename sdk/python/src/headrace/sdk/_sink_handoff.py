@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -32,9 +32,16 @@ class Handoff(Generic[T]):
     Whoever puts in waits while more than a limit is held. A single item may be larger than the limit.
     """
 
-    def __init__(self, limit: int) -> None:
-        """Holds up to about `limit` bytes."""
+    def __init__(self, limit: int, moved: Callable[[], None] = lambda: None) -> None:
+        """Holds up to about `limit` bytes.
+
+        Args:
+            limit: In bytes.
+            moved: Called, on any thread, where there is room again, and where the consumer has nothing more to work on.
+        """
         self._limit = limit
+        self._moved = moved
+        self._starving = False
         self._loop = asyncio.get_running_loop()
         self._changed = threading.Condition()
         self._items: deque[tuple[T, int]] = deque()
@@ -46,17 +53,21 @@ class Handoff(Generic[T]):
 
     async def put(self, item: T, size: int) -> None:
         """Puts an item in, then waits until there is room for more."""
+        self.offer(item, size)
+        with self._changed:
+            if full := self.full:
+                self._room.clear()
+        if full:
+            await self._room.wait()
+
+    def offer(self, item: T, size: int) -> None:
+        """Puts an item in, whether there is room or not."""
         with self._changed:
             if self._end is None and not self._discarding:
                 self._items.append((item, size))
                 self._held += size
-            full = self._held >= self._limit
-            if full:
-                self._room.clear()
             self._changed.notify()
         self._ready.set()
-        if full:
-            await self._room.wait()
 
     def end(self) -> None:
         """Says that this was all."""
@@ -73,6 +84,17 @@ class Handoff(Generic[T]):
             self._items.clear()
             self._held = 0
         self._room.set()
+        self._moved()
+
+    @property
+    def full(self) -> bool:
+        """True while more is held than shall be, and somebody may want it."""
+        return self._held >= self._limit and self._end is not _End.DROPPED
+
+    @property
+    def starving(self) -> bool:
+        """True while the consumer waits for more to come."""
+        return self._starving and not self._items and self._end is None
 
     @property
     def ended(self) -> bool:
@@ -92,7 +114,10 @@ class Handoff(Generic[T]):
         """
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._items or self._end is not None)
+                if not self._items and self._end is None:
+                    self._starve()
+                    self._changed.wait_for(lambda: self._items or self._end is not None)
+                    self._starving = False
                 if not (item := self._take()):
                     return
             yield item[0]
@@ -109,7 +134,9 @@ class Handoff(Generic[T]):
                 item = None if idle else self._take()
                 self._ready.clear()
             if idle:
+                self._starve()
                 await self._ready.wait()
+                self._starving = False
             elif item is None:
                 return
             else:
@@ -126,7 +153,13 @@ class Handoff(Generic[T]):
         if self._held < self._limit <= self._held + item[1]:
             with contextlib.suppress(RuntimeError):  # the loop is gone, and nobody waits any more
                 self._loop.call_soon_threadsafe(self._make_room)
+            self._moved()
         return item
+
+    def _starve(self) -> None:
+        """Says that the consumer has nothing more to work on."""
+        self._starving = True
+        self._moved()
 
     def _make_room(self) -> None:
         """Lets whoever waits put more in."""
@@ -143,3 +176,4 @@ class Handoff(Generic[T]):
         self._ready.set()
         if end is _End.DROPPED:
             self._room.set()
+            self._moved()

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.sdk._errors import InvalidOutcomes
@@ -13,6 +13,7 @@ from headrace.sdk._sink import TwoPhaseSink
 from headrace.sdk._sink_async import AsyncTwoPhaseSink
 from headrace.sdk._sink_desk import Answers, Broke, Say, watched
 from headrace.sdk._sink_driver import SinkDriver, describe, part_from_wire, parts_from_wire, transaction_from_wire
+from headrace.sdk._sink_file import FrameFile, Place
 from headrace.sdk._sink_handoff import Dropped, Handoff
 from headrace.sdk._sink_in_order import check_whole, nothing, nothing_on_loop
 from headrace.sdk._sink_outcomes import refusals
@@ -30,7 +31,9 @@ class _Staging:
 
     id: int
     part: Part
-    incoming: Handoff[Rows]
+    incoming: Handoff[Rows | Place]
+    file: FrameFile = field(default_factory=FrameFile)
+    """Rows for which there is no room in memory, and for which the others need not wait."""
     messages: int = 0
     """How many it has; known once all has arrived."""
     taken: int = 0
@@ -77,6 +80,9 @@ class TwoPhaseDesk:
         self._last_decision: dict[Transaction, _Decision] = {}
         self._undecided: set[_Decision] = set()
         self._broke = broke
+        self._loop = asyncio.get_running_loop()
+        self._blocked = False
+        self._moved = asyncio.Event()
         self._deciding = watched(asyncio.create_task(self._decide()), broke)
 
     async def take(self, message: pb.SinkServiceAttachResponse) -> None:
@@ -86,7 +92,7 @@ class TwoPhaseDesk:
                 self._start(message.start_part.id, part_from_wire(message.start_part.part))
             case "frame":
                 if (staging := self._stagings.get(message.frame.id)) is not None:
-                    await staging.incoming.put(Rows(message.frame.frame), message.frame.ByteSize())
+                    await self._take_rows(staging, Rows(message.frame.frame), message.frame.ByteSize())
             case "end_part":
                 if (staging := self._stagings.get(message.end_part.id)) is not None:
                     staging.messages = message.end_part.messages
@@ -125,9 +131,32 @@ class TwoPhaseDesk:
 
     # Parts
 
+    async def _take_rows(self, staging: _Staging, rows: Rows, size: int) -> None:
+        """Takes rows of a part, then waits until there is room for more, or until another part cannot go on without more.
+
+        A sink may stage one part only after another, which must not wait for its rows then because the first has enough of them.
+        """
+        if staging.incoming.full:
+            staging.incoming.offer(await asyncio.to_thread(staging.file.write, rows.frame), 0)
+        else:
+            staging.incoming.offer(rows, size)
+        self._blocked = True
+        try:
+            while staging.incoming.full and not any(other.incoming.starving for other in self._stagings.values()):
+                self._moved.clear()
+                await self._moved.wait()
+        finally:
+            self._blocked = False
+
+    def _note_moved(self) -> None:
+        """Wakes who waits for a part to go on."""
+        if self._blocked:
+            with contextlib.suppress(RuntimeError):  # the loop is gone, and nobody waits any more
+                self._loop.call_soon_threadsafe(self._moved.set)
+
     def _start(self, id_: int, part: Part) -> None:
         """Begins to stage a part."""
-        staging = self._stagings[id_] = _Staging(id_, part, Handoff(self._settings.queue_bytes))
+        staging = self._stagings[id_] = _Staging(id_, part, Handoff(self._settings.queue_bytes, self._note_moved))
         staging.task = asyncio.create_task(self._stage(staging, self._last_decision.get(part.transaction)))
         self._running.add(watched(staging.task, self._broke))
         staging.task.add_done_callback(self._running.discard)
@@ -153,6 +182,8 @@ class TwoPhaseDesk:
             staging.staged = True
             if not staging.incoming.dropped:
                 await self._answers.staged(staging.id, refused)
+        finally:
+            staging.file.close()
 
     async def _drop(self, part: Part) -> None:
         """Has the sink forget a part."""
@@ -224,7 +255,8 @@ class TwoPhaseDesk:
 
 def _rows(staging: _Staging) -> Iterator[Rows]:
     """The rows of a part as they arrive, counted."""
-    for rows in staging.incoming.items():
+    for item in staging.incoming.items():
+        rows = item if isinstance(item, Rows) else staging.file.read(item)
         staging.taken += len(rows)
         yield rows
     check_whole(staging.taken, staging.messages)
@@ -233,7 +265,8 @@ def _rows(staging: _Staging) -> Iterator[Rows]:
 
 async def _rows_on_loop(staging: _Staging) -> AsyncIterator[Rows]:
     """The rows of a part as they arrive, counted."""
-    async for rows in staging.incoming.items_on_loop():
+    async for item in staging.incoming.items_on_loop():
+        rows = item if isinstance(item, Rows) else await asyncio.to_thread(staging.file.read, item)
         staging.taken += len(rows)
         yield rows
     check_whole(staging.taken, staging.messages)
