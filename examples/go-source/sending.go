@@ -85,18 +85,39 @@ func (s *session) report(st *stream) error {
 	}}})
 }
 
-// sendFrame sends one frame with at most `due` messages, of the stream whose turn it is. It returns false where no stream has
-// anything to send or credit does not allow it.
+// sendFrame sends one frame with at most `due` messages: of a stream that has credit of its own, since a batch waits for it, else
+// of the stream whose turn it is. It returns false where no stream has anything to send or credit does not allow it.
 func (s *session) sendFrame(due uint64) (bool, error) {
 	limit := min(due, s.frameMessages)
-	st := s.nextInTurn()
-	if st == nil || limit == 0 {
+	waiting := s.inTurn()
+	if len(waiting) == 0 || limit == 0 {
 		return false, nil
 	}
-	if !s.settled() && (s.creditMessages < limit || s.creditBytes < s.frameBytes) {
-		// More credit is to come. Using up the rest would make ever smaller frames.
-		return false, s.requestCredit(st, s.frameBytes, limit)
+	for _, st := range waiting {
+		if st.lentBytes > 0 || st.lentMessages > 0 {
+			s.returnLoan(st)
+			return s.sendFrameOf(st, limit)
+		}
 	}
+	st := waiting[0]
+	if s.settled() || s.creditMessages >= limit && s.creditBytes >= s.frameBytes {
+		if sent, err := s.sendFrameOf(st, limit); sent || err != nil {
+			s.turn++
+			return sent, err
+		}
+	}
+	// More credit is to come, and the stream keeps its turn until then. Using up the rest would make ever smaller frames. A batch may
+	// wait for any of the streams, so each of them asks.
+	for _, st := range waiting {
+		if err := s.requestCredit(st, s.frameBytes, limit); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// sendFrameOf sends a frame of a stream; it returns false, and asks for credit, where credit does not allow it.
+func (s *session) sendFrameOf(st *stream, limit uint64) (bool, error) {
 	frame, next := pack(st, max(1, min(limit, s.creditMessages)), min(s.frameBytes, s.creditBytes))
 	size, count := uint64(proto.Size(frame)), uint64(frame.GetCount())
 	if size > s.creditBytes || count > s.creditMessages {
@@ -104,9 +125,8 @@ func (s *session) sendFrame(due uint64) (bool, error) {
 	}
 	s.creditBytes -= size
 	s.creditMessages -= count
-	s.turn++
 	s.pacer.spend(count)
-	st.next = next
+	st.next, st.asked = next, 0
 	if err := s.send(&pb.IngestRequest{Message: &pb.IngestRequest_Frame{Frame: frame}}); err != nil {
 		return false, err
 	}
@@ -116,16 +136,22 @@ func (s *session) sendFrame(due uint64) (bool, error) {
 	return true, nil
 }
 
-// nextInTurn returns the next stream in turn that may send, which keeps its turn until it has sent; nil where none may.
-func (s *session) nextInTurn() *stream {
+// inTurn returns the streams that may send, the one whose turn it is first.
+func (s *session) inTurn() []*stream {
+	var found []*stream
 	for range s.streams {
 		s.turn %= len(s.streams)
 		if st := s.streams[s.turn]; st.open && !st.closed {
-			return st
+			break
 		}
 		s.turn++
 	}
-	return nil
+	for i := range s.streams {
+		if st := s.streams[(s.turn+i)%len(s.streams)]; st.open && !st.closed {
+			found = append(found, st)
+		}
+	}
+	return found
 }
 
 // pack makes a frame of at most limit messages and, unless a single message is larger, at most maxBytes bytes. It also returns
@@ -146,16 +172,19 @@ func pack(st *stream, limit, maxBytes uint64) (*pb.Frame, uint64) {
 	return columns.Frame(st.id), number
 }
 
-// requestCredit asks, once for each grant, for room for a frame of a stream. The gateway knows whether waiting would help.
+// requestCredit asks for room for a frame of a stream. The gateway knows whether waiting would help, and remembers what was asked
+// until a frame of the stream comes, so that it is asked again only where more is needed.
 func (s *session) requestCredit(st *stream, size, count uint64) error {
-	if s.creditRequested {
+	if st.asked >= size {
 		return nil
 	}
-	s.creditRequested = true
+	st.asked = size
 	return s.send(&pb.IngestRequest{Message: &pb.IngestRequest_CreditRequest{CreditRequest: &pb.CreditRequest{
-		Bytes:    size,
-		Messages: count,
-		StreamId: st.id,
+		Bytes:         size,
+		Messages:      count,
+		StreamId:      st.id,
+		ReadyBytes:    proto.Uint64(size),
+		ReadyMessages: proto.Uint64(count),
 	}}})
 }
 

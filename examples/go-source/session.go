@@ -27,6 +27,10 @@ type stream struct {
 	closed bool      // CloseStream was sent: the partition has ended
 	next   uint64    // the next number to send
 	acked  uint64    // everything up to it is in the checkpoint
+
+	asked        uint64 // the bytes of the CreditRequest that stands; 0 where none does
+	lentBytes    uint64 // credit that only the next frame of this stream may spend
+	lentMessages uint64
 }
 
 // settled says whether everything that was sent is acknowledged.
@@ -42,16 +46,15 @@ type session struct {
 	lastID   uint32
 	turn     int // index of the stream that may send next, modulo their number
 
-	welcomed        bool   // Welcome has come
-	creditBytes     uint64 // what may be sent, in bytes of serialized frames
-	creditMessages  uint64 // and in messages; both limits hold
-	creditRequested bool   // a CreditRequest was sent, and nothing granted since
-	frameBytes      uint64 // the largest frame to make, in bytes
-	frameMessages   uint64 // and in messages
-	linger          time.Duration
-	pacer           pacer
-	reportAt        time.Time // when to say again what is left
-	leaveBy         time.Time // when to leave a draining gateway; zero where it does not drain
+	welcomed       bool   // Welcome has come
+	creditBytes    uint64 // what may be sent, in bytes of serialized frames
+	creditMessages uint64 // and in messages; both limits hold
+	frameBytes     uint64 // the largest frame to make, in bytes
+	frameMessages  uint64 // and in messages
+	linger         time.Duration
+	pacer          pacer
+	reportAt       time.Time // when to say again what is left
+	leaveBy        time.Time // when to leave a draining gateway; zero where it does not drain
 }
 
 // response is what one Recv returned.
@@ -175,7 +178,12 @@ func (s *session) handle(message *pb.IngestResponse, now time.Time) error {
 		}
 		s.grant(m.Ack.GetCredit())
 	case *pb.IngestResponse_Credit:
-		s.grant(m.Credit)
+		if st := s.stream(m.Credit.GetStreamId()); m.Credit.StreamId != nil && st != nil {
+			st.lentBytes += m.Credit.GetBytes()
+			st.lentMessages += m.Credit.GetMessages()
+		} else {
+			s.grant(m.Credit)
+		}
 	case *pb.IngestResponse_Pace:
 		s.pace(m.Pace)
 	case *pb.IngestResponse_Drain:
@@ -190,7 +198,13 @@ func (s *session) handle(message *pb.IngestResponse, now time.Time) error {
 func (s *session) grant(more *pb.Credit) {
 	s.creditBytes += more.GetBytes()
 	s.creditMessages += more.GetMessages()
-	s.creditRequested = false
+}
+
+// returnLoan gives credit that was for a stream alone to the session: its frame goes out, or never will.
+func (s *session) returnLoan(st *stream) {
+	s.creditBytes += st.lentBytes
+	s.creditMessages += st.lentMessages
+	st.lentBytes, st.lentMessages = 0, 0
 }
 
 func (s *session) pace(pace *pb.Pace) {
@@ -228,6 +242,7 @@ func (s *session) rejected(reject *pb.Reject, now time.Time) error {
 	}
 	slog.Info("stream rejected", "stream", st.name, "reason", reject.GetReason(), "message", reject.GetMessage())
 	wait := time.Duration(reject.GetRetryAfterMs()) * time.Millisecond
+	s.returnLoan(st)
 	*st = stream{name: st.name, numbers: st.numbers, askAt: now.Add(wait)}
 	return nil
 }

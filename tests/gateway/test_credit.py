@@ -49,7 +49,8 @@ async def test_a_batch_gets_its_messages_though_another_stream_has_used_up_the_c
         await source.send(frame=numbered(2, 1, WINDOW))
         await source.send(credit_request=source_pb2.CreditRequest(bytes=100, messages=5, stream_id=2))
         await source.send(credit_request=source_pb2.CreditRequest(bytes=100, messages=5, stream_id=1))
-        assert (await source.expect_credit()).messages == 5, "for the stream that is waited for, and not for the other"
+        credit = await source.expect_credit()
+        assert (credit.messages, credit.stream_id) == (5, 1), "for the stream that is waited for, and not for the other"
         await source.send(frame=numbered(1, 1, 5))
         assert values_of(await pipeline.fetch("orders/0", None, 5)) == [b"1", b"2", b"3", b"4", b"5"]
         for client in (source, pipeline):
@@ -67,5 +68,42 @@ async def test_what_a_batch_is_lent_is_not_lent_twice() -> None:
         await source.expect_credit()
         status = (await pipeline.status()).sessions[0]
         assert (status.credit_messages, status.outstanding_messages) == (5, WINDOW)
+        for client in (source, pipeline):
+            await client.close()
+
+
+async def test_a_stream_that_asked_before_a_batch_waits_for_it_gets_credit_once_one_does() -> None:
+    async with serve(Limits(session_messages=WINDOW)) as (_, address):
+        first, second = Engine(address, "first"), Engine(address, "second")
+        await first.attach()
+        source = await with_two_streams(address)
+        await source.send(frame=numbered(2, 1, WINDOW))
+        await source.send(
+            credit_request=source_pb2.CreditRequest(bytes=100, messages=1, stream_id=1, ready_bytes=300, ready_messages=7)
+        )
+        await first.plan_until("orders/1", WINDOW)
+        await second.attach(planned={"orders/0": 7})
+        credit = await source.expect_credit()
+        assert (credit.bytes, credit.messages, credit.stream_id) == (300, 7, 1), "for all that the stream has ready"
+        await source.send(frame=numbered(1, 1, 7))
+        assert values_of(await second.fetch("orders/0", None, 7)) == [b"%d" % n for n in range(1, 8)]
+        for client in (source, first, second):
+            await client.close()
+
+
+async def test_each_frame_that_a_batch_waits_for_gets_credit_of_its_own_and_the_window_does_not_grow() -> None:
+    async with serve(Limits(session_messages=WINDOW)) as (_, address):
+        pipeline = Engine(address)
+        await pipeline.attach(planned={"orders/0": 50})
+        source = await with_two_streams(address)
+        await source.send(frame=numbered(2, 1, WINDOW))
+        for first in range(1, 51, 10):
+            request = source_pb2.CreditRequest(bytes=50, messages=1, stream_id=1, ready_bytes=200, ready_messages=10)
+            await source.send(credit_request=request)
+            assert (await source.expect_credit()).messages == 10
+            await source.send(frame=numbered(1, first, 10))
+        assert len(values_of(await pipeline.fetch("orders/0", None, 50))) == 50
+        status = (await pipeline.status()).sessions[0]
+        assert (status.credit_messages, status.outstanding_messages) == (0, WINDOW)
         for client in (source, pipeline):
             await client.close()

@@ -188,7 +188,7 @@ async def test_a_frame_larger_than_the_window_gets_its_credit_when_it_asks() -> 
         await source.expect("stream_opened")
         for client in crowd[:-1]:
             await client.close()
-        await source.send(credit_request=source_pb2.CreditRequest(bytes=2**20 + 100, messages=1))
+        await source.send(credit_request=source_pb2.CreditRequest(bytes=2**20 + 100, messages=1, stream_id=1))
         credit = source.welcome.credit.bytes
         while credit < 2**20 + 100:
             credit += (await source.expect_credit()).bytes

@@ -9,11 +9,13 @@ from pathlib import Path
 import grpc
 import pytest
 from tests.gateway.certificates import Authority
+from tests.gateway.wire import Engine, serve
 from tests.go_source.conftest import SOURCES
 from tests.go_source.expected import message
 from tests.go_source.fake_gateway import FakeGateway, Session
 from tests.go_source.processes import Program
 
+from headrace.gateway._config import Limits
 from headrace.protocol.v1 import source_pb2 as pb
 
 pytestmark = pytest.mark.timeout(600)  # The first build compiles gRPC.
@@ -71,6 +73,21 @@ async def test_a_window_smaller_than_a_message_is_asked_to_grow(gateway: FakeGat
     requests = gateway.sessions[0].credit_requests
     assert any(request.bytes > gateway.window_bytes and request.messages == 1 for request in requests)
     assert all(request.stream_id == 1 for request in requests)
+
+
+async def test_a_batch_gets_one_partition_though_the_other_has_used_up_the_credit(go_source: Program) -> None:
+    async with serve(Limits(session_messages=1000)) as (_, address):
+        engine = Engine(address, streams="numbers/*")
+        batch = {"numbers/0": 11, "numbers/1": 10_000}
+        await engine.attach(planned=batch)
+        async with go_source.run(address, count=20_000, partitions=2) as source:
+            frames = await asyncio.wait_for(engine.fetch("numbers/1", None, 10_000), 20)
+            assert sum(frame.count for frame in frames) >= 5000
+            committed = dict(batch)
+            while source.running:
+                committed |= {r.stream: r.end.sequence for r in (await engine.plan(committed, wait_ms=100)).ranges}
+            assert await source.wait() == 0, source.log
+        await engine.close()
 
 
 async def test_exit_waits_for_the_last_acknowledgement(gateway: FakeGateway, go_source: Program) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.gateway.certificates import Authority
 from tests.gateway.processes import gateway_process
-from tests.gateway.wire import Engine
+from tests.gateway.wire import Engine, values_of
 from tests.gateway.wire import serve as gateway
 from tests.sdk.fake_gateway import until
 
@@ -93,6 +93,44 @@ async def test_credit_far_below_what_the_source_has(run):
             for planned in (await engine.plan(committed, wait_ms=100)).ranges:
                 committed[planned.stream] = planned.end
         assert source.acks[-1] == 20_020
+        await engine.close()
+
+
+async def test_a_batch_that_needs_the_slower_of_two_partitions_gets_it_though_the_other_has_used_up_the_credit(run):
+    slow = threading.Event()
+
+    class Partitions(Source):
+        """Partition 0 has much at once; partition 1 lags behind it, as after a restart of the gateway in mid-batch."""
+
+        name = "orders"
+
+        def partitions(self):
+            return ["0", "1"]
+
+        def read(self, partition, position):
+            if partition == "1":
+                while not slow.is_set():
+                    yield None
+            for sequence in range((position.sequence if position else 0) + 1, 3001):
+                yield Message(b"%d" % sequence, sequence=sequence)
+
+    async with gateway(Limits(session_messages=1000)) as (_, address):
+        engine = Engine(address)
+        batch = {"orders/0": 500, "orders/1": 2500}
+        await engine.attach(planned=batch)
+        run(Partitions(), address)
+        fast = asyncio.create_task(engine.fetch("orders/0", None, 500))
+        await until(lambda: fast.done())
+        async with asyncio.timeout(10):
+            while (await engine.status()).sessions[0].credit_messages:  # noqa: ASYNC110 - there is no event to wait on
+                await asyncio.sleep(0.01)
+        slow.set()
+        messages = values_of(await asyncio.wait_for(engine.fetch("orders/1", None, 2500), 10))
+        assert messages[:2500] == [b"%d" % n for n in range(1, 2501)]
+        committed = {"orders/0": 500, "orders/1": 2500}
+        async with asyncio.timeout(10):
+            while committed != {"orders/0": 3000, "orders/1": 3000}:
+                committed |= {r.stream: r.end.sequence for r in (await engine.plan(committed, wait_ms=1000)).ranges}
         await engine.close()
 
 

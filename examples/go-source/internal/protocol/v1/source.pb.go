@@ -344,7 +344,7 @@ type IngestRequest_CloseStream struct {
 }
 
 type IngestRequest_CreditRequest struct {
-	// The next frame does not fit in the session's window.
+	// A frame waits for credit.
 	CreditRequest *CreditRequest `protobuf:"bytes,7,opt,name=credit_request,json=creditRequest,proto3,oneof"`
 }
 
@@ -884,18 +884,26 @@ func (x *CloseStream) GetEndOfStream() bool {
 	return false
 }
 
-// The next frame does not fit in the credit that is left. Needed in two cases, and harmless in all others: the frame is larger
-// than the session's window, and then the gateway answers with Credit as soon as its memory allows; or a batch waits for the
-// stream while other streams of the session have used its credit up, and then it answers at once. Ask again after a grant
-// that was not enough.
+// A stream has a frame to send, and credit does not allow it. Needed in two cases, and harmless in all others: the frame is
+// larger than the session's window, and then the gateway answers with Credit as soon as its memory allows; or a batch waits for
+// the stream while other streams of the session have used its credit up, and then it answers at once with Credit for this
+// stream. Only the gateway knows which streams a batch waits for, so every stream that waits for credit asks, not only the one
+// whose turn it is, and also while frames of others go first.
+//
+// A request stands until a frame of its stream arrives or the stream is closed; a later one replaces it.
 type CreditRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The size of that frame, in bytes.
+	// The size of the smallest frame that the stream could send next, in bytes.
 	Bytes uint64 `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// How many messages it holds.
+	// How many messages that frame holds.
 	Messages uint64 `protobuf:"varint,2,opt,name=messages,proto3" json:"messages,omitempty"`
 	// Its stream.
-	StreamId      uint32 `protobuf:"varint,3,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
+	StreamId uint32 `protobuf:"varint,3,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
+	// The size of a frame with all that the stream has ready, at most max_frame_bytes: credit for the stream alone is for so
+	// much. Absent means that the gateway chooses, at least `bytes`.
+	ReadyBytes *uint64 `protobuf:"varint,4,opt,name=ready_bytes,json=readyBytes,proto3,oneof" json:"ready_bytes,omitempty"`
+	// How many messages that larger frame holds. Absent means that the gateway chooses, at least `messages`.
+	ReadyMessages *uint64 `protobuf:"varint,5,opt,name=ready_messages,json=readyMessages,proto3,oneof" json:"ready_messages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -947,6 +955,20 @@ func (x *CreditRequest) GetMessages() uint64 {
 func (x *CreditRequest) GetStreamId() uint32 {
 	if x != nil {
 		return x.StreamId
+	}
+	return 0
+}
+
+func (x *CreditRequest) GetReadyBytes() uint64 {
+	if x != nil && x.ReadyBytes != nil {
+		return *x.ReadyBytes
+	}
+	return 0
+}
+
+func (x *CreditRequest) GetReadyMessages() uint64 {
+	if x != nil && x.ReadyMessages != nil {
+		return *x.ReadyMessages
 	}
 	return 0
 }
@@ -1253,7 +1275,11 @@ type Credit struct {
 	// More bytes of serialized frames.
 	Bytes uint64 `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// More messages.
-	Messages      uint64 `protobuf:"varint,2,opt,name=messages,proto3" json:"messages,omitempty"`
+	Messages uint64 `protobuf:"varint,2,opt,name=messages,proto3" json:"messages,omitempty"`
+	// The stream that this credit is for, by its id: a batch waits for it, and it has asked. Its next frame spends this credit
+	// first, and goes out before frames of other streams, which must not spend it. What that frame leaves over is the session's, as
+	// is the whole where the stream has nothing to send any more. Absent means that any stream may spend it.
+	StreamId      *uint32 `protobuf:"varint,3,opt,name=stream_id,json=streamId,proto3,oneof" json:"stream_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1298,6 +1324,13 @@ func (x *Credit) GetBytes() uint64 {
 func (x *Credit) GetMessages() uint64 {
 	if x != nil {
 		return x.Messages
+	}
+	return 0
+}
+
+func (x *Credit) GetStreamId() uint32 {
+	if x != nil && x.StreamId != nil {
+		return *x.StreamId
 	}
 	return 0
 }
@@ -1585,11 +1618,16 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\x12_earliest_sequence\"N\n" +
 	"\vCloseStream\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12\"\n" +
-	"\rend_of_stream\x18\x02 \x01(\bR\vendOfStream\"^\n" +
+	"\rend_of_stream\x18\x02 \x01(\bR\vendOfStream\"\xd3\x01\n" +
 	"\rCreditRequest\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12\x1a\n" +
 	"\bmessages\x18\x02 \x01(\x04R\bmessages\x12\x1b\n" +
-	"\tstream_id\x18\x03 \x01(\rR\bstreamId\"!\n" +
+	"\tstream_id\x18\x03 \x01(\rR\bstreamId\x12$\n" +
+	"\vready_bytes\x18\x04 \x01(\x04H\x00R\n" +
+	"readyBytes\x88\x01\x01\x12*\n" +
+	"\x0eready_messages\x18\x05 \x01(\x04H\x01R\rreadyMessages\x88\x01\x01B\x0e\n" +
+	"\f_ready_bytesB\x11\n" +
+	"\x0f_ready_messages\"!\n" +
 	"\aGoodbye\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xd4\x02\n" +
 	"\aWelcome\x12)\n" +
@@ -1615,10 +1653,13 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\x06credit\x18\x02 \x01(\v2\x1c.headrace.protocol.v1.CreditR\x06credit\x1aa\n" +
 	"\x06Stream\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12:\n" +
-	"\bposition\x18\x02 \x01(\v2\x1e.headrace.protocol.v1.PositionR\bposition\":\n" +
+	"\bposition\x18\x02 \x01(\v2\x1e.headrace.protocol.v1.PositionR\bposition\"j\n" +
 	"\x06Credit\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12\x1a\n" +
-	"\bmessages\x18\x02 \x01(\x04R\bmessages\"#\n" +
+	"\bmessages\x18\x02 \x01(\x04R\bmessages\x12 \n" +
+	"\tstream_id\x18\x03 \x01(\rH\x00R\bstreamId\x88\x01\x01B\f\n" +
+	"\n" +
+	"_stream_id\"#\n" +
 	"\x04Pace\x12\x1b\n" +
 	"\tlinger_ms\x18\x01 \x01(\rR\blingerMs\"@\n" +
 	"\x05Drain\x12\x1f\n" +
@@ -1747,7 +1788,9 @@ func file_headrace_protocol_v1_source_proto_init() {
 	}
 	file_headrace_protocol_v1_source_proto_msgTypes[4].OneofWrappers = []any{}
 	file_headrace_protocol_v1_source_proto_msgTypes[5].OneofWrappers = []any{}
+	file_headrace_protocol_v1_source_proto_msgTypes[7].OneofWrappers = []any{}
 	file_headrace_protocol_v1_source_proto_msgTypes[10].OneofWrappers = []any{}
+	file_headrace_protocol_v1_source_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

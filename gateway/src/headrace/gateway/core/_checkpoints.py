@@ -7,6 +7,7 @@ import structlog
 from headrace.gateway.core._delivering import prove
 from headrace.gateway.core._errors import Superseded, UnknownPipeline
 from headrace.gateway.core._gateway import Gateway
+from headrace.gateway.core._lending import lend_where_awaited
 from headrace.gateway.core._opening import acknowledge, reconcile
 from headrace.gateway.core._pipeline import Pipeline
 from headrace.gateway.core._position import BEGINNING, Position
@@ -52,6 +53,7 @@ def attach(
             if pipeline.position(stream.name) < stream.horizon and not pipeline.skip_lost:
                 stream.horizon = BEGINNING
             reconcile(stream)
+            lend_where_awaited(stream)
             pipeline.notice(stream.name)
     gateway.credit.settle()
 
@@ -66,6 +68,7 @@ def adopt(gateway: Gateway, pipeline: Pipeline, stream_name: str, committed: Pos
         if stream.received == BEGINNING:
             stream.restart(committed)
         reconcile(stream)
+        lend_where_awaited(stream)
         gateway.credit.settle()
     return stream
 

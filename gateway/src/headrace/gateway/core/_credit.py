@@ -18,7 +18,9 @@ class CreditAccount:
     bytes_held: int = 0
     messages_held: int = 0
     bytes_wanted: int = 0
-    """The size of a frame that waits to be sent and has no room."""
+    """The size of the largest frame that waits to be sent and has no room."""
+    _wanted: dict[int, int] = field(default_factory=dict)
+    """The size of each such frame, by the id of its stream."""
 
     def charge(self, size: int, count: int) -> None:
         """Takes a frame's credit.
@@ -35,7 +37,6 @@ class CreditAccount:
         self.messages_left -= count
         self.bytes_held += size
         self.messages_held += count
-        self.bytes_wanted = 0
 
     def release(self, size: int, count: int) -> None:
         """Notes that a frame is held no longer; the pool's next `settle` gives the credit back."""
@@ -43,19 +44,31 @@ class CreditAccount:
         self.messages_held -= count
         self.pool.released(self, size)
 
-    def want(self, size: int) -> None:
-        """Asks for room for one frame that the credit that is left is too small for."""
-        self.bytes_wanted = size
+    def want(self, stream_id: int, size: int) -> None:
+        """Asks for room for one frame of a stream that the credit that is left is too small for."""
+        self._wanted[stream_id] = size
+        self.bytes_wanted = max(self._wanted.values())
         self.pool.unsettled[self] = None
 
+    def want_no_more(self, stream_id: int) -> None:
+        """Notes that the frame has come, or never will."""
+        if self._wanted.pop(stream_id, 0) == self.bytes_wanted:
+            self.bytes_wanted = max(self._wanted.values(), default=0)
+
+    def usual_loan(self) -> tuple[int, int]:
+        """What to lend a stream that does not say how much it has ready: bytes and messages.
+
+        What its frame leaves over other streams may spend, so that it is nothing once the session has more than its window.
+        """
+        if self.bytes_left + self.bytes_held > self.pool.largest_window:
+            return 0, 0
+        return self.pool.smallest_window, self.pool.window_messages // 4
+
     def lend(self, size: int, count: int) -> None:
-        """Makes room for one frame at once, whatever the session holds: a batch cannot end without it."""
-        more_bytes = max(0, max(size, self.pool.smallest_window) - self.bytes_left)
-        more_messages = max(0, max(count, self.pool.window_messages // 4) - self.messages_left)
-        self.bytes_left += more_bytes
-        self.messages_left += more_messages
-        self.pool.used_bytes += more_bytes
-        self.grant(more_bytes, more_messages)
+        """Adds credit at once, whatever the session holds: a batch cannot end without it."""
+        self.bytes_left += size
+        self.messages_left += count
+        self.pool.used_bytes += size
 
 
 @dataclass(slots=True)
@@ -80,6 +93,11 @@ class CreditPool:
     def smallest_window(self) -> int:
         """What every session may have outstanding, in bytes, however many there are."""
         return max(self.budget_bytes // 4 // self.max_sessions, 4096)
+
+    @property
+    def largest_window(self) -> int:
+        """What a session may have outstanding without having asked for more, in bytes, with as many sessions as there are."""
+        return self._window()
 
     @property
     def shared_bytes(self) -> int:

@@ -8,6 +8,7 @@ from headrace.gateway.core import _frames
 from headrace.gateway.core._errors import LimitExceeded, MalformedMessage, OutOfTurn, Superseded, UnknownStream
 from headrace.gateway.core._frames import HeldFrame
 from headrace.gateway.core._gateway import Gateway
+from headrace.gateway.core._lending import answered
 from headrace.gateway.core._opening import reconcile
 from headrace.gateway.core._position import BEGINNING, Position, check_name
 from headrace.gateway.core._session import Session
@@ -82,6 +83,7 @@ def take_frame(gateway: Gateway, session: Session, frame: frame_pb2.Frame) -> No
         raise OutOfTurn(f"stream {name}: a frame " + ("after CloseStream" if attachment.closed else "before StreamOpened"))
     _frames.check_order(frame.first_sequence, attachment.last_sequence, name)
     attachment.last_sequence = last
+    answered(session, attachment)
     gateway.frames_received += 1
     _hold(gateway, attachment.stream, session, frame, size, count, last)
 
@@ -145,25 +147,10 @@ def close_stream(session: Session, close: source_pb2.CloseStream) -> None:
     attachment = _attachment(session, close.stream_id)
     if attachment is not None and not attachment.closed:
         attachment.closed = True
+        answered(session, attachment)
         attachment.stream.ended = close.end_of_stream and attachment.opened
         if attachment.opened:
             attachment.stream.tell_readers()
-
-
-def request_credit(gateway: Gateway, session: Session, request: source_pb2.CreditRequest) -> None:
-    """Makes room for one frame: at once where a batch waits for it, else as soon as the budget allows.
-
-    Raises:
-        LimitExceeded: such a frame is above the limit.
-    """
-    attachment = session.attachments.get(request.stream_id)
-    if request.bytes > gateway.limits.max_frame_bytes:
-        raise LimitExceeded(f"frame of {request.bytes} bytes: max_frame_bytes is {gateway.limits.max_frame_bytes}")
-    if attachment is not None and attachment.opened and attachment.stream.is_awaited():
-        session.account.lend(request.bytes, request.messages)
-    else:
-        session.account.want(request.bytes)
-        gateway.credit.settle()
 
 
 def _attachment(session: Session, stream_id: int) -> Attachment | None:

@@ -8,7 +8,7 @@ from headrace.gateway.core._credit import CreditAccount, CreditPool
 from headrace.gateway.core._errors import ProtocolError
 from headrace.gateway.core._position import Position
 from headrace.gateway.core._signal import Signal
-from headrace.gateway.core._stream import Attachment
+from headrace.gateway.core._stream import Attachment, Wanted
 from headrace.protocol.v1 import source_pb2 as pb
 
 _ids = itertools.count(1)
@@ -63,6 +63,20 @@ class Session:
         self._acks[attachment.stream_id] = position
         self.outgoing.notify()
 
+    def lend(self, attachment: Attachment, wanted: Wanted) -> None:
+        """Gives credit for the next frame of a stream, once for each frame."""
+        usual_bytes, usual_messages = self.account.usual_loan()
+        size = max(wanted.bytes, usual_bytes if wanted.ready_bytes is None else wanted.ready_bytes) - attachment.lent_bytes
+        count = max(wanted.messages, usual_messages if wanted.ready_messages is None else wanted.ready_messages)
+        count -= attachment.lent_messages
+        if attachment.lent_bytes >= wanted.bytes and attachment.lent_messages >= wanted.messages:
+            return
+        size, count = max(0, size), max(0, count)
+        attachment.lent_bytes += size
+        attachment.lent_messages += count
+        self.account.lend(size, count)
+        self.send(pb.IngestResponse(credit=pb.Credit(bytes=size, messages=count, stream_id=attachment.stream_id)))
+
     def pace(self, linger_ms: int) -> None:
         """Tells the connector how long to gather messages."""
         self.linger_ms = linger_ms
@@ -71,6 +85,7 @@ class Session:
     def reject(self, stream_id: int, reason: pb.RejectReason.ValueType, message: str, retry_after_ms: int = 0) -> None:
         """Closes a stream, or refuses to open it."""
         self.attachments.pop(stream_id, None)
+        self.account.want_no_more(stream_id)
         self._acks.pop(stream_id, None)
         self.retired.add(stream_id)
         reject = pb.Reject(stream_id=stream_id, reason=reason, message=message, retry_after_ms=retry_after_ms)

@@ -29,8 +29,22 @@ class Sender(Protocol):
     def acknowledge(self, attachment: "Attachment", position: Position) -> None:
         """Tells it that everything up to a position is acknowledged."""
 
+    def lend(self, attachment: "Attachment", wanted: "Wanted") -> None:
+        """Gives it credit for the next frame of a stream, which a batch waits for."""
+
     def reject(self, stream_id: int, reason: source_pb2.RejectReason.ValueType, message: str, retry_after_ms: int = 0) -> None:
         """Tells it that a stream is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A frame that waits for credit."""
+
+    bytes: int
+    messages: int
+    ready_bytes: int | None = None
+    """The size of a frame with all that its stream has ready; None where the connector does not say."""
+    ready_messages: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +63,11 @@ class Attachment:
     """The last sequence that was sent, dropped or not."""
     told: Position = BEGINNING
     """The last position that was acknowledged to the session."""
+    wanted: Wanted | None = None
+    """The frame that waits for credit, until one arrives."""
+    lent_bytes: int = 0
+    """Credit that the stream alone was given for that frame."""
+    lent_messages: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from headrace.gateway.core import VERSION, Gateway, ProtocolError
 from headrace.gateway.core import _intake as intake
 from headrace.gateway.core._errors import MalformedMessage, OutOfTurn, TooSlow
 from headrace.gateway.core._housekeeping import SHORTEST_LINGER_MS
+from headrace.gateway.core._lending import request_credit
 from headrace.gateway.core._position import check_name
 from headrace.gateway.core._session import Session
 from headrace.gateway.services._calls import PROTOCOL_VERSION, first_hello, first_to_end
@@ -82,7 +83,7 @@ class SourceService(SourceServiceServicer):
                 case "position_lost":
                     intake.lose_position(session, request.position_lost)
                 case "credit_request":
-                    intake.request_credit(gateway, session, request.credit_request)
+                    request_credit(gateway, session, request.credit_request)
                 case "goodbye":
                     return
                 case "hello":

@@ -132,7 +132,7 @@ class IngestRequest(_message.Message):
 
     @_builtins.property
     def credit_request(self) -> Global___CreditRequest:
-        """The next frame does not fit in the session's window."""
+        """A frame waits for credit."""
 
     @_builtins.property
     def goodbye(self) -> Global___Goodbye:
@@ -407,10 +407,13 @@ Global___CloseStream: _TypeAlias = CloseStream  # noqa: Y015
 
 @_typing.final
 class CreditRequest(_message.Message):
-    """The next frame does not fit in the credit that is left. Needed in two cases, and harmless in all others: the frame is larger
-    than the session's window, and then the gateway answers with Credit as soon as its memory allows; or a batch waits for the
-    stream while other streams of the session have used its credit up, and then it answers at once. Ask again after a grant
-    that was not enough.
+    """A stream has a frame to send, and credit does not allow it. Needed in two cases, and harmless in all others: the frame is
+    larger than the session's window, and then the gateway answers with Credit as soon as its memory allows; or a batch waits for
+    the stream while other streams of the session have used its credit up, and then it answers at once with Credit for this
+    stream. Only the gateway knows which streams a batch waits for, so every stream that waits for credit asks, not only the one
+    whose turn it is, and also while frames of others go first.
+
+    A request stands until a frame of its stream arrives or the stream is closed; a later one replaces it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -418,24 +421,41 @@ class CreditRequest(_message.Message):
     BYTES_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
     STREAM_ID_FIELD_NUMBER: _builtins.int
+    READY_BYTES_FIELD_NUMBER: _builtins.int
+    READY_MESSAGES_FIELD_NUMBER: _builtins.int
     bytes: _builtins.int
-    """The size of that frame, in bytes."""
+    """The size of the smallest frame that the stream could send next, in bytes."""
     messages: _builtins.int
-    """How many messages it holds."""
+    """How many messages that frame holds."""
     stream_id: _builtins.int
     """Its stream."""
+    ready_bytes: _builtins.int
+    """The size of a frame with all that the stream has ready, at most max_frame_bytes: credit for the stream alone is for so
+    much. Absent means that the gateway chooses, at least `bytes`.
+    """
+    ready_messages: _builtins.int
+    """How many messages that larger frame holds. Absent means that the gateway chooses, at least `messages`."""
     def __init__(
         self,
         *,
         bytes: _builtins.int = ...,
         messages: _builtins.int = ...,
         stream_id: _builtins.int = ...,
+        ready_bytes: _builtins.int | None = ...,
+        ready_messages: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_ready_bytes", b"_ready_bytes", "_ready_messages", b"_ready_messages", "ready_bytes", b"ready_bytes", "ready_messages", b"ready_messages"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "messages", b"messages", "stream_id", b"stream_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ready_bytes", b"_ready_bytes", "_ready_messages", b"_ready_messages", "bytes", b"bytes", "messages", b"messages", "ready_bytes", b"ready_bytes", "ready_messages", b"ready_messages", "stream_id", b"stream_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__ready_bytes: _TypeAlias = _typing.Literal["ready_bytes"]  # noqa: Y015
+    _WhichOneofArgType__ready_bytes: _TypeAlias = _typing.Literal["_ready_bytes", b"_ready_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__ready_messages: _TypeAlias = _typing.Literal["ready_messages"]  # noqa: Y015
+    _WhichOneofArgType__ready_messages: _TypeAlias = _typing.Literal["_ready_messages", b"_ready_messages"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ready_bytes) -> _WhichOneofReturnType__ready_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ready_messages) -> _WhichOneofReturnType__ready_messages | None: ...
 
 Global___CreditRequest: _TypeAlias = CreditRequest  # noqa: Y015
 
@@ -636,21 +656,30 @@ class Credit(_message.Message):
 
     BYTES_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
+    STREAM_ID_FIELD_NUMBER: _builtins.int
     bytes: _builtins.int
     """More bytes of serialized frames."""
     messages: _builtins.int
     """More messages."""
+    stream_id: _builtins.int
+    """The stream that this credit is for, by its id: a batch waits for it, and it has asked. Its next frame spends this credit
+    first, and goes out before frames of other streams, which must not spend it. What that frame leaves over is the session's, as
+    is the whole where the stream has nothing to send any more. Absent means that any stream may spend it.
+    """
     def __init__(
         self,
         *,
         bytes: _builtins.int = ...,
         messages: _builtins.int = ...,
+        stream_id: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_stream_id", b"_stream_id", "stream_id", b"stream_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stream_id", b"_stream_id", "bytes", b"bytes", "messages", b"messages", "stream_id", b"stream_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__stream_id: _TypeAlias = _typing.Literal["stream_id"]  # noqa: Y015
+    _WhichOneofArgType__stream_id: _TypeAlias = _typing.Literal["_stream_id", b"_stream_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__stream_id) -> _WhichOneofReturnType__stream_id | None: ...
 
 Global___Credit: _TypeAlias = Credit  # noqa: Y015
 

@@ -11,6 +11,8 @@ from headrace.sdk._errors import HeadraceError, InvalidMessage
 from headrace.sdk._stream import Stream
 
 _GOODBYE_SECONDS = 1.0
+_ASK_FOR_OTHERS_SECONDS = 0.1
+"""How long the stream whose turn it is waits for credit before those behind it ask for their own."""
 
 
 class Sender:
@@ -50,20 +52,26 @@ class Sender:
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._asked_for_credit = False
+        self._others_may_ask = False
+        self._others_timer: asyncio.TimerHandle | None = None
         self._muted = False
         self._flushing = False
         self._gone = asyncio.Event()
 
     async def run(self) -> None:
         """Sends until it is cancelled."""
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while (request := self._next()) is not None:
-                await self._write(request)
-                if request.WhichOneof("message") == "goodbye":
-                    self._gone.set()
-                    return
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while (request := self._next()) is not None:
+                    await self._write(request)
+                    if request.WhichOneof("message") == "goodbye":
+                        self._gone.set()
+                        return
+        finally:
+            if self._others_timer is not None:
+                self._others_timer.cancel()
 
     def say(self, request: pb.IngestRequest) -> None:
         """Sends a control message, before any further frame."""
@@ -86,6 +94,16 @@ class Sender:
         """Goes on with more credit."""
         self._window.grant(credit.bytes, credit.messages)
         self._asked_for_credit = False
+        self._wake.set()
+
+    def grant_to(self, stream: Stream, credit: pb.Credit) -> None:
+        """Sends a frame of the stream that the credit is for next: a batch waits for it."""
+        stream.lend(credit.bytes, credit.messages)
+        if stream.due and not stream.muted:
+            self._due.remove(stream)
+            self._due.appendleft(stream)
+        else:
+            stream.return_loan(self._window)
         self._wake.set()
 
     def mute(self) -> None:
@@ -151,7 +169,7 @@ class Sender:
                 return request
             if stream.due:
                 # The one whose turn it is keeps it until it has credit, or a large message would wait for ever.
-                return self._ask_for_credit(stream)
+                return self._ask_for_credit(stream) or self._ask_for_others()
         return None
 
     def _next_of(self, stream: Stream) -> pb.IngestRequest | None:
@@ -181,13 +199,39 @@ class Sender:
 
     def _turn_over(self, stream: Stream) -> None:
         """Ends a stream's turn."""
-        self._due.popleft()
+        stream.return_loan(self._window)
+        self._due.remove(stream)
         stream.due = False
 
     def _ask_for_credit(self, stream: Stream) -> pb.IngestRequest | None:
-        """Asks, once for each grant, for room for a message: the gateway knows whether waiting would help."""
-        if self._asked_for_credit:
+        """Asks for room for a message, once for each frame and each grant: the gateway knows whether waiting would help."""
+        if self._asked_for_credit and stream.asked_for_credit:
             return None
         self._asked_for_credit = True
-        request = pb.CreditRequest(bytes=stream.next_size(), messages=1, stream_id=stream.id)
-        return pb.IngestRequest(credit_request=request)
+        return stream.credit_request(self._max_bytes, self._max_messages)
+
+    def _ask_for_others(self) -> pb.IngestRequest | None:
+        """Asks for credit for the streams behind the one whose turn it is, once it has waited for a while.
+
+        A batch may wait for any of them, and what the first one holds may come back only after that batch.
+        """
+        if not self._others_may_ask:
+            if len(self._due) > 1 and self._others_timer is None:
+                self._others_timer = self._loop.call_later(_ASK_FOR_OTHERS_SECONDS, self._let_others_ask)
+            return None
+        for stream in list(self._due)[1:]:
+            if stream.muted or stream.asked_for_credit:
+                continue
+            try:
+                if stream.load() and stream.next_size() <= self._max_bytes:
+                    return stream.credit_request(self._max_bytes, self._max_messages)
+            except InvalidMessage as error:
+                self._turn_over(stream)
+                self._failed(stream, error)
+        self._others_may_ask = False
+        return None
+
+    def _let_others_ask(self) -> None:
+        self._others_timer = None
+        self._others_may_ask = True
+        self._wake.set()

@@ -109,7 +109,7 @@ class Session:
                     else:
                         self._sender.wake()
                 case "credit":
-                    self._sender.grant(response.credit)
+                    self._granted(response.credit)
                 case "stream_opened":
                     self._opened(response.stream_opened)
                 case "reject":
@@ -121,6 +121,14 @@ class Session:
                     self._leave(Ending.DRAINED, response.drain.deadline_ms / 1000 * _DRAIN_SHARE, flush=False)
                 case _:
                     log.debug("a message that this version does not know: ignored")
+
+    def _granted(self, credit: pb.Credit) -> None:
+        """Takes credit, for one stream or for all."""
+        stream = self._streams.get(credit.stream_id) if credit.HasField("stream_id") else None
+        if stream is None:
+            self._sender.grant(credit)
+        else:
+            self._sender.grant_to(stream, credit)
 
     def _opened(self, answer: pb.StreamOpened) -> None:
         """Starts to read a stream."""

@@ -33,6 +33,9 @@ class Stream:
         self.muted = False
         self.close_sent = False
         self.unsendable: Unsendable | None = None
+        self.asked_for_credit = False
+        """True while a request for credit stands: since the stream's last frame."""
+        self._lent = Window(0, 0)
         self._epoch = 0
         self._pieces: deque[Piece] = deque()
         self._columns: Columns | None = None
@@ -118,7 +121,8 @@ class Stream:
         """
         columns, start = self._columns, self._at
         assert columns is not None
-        stop = fit(columns, self.id, start, min(max_bytes, window.bytes), min(max_messages, window.messages))
+        bytes_, messages = window.bytes + self._lent.bytes, window.messages + self._lent.messages
+        stop = fit(columns, self.id, start, min(max_bytes, bytes_), min(max_messages, messages))
         if stop == start:
             size = self.next_size()
             if size > max_bytes:
@@ -129,11 +133,34 @@ class Stream:
                 self.unsendable = Unsendable(message_at(columns, start), error)
                 self._move_on(columns, start + 1)
             return None
+        self.return_loan(window)
         window.spend(frame_size(columns, self.id, start, stop), stop - start)
         request = pb.IngestRequest()
         fill_frame(request.frame, columns, self.id, start, stop)
         self._sent(columns, start, stop)
+        self.asked_for_credit = False
         return request
+
+    def lend(self, bytes_: int, messages: int) -> None:
+        """Takes credit that is for this stream's next frame."""
+        self._lent.grant(bytes_, messages)
+
+    def return_loan(self, window: Window) -> None:
+        """Gives credit that was for this stream alone to the session: its frame goes out, or never will."""
+        window.grant(self._lent.bytes, self._lent.messages)
+        self._lent = Window(0, 0)
+
+    def credit_request(self, max_bytes: int, max_messages: int) -> pb.IngestRequest:
+        """Asks for room for the next message that is loaded, or, where a batch waits for the stream, for all that is."""
+        columns, start = self._columns, self._at
+        assert columns is not None
+        self.asked_for_credit = True
+        request = pb.CreditRequest(stream_id=self.id, bytes=self.next_size(), messages=1)
+        stop = fit(columns, self.id, start, max_bytes, max_messages)
+        if stop > start:
+            request.ready_bytes = frame_size(columns, self.id, start, stop)
+            request.ready_messages = stop - start
+        return pb.IngestRequest(credit_request=request)
 
     def next_size(self) -> int:
         """The size of a frame that holds only the next message that is loaded."""
