@@ -15,6 +15,7 @@ from tests.gateway.wire import serve as gateway_serving
 from tests.sdk.sinks import AsyncIdempotent, AsyncPlain, AsyncTwoPhase, Idempotent, Memory, Plain, TwoPhase
 
 from headrace.connectors import FileSink, SinkFormat
+from headrace.gateway._config import Limits
 from headrace.sdk import IdempotentSink, serve
 
 
@@ -57,6 +58,24 @@ async def test_batches_are_written(kind):
             await visible(writer, batch)
         await writer.close()
     assert sorted(written(sink)) == [b"00", b"01", b"10", b"11", b"20", b"21"]
+
+
+async def test_a_sink_that_is_slower_than_the_gateways_patience_is_not_ended():
+    class Slow(AsyncPlain):
+        async def write(self, rows):
+            # Frames of several transports' windows wait behind this one meanwhile.
+            await asyncio.sleep(1.5 if not self.values else 0)
+            return await super().write(rows)
+
+    sink = Slow()
+    sink.name = "out"
+    async with gateway_serving(Limits(write_timeout_ms=400)) as (gateway, address), serving(sink, address):
+        writer = Writer(address)
+        deliveries = [writer.deliver(0, [b"%d" % n * 2**20] * 3, partition=n) for n in range(8)]
+        await asyncio.gather(*deliveries)
+        assert gateway.rejected_sessions == {}
+        await writer.close()
+    assert len(written(sink)) == 24
 
 
 class Table(IdempotentSink):

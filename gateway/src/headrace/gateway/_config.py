@@ -89,7 +89,7 @@ class Limits(_Model):
     hello_timeout_ms: int = Field(default=10_000, ge=1)
     """How long a new session may take to say Hello."""
     write_timeout_ms: int = Field(default=30_000, ge=1)
-    """How long a client may read nothing while the gateway has something for it."""
+    """How long a client may read nothing while the gateway has something for it; a sink that says it is busy may take longer."""
     drain_timeout_ms: int = Field(default=10_000, ge=0)
     """How long a stopping gateway waits for what is in flight to be acknowledged."""
 

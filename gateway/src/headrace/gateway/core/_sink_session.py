@@ -3,22 +3,29 @@
 import asyncio
 import itertools
 from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from headrace.gateway.core._errors import ProtocolError, SinkAway, SinkFailed
+from headrace.gateway.core._errors import MalformedMessage, OutOfTurn, ProtocolError, SinkAway, SinkFailed, TooSlow
 from headrace.gateway.core._signal import Signal
 from headrace.gateway.core._transaction import Part, Transaction
 from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1 import sink_pb2 as pb
 
 QUEUE_BYTES = 4 * 2**20
-"""Frames that wait to be written to one session; who delivers more waits."""
+"""What may wait to be written to one session; who delivers more waits."""
+MESSAGE_BYTES = 512
+"""What a message that waits costs besides its frame."""
+MOST_REMEMBERED = 1024
+"""Of how many parts and transactions the last answers, and what was withdrawn without one, are remembered."""
 
 _ids = itertools.count(1)
 
 Refused = list[pb.Staged.Refused]
 _T = TypeVar("_T")
+_K = TypeVar("_K")
 
 
 @dataclass(slots=True, eq=False)
@@ -27,8 +34,10 @@ class OpenPart:
 
     id: int
     part: Part
-    staged: "asyncio.Future[Refused]"
+    staged: "asyncio.Future[Refused | ProtocolError]"
     messages: int = 0
+    complete: bool = False
+    """True once all of it has been sent."""
 
 
 @dataclass(slots=True)
@@ -68,12 +77,18 @@ class SinkSession:
         self.outgoing = Signal()
         self.holdings = Holdings()
         self.open: dict[int, OpenPart] = {}
-        self.votes: dict[Transaction, asyncio.Future[None]] = {}
+        self.votes: dict[Transaction, asyncio.Future[ProtocolError | None]] = {}
         self._waiting: deque[tuple[pb.SinkServiceAttachResponse, int]] = deque()
         self._waiting_bytes = 0
         self._room = Signal()
         self._next_part = 1
         self._told_to_commit: set[Transaction] = set()
+        self._answered: dict[int, None] = {}
+        """The last parts that were answered."""
+        self._withdrawn: dict[Transaction, None] = {}
+        """The last transactions that were aborted while an answer was on its way."""
+        self._writing: asyncio.Timeout | None = None
+        self._patience_s = 0.0
         self._closed = False
 
     @property
@@ -90,7 +105,11 @@ class SinkSession:
 
     def send(self, response: pb.SinkServiceAttachResponse) -> None:
         """Queues a message."""
-        self._waiting.append((response, 0))
+        self._queue(response, MESSAGE_BYTES)
+
+    def _queue(self, response: pb.SinkServiceAttachResponse, size: int) -> None:
+        self._waiting.append((response, size))
+        self._waiting_bytes += size
         self.outgoing.notify()
 
     def waiting(self) -> pb.SinkServiceAttachResponse | None:
@@ -99,9 +118,32 @@ class SinkSession:
             return None
         response, size = self._waiting.popleft()
         self._waiting_bytes -= size
-        if size:
-            self._room.notify()
+        self._room.notify()
         return response
+
+    @asynccontextmanager
+    async def writing(self, timeout_ms: int) -> AsyncIterator[None]:
+        """Limits how long one message may take to be read, beginning anew whenever the sink says something.
+
+        Raises:
+            TooSlow: it has neither read nor said anything for so long.
+        """
+        try:
+            async with asyncio.timeout(timeout_ms / 1000) as self._writing:
+                self._patience_s = timeout_ms / 1000
+                yield
+        except TimeoutError:
+            raise TooSlow(
+                f"sink {self.hello.sink}: instance {self.instance} has neither read nor said anything for {timeout_ms} ms; "
+                "keep reading, or send SinkBusy while the sink cannot take more"
+            ) from None
+        finally:
+            self._writing = None
+
+    def heard(self) -> None:
+        """Notes that the sink has said something: it is alive, however slowly it reads."""
+        if self._writing is not None and not self._writing.expired():
+            self._writing.reschedule(asyncio.get_running_loop().time() + self._patience_s)
 
     def end(self, failure: ProtocolError) -> None:
         """Ends the session with an error."""
@@ -126,8 +168,8 @@ class SinkSession:
         self.send(pb.SinkServiceAttachResponse(start_part=start))
         return opened
 
-    async def deliver(self, opened: OpenPart, frame: frame_pb2.Frame, size: int) -> None:
-        """Queues a frame of a part, once there is room.
+    async def room(self) -> None:
+        """Waits until more may be queued.
 
         Raises:
             SinkAway: the session has ended.
@@ -135,13 +177,22 @@ class SinkSession:
         while self._waiting_bytes >= QUEUE_BYTES and not self._closed:
             await self._room.wait()
         self._check_open()
+
+    async def deliver(self, opened: OpenPart, frame: frame_pb2.Frame, size: int) -> None:
+        """Queues a frame of a part, once there is room.
+
+        Raises:
+            SinkAway: the session has ended.
+            SinkFailed: the sink has failed to stage the part meanwhile.
+        """
+        await self.room()
+        if opened.staged.done():
+            await _outcome(opened.staged)
         opened.messages += frame.count
         response = pb.SinkServiceAttachResponse()
         response.frame.id = opened.id
         response.frame.frame.MergeFrom(frame)
-        self._waiting.append((response, size))
-        self._waiting_bytes += size
-        self.outgoing.notify()
+        self._queue(response, size + MESSAGE_BYTES)
 
     async def finish_part(self, opened: OpenPart) -> Refused:
         """Ends a part; returns, once it is staged, what the sink refused of it.
@@ -151,8 +202,9 @@ class SinkSession:
             SinkFailed: the sink could not stage it.
         """
         self._check_open()
+        opened.complete = True
         self.send(pb.SinkServiceAttachResponse(end_part=pb.EndPart(id=opened.id, messages=opened.messages)))
-        return await opened.staged
+        return await _outcome(opened.staged)
 
     def drop_part(self, opened: OpenPart) -> None:
         """Forgets a part whose delivery has ended; the sink is told where it was not staged."""
@@ -160,18 +212,40 @@ class SinkSession:
             self.send(pb.SinkServiceAttachResponse(drop_part=pb.DropPart(id=opened.id)))
 
     def staged(self, part_id: int, refused: Refused) -> OpenPart | None:
-        """Notes that a part is staged, and returns it; None where it was dropped meanwhile."""
-        opened = self.open.pop(part_id, None)
+        """Notes that a part is staged, and returns it; None where it was dropped meanwhile.
+
+        Raises:
+            OutOfTurn: nothing was asked of the part, or it has not been sent wholly yet.
+            MalformedMessage: what is refused is not messages of the part, each once and in order.
+        """
+        opened = self.open.get(part_id)
         if opened is not None:
+            if not opened.complete:
+                raise OutOfTurn(f"sink {self.hello.sink}, {opened.part}: Staged before EndPart; wait for the whole part")
+            _check_refused(f"sink {self.hello.sink}, {opened.part}", refused, opened.messages)
             self.holdings.staged.add(opened.part)
             _answer(opened.staged, refused)
+        self._note_answer(part_id)
         return opened
 
     def part_failed(self, part_id: int, reason: str) -> None:
-        """Notes that a part could not be staged."""
-        opened = self.open.pop(part_id, None)
+        """Notes that a part could not be staged; one that was dropped meanwhile does not matter.
+
+        Raises:
+            OutOfTurn: nothing was asked of the part.
+        """
+        opened = self.open.get(part_id)
         if opened is not None:
-            _fail(opened.staged, SinkFailed(f"sink {self.hello.sink}, {opened.part}: {reason}"))
+            _answer(opened.staged, SinkFailed(f"sink {self.hello.sink}, {opened.part}: {reason}"))
+        self._note_answer(part_id)
+
+    def _note_answer(self, part_id: int) -> None:
+        """Ends a part. What was dropped may still be answered, once: the answer was on its way."""
+        self.open.pop(part_id, None)
+        if not 0 < part_id < self._next_part or part_id in self._answered:
+            why = "was answered already" if part_id in self._answered else "was never begun in this session"
+            raise OutOfTurn(f"sink {self.hello.sink}: an answer to part {part_id}, which {why}")
+        _remember(self._answered, part_id)
 
     # Transactions
 
@@ -189,31 +263,52 @@ class SinkSession:
             self.holdings.keep_only(transaction, parts)
             prepare = pb.Prepare(transaction=transaction.to_proto(), parts=[part.to_proto() for part in parts])
             self.send(pb.SinkServiceAttachResponse(prepare=prepare))
-        await asyncio.shield(answer)
+        await _outcome(answer)
 
     def prepared(self, transaction: Transaction) -> bool:
-        """Notes the vote; False where none was asked for."""
-        answer = self.votes.pop(transaction, None)
-        if answer is not None:
-            self.holdings.prepared.add(transaction)
-            _answer(answer, None)
-        return answer is not None
+        """Notes the vote; False where the transaction was aborted meanwhile.
 
-    def committed(self, transaction: Transaction) -> None:
-        """Notes that a transaction is visible."""
+        Raises:
+            OutOfTurn: no vote was asked for.
+        """
+        answer = self.votes.pop(transaction, None)
+        if answer is None:
+            self._check_withdrawn("Prepared", transaction)
+            return False
+        self.holdings.prepared.add(transaction)
+        _answer(answer, None)
+        return True
+
+    def committed(self, transaction: Transaction) -> bool:
+        """Notes that a transaction is visible; False where it was aborted meanwhile.
+
+        Raises:
+            OutOfTurn: it was not told to commit it.
+        """
+        if transaction not in self._told_to_commit:
+            self._check_withdrawn("Committed", transaction)
+            return False
         self._told_to_commit.discard(transaction)
         self.holdings.drop(transaction)
+        return True
 
     def transaction_failed(self, transaction: Transaction, reason: str) -> bool:
         """Notes a vote against a transaction; False where none was asked for.
 
         Where its commit has failed, that is tried again with the next look at the log.
         """
+        self._withdrawn.pop(transaction, None)
         self._told_to_commit.discard(transaction)
         answer = self.votes.pop(transaction, None)
         if answer is not None:
-            _fail(answer, SinkFailed(f"sink {self.hello.sink}, {transaction}: {reason}"))
+            _answer(answer, SinkFailed(f"sink {self.hello.sink}, {transaction}: {reason}"))
         return answer is not None
+
+    def _check_withdrawn(self, answer: str, transaction: Transaction) -> None:
+        """Lets one answer pass to what was aborted while it was on its way."""
+        if transaction not in self._withdrawn:
+            raise OutOfTurn(f"sink {self.hello.sink}, {transaction}: {answer} answers nothing that this session was asked")
+        del self._withdrawn[transaction]
 
     def commit(self, transaction: Transaction) -> None:
         """Tells it, once, to make a transaction visible."""
@@ -224,8 +319,11 @@ class SinkSession:
 
     def abort(self, transaction: Transaction) -> None:
         """Tells it to drop a transaction."""
+        withdrawn = transaction in self.votes or transaction in self._told_to_commit
         self.holdings.drop(transaction)
         self.transaction_failed(transaction, "it was aborted")
+        if withdrawn:
+            _remember(self._withdrawn, transaction)
         self.send(pb.SinkServiceAttachResponse(abort=pb.Abort(transaction=transaction.to_proto())))
 
     def close(self) -> None:
@@ -233,10 +331,11 @@ class SinkSession:
         self._closed = True
         away = SinkAway(f"sink {self.hello.sink}: the session of instance {self.instance} was lost; deliver again")
         for opened in self.open.values():
-            _fail(opened.staged, away)
+            _answer(opened.staged, away)
         for answer in self.votes.values():
-            _fail(answer, away)
+            _answer(answer, away)
         self.open, self.votes = {}, {}
+        self._waiting.clear()
         self._room.notify()
 
     def _check_open(self) -> None:
@@ -244,12 +343,40 @@ class SinkSession:
             raise SinkAway(f"sink {self.hello.sink}: the session of instance {self.instance} was lost; deliver again")
 
 
+def _check_refused(where: str, refused: Refused, messages: int) -> None:
+    """Checks that refusals name messages of the part, by ascending sequence.
+
+    Raises:
+        MalformedMessage: they do not.
+    """
+    last = -1
+    for refusal in refused:
+        if refusal.sequence >= messages:
+            raise MalformedMessage(f"{where}: Staged refuses message {refusal.sequence}, and the part has {messages}")
+        if refusal.sequence <= last:
+            raise MalformedMessage(f"{where}: Staged refuses message {refusal.sequence} after {last}; want each once, ascending")
+        last = refusal.sequence
+
+
+def _remember(known: dict[_K, None], key: _K) -> None:
+    """Adds the latest, and forgets the oldest of too many."""
+    known.pop(key, None)
+    known[key] = None
+    if len(known) > MOST_REMEMBERED:
+        del known[next(iter(known))]
+
+
 def _answer(future: "asyncio.Future[_T]", result: _T) -> None:
     if not future.done():
         future.set_result(result)
 
 
-def _fail(future: "asyncio.Future[_T]", error: ProtocolError) -> None:
-    if not future.done():
-        future.set_exception(error)
-        future.exception()  # Who delivered it may be gone, and nobody else has to hear of it.
+async def _outcome(answer: "asyncio.Future[_T | ProtocolError]") -> _T:
+    """What was answered.
+
+    An error is raised anew each time: one that the future keeps would keep, by its traceback, whatever its callers hold.
+    """
+    outcome = await asyncio.shield(answer)
+    if isinstance(outcome, ProtocolError):
+        raise type(outcome)(str(outcome))
+    return outcome

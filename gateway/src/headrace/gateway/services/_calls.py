@@ -4,10 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-from headrace.gateway.core import VERSION
+import grpc.aio
+
+from headrace.gateway.core import VERSION, ProtocolError
 from headrace.gateway.core._errors import OutOfTurn, TooSlow
 
 PROTOCOL_VERSION = 1
+LAST_WORD_S = 2.0
+"""How long a client may take to read why its call has ended."""
 
 
 async def first_hello(requests: AsyncIterator[Any], timeout_ms: int) -> Any:
@@ -46,3 +50,21 @@ async def first_to_end(*coroutines: Coroutine[Any, Any, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def end_call(context: "grpc.aio.ServicerContext[Any, Any]", error: ProtocolError) -> None:
+    """Ends a call with an error; what the handler returns then goes nowhere.
+
+    A client that reads nothing is not told: what waits for it is let go of, and the call is reset.
+    """
+    try:
+        async with asyncio.timeout(LAST_WORD_S):
+            await context.abort(error.status, str(error))
+    except TimeoutError:
+        raise asyncio.CancelledError from None
+    except grpc.aio.AbortError as aborted:
+        # gRPC keeps it as long as the call, and in its traceback are the call and its messages: only a garbage collection, which
+        # may be long in coming, would free them.
+        aborted.with_traceback(None).__context__ = None
+    finally:
+        error.with_traceback(None).__context__ = error.__cause__ = None

@@ -24,6 +24,7 @@ async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[
         raise OutOfTurn("the first message of a delivery must be DeliveryStart")
     sink, part = _sink(gateway, identity, first.start.sink), Part.from_proto(first.start.part)
     session = await instance_for(sink, part)
+    await session.room()
     if not first.start.accept_older:
         check_newer(sink, part.transaction)
     opened = session.start_part(part)

@@ -15,6 +15,7 @@ from headrace.gateway.core._pipeline import Pipeline
 from headrace.gateway.core._planning import PlannedRange, plan
 from headrace.gateway.core._position import BEGINNING, from_stream_positions, pattern
 from headrace.gateway.core._reading import ReadRange, describe_loss, read
+from headrace.gateway.services._calls import end_call
 from headrace.gateway.services._delivery import ask_for_vote, deliver, take_log
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1.engine_pb2_grpc import EngineServiceServicer
@@ -44,7 +45,7 @@ class EngineService(EngineServiceServicer):
             committed, planned = from_stream_positions(request.committed), from_stream_positions(request.planned)
             attach(self._gateway, pipeline, committed, planned, request.available_now)
         except ProtocolError as error:
-            await context.abort(error.status, str(error))
+            await end_call(context, error)
         return pb.AttachResponse(gateway_version=VERSION)
 
     async def Plan(
@@ -56,7 +57,8 @@ class EngineService(EngineServiceServicer):
             commit(self._gateway, pipeline, from_stream_positions(request.committed))
             return await self._plan(pipeline, request)
         except ProtocolError as error:
-            await context.abort(error.status, str(error))
+            await end_call(context, error)
+        return pb.PlanResponse()
 
     async def _plan(self, pipeline: Pipeline, request: pb.PlanRequest) -> pb.PlanResponse:
         loop = asyncio.get_running_loop()
@@ -92,7 +94,7 @@ class EngineService(EngineServiceServicer):
             if size:
                 yield response
         except ProtocolError as error:
-            await context.abort(error.status, str(error))
+            await end_call(context, error)
         finally:
             if pipeline is not None:
                 pipeline.fetches -= 1
@@ -106,7 +108,7 @@ class EngineService(EngineServiceServicer):
             commit(self._gateway, pipeline, from_stream_positions(request.committed))
             pipeline.attached = False
         except ProtocolError as error:
-            await context.abort(error.status, str(error))
+            await end_call(context, error)
         return pb.DetachResponse()
 
     async def Deliver(self, request_iterator: AsyncIterator[pb.DeliverRequest], context: DeliverContext) -> pb.DeliverResponse:
@@ -114,7 +116,8 @@ class EngineService(EngineServiceServicer):
         try:
             return await deliver(self._gateway, identity_of(context), request_iterator)
         except ProtocolError as error:
-            await context.abort(error.status, str(error))
+            await end_call(context, error)
+        return pb.DeliverResponse()
 
     async def Vote(
         self, request: pb.VoteRequest, context: grpc.aio.ServicerContext[pb.VoteRequest, pb.VoteResponse]
@@ -123,7 +126,8 @@ class EngineService(EngineServiceServicer):
         try:
             return await ask_for_vote(self._gateway, identity_of(context), request)
         except ProtocolError as error:
-            await context.abort(error.status, str(error))
+            await end_call(context, error)
+        return pb.VoteResponse()
 
     async def Settle(
         self, request: pb.SettleRequest, context: grpc.aio.ServicerContext[pb.SettleRequest, pb.SettleResponse]
@@ -132,7 +136,8 @@ class EngineService(EngineServiceServicer):
         try:
             return take_log(self._gateway, identity_of(context), request)
         except ProtocolError as error:
-            await context.abort(error.status, str(error))
+            await end_call(context, error)
+        return pb.SettleResponse()
 
     def _pipeline(self, who: pb.Pipeline, identity: Identity) -> Pipeline:
         if not who.name or len(who.name) > MAX_PIPELINE_NAME or not who.streams:

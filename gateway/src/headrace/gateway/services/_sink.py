@@ -13,7 +13,7 @@ from headrace.gateway.core._errors import MalformedMessage, NotPermitted, OutOfT
 from headrace.gateway.core._sink import Sink
 from headrace.gateway.core._sink_session import SinkSession
 from headrace.gateway.core._transaction import Transaction, check_sink
-from headrace.gateway.services._calls import PROTOCOL_VERSION, first_hello, first_to_end
+from headrace.gateway.services._calls import PROTOCOL_VERSION, end_call, first_hello, first_to_end
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceServicer
 
@@ -36,7 +36,12 @@ class SinkService(SinkServiceServicer):
             hello = await self._hello(request_iterator, identity)
             session = self._gateway.open_sink_session(hello, context.peer())
             log.info("sink session opened", session=session.id, sink=hello.sink, instance=hello.instance, peer=session.peer)
-            welcome = pb.SinkWelcome(protocol_version=PROTOCOL_VERSION, gateway_version=VERSION, session=session.id)
+            welcome = pb.SinkWelcome(
+                protocol_version=PROTOCOL_VERSION,
+                gateway_version=VERSION,
+                session=session.id,
+                read_timeout_ms=self._gateway.limits.write_timeout_ms,
+            )
             session.send(pb.SinkServiceAttachResponse(welcome=welcome))
             sink = attach_sink(self._gateway, session)
             await first_to_end(self._read(sink, session, request_iterator), self._write(session, context))
@@ -44,11 +49,17 @@ class SinkService(SinkServiceServicer):
             error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not a sink's message: {failure}")
             self._gateway.count_rejected(error)
             log.warning("sink session ended", session=session and session.id, status=error.status.name, detail=str(error))
-            await context.abort(error.status, str(error))
+            self._close(session)
+            session = None
+            await end_call(context, error)
         finally:
-            if session is not None:
-                self._gateway.close_sink_session(session)
-                log.info("sink session closed", session=session.id, instance=session.instance)
+            self._close(session)
+
+    def _close(self, session: SinkSession | None) -> None:
+        """Lets a session go, before its client has read why: that may take for ever."""
+        if session is not None:
+            self._gateway.close_sink_session(session)
+            log.info("sink session closed", session=session.id, instance=session.instance)
 
     async def _hello(self, requests: Requests, identity: Identity) -> pb.SinkHello:
         hello: pb.SinkHello = await first_hello(requests, self._gateway.limits.hello_timeout_ms)
@@ -62,29 +73,32 @@ class SinkService(SinkServiceServicer):
         async for request in requests:
             if session.failure is not None:
                 raise session.failure
+            session.heard()
             match request.WhichOneof("message"):
                 case "staged":
                     _staged(sink, session, request.staged)
                 case "prepared":
                     transaction = Transaction.from_proto(request.prepared.transaction)
                     if not session.prepared(transaction):
-                        log.info("a vote that nobody waits for", session=session.id, transaction=str(transaction))
+                        log.info("a vote for what was aborted meanwhile", session=session.id, transaction=str(transaction))
                 case "committed":
                     transaction = Transaction.from_proto(request.committed.transaction)
-                    session.committed(transaction)
-                    sink.note_committed(transaction)
+                    if session.committed(transaction):
+                        sink.note_committed(transaction)
                 case "failed":
                     _failed(sink, session, request.failed)
+                case "busy":
+                    pass  # That it has said so is all there is to it.
                 case "goodbye":
                     return
                 case _:
                     raise OutOfTurn("a message of a kind that this gateway does not expect here; use protocol version 1")
 
     async def _write(self, session: SinkSession, context: Context) -> None:
-        # Without a limit in time: a sink that reads slowly is what backpressure is for, and keepalive finds one that is gone.
         while True:
             while (response := session.waiting()) is not None:
-                await context.write(response)
+                async with session.writing(self._gateway.limits.write_timeout_ms):
+                    await context.write(response)
             if session.failure is not None:
                 raise session.failure
             await session.outgoing.wait()

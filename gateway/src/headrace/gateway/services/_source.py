@@ -16,7 +16,7 @@ from headrace.gateway.core._housekeeping import SHORTEST_LINGER_MS
 from headrace.gateway.core._lending import request_credit
 from headrace.gateway.core._position import check_name
 from headrace.gateway.core._session import Session
-from headrace.gateway.services._calls import PROTOCOL_VERSION, first_hello, first_to_end
+from headrace.gateway.services._calls import PROTOCOL_VERSION, end_call, first_hello, first_to_end
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer
 
@@ -44,11 +44,17 @@ class SourceService(SourceServiceServicer):
             error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not an IngestRequest: {failure}")
             self._gateway.count_rejected(error)
             log.warning("session ended", session=session and session.id, status=error.status.name, detail=str(error))
-            await context.abort(error.status, str(error))
+            self._close(session)
+            session = None
+            await end_call(context, error)
         finally:
-            if session is not None:
-                self._gateway.close_session(session)
-                log.info("session closed", session=session.id, instance=session.instance)
+            self._close(session)
+
+    def _close(self, session: Session | None) -> None:
+        """Lets a session go, before its client has read why: that may take for ever."""
+        if session is not None:
+            self._gateway.close_session(session)
+            log.info("session closed", session=session.id, instance=session.instance)
 
     def _welcome(self, session: Session) -> pb.IngestResponse:
         limits, account = self._gateway.limits, session.account

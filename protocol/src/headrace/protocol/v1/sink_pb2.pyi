@@ -118,6 +118,7 @@ class SinkServiceAttachRequest(_message.Message):
     COMMITTED_FIELD_NUMBER: _builtins.int
     FAILED_FIELD_NUMBER: _builtins.int
     GOODBYE_FIELD_NUMBER: _builtins.int
+    BUSY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___SinkHello:
         """Begins the session; first, and only once."""
@@ -142,6 +143,10 @@ class SinkServiceAttachRequest(_message.Message):
     def goodbye(self) -> Global___SinkGoodbye:
         """The session ends as intended."""
 
+    @_builtins.property
+    def busy(self) -> Global___SinkBusy:
+        """The sink is at work and cannot read for now."""
+
     def __init__(
         self,
         *,
@@ -151,12 +156,13 @@ class SinkServiceAttachRequest(_message.Message):
         committed: Global___Committed | None = ...,
         failed: Global___Failed | None = ...,
         goodbye: Global___SinkGoodbye | None = ...,
+        busy: Global___SinkBusy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "failed", b"failed", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "prepared", b"prepared", "staged", b"staged"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["busy", b"busy", "committed", b"committed", "failed", b"failed", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "prepared", b"prepared", "staged", b"staged"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "failed", b"failed", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "prepared", b"prepared", "staged", b"staged"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy", b"busy", "committed", b"committed", "failed", b"failed", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "prepared", b"prepared", "staged", b"staged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "staged", "prepared", "committed", "failed", "goodbye"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "staged", "prepared", "committed", "failed", "goodbye", "busy"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -307,22 +313,28 @@ class SinkWelcome(_message.Message):
     PROTOCOL_VERSION_FIELD_NUMBER: _builtins.int
     GATEWAY_VERSION_FIELD_NUMBER: _builtins.int
     SESSION_FIELD_NUMBER: _builtins.int
+    READ_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     """The protocol version that the session speaks."""
     gateway_version: _builtins.str
     """The gateway's own version, for people."""
     session: _builtins.str
     """The session's id, for logs and `headrace status`."""
+    read_timeout_ms: _builtins.int
+    """How long the connector may neither read nor say anything while the gateway has something for it, in milliseconds; then the
+    session ends with DEADLINE_EXCEEDED. Absent means that there is no such limit.
+    """
     def __init__(
         self,
         *,
         protocol_version: _builtins.int = ...,
         gateway_version: _builtins.str = ...,
         session: _builtins.str = ...,
+        read_timeout_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gateway_version", b"gateway_version", "protocol_version", b"protocol_version", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gateway_version", b"gateway_version", "protocol_version", b"protocol_version", "read_timeout_ms", b"read_timeout_ms", "session", b"session"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -468,7 +480,7 @@ class Staged(_message.Message):
     """The part."""
     @_builtins.property
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___Staged.Refused]:
-        """Messages that are refused for good. All others are staged."""
+        """Messages that are refused for good, each once, by ascending sequence. All others are staged."""
 
     def __init__(
         self,
@@ -625,7 +637,9 @@ class Failed(_message.Message):
     """Why, for people."""
     @_builtins.property
     def transaction(self) -> Global___Transaction:
-        """A Prepare or a Commit."""
+        """A Prepare or a Commit. Also, without being asked, a transaction that the sink cannot vote for any more, such as one whose parts
+        it has lost; ignored where nobody waits for its vote.
+        """
 
     def __init__(
         self,
@@ -669,6 +683,25 @@ class SinkDrain(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SinkDrain: _TypeAlias = SinkDrain  # noqa: Y015
+
+@_typing.final
+class SinkBusy(_message.Message):
+    """The connector is alive, and its sink so slow that it reads nothing for now. It needs no answer. Send it several times in each
+    `SinkWelcome.read_timeout_ms` while that lasts; any other message of the connector does as well.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SinkBusy: _TypeAlias = SinkBusy  # noqa: Y015
 
 @_typing.final
 class SinkGoodbye(_message.Message):

@@ -65,12 +65,17 @@ class SinkServiceServicer:
         transaction are spread over them by their partition, and an instance takes part only where it has parts; but all parts of a
         transaction of a batch-idempotent sink come to one instance, the same for each batch of a pipeline as long as it is attached: its
         id is written once. Where that one is lost, the vote fails, the batch is run again, and another instance may take it: the
-        instances of a batch-idempotent sink share one storage. The gateway sends no faster than the connector reads.
+        instances of a batch-idempotent sink share one storage. The gateway sends no faster than the connector reads: to
+        hold it up, stop reading. A connector that neither reads nor says anything for longer than `SinkWelcome.read_timeout_ms` is ended; it
+        sends SinkBusy meanwhile.
 
-        The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message), FAILED_PRECONDITION (an
-        unsupported protocol version, another mode than the sink's other instances, an answer to nothing), PERMISSION_DENIED,
-        UNAUTHENTICATED, RESOURCE_EXHAUSTED (too many sessions), DEADLINE_EXCEEDED (no Hello in time, or nothing read for too long), ABORTED (a
-        newer session of the same instance took over), UNAVAILABLE (the gateway is stopping; reconnect).
+        An answer (Staged, Prepared, Committed, or Failed for a part) is given once, to what this session was asked: to EndPart (Failed also
+        to StartPart), to Prepare, to Commit. One that was on its way when the gateway sent DropPart or Abort is ignored.
+
+        The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message, refused messages that the
+        part does not have), FAILED_PRECONDITION (an unsupported protocol version, another mode than the sink's other instances, an answer to
+        nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, RESOURCE_EXHAUSTED (too many sessions), DEADLINE_EXCEEDED (no Hello in
+        time, or nothing read and nothing said for too long), ABORTED (a newer session of the same instance took over), UNAVAILABLE (the gateway is stopping; reconnect).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,7 +36,7 @@ async def attach(driver: SinkDriver, settings: Settings, where: Endpoint, instan
             if welcome is None:
                 return Ending.STOPPED
             log.info("connected to gateway %s %s as session %s", where.gateway, welcome.gateway_version, welcome.session)
-            return await SinkSession(driver, settings, call.write, call.read, stop).run()
+            return await SinkSession(driver, settings, welcome, call.write, call.read, stop).run()
 
 
 async def _greet(call: _Call, hello: pb.SinkHello) -> pb.SinkWelcome:

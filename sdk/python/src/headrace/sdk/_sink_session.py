@@ -24,14 +24,19 @@ Read = Callable[[], Awaitable[pb.SinkServiceAttachResponse]]
 Write = Callable[[pb.SinkServiceAttachRequest], Awaitable[None]]
 
 _DRAIN_SHARE = 0.9
+_BUSY_SHARE = 0.25
+"""How much of the time that the gateway waits for a sink that does not read passes before it is told that the sink is busy."""
 _GOODBYE_SECONDS = 1.0
 
 
 class SinkSession:
     """The sink's side of one call."""
 
-    def __init__(self, driver: SinkDriver, settings: Settings, write: Write, read: Read, stop: asyncio.Event) -> None:
+    def __init__(
+        self, driver: SinkDriver, settings: Settings, welcome: pb.SinkWelcome, write: Write, read: Read, stop: asyncio.Event
+    ) -> None:
         """Takes over a call that was welcomed; leaves it when `stop` is set."""
+        self._busy_seconds = welcome.read_timeout_ms / 1000 * _BUSY_SHARE
         self._driver = driver
         self._settings = settings
         self._write = write
@@ -39,6 +44,7 @@ class SinkSession:
         self._stop = stop
         self._writing = asyncio.Lock()
         self._leaving: Ending | None = None
+        self._taking = False
         self._tasks = Tasks(self._fail)
         self._end: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._desk = _desk(driver, settings, self._say, self._fail)
@@ -51,6 +57,8 @@ class SinkSession:
         """
         receiving = self._tasks.start(self._receive())
         self._tasks.start(self._watch_stop())
+        if self._busy_seconds:
+            self._tasks.start(self._tell_busy())
         try:
             ending = await self._end
             await self._say(pb.SinkServiceAttachRequest(goodbye=pb.SinkGoodbye(reason=ending.value)))
@@ -68,7 +76,16 @@ class SinkSession:
                 log.info("the gateway asks to reconnect: %s", message.drain.reason)
                 self._leave(Ending.DRAINED, message.drain.deadline_ms / 1000 * _DRAIN_SHARE)
             elif self._leaving is None:
+                self._taking = True
                 await self._desk.take(message)
+                self._taking = False
+
+    async def _tell_busy(self) -> None:
+        """Tells the gateway that the sink is alive, as long as what has been read waits for it and nothing more is read."""
+        while True:
+            await asyncio.sleep(self._busy_seconds)
+            if self._taking:
+                await self._say(pb.SinkServiceAttachRequest(busy=pb.SinkBusy()))
 
     async def _say(self, request: pb.SinkServiceAttachRequest) -> None:
         """Sends an answer. Where the call has broken, that ends the session, and the answer is not needed."""
