@@ -209,7 +209,7 @@ def test_unusable_tls_files_are_named(tmp_path: Path) -> None:
 
 def test_a_token_is_a_digest_or_a_reference_never_a_secret(tmp_path: Path) -> None:
     by_reference = write(tmp_path, '[[tokens]]\nname = "a"\ntoken = "${SECRET}"\n')
-    assert load_config(by_reference, environ={"SECRET": "s3cret"}).tokens[0].sha256 == DIGEST
+    assert load_config(by_reference, environ={"SECRET": "s3cret"}).tokens[0].sha256 == (DIGEST,)
     assert problems(by_reference, environ={}) == ["gateway.toml:3: tokens[0].token: the environment variable SECRET is not set"]
 
     literal = write(tmp_path, '[[tokens]]\nname = "a"\ntoken = "s3cret"\n')

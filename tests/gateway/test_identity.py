@@ -9,7 +9,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from headrace.gateway import Config, Identity, Token, identity_of
-from headrace.gateway._identity import EVERYTHING
+from headrace.gateway._identity import EVERYTHING, TokenRegistry
 from headrace.gateway._listen import listen, new_server
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, source_pb2, source_pb2_grpc
 
@@ -17,7 +17,8 @@ DEADLINE_S = 30.0
 
 
 def token(name: str, secret: str) -> Token:
-    return Token(name=name, sha256=hashlib.sha256(secret.encode()).hexdigest(), sources=(f"{name}/*",))
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    return Token(name=name, sha256=(digest,), sources=(f"{name}/*",), admin=True)
 
 
 TWO_TOKENS = (token("orders", "o-secret"), token("trades", "t-secret"))
@@ -48,7 +49,7 @@ class WhoAmI(admin_pb2_grpc.AdminServiceServicer, source_pb2_grpc.SourceServiceS
 @asynccontextmanager
 async def serving(*tokens: Token) -> AsyncIterator[grpc.aio.Channel]:
     config = Config(listen="127.0.0.1:0", tokens=tokens)
-    server = new_server(config)
+    server = new_server(config, TokenRegistry(tokens))
     admin_pb2_grpc.add_AdminServiceServicer_to_server(WhoAmI(), server)
     source_pb2_grpc.add_SourceServiceServicer_to_server(WhoAmI(), server)
     health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), server)

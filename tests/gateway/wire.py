@@ -9,7 +9,8 @@ from typing import Any
 
 import grpc.aio
 
-from headrace.gateway._config import Limits, StreamRule
+from headrace.gateway._config import Limits, StreamRule, Token
+from headrace.gateway._identity import Guard, TokenRegistry
 from headrace.gateway.core import Gateway
 from headrace.gateway.services import AdminService, EngineService, SinkService, SourceService
 from headrace.protocol.v1 import (
@@ -29,10 +30,13 @@ REDELIVERING = source_pb2.SOURCE_KIND_REDELIVERING
 
 
 @asynccontextmanager
-async def serve(limits: Limits | None = None, rules: Sequence[StreamRule] = ()) -> AsyncIterator[tuple[Gateway, str]]:
-    """A gateway on a free port of this machine, without configuration, security or signals."""
+async def serve(
+    limits: Limits | None = None, rules: Sequence[StreamRule] = (), tokens: Sequence[Token] = ()
+) -> AsyncIterator[tuple[Gateway, str]]:
+    """A gateway on a free port of this machine, without configuration, TLS or signals."""
     gateway = Gateway(limits or Limits(), rules)
-    server = grpc.aio.server(options=[("grpc.max_receive_message_length", 64 * 2**20)])
+    registry = TokenRegistry(tokens)
+    server = grpc.aio.server(interceptors=[Guard(registry)], options=[("grpc.max_receive_message_length", 64 * 2**20)])
     source_pb2_grpc.add_SourceServiceServicer_to_server(SourceService(gateway), server)
     engine_pb2_grpc.add_EngineServiceServicer_to_server(EngineService(gateway), server)
     admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(gateway), server)

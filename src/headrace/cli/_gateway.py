@@ -62,6 +62,7 @@ def gateway(
       sources = ["orders/*"]       # streams it may send
       pipelines = ["totals"]       # pipelines it may run
       reads = ["orders/*"]         # streams that these may read
+      writes = ["totals"]          # sinks that these may write to
       sinks = []                   # sinks it may attach as
       admin = false                # may it call status and forget
 
@@ -83,7 +84,7 @@ def gateway(
         return
     # gRPC's own log lines are not structured, and name no cause that a person could act on.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from headrace.gateway import OPTION_KEYS, ConfigError, Flag, load_config, redacted_toml
+    from headrace.gateway import OPTION_KEYS, ConfigError, ConfigSource, Flag, load_config, redacted_toml
 
     given = {OPTION_KEYS[name]: Flag(_option(name), value) for name, value in flags.items() if value is not None}
     try:
@@ -96,10 +97,11 @@ def gateway(
     elif check:
         click.echo(f"{config or 'the configuration'} is valid")
     else:
-        _run(resolved, ready_file)
+        overrides = {key: _absolute(flag) for key, flag in given.items()}
+        _run(resolved, ready_file, None if config is None else ConfigSource(config, lambda: load_config(config, overrides)))
 
 
-def _run(config: Any, ready_file: Path | None) -> None:
+def _run(config: Any, ready_file: Path | None, source: Any) -> None:
     import uvloop
 
     from headrace.gateway import GatewayError, configure_logging
@@ -111,7 +113,7 @@ def _run(config: Any, ready_file: Path | None) -> None:
 
     configure_logging(config.log)
     try:
-        uvloop.run(serve(config, ready=announce))
+        uvloop.run(serve(config, ready=announce, source=source))
     except GatewayError as error:
         raise Failure(str(error), error.exit_code) from None
 
@@ -156,5 +158,5 @@ def token(name: str) -> None:
     click.echo(f"HEADRACE_TOKEN={secret}", err=True)
     sys.stdout.write(
         f'\n[[tokens]]\nname = "{name}"\nsha256 = "{token_digest(secret)}"\n'
-        f'sources = ["{name}/*"]\npipelines = []\nreads = []\nsinks = []\nadmin = false\n'
+        f'sources = ["{name}/*"]\npipelines = []\nreads = []\nwrites = []\nsinks = []\nadmin = false\n'
     )

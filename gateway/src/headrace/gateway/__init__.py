@@ -8,12 +8,14 @@ from headrace.gateway._errors import ConfigError, GatewayError, ListenError, Pro
 from headrace.gateway._identity import Identity, identity_of, token_digest
 from headrace.gateway._load import OPTION_KEYS, Flag, load_config, redacted_toml
 from headrace.gateway._logging import configure_logging
+from headrace.gateway._reload import ConfigSource
 from headrace.gateway._units import parse_bytes
 
 __all__ = [
     "OPTION_KEYS",
     "Config",
     "ConfigError",
+    "ConfigSource",
     "Flag",
     "GatewayError",
     "Identity",

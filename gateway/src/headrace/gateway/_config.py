@@ -129,27 +129,32 @@ class Token(_Model):
     """One token and what its holder may do. Give `sha256`, or `token` as a reference to an environment variable."""
 
     name: str = Field(min_length=1)
-    sha256: str = Field(default="", repr=False)
-    """The token's SHA-256 in hex; `headrace gateway token` prints one."""
+    sha256: tuple[str, ...] = Field(default=(), repr=False)
+    """The token's SHA-256 in hex; `headrace gateway token` prints one. A list permits an old and a new token."""
     sources: tuple[StreamPattern, ...] = ()
     """Streams that it may send."""
     sinks: tuple[NamePattern, ...] = ()
     """Sinks that it may attach as."""
     pipelines: tuple[NamePattern, ...] = ()
     """Pipelines that it may run."""
-    reads: tuple[StreamPattern, ...] = ("*/*",)
+    reads: tuple[StreamPattern, ...] = ()
     """Streams that its pipelines may read."""
-    writes: tuple[NamePattern, ...] = ("*",)
+    writes: tuple[NamePattern, ...] = ()
     """Sinks that its pipelines may write to."""
     admin: bool = False
     """Whether it may see the status and forget pipelines."""
 
+    @field_validator("sha256", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
     @field_validator("sha256")
     @classmethod
-    def _hex(cls, value: str) -> str:
-        if value and not _SHA256.fullmatch(value.lower()):
+    def _hex(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(_SHA256.fullmatch(digest.lower()) for digest in value):
             raise _problem("must be 64 hexadecimal digits; headrace gateway token prints a fresh one")
-        return value.lower()
+        return tuple(digest.lower() for digest in value)
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -182,8 +187,9 @@ class Config(_Model):
     @field_validator("tokens")
     @classmethod
     def _distinct(cls, value: tuple[Token, ...]) -> tuple[Token, ...]:
-        for field in ("name", "sha256"):
-            found = [getattr(token, field) for token in value]
+        names = [token.name for token in value]
+        digests = [digest for token in value for digest in token.sha256]
+        for field, found in (("name", names), ("sha256", digests)):
             if len(set(found)) < len(found):
                 raise _problem(f"two tokens have the same {field}")
         return value

@@ -1,14 +1,14 @@
 """Who calls, and what they may do.
 
-Every call passes `AuthInterceptor`. With tokens configured it needs `authorization: Bearer <token>`, except for
-grpc.health.v1, which stays open so that probes need no secret and which tells nothing but SERVING or NOT_SERVING.
+Every call passes `Guard`. With tokens configured it needs `authorization: Bearer <token>`, except for grpc.health.v1,
+which stays open so that probes need no secret. A call that no guard has seen may do nothing.
 """
 
 import hashlib
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import grpc
@@ -16,15 +16,15 @@ import grpc.aio
 
 from headrace.gateway._config import Token
 from headrace.gateway._patterns import covers
+from headrace.gateway._rules import OPEN_METHODS, RULES, Right
 
-_OPEN_SERVICES = ("/grpc.health.v1.Health/",)
 _MISSING = "this gateway needs a token: send `authorization: Bearer <token>` (option --token, or HEADRACE_TOKEN)"
 _UNKNOWN = "this gateway does not know the token that was sent"
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What the holder of a token may do. All but `admin` are patterns of names."""
+    """What the holder of a token may do. All but `admin` are patterns of names; what is not named is not permitted."""
 
     name: str
     sources: tuple[str, ...] = ()
@@ -33,6 +33,12 @@ class Identity:
     admin: bool = False
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    digest: str = field(default="", repr=False)
+    """The SHA-256 of the token that was shown, so that a session ends with its own token and not with another of the name."""
+
+    def has(self, right: Right) -> bool:
+        """True where it has the right for any name at all."""
+        return bool(getattr(self, right.value))
 
     def may_open(self, stream: str) -> bool:
         """True where a connector may send this stream."""
@@ -66,12 +72,15 @@ def _any_covers(patterns: Sequence[str], name: str) -> bool:
 EVERYTHING = Identity("anybody", sources=("*/*",), sinks=("*",), pipelines=("*",), admin=True, reads=("*/*",), writes=("*",))
 """The identity of all callers where no tokens are configured."""
 
-_current: ContextVar[Identity] = ContextVar("headrace_identity", default=EVERYTHING)
+NOBODY = Identity("nobody")
+"""The identity of a call that no guard has seen."""
+
+_current: ContextVar[Identity] = ContextVar("headrace_identity", default=NOBODY)
 
 
 def identity_of(context: "grpc.aio.ServicerContext[Any, Any]") -> Identity:
-    """Who makes this call; permits everything where no tokens are configured. Call it within the RPC's own task."""
-    del context  # The interceptor ran in the same task and left its finding in the context variable.
+    """Who makes this call. Call it within the RPC's own task."""
+    del context  # The guard ran in the same task and left its finding in the context variable.
     return _current.get()
 
 
@@ -81,16 +90,18 @@ def token_digest(token: str) -> str:
 
 
 class TokenRegistry:
-    """The configured tokens, by digest."""
+    """The tokens that are in force, by digest. Where none has ever been, every caller may do everything."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
-        self._identities = [
-            (
-                token.sha256.encode(),
-                Identity(token.name, token.sources, token.sinks, token.pipelines, token.admin, token.reads, token.writes),
-            )
-            for token in tokens
-        ]
+        self.is_open = True
+        """Whether callers need no token."""
+        self._identities: list[tuple[bytes, Identity]] = []
+        self.replace(tokens)
+
+    def replace(self, tokens: Sequence[Token]) -> None:
+        """Puts other tokens in force, for calls that begin from now on. A gateway that has asked for tokens never opens again."""
+        self.is_open = self.is_open and not tokens
+        self._identities = [(digest.encode(), _identity(token, digest)) for token in tokens for digest in token.sha256]
 
     def find(self, token: str) -> Identity | None:
         """The identity behind a token. Takes the same time for a wrong token as for a right one."""
@@ -101,31 +112,62 @@ class TokenRegistry:
                 found = identity
         return found
 
+    def holds(self, identity: Identity) -> bool:
+        """Whether an identity is in force, with the same rights."""
+        return identity == EVERYTHING if self.is_open else any(known == identity for _, known in self._identities)
+
+
+def _identity(token: Token, digest: str) -> Identity:
+    return Identity(
+        token.name,
+        sources=token.sources,
+        sinks=token.sinks,
+        pipelines=token.pipelines,
+        admin=token.admin,
+        reads=token.reads,
+        writes=token.writes,
+        digest=digest,
+    )
+
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]"
 
 
-class AuthInterceptor(grpc.aio.ServerInterceptor):
-    """Ends calls without a known token with UNAUTHENTICATED, and notes who makes the others."""
+class Guard(grpc.aio.ServerInterceptor):
+    """Ends calls without a known token with UNAUTHENTICATED, those without the method's rights with PERMISSION_DENIED."""
 
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        self._registry = TokenRegistry(tokens)
+    def __init__(self, registry: TokenRegistry) -> None:
+        self._registry = registry
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> "Handler | None":
-        """Looks at the call's metadata before its handler is chosen."""
-        if handler_call_details.method.startswith(_OPEN_SERVICES):
+        """Looks at the call's metadata before its handler is chosen, and notes who makes it."""
+        method = handler_call_details.method
+        if method in OPEN_METHODS:
             return await continuation(handler_call_details)
-        token = _bearer_token(handler_call_details)
-        if token is None:
-            return _refusal(_MISSING)
-        identity = self._registry.find(token)
-        if identity is None:
-            return _refusal(_UNKNOWN)
+        identity = EVERYTHING
+        if not self._registry.is_open:
+            token = _bearer_token(handler_call_details)
+            if token is None:
+                return _refusal(grpc.StatusCode.UNAUTHENTICATED, _MISSING)
+            found = self._registry.find(token)
+            if found is None:
+                return _refusal(grpc.StatusCode.UNAUTHENTICATED, _UNKNOWN)
+            identity = found
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        needed = RULES.get(method)
+        if needed is None:
+            return _refusal(grpc.StatusCode.PERMISSION_DENIED, f"no rule says who may call {method}")
+        lacking = [right.value for right in Right if right in needed and not identity.has(right)]
+        if lacking:
+            text = f"the token of {identity.name!r} does not allow {method}: it has no {' and no '.join(lacking)}"
+            return _refusal(grpc.StatusCode.PERMISSION_DENIED, text)
         _current.set(identity)
-        return await continuation(handler_call_details)
+        return handler
 
 
 def _bearer_token(details: grpc.HandlerCallDetails) -> str | None:
@@ -137,11 +179,11 @@ def _bearer_token(details: grpc.HandlerCallDetails) -> str | None:
     return None
 
 
-def _refusal(message: str) -> Handler:
+def _refusal(status: grpc.StatusCode, message: str) -> Handler:
     """A handler that ends any kind of call: the streaming kind does not wait for a first request."""
 
     async def refuse(requests: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterator[bytes]:
-        await context.abort(grpc.StatusCode.UNAUTHENTICATED, message)
+        await context.abort(status, message)
         yield b""
 
     return grpc.stream_stream_rpc_method_handler(refuse)

@@ -8,14 +8,14 @@ import grpc.aio
 
 from headrace.gateway._config import Config, is_loopback, split_address
 from headrace.gateway._errors import ListenError
-from headrace.gateway._identity import AuthInterceptor
+from headrace.gateway._identity import Guard, TokenRegistry
 from headrace.gateway._tls import server_credentials
 
 _HANDSHAKE_TIMEOUT_MS = 10_000
 
 
-def new_server(config: Config) -> grpc.aio.Server:
-    """A server that asks for tokens where some are configured; it has no services and no address yet."""
+def new_server(config: Config, registry: TokenRegistry) -> grpc.aio.Server:
+    """A server behind a guard that knows the registry's tokens; it has no services and no address yet."""
     options = [
         # The gateway's own check names the limit; gRPC's only has to stop what is far beyond it.
         ("grpc.max_receive_message_length", min(2 * config.limits.max_frame_bytes + 2**20, 2**31 - 1)),
@@ -34,8 +34,7 @@ def new_server(config: Config) -> grpc.aio.Server:
         # Whoever connects and says nothing sensible is dropped.
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
     ]
-    interceptors = [AuthInterceptor(config.tokens)] if config.tokens else []
-    return grpc.aio.server(interceptors=interceptors, options=options)
+    return grpc.aio.server(interceptors=[Guard(registry)], options=options)
 
 
 def listen(server: grpc.aio.Server, config: Config) -> str:

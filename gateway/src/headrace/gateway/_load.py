@@ -160,7 +160,7 @@ class _Loading:
             key = ("tokens", index, "token")
             reference = _TOKEN_REFERENCE.fullmatch(str(table.pop("token")))
             secret = self._environ.get(reference[1], "") if reference else ""
-            table.setdefault("sha256", token_digest(secret))
+            table.setdefault("sha256", [token_digest(secret)])
             if reference is None:
                 self._report(key, 'write token = "${VARIABLE}", or sha256 = "..." in its place: no secret in a file')
             elif not secret:

@@ -11,7 +11,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from headrace.gateway._config import Config
+from headrace.gateway._identity import TokenRegistry
 from headrace.gateway._listen import exposure, listen, new_server
+from headrace.gateway._reload import ConfigSource, follow
 from headrace.gateway.core import Gateway, keep_house
 from headrace.gateway.services import AdminService, EngineService, SinkService, SourceService
 from headrace.protocol.v1 import (
@@ -36,7 +38,7 @@ _STOP_GRACE_S = 1.0
 _log = structlog.get_logger(__name__)
 
 
-async def serve(config: Config, *, ready: Callable[[str], None] | None = None) -> None:
+async def serve(config: Config, *, ready: Callable[[str], None] | None = None, source: ConfigSource | None = None) -> None:
     """Runs a gateway until SIGTERM or SIGINT, or until cancelled.
 
     The first signal drains: health says NOT_SERVING, sessions are told to finish, and what is in flight is given
@@ -45,12 +47,14 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None) -
     Args:
         config: what to serve.
         ready: called with the actual address once the gateway listens.
+        source: where the configuration comes from; tokens that change there are put in force without a restart.
 
     Raises:
         ListenError: the address cannot be listened on.
     """
     gateway = Gateway(config.limits, config.streams)
-    server = new_server(config)
+    registry = TokenRegistry(config.tokens)
+    server = new_server(config, registry)
     source_pb2_grpc.add_SourceServiceServicer_to_server(SourceService(gateway), server)
     sink_pb2_grpc.add_SinkServiceServicer_to_server(SinkService(gateway), server)
     engine_pb2_grpc.add_EngineServiceServicer_to_server(EngineService(gateway), server)
@@ -58,7 +62,9 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None) -
     health_service = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
     reflection.enable_server_reflection((*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
-    housekeeping = asyncio.create_task(keep_house(gateway))
+    tasks = [asyncio.create_task(keep_house(gateway))]
+    if source is not None:
+        tasks.append(asyncio.create_task(follow(source, config, registry, gateway)))
     try:
         address = listen(server, config)
         with _stop_signals() as stop:
@@ -75,8 +81,9 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None) -
             gateway.close()
             await server.stop(_STOP_GRACE_S)
     finally:
-        housekeeping.cancel()
-        await asyncio.gather(housekeeping, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await server.stop(None)
     _log.info("gateway stopped")
 

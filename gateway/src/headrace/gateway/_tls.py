@@ -2,10 +2,14 @@
 
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import grpc
+import structlog
 
 from headrace.gateway._config import Tls
+
+_log = structlog.get_logger("headrace.gateway")
 
 
 def check_files(tls: Tls) -> Iterator[tuple[str, str]]:
@@ -36,7 +40,50 @@ def _no_password() -> str:
 
 
 def server_credentials(tls: Tls) -> grpc.ServerCredentials:
-    """The credentials to listen with; mutual where `client_ca` is given. The files were checked by `check_files`."""
+    """The credentials to listen with; mutual where `client_ca` is given. The files were checked by `check_files`.
+
+    A connection is greeted with what the files hold when it is made, so that certificates are replaced without a restart.
+    """
+    files = _RotatedFiles(tls)
+    return grpc.dynamic_ssl_server_credentials(
+        _certificates(tls), files.changed, require_client_authentication=tls.client_ca is not None
+    )
+
+
+class _RotatedFiles:
+    """Notices when the files change. gRPC asks before each handshake, from a thread of its own."""
+
+    def __init__(self, tls: Tls) -> None:
+        self._tls = tls
+        self._seen = self._stamps()
+
+    def changed(self) -> grpc.ServerCertificateConfiguration | None:
+        """What the files hold now; None where it is what they held before, or cannot be used."""
+        stamps = self._stamps()
+        if stamps == self._seen:
+            return None
+        # Files are replaced one by one: what does not fit together yet is looked at again with the next connection.
+        problems = list(check_files(self._tls))
+        if problems:
+            _log.error("new TLS files cannot be used; the old ones stay in force", problems=[text for _, text in problems])
+            return None
+        self._seen = stamps
+        _log.info("TLS files replaced")
+        return _certificates(self._tls)
+
+    def _stamps(self) -> list[tuple[int, int, int] | None]:
+        return [_stamp(path) for path in (self._tls.cert, self._tls.key, self._tls.client_ca) if path is not None]
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def _certificates(tls: Tls) -> grpc.ServerCertificateConfiguration:
     pair = (tls.key.read_bytes(), tls.cert.read_bytes())
     client_ca = tls.client_ca.read_bytes() if tls.client_ca is not None else None
-    return grpc.ssl_server_credentials([pair], root_certificates=client_ca, require_client_auth=client_ca is not None)
+    return grpc.ssl_server_certificate_configuration([pair], root_certificates=client_ca)

@@ -1,11 +1,12 @@
 """What pipelines say of their checkpoints, and what it means."""
 
 import time
+from collections.abc import Iterable
 
 import structlog
 
 from headrace.gateway.core._delivering import prove
-from headrace.gateway.core._errors import Superseded, UnknownPipeline
+from headrace.gateway.core._errors import NotPermitted, Superseded, UnknownPipeline
 from headrace.gateway.core._gateway import Gateway
 from headrace.gateway.core._lending import lend_where_awaited
 from headrace.gateway.core._opening import acknowledge, reconcile
@@ -34,6 +35,20 @@ def identify(gateway: Gateway, name: str, run: int, patterns: tuple[str, ...], s
         for stream in gateway.streams.values():
             gateway.index(stream)
     return pipeline
+
+
+def check_reads(pipeline: Pipeline, streams: Iterable[str]) -> None:
+    """Checks that a pipeline names only streams that its patterns cover: nobody speaks for streams that they do not read.
+
+    Raises:
+        NotPermitted: it names another one.
+    """
+    for stream in streams:
+        if not pipeline.asks_for(stream):
+            raise NotPermitted(
+                f"pipeline {pipeline.name} names stream {stream}, and reads only {', '.join(pipeline.patterns)}; a checkpoint "
+                "goes on with every stream that its query has read: add it to the option stream, or begin a new checkpoint"
+            )
 
 
 def attach(

@@ -1,7 +1,7 @@
 """Delivers what pipelines write to sinks, asks for votes, and tells sinks what the commit logs decide."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,8 @@ def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
         older.close()
     sink.attach(session)
     for ledger in gateway.ledgers.values():
-        _decide(session, ledger)
+        if sink.name in ledger.sinks:
+            _decide(session, ledger)
     return sink
 
 
@@ -138,7 +139,7 @@ async def _outcome(voting: Coroutine[Any, Any, None]) -> Exception | None:
     return None
 
 
-def settle(gateway: Gateway, ledger: Ledger, sinks: Iterable[str]) -> int:
+def settle(gateway: Gateway, ledger: Ledger) -> int:
     """Takes over what a commit log says; returns how many transactions in it are not visible yet.
 
     A commit log only grows: what was proved by a reader meanwhile stays proved.
@@ -146,8 +147,6 @@ def settle(gateway: Gateway, ledger: Ledger, sinks: Iterable[str]) -> int:
     known = gateway.ledgers.get(ledger.pipeline)
     if known is not None and known.run == ledger.run:
         ledger = replace(ledger, committed=max(ledger.committed, known.committed))
-    for name in sinks:
-        gateway.sink(name)
     gateway.ledgers[ledger.pipeline] = ledger
     return _tell(gateway, ledger)
 
@@ -168,7 +167,7 @@ def prove(gateway: Gateway, pipeline: Pipeline) -> None:
 
 def _tell(gateway: Gateway, ledger: Ledger) -> int:
     pending = 0
-    for sink in gateway.sinks.values():
+    for sink in map(gateway.sink, ledger.sinks):
         for session in sink.sessions.values():
             pending += _decide(session, ledger)
         pending += sum(_undone(holdings, ledger) for holdings in sink.away.values())

@@ -9,6 +9,7 @@ ProtocolError
 ├── OutOfTurn             FAILED_PRECONDITION  a message that the session's state does not allow
 ├── TooSlow               DEADLINE_EXCEEDED    no Hello in time, or nothing read for too long
 ├── NotPermitted          PERMISSION_DENIED    the token does not allow it
+├── TokenRevoked          UNAUTHENTICATED      the session's token is in force no longer
 ├── Superseded            ABORTED              a newer session or run has taken over
 ├── Draining              UNAVAILABLE          the gateway is stopping
 ├── SinkAway              UNAVAILABLE          the sink's session was lost
@@ -74,6 +75,12 @@ class NotPermitted(ProtocolError):
     """The caller's token does not allow what it asks for."""
 
     status = grpc.StatusCode.PERMISSION_DENIED
+
+
+class TokenRevoked(ProtocolError):
+    """The token that a session was opened with is in force no longer, or has other rights."""
+
+    status = grpc.StatusCode.UNAUTHENTICATED
 
 
 class Superseded(ProtocolError):

@@ -10,8 +10,10 @@ import time
 from collections.abc import Sequence
 
 from headrace.gateway._config import Limits, StreamRule
+from headrace.gateway._identity import Identity, TokenRegistry
 from headrace.gateway.core._credit import CreditPool
-from headrace.gateway.core._errors import Draining, LimitExceeded, ProtocolError
+from headrace.gateway.core._errors import Draining, LimitExceeded, ProtocolError, TokenRevoked
+from headrace.gateway.core._owners import QueryOwners
 from headrace.gateway.core._pipeline import Pipeline
 from headrace.gateway.core._position import BEGINNING
 from headrace.gateway.core._session import Session
@@ -37,6 +39,7 @@ class Gateway:
         """What is known of the commit log of each pipeline that writes to sinks."""
         self.voted: dict[str, Voted] = {}
         """The last vote of each such pipeline, until its commit is known."""
+        self.owners = QueryOwners()
         self.credit = CreditPool(limits.buffer_bytes, limits.session_messages, limits.max_sessions)
         self.rejected_sessions: dict[str, int] = {}
         self.frames_received = 0
@@ -47,7 +50,7 @@ class Gateway:
                 pipeline = self.pipelines.setdefault(name, Pipeline(name))
                 pipeline.declared += (rule.pattern,)
 
-    def open_session(self, hello: source_pb2.Hello, peer: str) -> Session:
+    def open_session(self, hello: source_pb2.Hello, peer: str, identity: Identity) -> Session:
         """Takes a session in.
 
         Raises:
@@ -55,12 +58,12 @@ class Gateway:
             LimitExceeded: it has as many as it may.
         """
         self._check_room()
-        session = Session(hello, peer, self.credit)
+        session = Session(hello, peer, identity, self.credit)
         self.sessions[session.id] = session
         self._sessions_changed.notify()
         return session
 
-    def open_sink_session(self, hello: sink_pb2.SinkHello, peer: str) -> SinkSession:
+    def open_sink_session(self, hello: sink_pb2.SinkHello, peer: str, identity: Identity) -> SinkSession:
         """Takes a sink's session in.
 
         Raises:
@@ -68,7 +71,7 @@ class Gateway:
             LimitExceeded: it has as many as it may.
         """
         self._check_room()
-        session = SinkSession(hello, peer)
+        session = SinkSession(hello, peer, identity)
         self.sink_sessions[session.id] = session
         return session
 
@@ -95,6 +98,16 @@ class Gateway:
         session.close()
         self.sink(session.hello.sink).detach(session)
         self._sessions_changed.notify()
+
+    def end_revoked(self, registry: TokenRegistry) -> int:
+        """Ends the sessions whose tokens are in force no longer, or with other rights; returns how many."""
+        revoked: list[Session | SinkSession] = [
+            session for session in (*self.sessions.values(), *self.sink_sessions.values()) if not registry.holds(session.identity)
+        ]
+        for session in revoked:
+            text = f"the token of {session.identity.name!r} was replaced or has other rights now; connect with the new one"
+            session.end(TokenRevoked(text))
+        return len(revoked)
 
     def sink(self, name: str) -> Sink:
         """The sink of a name, known or new."""

@@ -41,6 +41,10 @@ class Pipeline:
         """Its committed position in a stream that it knows."""
         return self.committed.get(stream, BEGINNING)
 
+    def asks_for(self, stream: str) -> bool:
+        """Whether its query asked for the stream."""
+        return any(pattern(text).fullmatch(stream) for text in self.patterns)
+
     def reads(self, stream: str) -> bool:
         """Whether the stream is one that its query asked for, or that it is declared for."""
         return any(pattern(text).fullmatch(stream) for text in (*self.patterns, *self.declared))

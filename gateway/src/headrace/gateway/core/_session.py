@@ -4,6 +4,7 @@ import itertools
 import time
 from collections.abc import Iterator
 
+from headrace.gateway._identity import Identity
 from headrace.gateway.core._credit import CreditAccount, CreditPool
 from headrace.gateway.core._errors import ProtocolError
 from headrace.gateway.core._position import Position
@@ -20,10 +21,11 @@ class Session:
     What is waiting to be written is bounded: acks and credit are merged, and the rest is a message or two for each stream.
     """
 
-    def __init__(self, hello: pb.Hello, peer: str, pool: CreditPool) -> None:
+    def __init__(self, hello: pb.Hello, peer: str, identity: Identity, pool: CreditPool) -> None:
         self.id = f"s{next(_ids)}"
         self.hello = hello
         self.peer = peer
+        self.identity = identity
         self.opened_at = time.monotonic()
         self.linger_ms = 0
         self.account: CreditAccount = pool.open(self._grant)

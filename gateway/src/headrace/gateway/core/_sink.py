@@ -111,6 +111,8 @@ class Ledger:
     """The last batch in the commit log; -1 for none."""
     readers: tuple[str, ...] = ()
     """The names under which the same query reads streams."""
+    sinks: tuple[str, ...] = ()
+    """The sinks that it concerns."""
 
     def is_committed(self, transaction: Transaction, runs: set[str]) -> bool:
         """Whether a prepared transaction, with parts of these runs, is in the commit log."""

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from headrace.gateway._identity import Identity
 from headrace.gateway.core._errors import MalformedMessage, OutOfTurn, ProtocolError, SinkAway, SinkFailed, TooSlow
 from headrace.gateway.core._signal import Signal
 from headrace.gateway.core._transaction import Part, Transaction
@@ -69,10 +70,11 @@ class Holdings:
 class SinkSession:
     """Everything about one live call of an instance of a sink."""
 
-    def __init__(self, hello: pb.SinkHello, peer: str) -> None:
+    def __init__(self, hello: pb.SinkHello, peer: str, identity: Identity) -> None:
         self.id = f"k{next(_ids)}"
         self.hello = hello
         self.peer = peer
+        self.identity = identity
         self.failure: ProtocolError | None = None
         self.outgoing = Signal()
         self.holdings = Holdings()

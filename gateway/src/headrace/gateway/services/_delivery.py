@@ -23,6 +23,7 @@ async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[
     if first is None or first.WhichOneof("message") != "start":
         raise OutOfTurn("the first message of a delivery must be DeliveryStart")
     sink, part = _sink(gateway, identity, first.start.sink), Part.from_proto(first.start.part)
+    gateway.owners.claim(part.transaction.pipeline, identity)
     session = await instance_for(sink, part)
     await session.room()
     if not first.start.accept_older:
@@ -56,6 +57,7 @@ async def ask_for_vote(gateway: Gateway, identity: Identity, request: pb.VoteReq
     parts = [Part.from_proto(part) for part in request.parts]
     if not parts or any(part.transaction != transaction for part in parts):
         raise MalformedMessage(f"sink {sink.name}, {transaction}: want the parts of this transaction, and at least one")
+    gateway.owners.claim(transaction.pipeline, identity)
     if request.instances and len(request.instances) != len(parts):
         counts = f"{len(parts)} parts and {len(request.instances)} instances"
         raise MalformedMessage(f"sink {sink.name}, {transaction}: {counts}; name one for each part, or none at all")
@@ -67,19 +69,29 @@ def take_log(gateway: Gateway, identity: Identity, request: pb.SettleRequest) ->
     """Takes over what a commit log says.
 
     Raises:
-        ProtocolError: a name is not valid, or the caller may not write to one of the sinks.
+        ProtocolError: a name is not valid, the caller may not use it, or the query is somebody else's.
     """
     if not request.run:
         raise MalformedMessage(f"pipeline {request.pipeline[:80]}: a commit log without the run that tells of it")
-    sinks = [_sink(gateway, identity, name).name for name in request.sinks]
+    if not request.sinks:
+        raise MalformedMessage(
+            f"pipeline {request.pipeline[:80]}: a commit log that names no sink settles nothing; name its sinks"
+        )
+    sinks = tuple(_sink(gateway, identity, name).name for name in request.sinks)
+    for reader in request.readers:
+        if not identity.may_run(reader):
+            text = f"the token of {identity.name!r} does not allow pipeline {reader[:80]!r}; add it to the token's pipelines"
+            raise NotPermitted(text)
+    gateway.owners.claim(check_pipeline(request.pipeline), identity)
     ledger = Ledger(
         check_pipeline(request.pipeline),
         request.run,
         request.first_batch,
         request.committed if request.HasField("committed") else -1,
         tuple(request.readers),
+        sinks,
     )
-    return pb.SettleResponse(pending=settle(gateway, ledger, sinks))
+    return pb.SettleResponse(pending=settle(gateway, ledger))
 
 
 def _sink(gateway: Gateway, identity: Identity, name: str) -> Sink:

@@ -9,15 +9,16 @@ import grpc.aio
 from headrace.gateway._identity import Identity, identity_of
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
 from headrace.gateway.core._catching_up import exhausted
-from headrace.gateway.core._checkpoints import adopt, attach, commit, identify
+from headrace.gateway.core._checkpoints import adopt, attach, check_reads, commit, identify
 from headrace.gateway.core._errors import MalformedMessage, MessagesLost, NotPermitted, Superseded
 from headrace.gateway.core._pipeline import Pipeline
 from headrace.gateway.core._planning import PlannedRange, plan
-from headrace.gateway.core._position import BEGINNING, from_stream_positions, pattern
+from headrace.gateway.core._position import BEGINNING, Position, from_stream_positions, pattern
 from headrace.gateway.core._reading import ReadRange, describe_loss, read
 from headrace.gateway.services._calls import end_call
 from headrace.gateway.services._delivery import ask_for_vote, deliver, take_log
 from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1.engine_pb2_grpc import EngineServiceServicer
 
 MAX_PIPELINE_NAME = 255
@@ -42,7 +43,7 @@ class EngineService(EngineServiceServicer):
         """Takes over a checkpoint's positions."""
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
-            committed, planned = from_stream_positions(request.committed), from_stream_positions(request.planned)
+            committed, planned = _positions(pipeline, request.committed), _positions(pipeline, request.planned)
             attach(self._gateway, pipeline, committed, planned, request.available_now)
         except ProtocolError as error:
             await end_call(context, error)
@@ -54,7 +55,7 @@ class EngineService(EngineServiceServicer):
         """Commits, then plans; waits a little where there is nothing to plan."""
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
-            commit(self._gateway, pipeline, from_stream_positions(request.committed))
+            commit(self._gateway, pipeline, _positions(pipeline, request.committed))
             return await self._plan(pipeline, request)
         except ProtocolError as error:
             await end_call(context, error)
@@ -81,6 +82,7 @@ class EngineService(EngineServiceServicer):
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
             ranges = [ReadRange.from_proto(wire) for wire in request.ranges]
+            check_reads(pipeline, (r.stream for r in ranges))
             pipeline.fetches += 1
             streams = [adopt(self._gateway, pipeline, r.stream, r.committed, r.batch_end) for r in ranges]
             response, size = pb.FetchResponse(), 0
@@ -105,7 +107,7 @@ class EngineService(EngineServiceServicer):
         """Commits what is left to commit."""
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
-            commit(self._gateway, pipeline, from_stream_positions(request.committed))
+            commit(self._gateway, pipeline, _positions(pipeline, request.committed))
             pipeline.attached = False
         except ProtocolError as error:
             await end_call(context, error)
@@ -153,6 +155,12 @@ class EngineService(EngineServiceServicer):
         for stream in self._gateway.streams.values():
             if stream.loss is not None and pipeline in stream.readers:
                 raise MessagesLost(describe_loss(stream, pipeline.position(stream.name), pipeline.planned.get(stream.name)))
+
+
+def _positions(pipeline: Pipeline, wire: Iterable[frame_pb2.StreamPosition]) -> dict[str, Position]:
+    positions = from_stream_positions(wire)
+    check_reads(pipeline, positions)
+    return positions
 
 
 def _permit(identity: Identity, who: pb.Pipeline) -> None:

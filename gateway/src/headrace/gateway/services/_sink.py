@@ -34,7 +34,7 @@ class SinkService(SinkServiceServicer):
         identity, session = identity_of(context), None
         try:
             hello = await self._hello(request_iterator, identity)
-            session = self._gateway.open_sink_session(hello, context.peer())
+            session = self._gateway.open_sink_session(hello, context.peer(), identity)
             log.info("sink session opened", session=session.id, sink=hello.sink, instance=hello.instance, peer=session.peer)
             welcome = pb.SinkWelcome(
                 protocol_version=PROTOCOL_VERSION,

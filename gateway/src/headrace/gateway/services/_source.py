@@ -36,7 +36,7 @@ class SourceService(SourceServiceServicer):
         identity, session = identity_of(context), None
         try:
             hello = await first_hello(request_iterator, self._gateway.limits.hello_timeout_ms)
-            session = self._gateway.open_session(hello, context.peer())
+            session = self._gateway.open_session(hello, context.peer(), identity)
             log.info("session opened", session=session.id, connector=hello.connector, instance=hello.instance, peer=session.peer)
             session.send(self._welcome(session))
             await first_to_end(self._read(session, identity, request_iterator), self._write(session, context))
