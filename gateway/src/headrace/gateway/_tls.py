@@ -56,20 +56,21 @@ class _RotatedFiles:
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
         self._seen = self._stamps()
+        self._current = _certificates(tls)
 
-    def changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """What the files hold now; None where it is what they held before, or cannot be used."""
+    def changed(self) -> grpc.ServerCertificateConfiguration:
+        """What the files hold now, or what they held before where they cannot be used."""
         stamps = self._stamps()
         if stamps == self._seen:
-            return None
+            return self._current
         # Files are replaced one by one: what does not fit together yet is looked at again with the next connection.
         problems = list(check_files(self._tls))
         if problems:
             _log.error("new TLS files cannot be used; the old ones stay in force", problems=[text for _, text in problems])
-            return None
-        self._seen = stamps
+            return self._current
+        self._seen, self._current = stamps, _certificates(self._tls)
         _log.info("TLS files replaced")
-        return _certificates(self._tls)
+        return self._current
 
     def _stamps(self) -> list[tuple[int, int, int] | None]:
         return [_stamp(path) for path in (self._tls.cert, self._tls.key, self._tls.client_ca) if path is not None]

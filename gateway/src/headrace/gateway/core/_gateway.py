@@ -101,9 +101,8 @@ class Gateway:
 
     def end_revoked(self, registry: TokenRegistry) -> int:
         """Ends the sessions whose tokens are in force no longer, or with other rights; returns how many."""
-        revoked: list[Session | SinkSession] = [
-            session for session in (*self.sessions.values(), *self.sink_sessions.values()) if not registry.holds(session.identity)
-        ]
+        sessions: list[Session | SinkSession] = [*self.sessions.values(), *self.sink_sessions.values()]
+        revoked = [session for session in sessions if not registry.holds(session.identity)]
         for session in revoked:
             text = f"the token of {session.identity.name!r} was replaced or has other rights now; connect with the new one"
             session.end(TokenRevoked(text))
