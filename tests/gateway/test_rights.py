@@ -125,17 +125,17 @@ class Caller:
 
     async def code(self, method: str, request: Any) -> tuple[grpc.StatusCode, str]:
         """How a call ends. Requests of a stream are a list."""
-        while True:
-            wire = iter(request) if isinstance(request, list) else request
-            call = getattr(self.stub, method)(wire, metadata=self.metadata, timeout=DEADLINE_S)
-            if method == "Fetch":
-                with suppress(grpc.aio.AioRpcError):
-                    async for _ in call:
-                        pass
-            code, details = await call.code(), await call.details()
-            # gRPC reports the reset stream in place of the status where it was still sending; engines call again, too.
-            if not (code is grpc.StatusCode.INTERNAL and "RST_STREAM" in details):
-                return code, details
+        if isinstance(request, list):
+            call = getattr(self.stub, method)(metadata=self.metadata, timeout=DEADLINE_S)
+            # Without the rest: gRPC reports what it could not send any more in place of the status.
+            await call.write(request[0])
+        else:
+            call = getattr(self.stub, method)(request, metadata=self.metadata, timeout=DEADLINE_S)
+        if method == "Fetch":
+            with suppress(grpc.aio.AioRpcError):
+                async for _ in call:
+                    pass
+        return await call.code(), await call.details()
 
 
 def who(name: str = "orders-1", streams: str = "orders/*") -> engine_pb2.Pipeline:
