@@ -55,6 +55,7 @@ parallelism = 2
 worker_memory = "2gb"
 available_now = true
 drop_states = "old"
+migrate_states = ["sums"]
 options = { maxMessagesPerTrigger = 1000 }
 conf = { "spark.ui.enabled" = false, "spark.app.name" = "x y" }
 gateway = { token = "secret", tls_ca = "ca.pem" }
@@ -110,7 +111,8 @@ def test_the_command_lines_of_a_deployment(tmp_path: Path) -> None:
     assert words(role(planned, "pipeline"), "a:1") == [
         *("run", "app.py:app", "--gateway", "a:1", "--checkpoint", "checkpoints/one", "--master", "local[2]"),
         *("--parallelism", "2", "--worker-memory", "2gb", "--option", "maxMessagesPerTrigger=1000"),
-        *("--conf", "spark.ui.enabled=false", "--conf", "spark.app.name=x y", "--drop-states", "old", "--available-now"),
+        *("--conf", "spark.ui.enabled=false", "--conf", "spark.app.name=x y", "--drop-states", "old"),
+        *("--migrate-states", "sums", "--available-now"),
         *("--tls-ca", str(tmp_path / "ca.pem")),
     ]
     assert role(planned, "pipeline").environ["HEADRACE_TOKEN"] == "secret"

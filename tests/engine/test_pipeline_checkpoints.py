@@ -18,7 +18,7 @@ from headrace.cli import cli
 from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.engine import CheckpointError, StoredStates, rescale
 from headrace.engine._checkpoint_log import Followed
-from headrace.pipelines import Pipeline, total, tumbling
+from headrace.pipelines import Pipeline, StateError, total, tumbling
 from headrace.sdk import Part, Rows, Transaction
 
 pytestmark = pytest.mark.timeout(400)
@@ -34,12 +34,12 @@ def count(number: int, state: Count) -> str:
     return f"{number % 7}:{state.seen}"
 
 
-def numbers(step: str = "count") -> Pipeline:
+def numbers(step: str = "count", size: str = "10 s") -> Pipeline:
     """Counts numbers by key, and sums them by key in windows of ten seconds, a number being its own time in seconds."""
     app = Pipeline("numbers")
     timed = app.source("n/*", decode=int).event_time(lambda n: n * 1_000_000).key_by(lambda n: n % 7)
     timed.stateful(count, Count, name=step).sink("counts")
-    timed.window(tumbling("10 s")).aggregate(total(), name="sums").map(str).sink("sums")
+    timed.window(tumbling(size)).aggregate(total(), name="sums").map(str).sink("sums")
     return app
 
 
@@ -59,9 +59,10 @@ def run(
     checkpoint: str,
     drop: tuple[str, ...] = (),
     into: Path | None = None,
+    migrate: tuple[str, ...] = (),
 ) -> dict[str, list[bytes]]:
     with rig(spark, folder) as running:
-        return running.run(app, FileSource("n", [file], follow=False), checkpoint, drop, into)
+        return running.run(app, FileSource("n", [file], follow=False), checkpoint, drop, into, migrate)
 
 
 def prepare(folder: Path, rows: Mapping[Transaction, bytes]) -> None:
@@ -168,6 +169,27 @@ def test_a_step_that_is_gone_is_noticed(spark: SparkSession, tmp_path: Path, sou
         run(spark, tmp_path, source, numbers("tally"), "checkpoint")
     found = run(spark, tmp_path, source, numbers("tally"), "checkpoint", ("count",))
     assert found["counts"] == [b"3:1"]
+
+
+def test_a_step_that_has_changed_is_noticed(spark: SparkSession, tmp_path: Path, source: Path) -> None:
+    """The sums of 0 to 39 are there; that of 40 to 44 is not, and goes on as it began."""
+
+    def add(*some: int) -> None:
+        with source.open("a") as file:
+            file.writelines(f"{n}\n" for n in some)
+
+    run(spark, tmp_path, source, numbers(), "checkpoint")
+    add(45)
+    with pytest.raises(StateError, match=r"step sums is another one .* 0:00:03 .* --migrate-states sums"):
+        run(spark, tmp_path, source, numbers(size="3 s"), "checkpoint")
+    assert run(spark, tmp_path, source, numbers(), "checkpoint")["counts"] == [b"3:7"], "a refused start changes nothing"
+    add(46, 60)
+    found = run(spark, tmp_path, source, numbers(size="3 s"), "checkpoint", migrate=("sums",))
+    assert sorted(map(int, found["sums"])) == sorted([40, 41, 42, 43, 44, 45, 46])
+    add(63)
+    with pytest.raises(StateError, match="step sums is another one"):
+        run(spark, tmp_path, source, numbers(), "checkpoint")
+    assert run(spark, tmp_path, source, numbers(size="3 s"), "checkpoint")["sums"] == [b"60"]
 
 
 def test_a_checkpoint_that_is_not_whole_is_refused(spark: SparkSession, tmp_path: Path, source: Path) -> None:

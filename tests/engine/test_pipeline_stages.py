@@ -80,7 +80,7 @@ def whole_messages() -> Pipeline:
     app = Pipeline("whole")
     kept = app.source("n/*").filter(lambda m: m.sequence % 2 == 0)
     kept.key_by(lambda m: (m.stream, int(m.value or b"0") % 3)).stateful(
-        lambda m, state: state.append(m.sequence) or f"{m.stream} {state}", list
+        lambda m, state: state.append(m.sequence) or f"{m.stream} {state}", list, name="places"
     ).sink("out")
     return app
 
@@ -415,3 +415,26 @@ def test_states_by_keys_that_are_written_otherwise_now_are_not_lost_unnoticed() 
     save(store, read_head(store), states, Recent(), {"n": {(True,)}}, state_classes(run._plan, 1), {})
     with pytest.raises(StateError, match=r"step n: the checkpoint has a state for \(True,\), .* headrace state rescale"):
         Stages(app, buckets=1, stores=run.stores).send(Message(b"2", stream="n/0", sequence=2))
+
+
+def test_a_filter_that_is_added_leaves_event_time_where_it_is() -> None:
+    def application(filtered: bool, elsewhere: bool) -> Pipeline:
+        app = Pipeline("changed")
+        if elsewhere:
+            app.source("m/*", decode=int).key_by(lambda n: n).aggregate(count(), name="new").map(str, name="new-text").sink("new")
+        flow = app.source("n/*", decode=int).event_time(lambda n: n * 1_000_000)
+        flow = flow.filter(lambda n: True) if filtered else flow
+        sums = flow.key_by(lambda n: n % 2).window(tumbling("10 s")).aggregate(total(), name="sums")
+        sums.map(str, name="text").sink("out")
+        return app
+
+    run = Stages(application(False, False), buckets=2)
+    sent = [Message(b"%d" % n, stream="n/0", sequence=i) for i, n in enumerate([1, 2, 12, 3, 22, 32], 1)]
+    run.send(*sent[:3])
+    assert run.by_key("out") == {b"0": [b"2"], b"1": [b"1"]}
+    changed = Stages(application(True, True), buckets=2, stores=run.stores)
+    changed.send(*sent[3:5])
+    assert changed.by_key("out") == {b"0": [b"12"]}, "3 is late"
+    again = Stages(application(False, True), buckets=2, stores=changed.stores)
+    again.send(*sent[5:])
+    assert again.by_key("out") == {b"0": [b"22"]}

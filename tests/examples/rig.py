@@ -35,6 +35,7 @@ class Rig:
         checkpoint: str = "checkpoint",
         drop_states: Sequence[str] = (),
         into: Path | None = None,
+        migrate_states: Sequence[str] = (),
     ) -> dict[str, list[bytes]]:
         """What each sink gets until everything that the source gives is committed; in a folder of its own if none is given."""
         names, stop = pipeline.graph.sinks, asyncio.Event()
@@ -44,7 +45,14 @@ class Rig:
         options = {"gateway": self._address}
         query = None
         try:
-            query = start(pipeline, self._spark, self._folder / checkpoint, options=options, drop_states=drop_states)
+            query = start(
+                pipeline,
+                self._spark,
+                self._folder / checkpoint,
+                options=options,
+                drop_states=drop_states,
+                migrate_states=migrate_states,
+            )
             given = self._submit(serve(source, gateway=self._address, stop=stop))
             serving.append(given)
             while not given.done() and query.isActive:

@@ -111,7 +111,9 @@ def test_timers_and_later_windows_do_not_wait_for_an_idle_stream_either() -> Non
     numbers = by_key(read(app, "s/*", "10s"))
     numbers.stateful(note, list[int], on_timer=ring).sink("rung")
     tens = numbers.window(tumbling("10s")).aggregate(collect())
-    tens.key_by(lambda _: "all", name="all").window(tumbling("20s")).aggregate(collect(), output=show).sink("out", text)
+    tens.key_by(lambda _: "all", name="all").window(tumbling("20s")).aggregate(collect(), output=show, name="twenties").sink(
+        "out", text
+    )
     trial = sent(app, ("a@1=1", "s/0"), ("b@2=2", "s/1"), ("a@11=3", "s/0"), ("a@25=4", "s/0"))
     assert sorted(trial.values("rung")) == [b"b'a' 14", b"b'a' 4", b"b'b' 5"]
     trial.send(*messages("a@45=5", "s/0"))

@@ -1,5 +1,6 @@
 """Any pipeline gives what the model says, however its input is cut into micro-batches, buckets, and lives of the application."""
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -100,6 +101,14 @@ def ring(state: dict[str, int], context: Any) -> int | None:
 # Random steps, with their counterparts in the model
 
 
+NUMBERS = itertools.count()
+
+
+def fresh() -> str:
+    """A name that no other step has."""
+    return f"step-{next(NUMBERS)}"
+
+
 def us(span: int) -> timedelta:
     return timedelta(microseconds=span)
 
@@ -110,12 +119,14 @@ SPANS = st.integers(1, 25)
 
 def folds(ttl: int | None) -> Kind:
     lives = None if ttl is None else us(ttl)
-    return Kind(lambda flow: flow.stateful(fold, dict, ttl=lives), lambda: model.Fold(fold, ttl))
+    return Kind(lambda flow: flow.stateful(fold, dict, ttl=lives, name=fresh()), lambda: model.Fold(fold, ttl))
 
 
 def timers(ttl: int | None) -> Kind:
     lives = None if ttl is None else us(ttl)
-    return Kind(lambda flow: flow.stateful(take, dict, on_timer=ring, ttl=lives), lambda: model.Timers(take, ring, ttl))
+    return Kind(
+        lambda flow: flow.stateful(take, dict, on_timer=ring, ttl=lives, name=fresh()), lambda: model.Timers(take, ring, ttl)
+    )
 
 
 def windows(size: int, every: int, allowed: int, late: str) -> Kind:
@@ -128,6 +139,7 @@ def windows(size: int, every: int, allowed: int, late: str) -> Kind:
             update=append,
             combine=lambda a, b: a + b,
             output=lambda key, values, window: of_window(values, window.start, window.end),  # type: ignore[union-attr]
+            name=fresh(),
         )
 
     return Kind(add, lambda: model.Windows(size, every, allowed, late, bad, of_window))
@@ -137,14 +149,17 @@ def once(within: int) -> Kind:
     def id_(number: int) -> int | None:
         return number % 6 or None
 
-    return Kind(lambda flow: flow.deduplicate(id_, within=us(within)), lambda: model.Once(id_, within))
+    return Kind(lambda flow: flow.deduplicate(id_, within=us(within), name=fresh()), lambda: model.Once(id_, within))
 
 
 def counted(size: int) -> Kind:
-    return Kind(lambda flow: flow.window(count_window(size)).aggregate(initial=int, update=mix), lambda: model.Counted(size, mix))
+    return Kind(
+        lambda flow: flow.window(count_window(size)).aggregate(initial=int, update=mix, name=fresh()),
+        lambda: model.Counted(size, mix),
+    )
 
 
-RUNNING = Kind(lambda flow: flow.aggregate(initial=int, update=mix), lambda: model.Running(mix))
+RUNNING = Kind(lambda flow: flow.aggregate(initial=int, update=mix, name=fresh()), lambda: model.Running(mix))
 KINDS = st.one_of(
     st.builds(folds, st.none() | SPANS),
     st.builds(timers, st.none() | SPANS),
@@ -282,7 +297,9 @@ def test_windows_of_several_streams_are_the_same_in_any_order_of_the_streams(
     if late == "drop":
         # A late value that fires is late in the larger windows, too.
         larger = sums.key_by(lambda _: 0).window(tumbling(us(3 * size)))
-        larger.aggregate(total(lambda pair: pair[1]), output=lambda key, sum_, window: (window.start, sum_)).sink("all", repr_of)  # type: ignore[union-attr]
+        larger.aggregate(total(lambda pair: pair[1]), output=lambda key, sum_, window: (window.start, sum_), name="larger").sink(
+            "all", repr_of
+        )  # type: ignore[union-attr]
     trial = Trial(app, buckets=buckets)
     named = [(f"s/{number}", [Sent("a", -50, 0), *stream]) for number, stream in enumerate(streams)]
     waiting = [messages(sent, stream) for stream, sent in named]

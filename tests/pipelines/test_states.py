@@ -176,7 +176,11 @@ def test_windows_of_another_size_begin_beside_those_that_are_open() -> None:
         return made
 
     trial = sent(app("30s"), "a@1=1")
-    trial.restart(app("20s"))
+    with pytest.raises(
+        StateError, match=r"step window .* its windows are 0:00:20 every 0:00:20, .* now, and 0:00:30 .* --migrate-states"
+    ):
+        trial.restart(app("20s"))
+    trial.restart(app("20s"), migrate_states=["window"])
     trial.send(*messages("a@2=2"))
     assert set(trial.states("window")["a"]) == {Window(0, 20_000_000), Window(0, 30_000_000)}
     trial.finish()
@@ -187,5 +191,7 @@ def test_a_step_that_is_gone_takes_its_states_with_it() -> None:
     trial = sent(stateful(Old), "a@1=5")
     other = pipeline()
     keyed(other).stateful(lambda number, state: None, list, name="other").sink("out")
-    trial.restart(other)
+    with pytest.raises(StateError, match=r"has states of step step, .* --drop-states step"):
+        trial.restart(other)
+    trial.restart(other, drop_states=["step"])
     assert trial.states("other") == {}

@@ -91,7 +91,7 @@ def test_branches_of_a_stream_that_are_merged_stay_in_the_order_of_the_stream(ba
     values = read(app)
     minus = values.map(lambda value: Value(value.key, value.second, -value.number))
     flow = values.merge(minus).key_by(lambda value: value.key).map(lambda value: value.number)
-    flow.stateful(lambda number, seen: seen.append(number) or str(seen), list).sink("out")
+    flow.stateful(lambda number, seen: seen.append(number) or str(seen), list, name="seen").sink("out")
     assert lines(sent(app, *batches))[-1] == "a [-1, 1, -2, 2]"
 
 
@@ -119,9 +119,9 @@ def test_pipelines_that_cannot_run() -> None:
     refused("nothing takes what step s/", lambda app: app.source("s/*"))
     refused("needs streams", lambda app: app.source(" "))
     refused("two steps named x", lambda app: app.source("a/*", name="x").map(str, name="x"))
-    refused("of type int; give a class", lambda app: keyed(app).stateful(lambda value, state: None, int))
-    refused(r"takes \(value, state\)", lambda app: keyed(app).stateful(lambda value: None, list))  # type: ignore[arg-type, misc]
-    refused(r"takes \(value, state\)", lambda app: keyed(app).stateful(lambda a, b, c, d: None, list))  # type: ignore[arg-type, misc]
+    refused("of type int; give a class", lambda app: keyed(app).stateful(lambda value, state: None, int, name="x"))
+    refused(r"takes \(value, state\)", lambda app: keyed(app).stateful(lambda value: None, list, name="x"))  # type: ignore[arg-type, misc]
+    refused(r"takes \(value, state\)", lambda app: keyed(app).stateful(lambda a, b, c, d: None, list, name="x"))  # type: ignore[arg-type, misc]
     refused("names? one: Pipeline|there is none", lambda app: app.source("s/*", on_error=OnError.DEAD_LETTER).sink("out"))
     refused("of another pipeline", lambda app: app.source("s/*").merge(Pipeline("b").source("s/*")))
 

@@ -127,14 +127,14 @@ def test_a_timer_sets_another_which_does_not_ring_at_the_end_of_time() -> None:
 )
 def test_timers_that_cannot_be(sent_: str, match: str, function: Any, on_timer: Any) -> None:
     app = pipeline()
-    keyed(app).stateful(function, list, on_timer=on_timer).sink("out")
+    keyed(app).stateful(function, list, on_timer=on_timer, name="x").sink("out")
     with pytest.raises(StepError, match=match):
         sent(app, sent_)
 
 
 def test_a_timer_needs_a_function_that_sets_it() -> None:
     with pytest.raises(GraphError, match="needs a third parameter"):
-        keyed(pipeline()).stateful(lambda value, state: None, list, on_timer=lambda state, context: None)
+        keyed(pipeline()).stateful(lambda value, state: None, list, on_timer=lambda state, context: None, name="x")
 
 
 def test_flat_functions_with_timers() -> None:

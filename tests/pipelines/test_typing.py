@@ -45,8 +45,10 @@ def test_results_of_windows_have_the_type_that_output_gives() -> None:
     minutes = flow().window(tumbling("1 minute"), delay="10s")
     assert_type(minutes, Windowed[int, Window])
     assert_type(minutes.aggregate(mean(of=float), output=described), KeyedFlow[str])
-    assert_type(minutes.aggregate(count(), output=lambda key, n, window: (n, window.end)), KeyedFlow[tuple[int, int]])
-    assert_type(minutes.collect(lambda key, values, window: values[0] + window.start), KeyedFlow[int])
+    assert_type(
+        minutes.aggregate(count(), output=lambda key, n, window: (n, window.end), name="ends"), KeyedFlow[tuple[int, int]]
+    )
+    assert_type(minutes.collect(lambda key, values, window: values[0] + window.start, name="starts"), KeyedFlow[int])
 
 
 def test_without_output_they_have_that_of_the_aggregation() -> None:

@@ -181,7 +181,7 @@ def test_windows_of_windows() -> None:
     """The results of all minutes of an hour are in time for it, whatever the delay of the minutes."""
     app = pipeline()
     minutes = keyed(app).window(tumbling("10s"), delay="7s").aggregate(total())
-    minutes.key_by(lambda _: "all").window(tumbling("30s")).aggregate(total(), output=show).sink("out")
+    minutes.key_by(lambda _: "all").window(tumbling("30s")).aggregate(total(), output=show, name="larger").sink("out")
     trial = sent(app, "a@1=1 b@29=2 a@35=4", "a@28=8", "a@36=16 b@41=32", "a@47=64", "a@48=128")
     assert lines(trial) == ["all 0-30: 11"]
     trial.finish()
@@ -264,9 +264,9 @@ def test_what_makes_no_sense_is_refused_while_the_pipeline_is_built() -> None:
     with refused("is not an Aggregation"):
         flow.aggregate(len)  # type: ignore[arg-type]
     with refused("only output= goes with both"):
-        flow.aggregate(count(), initial=int)
+        flow.aggregate(count(), initial=int, name="both")
     with refused("give an Aggregation, or functions"):
-        flow.window(tumbling("1s")).aggregate(initial=int)
+        flow.window(tumbling("1s")).aggregate(initial=int, name="half")
 
 
 def test_event_time_is_said_before_the_first_key_by() -> None:

@@ -33,6 +33,9 @@ _LOOKS_EVERY_S = 0.2
 @click.option("--conf", "settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark: spark.executor.memory=4g.")
 @click.option("--worker-memory", default="1gb", show_default=True, help="What each Python worker may hold of states.")
 @click.option("--drop-states", metavar="STEP", multiple=True, help="Drop what the checkpoint has of a step that is gone.")
+@click.option(
+    "--migrate-states", metavar="STEP", multiple=True, help="Have a step that has changed take its states on as they are."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print progress, and the end, as JSON, a line each.")
 @connection_options
 def run(
@@ -46,6 +49,7 @@ def run(
     settings: tuple[str, ...],
     worker_memory: str,
     drop_states: tuple[str, ...],
+    migrate_states: tuple[str, ...],
     as_json: bool,
     connection: Connection,
 ) -> None:
@@ -86,6 +90,7 @@ def run(
     options = {**_connection_options(connection), **_pairs("--option", given)}
     require_java()
     from headrace.engine import CheckpointError, OptionError, build_session, ship, start
+    from headrace.pipelines import StateError
     from headrace.processes import first_cause
 
     if parallelism is not None:
@@ -105,11 +110,12 @@ def run(
             available_now=available_now,
             worker_memory=worker_memory,
             drop_states=drop_states,
+            migrate_states=migrate_states,
         )
         _watch(query, application, connection, stop, as_json)
         query.stop()
         failure = first_cause(str(query.exception())) if query.exception() else None
-    except (OptionError, CheckpointError) as error:
+    except (OptionError, CheckpointError, StateError) as error:
         raise Failure(str(error), EXIT_INVALID) from None
     finally:
         spark.stop()

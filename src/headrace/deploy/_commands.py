@@ -46,6 +46,8 @@ def pipeline_command(options: PipelineOptions, address: str) -> list[str]:
             words += [option, f"{name}={value}"]
     for step in options.drop_states:
         words += ["--drop-states", step]
+    for step in options.migrate_states:
+        words += ["--migrate-states", step]
     if options.available_now:
         words.append("--available-now")
     return [*words, *_tls(options.gateway)]

@@ -44,6 +44,7 @@ class PipelineOptions(Parameters):
     available_now: bool = Field(default=False, description="End once everything is processed that exists now.")
     worker_memory: str | None = Field(default=None, description="What each Python worker may hold of states; 1gb if none.")
     drop_states: list[str] = Field(default=[], description="Steps that are gone, whose states are dropped.")
+    migrate_states: list[str] = Field(default=[], description="Steps that have changed and take their states on as they are.")
     options: dict[str, str] = Field(default={}, description="Options of the source and the sink.")
     conf: dict[str, str] = Field(default={}, description="Settings of Spark.")
     gateway: GatewayTable = Field(default_factory=GatewayTable, description="How it reaches the gateway.")

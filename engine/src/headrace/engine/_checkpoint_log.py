@@ -1,7 +1,8 @@
 """What a checkpoint says while no query runs on it: Spark's logs, read as the files that they are."""
 
 import json
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,9 +10,11 @@ from pyspark.sql import SparkSession
 
 from headrace.engine._errors import CheckpointError
 from headrace.engine._position import Offset
+from headrace.pipelines.runtime import Fingerprint
 
 _UNFINISHED = "headrace-unfinished"
 _FOLLOWS = "headrace-follows"
+_STEPS = "headrace-steps"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -93,6 +96,38 @@ class CheckpointLog:
         finally:
             file.close()
 
+    def steps(self) -> dict[str, Fingerprint] | None:
+        """The steps whose states the last committed micro-batch left; None where nobody noted them.
+
+        Raises:
+            CheckpointError: what was noted cannot be read.
+        """
+        last = self._last("commits")
+        noted = [] if last is None else [number for number in self._numbers(_STEPS) if number <= last]
+        if not noted:
+            return None
+        path = self._path(f"{_STEPS}/{max(noted)}")
+        try:
+            found = json.loads(self._text(path))
+            return {name: Fingerprint(**{**step, "sources": tuple(step["sources"])}) for name, step in found.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(f"{path.toString()} is not what a start of an application notes ({error})") from None
+
+    def note_steps(self, steps: Mapping[str, Fingerprint]) -> None:
+        """Notes the steps that keep states from the next micro-batch on that is committed."""
+        last = self._last("commits")
+        path = self._path(f"{_STEPS}/{0 if last is None else last + 1}")
+        text = json.dumps({name: asdict(step) for name, step in steps.items()}).encode()
+        # Written whole or not at all, since a driver may be killed at any time.
+        draft = self._path(f"{_STEPS}/.draft-{uuid.uuid4().hex}")
+        file = self._files.create(draft)
+        try:
+            file.write(bytearray(text))
+        finally:
+            file.close()
+        self._files.delete(path, False)
+        self._files.rename(draft, path)
+
     def exists(self) -> bool:
         """Whether there is anything where the checkpoint lies."""
         return bool(self._files.exists(self._folder))
@@ -111,11 +146,14 @@ class CheckpointLog:
         return bool(self._files.exists(self._path(_UNFINISHED)))
 
     def _last(self, log: str) -> int | None:
+        return max(self._numbers(log), default=None)
+
+    def _numbers(self, log: str) -> list[int]:
         folder = self._path(log)
         if not self._files.exists(folder):
-            return None
+            return []
         names = [status.getPath().getName() for status in self._files.listStatus(folder)]
-        return max((int(name) for name in names if name.isdecimal()), default=None)
+        return [int(name) for name in names if name.isdecimal()]
 
     def _logged(self, batch: int | None) -> Logged | None:
         if batch is None:

@@ -19,7 +19,7 @@ from headrace.engine.pipelines._keys import bucket_ids, buckets_of
 from headrace.engine.pipelines._plan import Plan
 from headrace.engine.pipelines._segments import whole
 from headrace.pipelines import Pipeline, StateError
-from headrace.pipelines.runtime import Graph, Key, States, merged, normal_key, not_normal
+from headrace.pipelines.runtime import Graph, Key, States, check_fingerprints, merged, normal_key, not_normal
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _INITIAL = StructType(
@@ -47,6 +47,7 @@ def rescale(pipeline: Pipeline, spark: SparkSession, checkpoint: str, into: str,
         raise CheckpointError(f"{into} exists; a new checkpoint needs a new folder")
     if not old.committed.offsets:
         raise CheckpointError(f"{checkpoint} is not the checkpoint of an application")
+    check_fingerprints(old.log.steps() or {}, graph.fingerprints)
     ids = bucket_ids(parallelism)
     initial, keys = _initial(spark, old, graph, ids)
     plan = Plan(graph, ids, uuid.uuid4().hex, 0)
@@ -57,6 +58,7 @@ def rescale(pipeline: Pipeline, spark: SparkSession, checkpoint: str, into: str,
     new = CheckpointLog(spark, into)
     # A checkpoint that is not whole must never be taken for one; and it cannot be moved, since Spark notes where it lies.
     new.mark_unfinished()
+    new.note_steps(graph.fingerprints)
     writer = rows.writeStream.format("noop").option("checkpointLocation", into).trigger(availableNow=True)
     before = spark.conf.get(_PARTITIONS)
     spark.conf.set(_PARTITIONS, parallelism)

@@ -18,6 +18,7 @@ from headrace.engine.pipelines._keys import bucket_ids
 from headrace.engine.pipelines._plan import ROWS, Plan
 from headrace.engine.pipelines._processor import BucketProcessor
 from headrace.pipelines import Pipeline
+from headrace.pipelines.runtime import check_fingerprints
 
 DEFAULT_WORKER_MEMORY = "1gb"
 
@@ -31,6 +32,7 @@ def start(
     available_now: bool = False,
     worker_memory: str = DEFAULT_WORKER_MEMORY,
     drop_states: Collection[str] = (),
+    migrate_states: Collection[str] = (),
 ) -> StreamingQuery:
     """Starts an application; its query goes on until it is stopped.
 
@@ -42,16 +44,20 @@ def start(
         available_now: End once everything is processed that exists now.
         worker_memory: About how much memory each Python worker may use to hold states, such as `500mb`.
         drop_states: Steps that the pipeline no longer has, and whose states in the checkpoint are to be dropped.
+        migrate_states: Steps that take their states on as they are though their windows, their key or their sources have changed.
 
     Raises:
         GraphError: the pipeline cannot run.
         OptionError: an option is not valid.
         CheckpointError: the checkpoint was to take over from another one, and is not whole.
+        StateError: a step is another one than that which the checkpoint has states of.
     """
     graph = pipeline.graph
     log = CheckpointLog(spark, str(checkpoint))
     if log.is_unfinished():
         raise CheckpointError(f"{checkpoint} was not made to the end; delete it, and rescale once more")
+    check_fingerprints(log.steps() or {}, graph.fingerprints, migrate_states)
+    log.note_steps(graph.fingerprints)
     planned = log.last_planned()
     # Spark keeps to the number that a checkpoint began with, whatever the session says now.
     partitions = planned.partitions if planned else int(spark.conf.get("spark.sql.shuffle.partitions") or 1)

@@ -103,6 +103,11 @@ class StatefulColumns(KeyedStep):
         """How users call it."""
         return "stateful_columns"
 
+    @property
+    def kind(self) -> str:
+        """Its states are those of a function that takes one value."""
+        return "stateful"
+
 
 def batch_of(elements: Elements) -> "pa.RecordBatch":
     """The values as a record batch.

@@ -8,6 +8,7 @@ from typing import Any
 from headrace.pipelines._due import due_of
 from headrace.pipelines._elements import Elements, Key
 from headrace.pipelines._errors import no_time
+from headrace.pipelines._fingerprints import named
 from headrace.pipelines._keys import keyed
 from headrace.pipelines._origin import NO_TIME
 from headrace.pipelines._state import StateClass
@@ -112,6 +113,11 @@ class Deduplicate(KeyedStep):
         first: int = next(iter(seen.values()), END)
         return first
 
+    @property
+    def kind(self) -> str:
+        """How users call it."""
+        return "deduplicate"
+
 
 @dataclass(frozen=True, eq=False)
 class DeduplicateKeys(Deduplicate):
@@ -167,6 +173,11 @@ class KeyById(KeyBy):
     def uses_ids(self) -> bool:
         """Where no function says what the id is."""
         return self.id is None
+
+    @property
+    def by(self) -> str:
+        """Ids."""
+        return "ids of messages" if self.id is None else f"ids by {named(self.id)}"
 
 
 def ids_of(step: Step, function: Ids | None, elements: Elements, run: Run) -> tuple[Sequence[Key | None], Elements]:

@@ -38,6 +38,25 @@ class Draft:
         """How far event times may lie behind the marks that they come with, in what comes out of a step."""
         return self._lags[number]
 
+    def name_for_states(self, given: str | None, made: str | None, method: str) -> str:
+        """A name for a step that keeps states, which are found by it: it must not depend on which other steps there are.
+
+        Args:
+            given: The one that the user gave.
+            made: The one that the step has of itself; None where it has none.
+            method: How users call the step.
+
+        Raises:
+            GraphError: the user gave one that another step has; or gave none, and the step has none that is its own.
+        """
+        if given is None and (made is None or made in self._names):
+            why = "is made of a lambda" if made is None else f"would be the second one named {made}"
+            raise GraphError(
+                f"pipeline {self.name}: {method}(...) keeps states, which are found by its name, and it {why}: "
+                "give it one that stays, name='...'"
+            )
+        return self.name_for(given, made or "")
+
     def name_for(self, given: str | None, made: str) -> str:
         """A name that no other step has.
 

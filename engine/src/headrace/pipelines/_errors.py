@@ -23,6 +23,14 @@ class StateError(PipelineError):
     """Stored state does not fit the classes that the pipeline has now."""
 
 
+def no_step(step: str) -> StateError:
+    """Why a pipeline cannot go on with states of a step that it has not."""
+    return StateError(
+        f"the checkpoint has states of step {step}, and the pipeline has no such step there any more: give a step "
+        f"its old name again, or have them dropped: headrace run --drop-states {step}"
+    )
+
+
 def no_time() -> ValueError:
     """Why an element without event time goes no further."""
     return ValueError("it has no event time; say when values happened with event_time(...) before the first key_by")

@@ -93,7 +93,7 @@ class Flow(Generic[T]):
             on_error: What happens to a value that the function raises for.
         """
         draft = self._draft
-        name, policy = draft.name_for(name, "deduplicate"), on_error or draft.on_error
+        name, policy = draft.name_for_states(name, "deduplicate", "deduplicate"), on_error or draft.on_error
         keyed = draft.add(KeyById(draft.name_for(None, f"{name}-by-id"), policy, key_of, id), self._number)
         return Flow(draft, draft.add(DeduplicateKeys(name, policy, None, _within(draft, name, within)), keyed))
 
@@ -179,6 +179,7 @@ class KeyedFlow(Flow[T]):
             on_timer: Called with a key's state and a `Context` when event time has come to a timer that the key has set.
             ttl: A state is forgotten once event time has gone on so far without a value of its key: "1 hour".
             name: The step's name, which is also that of its states in the checkpoint: keep it when the function is renamed.
+                A step made of a lambda needs one, and so does one whose function has given its name to another step.
             on_error: What happens to a value that a function raises for. Its key's state is then as it was before.
         """
         return self._stateful(False, function, state, on_timer, ttl, name, on_error)
@@ -225,7 +226,7 @@ class KeyedFlow(Flow[T]):
                 changed states by then.
         """
         draft = self._draft
-        name = draft.name_for(name, _name_of(function, "stateful"))
+        name = draft.name_for_states(name, _own_name(function), "stateful_columns")
         return self._with(StatefulColumns(name, on_error or draft.on_error, function, state))
 
     @overload
@@ -306,7 +307,7 @@ class KeyedFlow(Flow[T]):
             on_error: What happens to a value that a function raises for.
         """
         draft = self._draft
-        name = draft.name_for(name, "aggregate")
+        name = draft.name_for_states(name, "aggregate", "aggregate")
         found = aggregation_of(f"pipeline {draft.name}, step {name}", aggregation, initial, update, None, output)
         return self._with(Running(name, on_error or draft.on_error, found))
 
@@ -327,7 +328,7 @@ class KeyedFlow(Flow[T]):
             on_error: What happens to a value that the function raises for.
         """
         draft = self._draft
-        name = draft.name_for(name, "deduplicate")
+        name = draft.name_for_states(name, "deduplicate", "deduplicate")
         return self._with(Deduplicate(name, on_error or draft.on_error, id, _within(draft, name, within)))
 
     def _stateful(
@@ -341,7 +342,7 @@ class KeyedFlow(Flow[T]):
         on_error: OnError | None,
     ) -> "KeyedFlow[Any]":
         draft = self._draft
-        name = draft.name_for(name, _name_of(function, "stateful"))
+        name = draft.name_for_states(name, _own_name(function), "stateful_flat" if flat else "stateful")
         lag, policy = draft.lag(self._number), on_error or draft.on_error
         where = f"pipeline {draft.name}, step {name}"
         return self._with(stateful_step(where, name, policy, flat, function, state, on_timer, ttl, lag))
@@ -355,5 +356,10 @@ def _within(draft: Draft, step: str, within: timedelta | str) -> int:
 
 
 def _name_of(function: Any, otherwise: str) -> str:
-    name = getattr(function, "__name__", otherwise) if function is not None else otherwise
-    return otherwise if name == "<lambda>" or not inspect.isroutine(function) else name
+    return _own_name(function) or otherwise
+
+
+def _own_name(function: Any) -> str | None:
+    """A function's name; None where it has none that is its own."""
+    name: str | None = getattr(function, "__name__", None)
+    return name if name != "<lambda>" and inspect.isroutine(function) else None

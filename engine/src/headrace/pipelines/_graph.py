@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.pipelines._errors import GraphError
+from headrace.pipelines._fingerprints import Fingerprint
 from headrace.pipelines._patterns import matches
 from headrace.pipelines._step import KeyedStep, OnError, Step
 from headrace.pipelines._steps import EventTime, KeyBy, Sink, Source
@@ -102,6 +103,42 @@ class Graph:
             found = frozenset[int]().union(*(roots[i] for i in self.inputs[number]))
             roots.append(found | {number} if isinstance(step, KeyBy) and self._unkeyed[number] else found)
         return roots
+
+    def behind(self, key_by: int) -> frozenset[str]:
+        """The names of the steps with states whose marks are made by this `key_by`; by it alone, if there are such."""
+        steps = [(step.name, self.roots[number]) for number, step in enumerate(self.steps) if isinstance(step, KeyedStep)]
+        alone = frozenset(name for name, roots in steps if roots == {key_by})
+        return alone or frozenset(name for name, roots in steps if key_by in roots)
+
+    def reaches(self, key_by: int, stream: str) -> bool:
+        """Whether messages of a stream come to a `key_by` from sources."""
+        return any(matches(pattern, stream) for number in self._unkeyed[key_by] for pattern in self.sources[number].streams)
+
+    @cached_property
+    def fingerprints(self) -> dict[str, Fingerprint]:
+        """What the states of each step rest on, by its name."""
+        return {
+            step.name: Fingerprint(step.kind, self._key(number), step.divided, self._origins[number])
+            for number, step in enumerate(self.steps)
+            if isinstance(step, KeyedStep)
+        }
+
+    def _key(self, number: int) -> str:
+        """What the values of a step are keyed by."""
+        step = self.steps[number]
+        while not isinstance(step, KeyBy):
+            number = self.inputs[number][0]
+            step = self.steps[number]
+        return step.by
+
+    @cached_property
+    def _origins(self) -> list[tuple[str, ...]]:
+        """The patterns of the streams that reach each step."""
+        origins: list[set[str]] = []
+        for number, step in enumerate(self.steps):
+            own = step.streams if isinstance(step, Source) else ()
+            origins.append(set(own).union(*(origins[i] for i in self.inputs[number])))
+        return [tuple(sorted(patterns)) for patterns in origins]
 
     @cached_property
     def _unkeyed(self) -> list[frozenset[int]]:

@@ -1,7 +1,7 @@
 """Runs a pipeline on a list of messages, without Spark and without a gateway: for tests, in milliseconds."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -10,6 +10,8 @@ from zlib import crc32
 import numpy as np
 
 from headrace.pipelines._elements import Elements, Key, States
+from headrace.pipelines._errors import no_step
+from headrace.pipelines._fingerprints import check_fingerprints
 from headrace.pipelines._message import Message
 from headrace.pipelines._order import in_order
 from headrace.pipelines._origin import NO_TIME, Origin
@@ -78,15 +80,24 @@ class Trial:
         """
         self._behind(Pass(self.pipeline.graph), END)
 
-    def restart(self, pipeline: Pipeline | None = None) -> None:
+    def restart(
+        self, pipeline: Pipeline | None = None, *, migrate_states: Collection[str] = (), drop_states: Collection[str] = ()
+    ) -> None:
         """Stores all states and reads them back, as when an application is stopped and started again.
 
         Args:
             pipeline: The application as it is now; the same one if it is not given.
+            migrate_states: Steps that take their states on though their windows, their key or their sources have changed.
+            drop_states: Steps that the pipeline no longer has, and whose states are dropped.
 
         Raises:
-            StateError: a state cannot be stored, or does not fit the classes that the pipeline has now.
+            StateError: a state cannot be stored, or does not fit the classes or the steps that the pipeline has now.
         """
+        now = (pipeline or self.pipeline).graph
+        check_fingerprints(self.pipeline.graph.fingerprints, now.fingerprints, migrate_states)
+        for name in self.pipeline.graph.fingerprints.keys() - now.fingerprints.keys() - set(drop_states):
+            if self.states(name):
+                raise no_step(name)
         stored = {
             (bucket, step.name): (list(states[step.name]), step.state_class.pack(list(states[step.name].values())))
             for bucket, states in self._kept.items()

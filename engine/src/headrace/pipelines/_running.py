@@ -105,6 +105,11 @@ class CountWindows(Running):
         """How users call it."""
         return "count_window"
 
+    @property
+    def divided(self) -> str:
+        """So many values."""
+        return f"{self.size:,} values"
+
     def shown(self, state: Any) -> Any:
         """How many values there are, and their accumulator."""
         return state.count, state.accumulator

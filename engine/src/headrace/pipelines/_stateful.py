@@ -27,6 +27,11 @@ class Stateful(KeyedStep):
         """Made by `make`."""
         return StateClass(self.make, self.name)
 
+    @property
+    def kind(self) -> str:
+        """One, whatever its function returns."""
+        return "stateful"
+
     def apply(self, elements: Elements, run: Run) -> Elements:
         """What the function returns, in the order of the elements."""
         assert elements.keys is not None, "the graph puts such a step behind a key_by"

@@ -87,6 +87,16 @@ class KeyedStep(Step):
     def state_class(self) -> StateClass:
         """How its states are made, stored and brought up to date."""
 
+    @property
+    def kind(self) -> str:
+        """What it keeps, in a word that people understand; states of another kind are not its own."""
+        return self.label
+
+    @property
+    def divided(self) -> str:
+        """The windows that its states are divided by, told in full; empty where there are none."""
+        return ""
+
     def settle(self, run: Run, watermark: int) -> Sequence[Elements]:
         """What comes out once all elements of a micro-batch are in, and the watermark of all streams is this.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.pipelines._elements import Elements, Key
+from headrace.pipelines._fingerprints import named
 from headrace.pipelines._keys import keyed
 from headrace.pipelines._origin import NO_TIME
 from headrace.pipelines._rows import ArrowColumn, MessageRows, Rows
@@ -134,6 +135,11 @@ class KeyBy(Step):
             return replace(elements, keys=[own[place] or b"" for place in elements.places()])
         keys, kept = each(self, self.function, elements, run)
         return keyed(self, keys, kept, run)
+
+    @property
+    def by(self) -> str:
+        """What it keys by, for people, and to notice that it has changed."""
+        return "keys of messages" if self.function is None else named(self.function)
 
     @property
     def label(self) -> str:

@@ -79,6 +79,11 @@ def microseconds_of(span: timedelta | str) -> int:
     return _parsed(span)
 
 
+def in_words(microseconds: int) -> str:
+    """A time span as text: hours, minutes and seconds."""
+    return str(timedelta(microseconds=microseconds))
+
+
 def span(given: timedelta | str, of: str, least: int = 1) -> int:
     """A time span that a pipeline is built with, in microseconds.
 

@@ -16,7 +16,8 @@ from headrace.pipelines._time import END
 
 _MAXIMA = "watermarks"
 _HEARD = "heard"
-"""What is kept across micro-batches, by these names."""
+_BEHIND = "behind"
+"""What is kept across micro-batches, by these names: marks by the name of the `key_by`, and the steps with states behind it."""
 
 
 def _never(stream: str) -> int | None:
@@ -99,13 +100,11 @@ class EventTime(dict[int, Watermarks]):
     def __init__(self, graph: Graph, kept: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self._graph = graph
-        kept = kept or {}
-        for key_by, maxima in kept.get(_MAXIMA, {}).items():
+        for key_by, (maxima, heard) in _taken_over(graph, kept or {}).items():
             watermarks = self[key_by]
-            watermarks.maxima = dict(maxima)
+            watermarks.maxima = maxima
             if not graph.has_idle_streams:
                 continue
-            heard = kept.get(_HEARD, {}).get(key_by, {})
             # A stream that could not be idle until now counts as heard just now.
             furthest = max(maxima.values(), default=NO_TIME)
             can_be_idle = (stream for stream in maxima if watermarks.idle_after(stream) is not None)
@@ -149,17 +148,53 @@ class EventTime(dict[int, Watermarks]):
 
     def to_keep(self) -> dict[str, Any]:
         """What is to be kept across micro-batches."""
-        heard = {key_by: watermarks.heard for key_by, watermarks in self.items() if watermarks.heard}
-        kept = {_MAXIMA: {key_by: watermarks.maxima for key_by, watermarks in self.items()}}
+        names = {key_by: self._graph.steps[key_by].name for key_by in self}
+        heard = {names[key_by]: watermarks.heard for key_by, watermarks in self.items() if watermarks.heard}
+        kept = {
+            _MAXIMA: {names[key_by]: watermarks.maxima for key_by, watermarks in self.items()},
+            _BEHIND: {names[key_by]: sorted(self._graph.behind(key_by)) for key_by in self},
+        }
         return {**kept, _HEARD: heard} if heard else kept
 
 
 def merged(kept: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """What two parts of a pipeline keep, for one that takes over from both."""
-    found: dict[str, dict[int, dict[str, int]]] = {}
+    found: dict[str, dict[str, Any]] = {_BEHIND: {**kept.get(_BEHIND, {}), **other.get(_BEHIND, {})}}
     for name in (_MAXIMA, _HEARD):
         for part in (kept, other):
             for key_by, streams in part.get(name, {}).items():
-                times = found.setdefault(name, {}).setdefault(key_by, {})
-                times.update({stream: max(time, times.get(stream, NO_TIME)) for stream, time in streams.items()})
+                _raise(found.setdefault(name, {}).setdefault(key_by, {}), streams)
     return found
+
+
+def _taken_over(graph: Graph, kept: Mapping[str, Any]) -> dict[int, tuple[dict[str, int], dict[str, int]]]:
+    """What is kept for each `key_by` of a pipeline, which may have changed: the marks of the streams that reach it, and `heard`.
+
+    The steps with states tell which `key_by` is which, since their names last.
+    """
+    behind = kept.get(_BEHIND, {})
+    known = {key_by: set(behind.get(key_by, ())) for key_by in kept.get(_MAXIMA, {})}
+    now = {number: graph.behind(number) for number in frozenset[int]().union(*graph.roots)}
+    sharing = {number: [key_by for key_by, steps in known.items() if steps & now[number]] for number in now}
+    taken = {key_by for some in sharing.values() for key_by in some}
+    found: dict[int, tuple[dict[str, int], dict[str, int]]] = {}
+    for number, names in sharing.items():
+        if not names:
+            # Older checkpoints know a `key_by` by its number.
+            names = [name for name in (graph.steps[number].name, number) if name in known.keys() - taken][:1]
+        maxima, heard = dict[str, int](), dict[str, int]()
+        for name in names:
+            _raise(maxima, kept[_MAXIMA][name])
+            _raise(heard, kept.get(_HEARD, {}).get(name, {}))
+        if names:
+            known_streams = [stream for stream in maxima if graph.reaches(number, stream)]
+            found[number] = (
+                {stream: maxima[stream] for stream in known_streams},
+                {stream: heard[stream] for stream in known_streams if stream in heard},
+            )
+    return found
+
+
+def _raise(times: dict[str, int], others: Mapping[str, int]) -> None:
+    """Makes of each time the larger one."""
+    times.update({stream: max(time, times.get(stream, NO_TIME)) for stream, time in others.items()})

@@ -19,7 +19,7 @@ from headrace.pipelines._origin import NO_TIME
 from headrace.pipelines._results import Fired, Results, lone, settled
 from headrace.pipelines._state import StateClass
 from headrace.pipelines._step import KeyedStep, OnError, Run
-from headrace.pipelines._time import END
+from headrace.pipelines._time import END, in_words
 from headrace.pipelines._undo import GONE, Undo
 from headrace.pipelines._windows import Bounds, Grid, Late, Session
 
@@ -99,6 +99,11 @@ class TimeWindows(KeyedStep):
     def label(self) -> str:
         """How users call it."""
         return "window"
+
+    @property
+    def divided(self) -> str:
+        """The windows, and how long each takes values. More delay would open windows again that have given their result."""
+        return f"{self.windows.described}, closed {in_words(self._held)} after they end"
 
     def shown(self, state: Any) -> Any:
         """The accumulator of each open window."""

@@ -103,7 +103,7 @@ class Windowed(Generic[T, W]):
             on_error: What happens to a value that a function raises for. Its windows are then as they were before.
         """
         draft, windows = self._draft, self._windows
-        name, policy = draft.name_for(name, "window"), on_error or draft.on_error
+        name, policy = draft.name_for_states(name, "window", "window"), on_error or draft.on_error
         where = f"pipeline {draft.name}, step {name}"
         found = aggregation_of(where, aggregation, initial, update, combine, output)
         if isinstance(windows, Count):

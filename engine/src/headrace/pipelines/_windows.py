@@ -6,7 +6,7 @@ from datetime import timedelta
 from enum import Enum
 
 from headrace.pipelines._errors import GraphError
-from headrace.pipelines._time import span
+from headrace.pipelines._time import in_words, span
 
 Bounds = tuple[int, int]
 """The start and the end of a window, in microseconds; the end is the first one after it."""
@@ -34,6 +34,11 @@ class Grid:
 
     size: int
     every: int
+
+    @property
+    def described(self) -> str:
+        """The windows in words."""
+        return f"{in_words(self.size)} every {in_words(self.every)}"
 
     def around(self, time: int) -> Bounds:
         """The last window that a time is in."""
@@ -64,6 +69,11 @@ class Session:
     """
 
     gap: int
+
+    @property
+    def described(self) -> str:
+        """The windows in words."""
+        return f"sessions with gaps of {in_words(self.gap)}"
 
     def around(self, time: int) -> Bounds:
         """The session of one value."""

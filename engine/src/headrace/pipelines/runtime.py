@@ -1,6 +1,8 @@
 """What an engine needs that runs pipelines; applications need none of it."""
 
 from headrace.pipelines._elements import Elements, Key, States
+from headrace.pipelines._errors import no_step
+from headrace.pipelines._fingerprints import Fingerprint, check_fingerprints
 from headrace.pipelines._graph import Graph
 from headrace.pipelines._keys import normal_key, not_normal
 from headrace.pipelines._order import in_order
@@ -19,6 +21,7 @@ __all__ = [
     "Elements",
     "EventTime",
     "Failed",
+    "Fingerprint",
     "Graph",
     "Key",
     "Origin",
@@ -28,9 +31,11 @@ __all__ = [
     "States",
     "Times",
     "Watermarks",
+    "check_fingerprints",
     "in_order",
     "matches",
     "merged",
+    "no_step",
     "normal_key",
     "not_normal",
     "prefix_maxima",

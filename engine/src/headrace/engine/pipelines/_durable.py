@@ -18,8 +18,7 @@ from typing import Any
 
 from headrace.engine.pipelines._segments import Packed, Recent, Snapshot, of_keys
 from headrace.engine.pipelines._store import Head, Store, Stored, changes_since, keep_outside, read_head, write_head
-from headrace.pipelines import StateError
-from headrace.pipelines.runtime import Key, StateClass, States
+from headrace.pipelines.runtime import Key, StateClass, States, no_step
 
 FOLD_BYTES = 2**20
 """Until there are so many bytes of changes, the snapshot stays as it is."""
@@ -81,10 +80,7 @@ def _apply(
     for step, (keys, states, gone) in document.items():
         if step not in classes:
             if keys and step not in dropped:
-                raise StateError(
-                    f"the checkpoint has states of step {step}, and the pipeline has no such step there any more: give a step "
-                    f"its old name again, or have them dropped: headrace run --drop-states {step}"
-                )
+                raise no_step(step)
             continue
         here = kept[step]
         here.update(zip(keys, classes[step].unpack(states), strict=True))
