@@ -16,6 +16,7 @@ class Reader:
     def __init__(self, address: str) -> None:
         self._engine = Engine(address, "docs", streams="*/*")
         self._committed: dict[str, Position] = {}
+        self._begun: dict[str, Position] = {}
         self.values: dict[str, list[bytes]] = defaultdict(list)
 
     async def attach(self) -> None:
@@ -27,10 +28,12 @@ class Reader:
         async with asyncio.timeout(DEADLINE_S):
             end = None
             while len(self.values[stream]) < count:
-                for planned in (await self._engine.plan(wait_ms=200)).ranges:
-                    if planned.stream == stream and planned.end != end:
+                for planned in (await self._engine.plan(self._begun, wait_ms=200)).ranges:
+                    if planned.start:
+                        self._begun[planned.stream] = planned.end
+                    elif planned.stream == stream and planned.end != end:
                         end = planned.end
-                        self.values[stream] = values_of(await self._engine.fetch(stream, None, end))
+                        self.values[stream] = values_of(await self._engine.fetch(stream, self._begun.get(stream), end))
             assert end is not None
             self._committed[stream] = end
         return self.values[stream]

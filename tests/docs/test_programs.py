@@ -62,6 +62,7 @@ def left_jobs(folder: Path) -> object:
 PROGRAMS = {
     "The smallest": Program({"squares/0": [b"%d" % (n * n) for n in range(1, 101)]}),
     "A source that goes on: yield None": Program({"readings/0": [b"one", b"two", b"", b"four"]}, readings, endless=True),
+    "A source that begins elsewhere: starts": Program({"readings/0": [b"four"]}, readings, endless=True),
     "A source that forgets: acknowledged and PositionLost": Program(
         {"inbox/0": [b"letter %d" % n for n in range(1, 6)]}, inbox, left_letters, endless=True
     ),

@@ -21,6 +21,8 @@ FRAME_MESSAGES = 10
 class FakeGateway(EngineServiceServicer):
     def __init__(self) -> None:
         self.streams: dict[str, list[Message]] = {}
+        self.starts: dict[str, int] = {}
+        """Where streams begin for a pipeline that has no position in them."""
         self.positions: dict[str, dict[str, int]] = {}
         self.attached: list[pb.AttachRequest] = []
         self.plans: list[pb.PlanRequest] = []
@@ -139,6 +141,10 @@ class FakeGateway(EngineServiceServicer):
         raise AssertionError("abort raises")
 
     def _ranges(self, request: pb.PlanRequest, known: dict[str, int]) -> list[pb.PlannedRange]:
+        starts = {stream: start for stream, start in self.starts.items() if stream not in known}
+        if starts:
+            ends = {stream: frame_pb2.Position(sequence=start) for stream, start in sorted(starts.items())}
+            return [pb.PlannedRange(stream=stream, end=end, start=True) for stream, end in ends.items()]
         left = request.max_messages if request.HasField("max_messages") else 1_000_000
         ranges = []
         for stream in sorted(self.streams):

@@ -300,3 +300,24 @@ def test_stopping_takes_leave_once(gateway: FakeGateway) -> None:
     planner.stop()
     planner.stop()
     assert [d.pipeline.run for d in gateway.detached] == [gateway.attached[0].pipeline.run]
+
+
+def test_where_streams_begin_is_in_the_offset_and_is_not_read(gateway: FakeGateway) -> None:
+    gateway.starts = {"orders/0": 100, "orders/1": 0}
+    gateway.append("orders/0", messages(95, 105))
+    gateway.append("orders/1", messages(1, 2))
+    planner = make(gateway)
+    nothing = planner.initial_offset()
+    begun = planner.latest_offset(nothing, ALL)
+    assert begun["streams"] == {name: {"epoch": 0, "sequence": start, "start": True} for name, start in gateway.starts.items()}
+    assert planner.plan_reads(nothing, begun) == []
+    end = planner.latest_offset(begun, ALL)
+    assert gateway.committed("orders/0") == 100
+    assert sequences(end) == {"orders/0": 105, "orders/1": 2}
+    (parts,) = planner.plan_reads(begun, end)
+    assert [(r.stream, r.low, r.end.sequence) for r in parts] == [("orders/0", 100, 105), ("orders/1", 0, 2)]
+    # Another run does not read it either.
+    again = make(gateway)
+    assert again.plan_reads(nothing, begun) == []
+    assert [p.position.sequence for p in gateway.attached[-1].planned] == [100, 0]
+    assert next(r.low for part in again.plan_reads(begun, end) for r in part) == 100

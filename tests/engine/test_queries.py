@@ -166,6 +166,27 @@ def test_a_batch_that_was_not_committed_is_read_again_exactly(rig: Rig) -> None:
     assert [p.position.sequence for p in replayed.planned] == [20]
 
 
+def test_a_query_begins_where_it_is_told_and_keeps_that(rig: Rig) -> None:
+    def fail(number: int) -> None:
+        raise RuntimeError("the sink fails")
+
+    rig.gateway.starts = {"orders/0": 5}
+    rig.gateway.append("orders/0", messages(1, 5))
+    rig.before_commit = fail
+    rig.start()
+    with pytest.raises(StreamingQueryException, match="the sink fails"):
+        rig.queries.pop().awaitTermination(60)
+    assert rig.batches == {0: []}
+    # It is in the offset log, so that it stays though nothing was committed and the source would now begin elsewhere.
+    rig.gateway.append("orders/0", messages(6, 8))
+    rig.gateway.forget()
+    rig.gateway.starts = {"orders/0": 8}
+    rig.before_commit = lambda number: None
+    rig.start()
+    rig.wait_until_committed("orders/0", 8)
+    assert rig.sequences("orders/0") == [6, 7, 8]
+
+
 def test_a_gateway_that_goes_away_and_comes_back(rig: Rig) -> None:
     rig.gateway.append("orders/0", messages(1, 5))
     query = rig.start()

@@ -31,9 +31,9 @@ REDELIVERING = source_pb2.SOURCE_KIND_REDELIVERING
 
 @asynccontextmanager
 async def serve(
-    limits: Limits | None = None, rules: Sequence[StreamRule] = (), tokens: Sequence[Token] = ()
+    limits: Limits | None = None, rules: Sequence[StreamRule] = (), tokens: Sequence[Token] = (), *, port: int = 0
 ) -> AsyncIterator[tuple[Gateway, str]]:
-    """A gateway on a free port of this machine, without configuration, TLS or signals."""
+    """A gateway on this machine, on a free port if none is given, without configuration, TLS or signals."""
     gateway = Gateway(limits or Limits(), rules)
     registry = TokenRegistry(tokens)
     server = grpc.aio.server(interceptors=[Guard(registry)], options=[("grpc.max_receive_message_length", 64 * 2**20)])
@@ -41,7 +41,7 @@ async def serve(
     engine_pb2_grpc.add_EngineServiceServicer_to_server(EngineService(gateway), server)
     admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(gateway), server)
     sink_pb2_grpc.add_SinkServiceServicer_to_server(SinkService(gateway), server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     try:
         yield gateway, f"127.0.0.1:{port}"

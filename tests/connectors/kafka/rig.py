@@ -127,6 +127,12 @@ class Query:
         """Begins, or goes on after a restart of the gateway."""
         await self.engine.attach(self.committed, **flags)
 
+    async def begin(self, *streams: str) -> None:
+        """Runs micro-batches until the checkpoint has positions in all of these streams."""
+        async with asyncio.timeout(DEADLINE):
+            while not self.committed.keys() >= set(streams):
+                await self.batch()
+
     async def read(self, count: int) -> list[Message]:
         """Runs micro-batches until so many messages were read in all; returns those of all streams, by stream."""
         async with asyncio.timeout(DEADLINE):
@@ -140,6 +146,8 @@ class Query:
         """Runs a micro-batch; returns whether everything that was there at first has been read."""
         response = await self.engine.plan(self.committed, wait_ms=200, **limits)
         for planned in response.ranges:
+            if planned.start:
+                continue
             start = self.committed.get(planned.stream)
             for frame in await self.engine.fetch(planned.stream, start, planned.end):
                 self.messages.setdefault(planned.stream, []).extend(

@@ -95,7 +95,7 @@ class Planner:
             if not self._available_now or (response is not None and response.exhausted):
                 return start
         self._sizes = {r.stream: r.bytes for r in response.ranges}
-        streams = {**offset.streams, **{r.stream: Position.from_proto(r.end) for r in response.ranges}}
+        streams = {**offset.streams, **{r.stream: Position.from_proto(r.end, start=r.start) for r in response.ranges}}
         end = Offset(offset.pipeline, streams, self._run)
         self._last_end = end.to_json()
         self._parsed = [(start, offset), (self._last_end, end)]
@@ -195,7 +195,7 @@ class Planner:
         ranges = [
             Range(name, begin.streams.get(name), begin.streams.get(name), position, position)
             for name, position in finish.streams.items()
-            if begin.streams.get(name) != position
+            if begin.streams.get(name) != position and not position.start
         ]
         if self._planned_here(start, end):
             weights = [max(1, self._sizes.get(r.stream, 1)) for r in ranges]

@@ -13,16 +13,20 @@ MAX_SEQUENCE = 2**63 - 1
 
 @dataclass(frozen=True, order=True, slots=True)
 class Position:
-    """A place in a stream: everything at or before it has been read. Ordered by epoch and sequence."""
+    """A place in a stream: everything at or before it has been read. Ordered by epoch and sequence.
+
+    At a `start` nothing was read: the stream begins there for the pipeline.
+    """
 
     epoch: int
     sequence: int
     cursor: bytes | None = field(default=None, compare=False)
+    start: bool = field(default=False, compare=False)
 
     @classmethod
-    def from_proto(cls, position: pb.Position) -> "Position":
+    def from_proto(cls, position: pb.Position, *, start: bool = False) -> "Position":
         """The position of a wire message."""
-        return cls(position.epoch, position.sequence, position.cursor if position.HasField("cursor") else None)
+        return cls(position.epoch, position.sequence, position.cursor if position.HasField("cursor") else None, start)
 
     def to_proto(self) -> pb.Position:
         """The wire form."""
@@ -81,11 +85,14 @@ def to_stream_positions(positions: Mapping[str, Position]) -> Iterable[pb.Stream
 
 def _position(document: Mapping[str, Any]) -> Position:
     cursor = document.get("cursor")
-    return Position(int(document["epoch"]), int(document["sequence"]), None if cursor is None else base64.b64decode(cursor))
+    cursor = None if cursor is None else base64.b64decode(cursor)
+    return Position(int(document["epoch"]), int(document["sequence"]), cursor, document.get("start") is True)
 
 
 def _document(position: Position) -> dict[str, Any]:
     document: dict[str, Any] = {"epoch": position.epoch, "sequence": position.sequence}
     if position.cursor is not None:
         document["cursor"] = base64.b64encode(position.cursor).decode("ascii")
+    if position.start:
+        document["start"] = True
     return document

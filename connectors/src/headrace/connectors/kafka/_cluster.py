@@ -77,6 +77,16 @@ class Cluster:
 
         return self._ask(ask)
 
+    def ends(self, partitions: Sequence[TopicPartition], isolation: str) -> list[int]:
+        """The offsets after what can be read of partitions with an isolation level."""
+        level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
+
+        def ask(client: KafkaAdminClient) -> list[int]:
+            found = client.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), level)
+            return [found[one].offset for one in partitions]
+
+        return self._ask(ask)
+
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Writes down how far a group has come: the offsets of what it reads next."""
         committed = {partition: OffsetAndMetadata(offset, "", -1) for partition, offset in offsets.items()}

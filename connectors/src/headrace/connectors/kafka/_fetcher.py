@@ -27,15 +27,13 @@ class Wanted:
     Attributes:
         partition: The partition.
         reader: Who reads it: another one begins at an offset of its own.
-        offset: Where that is, or where it has come to; None for the first offset, or, if `latest`, for the one after the last.
-        latest: What `offset` means where it is None.
+        offset: Where that is, or where it has come to; None for the first offset.
         paused: Whether nothing more of it is to be fetched for now.
     """
 
     partition: TopicPartition
     reader: object
     offset: int | None
-    latest: bool
     paused: bool
 
 
@@ -127,8 +125,6 @@ class Fetcher:
                 self._unknown.add(one.partition)
                 if one.offset is not None:
                     consumer.seek(one.partition, one.offset)
-                elif one.latest:
-                    consumer.seek_to_end(one.partition)
                 else:
                     consumer.seek_to_beginning(one.partition)
         paused = consumer.paused()

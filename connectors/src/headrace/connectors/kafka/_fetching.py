@@ -56,11 +56,9 @@ class Fetching:
         return self._readings.get(partition)
 
     @asynccontextmanager
-    async def read(
-        self, partition: TopicPartition, start: int | None, cursor: bytes | None, *, latest: bool
-    ) -> AsyncIterator[Reading]:
+    async def read(self, partition: TopicPartition, start: int | None, cursor: bytes | None) -> AsyncIterator[Reading]:
         """Reads a partition, which nobody else reads now; the arguments are those of `Reading`."""
-        reading = Reading(partition, start, cursor, latest=latest, has_room=self.look)
+        reading = Reading(partition, start, cursor, has_room=self.look)
         self._readings[partition] = reading
         if self._task is None:
             self._changed = asyncio.Event()
@@ -156,7 +154,7 @@ class Fetching:
 
 
 def _wanted(reading: Reading) -> Wanted:
-    return Wanted(reading.partition, reading, reading.fetched_to, reading.latest, reading.full)
+    return Wanted(reading.partition, reading, reading.fetched_to, reading.full)
 
 
 def _lost(partition: TopicPartition, offset: int, bounds: Bounds) -> PositionLost:

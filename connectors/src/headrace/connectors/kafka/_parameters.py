@@ -24,7 +24,8 @@ class KafkaParameters(KafkaConnection):
         None, description="A consumer group that nobody else uses, whose offsets follow the checkpoint, for tools that show lag."
     )
     start: Literal["earliest", "latest"] = Field(
-        "earliest", description="Where a partition begins that the checkpoint does not know: its first record, or after its last."
+        "earliest",
+        description="Where a query that is new begins: with the first record there is, or after the last.",
     )
     isolation: Literal["read_committed", "read_uncommitted"] = Field(
         "read_committed", description="Whether to see records of transactions that are open, or were aborted."

@@ -20,8 +20,7 @@ class Reading:
 
     Attributes:
         partition: The partition.
-        start: The offset to begin at; None for the first one there is, or, if `latest`, for the one after the last.
-        latest: What `start` means where it is None.
+        start: The offset to begin at; None for the first one there is.
         cursor: What tells the topic from others of its name.
         next_offset: The offset after what was taken; None before that is known.
         end: The offset after what can be read now; None before that is known.
@@ -30,12 +29,11 @@ class Reading:
     """
 
     def __init__(
-        self, partition: TopicPartition, start: int | None, cursor: bytes | None, *, latest: bool, has_room: Callable[[], None]
+        self, partition: TopicPartition, start: int | None, cursor: bytes | None, *, has_room: Callable[[], None]
     ) -> None:
         """Begins empty. `has_room` is called when something may be fetched again."""
         self.partition = partition
         self.start = start
-        self.latest = latest
         self.cursor = cursor
         self.next_offset = start
         self.end: int | None = None

@@ -38,14 +38,14 @@ class KafkaSource(AsyncSource):
     def __init__(self, parameters: KafkaParameters) -> None:
         """Connects once its partitions are asked for."""
         self.name = parameters.source
+        self.chooses_start = parameters.start == "latest"
         self._parameters = parameters
         self._cluster = Cluster(parameters)
         self._questions = Calls("headrace kafka cluster")
         self._fetching = Fetching(parameters, self._cluster, self._questions)
         self._group = GroupOffsets(parameters.group, self._cluster, self._questions) if parameters.group else None
         self._topics: Mapping[str, Topic] | None = None
-        self._lost: set[str] = set()
-        self._away, self._missing = Complaint(log), Complaint(log)
+        self._away, self._missing, self._unplaced = Complaint(log), Complaint(log), Complaint(log)
 
     async def partitions(self) -> Sequence[str]:
         """The partitions that exist now; waits for the brokers where they have never been reached."""
@@ -60,20 +60,29 @@ class KafkaSource(AsyncSource):
                 return [f"{topic.name}-{number}" for topic in self._topics.values() for number in topic.partitions]
             await asyncio.sleep(backoff.next())
 
+    async def starts(self, partitions: Sequence[str]) -> Mapping[str, Position]:
+        """The ends of partitions; waits for the brokers, and until all partitions have a leader."""
+        backoff = Backoff()
+        while True:
+            try:
+                keys = [_key(partition) for partition in partitions]
+                ends = await self._questions.call(self._cluster.ends, keys, self._parameters.isolation)
+                self._unplaced.over("it is known where the partitions end")
+                cursors = [_cursor_of((self._topics or {}).get(key.topic)) for key in keys]
+                return {p: Position(end, cursor) for p, end, cursor in zip(partitions, ends, cursors, strict=True)}
+            except KafkaAway as away:
+                self._unplaced.say(f"{away}; it is not known where the partitions end; trying again")
+            await asyncio.sleep(backoff.next())
+
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
         """Yields a batch for each stretch of the log."""
         key = _key(partition)
         cursor = self._cursor(key.topic, position)
         start = None if position is None else position.sequence
-        latest = self._parameters.start == "latest" and partition not in self._lost
         try:
-            async with self._fetching.read(key, start, cursor, latest=latest) as reading:
+            async with self._fetching.read(key, start, cursor) as reading:
                 async for item in _items(reading):
                     yield item
-        except PositionLost:
-            # Who accepts the loss wants what is left, wherever other partitions begin.
-            self._lost.add(partition)
-            raise
         finally:
             if self._group is not None and not self._fetching.readings:
                 await self._group.flush(_FLUSH_SECONDS)

@@ -195,6 +195,7 @@ type IngestRequest struct {
 	//	*IngestRequest_CloseStream
 	//	*IngestRequest_CreditRequest
 	//	*IngestRequest_Goodbye
+	//	*IngestRequest_Starts
 	Message       isIngestRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -309,6 +310,15 @@ func (x *IngestRequest) GetGoodbye() *Goodbye {
 	return nil
 }
 
+func (x *IngestRequest) GetStarts() *Starts {
+	if x != nil {
+		if x, ok := x.Message.(*IngestRequest_Starts); ok {
+			return x.Starts
+		}
+	}
+	return nil
+}
+
 type isIngestRequest_Message interface {
 	isIngestRequest_Message()
 }
@@ -353,6 +363,11 @@ type IngestRequest_Goodbye struct {
 	Goodbye *Goodbye `protobuf:"bytes,8,opt,name=goodbye,proto3,oneof"`
 }
 
+type IngestRequest_Starts struct {
+	// Answers StartsWanted.
+	Starts *Starts `protobuf:"bytes,9,opt,name=starts,proto3,oneof"`
+}
+
 func (*IngestRequest_Hello) isIngestRequest_Message() {}
 
 func (*IngestRequest_OpenStream) isIngestRequest_Message() {}
@@ -369,6 +384,8 @@ func (*IngestRequest_CreditRequest) isIngestRequest_Message() {}
 
 func (*IngestRequest_Goodbye) isIngestRequest_Message() {}
 
+func (*IngestRequest_Starts) isIngestRequest_Message() {}
+
 // What the gateway sends; one of its messages at a time.
 type IngestResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -383,6 +400,7 @@ type IngestResponse struct {
 	//	*IngestResponse_Pace
 	//	*IngestResponse_Drain
 	//	*IngestResponse_Reject
+	//	*IngestResponse_StartsWanted
 	Message       isIngestResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -488,6 +506,15 @@ func (x *IngestResponse) GetReject() *Reject {
 	return nil
 }
 
+func (x *IngestResponse) GetStartsWanted() *StartsWanted {
+	if x != nil {
+		if x, ok := x.Message.(*IngestResponse_StartsWanted); ok {
+			return x.StartsWanted
+		}
+	}
+	return nil
+}
+
 type isIngestResponse_Message interface {
 	isIngestResponse_Message()
 }
@@ -527,6 +554,11 @@ type IngestResponse_Reject struct {
 	Reject *Reject `protobuf:"bytes,7,opt,name=reject,proto3,oneof"`
 }
 
+type IngestResponse_StartsWanted struct {
+	// Where do streams begin?
+	StartsWanted *StartsWanted `protobuf:"bytes,8,opt,name=starts_wanted,json=startsWanted,proto3,oneof"`
+}
+
 func (*IngestResponse_Welcome) isIngestResponse_Message() {}
 
 func (*IngestResponse_StreamOpened) isIngestResponse_Message() {}
@@ -540,6 +572,8 @@ func (*IngestResponse_Pace) isIngestResponse_Message() {}
 func (*IngestResponse_Drain) isIngestResponse_Message() {}
 
 func (*IngestResponse_Reject) isIngestResponse_Message() {}
+
+func (*IngestResponse_StartsWanted) isIngestResponse_Message() {}
 
 // Who the connector is.
 type Hello struct {
@@ -632,7 +666,10 @@ type OpenStream struct {
 	// The stream's name, `source/partition`: two non-empty parts of letters, digits and `._-`, at most 255 bytes.
 	Stream string `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`
 	// How the source gives messages again.
-	Kind          SourceKind `protobuf:"varint,3,opt,name=kind,proto3,enum=headrace.protocol.v1.SourceKind" json:"kind,omitempty"`
+	Kind SourceKind `protobuf:"varint,3,opt,name=kind,proto3,enum=headrace.protocol.v1.SourceKind" json:"kind,omitempty"`
+	// True where the connector says where the stream begins for a pipeline that is new to the source, which then need not be its
+	// first message: it answers StartsWanted. Only for replayable streams. False, or absent: with the first message.
+	ChoosesStart  bool `protobuf:"varint,4,opt,name=chooses_start,json=choosesStart,proto3" json:"chooses_start,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -688,6 +725,65 @@ func (x *OpenStream) GetKind() SourceKind {
 	return SourceKind_SOURCE_KIND_UNSPECIFIED
 }
 
+func (x *OpenStream) GetChoosesStart() bool {
+	if x != nil {
+		return x.ChoosesStart
+	}
+	return false
+}
+
+// Where the streams of this session begin for a pipeline that is new to their source. The gateway has the position written
+// into the pipeline's checkpoint before any message of its source, and from then on the checkpoint says where to go on. One message
+// names every stream of the session that chooses its start, opened or parked, so that the checkpoint has all of them or none: where
+// it has a position in one stream of a source, every other stream of the source appeared later and begins with its first message.
+//
+// Keep what was said until it is acknowledged, and say the same again to a gateway that asks again: it may have been restarted
+// before the checkpoint had it. A stream that appears after others of its source were asked for begins with its first message.
+type Starts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Each stream once.
+	Streams       []*Starts_Stream `protobuf:"bytes,1,rep,name=streams,proto3" json:"streams,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Starts) Reset() {
+	*x = Starts{}
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Starts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Starts) ProtoMessage() {}
+
+func (x *Starts) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Starts.ProtoReflect.Descriptor instead.
+func (*Starts) Descriptor() ([]byte, []int) {
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Starts) GetStreams() []*Starts_Stream {
+	if x != nil {
+		return x.Streams
+	}
+	return nil
+}
+
 // What the source holds beyond the last frame that the session sent, for people who watch lag and for runs that end
 // when they have caught up. Send it when a stream is opened, when it has caught up, and about once a second.
 type Backlog struct {
@@ -707,7 +803,7 @@ type Backlog struct {
 
 func (x *Backlog) Reset() {
 	*x = Backlog{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[4]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +815,7 @@ func (x *Backlog) String() string {
 func (*Backlog) ProtoMessage() {}
 
 func (x *Backlog) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[4]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,7 +828,7 @@ func (x *Backlog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backlog.ProtoReflect.Descriptor instead.
 func (*Backlog) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{4}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Backlog) GetStreamId() uint32 {
@@ -779,7 +875,7 @@ type PositionLost struct {
 
 func (x *PositionLost) Reset() {
 	*x = PositionLost{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[5]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +887,7 @@ func (x *PositionLost) String() string {
 func (*PositionLost) ProtoMessage() {}
 
 func (x *PositionLost) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[5]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +900,7 @@ func (x *PositionLost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PositionLost.ProtoReflect.Descriptor instead.
 func (*PositionLost) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{5}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PositionLost) GetStreamId() uint32 {
@@ -842,7 +938,7 @@ type CloseStream struct {
 
 func (x *CloseStream) Reset() {
 	*x = CloseStream{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[6]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -854,7 +950,7 @@ func (x *CloseStream) String() string {
 func (*CloseStream) ProtoMessage() {}
 
 func (x *CloseStream) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[6]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -867,7 +963,7 @@ func (x *CloseStream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseStream.ProtoReflect.Descriptor instead.
 func (*CloseStream) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{6}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CloseStream) GetStreamId() uint32 {
@@ -910,7 +1006,7 @@ type CreditRequest struct {
 
 func (x *CreditRequest) Reset() {
 	*x = CreditRequest{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[7]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +1018,7 @@ func (x *CreditRequest) String() string {
 func (*CreditRequest) ProtoMessage() {}
 
 func (x *CreditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[7]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1031,7 @@ func (x *CreditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreditRequest.ProtoReflect.Descriptor instead.
 func (*CreditRequest) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{7}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CreditRequest) GetBytes() uint64 {
@@ -984,7 +1080,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[8]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1092,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[8]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1105,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{8}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -1044,7 +1140,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[9]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1152,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[9]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1165,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{9}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Welcome) GetProtocolVersion() uint32 {
@@ -1150,7 +1246,7 @@ type StreamOpened struct {
 
 func (x *StreamOpened) Reset() {
 	*x = StreamOpened{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[10]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1162,7 +1258,7 @@ func (x *StreamOpened) String() string {
 func (*StreamOpened) ProtoMessage() {}
 
 func (x *StreamOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[10]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1175,7 +1271,7 @@ func (x *StreamOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamOpened.ProtoReflect.Descriptor instead.
 func (*StreamOpened) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{10}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StreamOpened) GetStreamId() uint32 {
@@ -1213,6 +1309,53 @@ func (x *StreamOpened) GetSkipLost() bool {
 	return false
 }
 
+// A pipeline that is new to the source waits to learn where a stream begins. Answer with Starts. Sent only for streams that were
+// opened with chooses_start: once for each stream id, before StreamOpened where no other pipeline reads the stream.
+type StartsWanted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream.
+	StreamId      uint32 `protobuf:"varint,1,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartsWanted) Reset() {
+	*x = StartsWanted{}
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartsWanted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartsWanted) ProtoMessage() {}
+
+func (x *StartsWanted) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartsWanted.ProtoReflect.Descriptor instead.
+func (*StartsWanted) Descriptor() ([]byte, []int) {
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *StartsWanted) GetStreamId() uint32 {
+	if x != nil {
+		return x.StreamId
+	}
+	return 0
+}
+
 // Messages are in the checkpoint of every pipeline that reads them.
 type Ack struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1226,7 +1369,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[11]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1381,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[11]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1394,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{11}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Ack) GetStreams() []*Ack_Stream {
@@ -1286,7 +1429,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[12]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1298,7 +1441,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[12]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1311,7 +1454,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{12}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Credit) GetBytes() uint64 {
@@ -1346,7 +1489,7 @@ type Pace struct {
 
 func (x *Pace) Reset() {
 	*x = Pace{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[13]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1501,7 @@ func (x *Pace) String() string {
 func (*Pace) ProtoMessage() {}
 
 func (x *Pace) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[13]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1514,7 @@ func (x *Pace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pace.ProtoReflect.Descriptor instead.
 func (*Pace) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{13}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Pace) GetLingerMs() uint32 {
@@ -1395,7 +1538,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[14]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +1550,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[14]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +1563,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{14}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Drain) GetDeadlineMs() uint32 {
@@ -1456,7 +1599,7 @@ type Reject struct {
 
 func (x *Reject) Reset() {
 	*x = Reject{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[15]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1611,7 @@ func (x *Reject) String() string {
 func (*Reject) ProtoMessage() {}
 
 func (x *Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[15]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1624,7 @@ func (x *Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reject.ProtoReflect.Descriptor instead.
 func (*Reject) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{15}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Reject) GetStreamId() uint32 {
@@ -1512,6 +1655,62 @@ func (x *Reject) GetRetryAfterMs() uint32 {
 	return 0
 }
 
+// Where one stream begins.
+type Starts_Stream struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The stream.
+	StreamId uint32 `protobuf:"varint,1,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
+	// It begins with the first message after this position; absent means with its first message. Its epoch is 0. A source that
+	// has a message with sequence 0 cannot name the place before it other than by leaving this out.
+	Position      *Position `protobuf:"bytes,2,opt,name=position,proto3,oneof" json:"position,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Starts_Stream) Reset() {
+	*x = Starts_Stream{}
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Starts_Stream) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Starts_Stream) ProtoMessage() {}
+
+func (x *Starts_Stream) ProtoReflect() protoreflect.Message {
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Starts_Stream.ProtoReflect.Descriptor instead.
+func (*Starts_Stream) Descriptor() ([]byte, []int) {
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{4, 0}
+}
+
+func (x *Starts_Stream) GetStreamId() uint32 {
+	if x != nil {
+		return x.StreamId
+	}
+	return 0
+}
+
+func (x *Starts_Stream) GetPosition() *Position {
+	if x != nil {
+		return x.Position
+	}
+	return nil
+}
+
 // One acknowledged position.
 type Ack_Stream struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1525,7 +1724,7 @@ type Ack_Stream struct {
 
 func (x *Ack_Stream) Reset() {
 	*x = Ack_Stream{}
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[16]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1537,7 +1736,7 @@ func (x *Ack_Stream) String() string {
 func (*Ack_Stream) ProtoMessage() {}
 
 func (x *Ack_Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_headrace_protocol_v1_source_proto_msgTypes[16]
+	mi := &file_headrace_protocol_v1_source_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1550,7 +1749,7 @@ func (x *Ack_Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack_Stream.ProtoReflect.Descriptor instead.
 func (*Ack_Stream) Descriptor() ([]byte, []int) {
-	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{11, 0}
+	return file_headrace_protocol_v1_source_proto_rawDescGZIP(), []int{13, 0}
 }
 
 func (x *Ack_Stream) GetStreamId() uint32 {
@@ -1571,7 +1770,7 @@ var File_headrace_protocol_v1_source_proto protoreflect.FileDescriptor
 
 const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\n" +
-	"!headrace/protocol/v1/source.proto\x12\x14headrace.protocol.v1\x1a headrace/protocol/v1/frame.proto\"\xa0\x04\n" +
+	"!headrace/protocol/v1/source.proto\x12\x14headrace.protocol.v1\x1a headrace/protocol/v1/frame.proto\"\xd8\x04\n" +
 	"\rIngestRequest\x123\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1b.headrace.protocol.v1.HelloH\x00R\x05hello\x12C\n" +
 	"\vopen_stream\x18\x02 \x01(\v2 .headrace.protocol.v1.OpenStreamH\x00R\n" +
@@ -1581,8 +1780,9 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\rposition_lost\x18\x05 \x01(\v2\".headrace.protocol.v1.PositionLostH\x00R\fpositionLost\x12F\n" +
 	"\fclose_stream\x18\x06 \x01(\v2!.headrace.protocol.v1.CloseStreamH\x00R\vcloseStream\x12L\n" +
 	"\x0ecredit_request\x18\a \x01(\v2#.headrace.protocol.v1.CreditRequestH\x00R\rcreditRequest\x129\n" +
-	"\agoodbye\x18\b \x01(\v2\x1d.headrace.protocol.v1.GoodbyeH\x00R\agoodbyeB\t\n" +
-	"\amessage\"\xa7\x03\n" +
+	"\agoodbye\x18\b \x01(\v2\x1d.headrace.protocol.v1.GoodbyeH\x00R\agoodbye\x126\n" +
+	"\x06starts\x18\t \x01(\v2\x1c.headrace.protocol.v1.StartsH\x00R\x06startsB\t\n" +
+	"\amessage\"\xf2\x03\n" +
 	"\x0eIngestResponse\x129\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1d.headrace.protocol.v1.WelcomeH\x00R\awelcome\x12I\n" +
 	"\rstream_opened\x18\x02 \x01(\v2\".headrace.protocol.v1.StreamOpenedH\x00R\fstreamOpened\x12-\n" +
@@ -1590,19 +1790,27 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\x06credit\x18\x04 \x01(\v2\x1c.headrace.protocol.v1.CreditH\x00R\x06credit\x120\n" +
 	"\x04pace\x18\x05 \x01(\v2\x1a.headrace.protocol.v1.PaceH\x00R\x04pace\x123\n" +
 	"\x05drain\x18\x06 \x01(\v2\x1b.headrace.protocol.v1.DrainH\x00R\x05drain\x126\n" +
-	"\x06reject\x18\a \x01(\v2\x1c.headrace.protocol.v1.RejectH\x00R\x06rejectB\t\n" +
+	"\x06reject\x18\a \x01(\v2\x1c.headrace.protocol.v1.RejectH\x00R\x06reject\x12I\n" +
+	"\rstarts_wanted\x18\b \x01(\v2\".headrace.protocol.v1.StartsWantedH\x00R\fstartsWantedB\t\n" +
 	"\amessage\"\xdf\x01\n" +
 	"\x05Hello\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x1c\n" +
 	"\tconnector\x18\x02 \x01(\tR\tconnector\x12+\n" +
 	"\x11connector_version\x18\x03 \x01(\tR\x10connectorVersion\x12\x1a\n" +
 	"\binstance\x18\x04 \x01(\tR\binstance\x12D\n" +
-	"\fcapabilities\x18\x05 \x03(\x0e2 .headrace.protocol.v1.CapabilityR\fcapabilities\"w\n" +
+	"\fcapabilities\x18\x05 \x03(\x0e2 .headrace.protocol.v1.CapabilityR\fcapabilities\"\x9c\x01\n" +
 	"\n" +
 	"OpenStream\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12\x16\n" +
 	"\x06stream\x18\x02 \x01(\tR\x06stream\x124\n" +
-	"\x04kind\x18\x03 \x01(\x0e2 .headrace.protocol.v1.SourceKindR\x04kind\"\xbb\x01\n" +
+	"\x04kind\x18\x03 \x01(\x0e2 .headrace.protocol.v1.SourceKindR\x04kind\x12#\n" +
+	"\rchooses_start\x18\x04 \x01(\bR\fchoosesStart\"\xbc\x01\n" +
+	"\x06Starts\x12=\n" +
+	"\astreams\x18\x01 \x03(\v2#.headrace.protocol.v1.Starts.StreamR\astreams\x1as\n" +
+	"\x06Stream\x12\x1b\n" +
+	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12?\n" +
+	"\bposition\x18\x02 \x01(\v2\x1e.headrace.protocol.v1.PositionH\x00R\bposition\x88\x01\x01B\v\n" +
+	"\t_position\"\xbb\x01\n" +
 	"\aBacklog\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12,\n" +
 	"\x0flatest_sequence\x18\x02 \x01(\x04H\x00R\x0elatestSequence\x88\x01\x01\x12\x1f\n" +
@@ -1647,7 +1855,9 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\facknowledged\x18\x04 \x01(\v2\x1e.headrace.protocol.v1.PositionH\x01R\facknowledged\x88\x01\x01\x12\x1b\n" +
 	"\tskip_lost\x18\x05 \x01(\bR\bskipLostB\t\n" +
 	"\a_resumeB\x0f\n" +
-	"\r_acknowledged\"\xda\x01\n" +
+	"\r_acknowledged\"+\n" +
+	"\fStartsWanted\x12\x1b\n" +
+	"\tstream_id\x18\x01 \x01(\rR\bstreamId\"\xda\x01\n" +
 	"\x03Ack\x12:\n" +
 	"\astreams\x18\x01 \x03(\v2 .headrace.protocol.v1.Ack.StreamR\astreams\x124\n" +
 	"\x06credit\x18\x02 \x01(\v2\x1c.headrace.protocol.v1.CreditR\x06credit\x1aa\n" +
@@ -1701,7 +1911,7 @@ func file_headrace_protocol_v1_source_proto_rawDescGZIP() []byte {
 }
 
 var file_headrace_protocol_v1_source_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_headrace_protocol_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_headrace_protocol_v1_source_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_headrace_protocol_v1_source_proto_goTypes = []any{
 	(Capability)(0),        // 0: headrace.protocol.v1.Capability
 	(SourceKind)(0),        // 1: headrace.protocol.v1.SourceKind
@@ -1710,55 +1920,62 @@ var file_headrace_protocol_v1_source_proto_goTypes = []any{
 	(*IngestResponse)(nil), // 4: headrace.protocol.v1.IngestResponse
 	(*Hello)(nil),          // 5: headrace.protocol.v1.Hello
 	(*OpenStream)(nil),     // 6: headrace.protocol.v1.OpenStream
-	(*Backlog)(nil),        // 7: headrace.protocol.v1.Backlog
-	(*PositionLost)(nil),   // 8: headrace.protocol.v1.PositionLost
-	(*CloseStream)(nil),    // 9: headrace.protocol.v1.CloseStream
-	(*CreditRequest)(nil),  // 10: headrace.protocol.v1.CreditRequest
-	(*Goodbye)(nil),        // 11: headrace.protocol.v1.Goodbye
-	(*Welcome)(nil),        // 12: headrace.protocol.v1.Welcome
-	(*StreamOpened)(nil),   // 13: headrace.protocol.v1.StreamOpened
-	(*Ack)(nil),            // 14: headrace.protocol.v1.Ack
-	(*Credit)(nil),         // 15: headrace.protocol.v1.Credit
-	(*Pace)(nil),           // 16: headrace.protocol.v1.Pace
-	(*Drain)(nil),          // 17: headrace.protocol.v1.Drain
-	(*Reject)(nil),         // 18: headrace.protocol.v1.Reject
-	(*Ack_Stream)(nil),     // 19: headrace.protocol.v1.Ack.Stream
-	(*Frame)(nil),          // 20: headrace.protocol.v1.Frame
-	(*Position)(nil),       // 21: headrace.protocol.v1.Position
+	(*Starts)(nil),         // 7: headrace.protocol.v1.Starts
+	(*Backlog)(nil),        // 8: headrace.protocol.v1.Backlog
+	(*PositionLost)(nil),   // 9: headrace.protocol.v1.PositionLost
+	(*CloseStream)(nil),    // 10: headrace.protocol.v1.CloseStream
+	(*CreditRequest)(nil),  // 11: headrace.protocol.v1.CreditRequest
+	(*Goodbye)(nil),        // 12: headrace.protocol.v1.Goodbye
+	(*Welcome)(nil),        // 13: headrace.protocol.v1.Welcome
+	(*StreamOpened)(nil),   // 14: headrace.protocol.v1.StreamOpened
+	(*StartsWanted)(nil),   // 15: headrace.protocol.v1.StartsWanted
+	(*Ack)(nil),            // 16: headrace.protocol.v1.Ack
+	(*Credit)(nil),         // 17: headrace.protocol.v1.Credit
+	(*Pace)(nil),           // 18: headrace.protocol.v1.Pace
+	(*Drain)(nil),          // 19: headrace.protocol.v1.Drain
+	(*Reject)(nil),         // 20: headrace.protocol.v1.Reject
+	(*Starts_Stream)(nil),  // 21: headrace.protocol.v1.Starts.Stream
+	(*Ack_Stream)(nil),     // 22: headrace.protocol.v1.Ack.Stream
+	(*Frame)(nil),          // 23: headrace.protocol.v1.Frame
+	(*Position)(nil),       // 24: headrace.protocol.v1.Position
 }
 var file_headrace_protocol_v1_source_proto_depIdxs = []int32{
 	5,  // 0: headrace.protocol.v1.IngestRequest.hello:type_name -> headrace.protocol.v1.Hello
 	6,  // 1: headrace.protocol.v1.IngestRequest.open_stream:type_name -> headrace.protocol.v1.OpenStream
-	20, // 2: headrace.protocol.v1.IngestRequest.frame:type_name -> headrace.protocol.v1.Frame
-	7,  // 3: headrace.protocol.v1.IngestRequest.backlog:type_name -> headrace.protocol.v1.Backlog
-	8,  // 4: headrace.protocol.v1.IngestRequest.position_lost:type_name -> headrace.protocol.v1.PositionLost
-	9,  // 5: headrace.protocol.v1.IngestRequest.close_stream:type_name -> headrace.protocol.v1.CloseStream
-	10, // 6: headrace.protocol.v1.IngestRequest.credit_request:type_name -> headrace.protocol.v1.CreditRequest
-	11, // 7: headrace.protocol.v1.IngestRequest.goodbye:type_name -> headrace.protocol.v1.Goodbye
-	12, // 8: headrace.protocol.v1.IngestResponse.welcome:type_name -> headrace.protocol.v1.Welcome
-	13, // 9: headrace.protocol.v1.IngestResponse.stream_opened:type_name -> headrace.protocol.v1.StreamOpened
-	14, // 10: headrace.protocol.v1.IngestResponse.ack:type_name -> headrace.protocol.v1.Ack
-	15, // 11: headrace.protocol.v1.IngestResponse.credit:type_name -> headrace.protocol.v1.Credit
-	16, // 12: headrace.protocol.v1.IngestResponse.pace:type_name -> headrace.protocol.v1.Pace
-	17, // 13: headrace.protocol.v1.IngestResponse.drain:type_name -> headrace.protocol.v1.Drain
-	18, // 14: headrace.protocol.v1.IngestResponse.reject:type_name -> headrace.protocol.v1.Reject
-	0,  // 15: headrace.protocol.v1.Hello.capabilities:type_name -> headrace.protocol.v1.Capability
-	1,  // 16: headrace.protocol.v1.OpenStream.kind:type_name -> headrace.protocol.v1.SourceKind
-	15, // 17: headrace.protocol.v1.Welcome.credit:type_name -> headrace.protocol.v1.Credit
-	16, // 18: headrace.protocol.v1.Welcome.pace:type_name -> headrace.protocol.v1.Pace
-	21, // 19: headrace.protocol.v1.StreamOpened.resume:type_name -> headrace.protocol.v1.Position
-	21, // 20: headrace.protocol.v1.StreamOpened.acknowledged:type_name -> headrace.protocol.v1.Position
-	19, // 21: headrace.protocol.v1.Ack.streams:type_name -> headrace.protocol.v1.Ack.Stream
-	15, // 22: headrace.protocol.v1.Ack.credit:type_name -> headrace.protocol.v1.Credit
-	2,  // 23: headrace.protocol.v1.Reject.reason:type_name -> headrace.protocol.v1.RejectReason
-	21, // 24: headrace.protocol.v1.Ack.Stream.position:type_name -> headrace.protocol.v1.Position
-	3,  // 25: headrace.protocol.v1.SourceService.Ingest:input_type -> headrace.protocol.v1.IngestRequest
-	4,  // 26: headrace.protocol.v1.SourceService.Ingest:output_type -> headrace.protocol.v1.IngestResponse
-	26, // [26:27] is the sub-list for method output_type
-	25, // [25:26] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	23, // 2: headrace.protocol.v1.IngestRequest.frame:type_name -> headrace.protocol.v1.Frame
+	8,  // 3: headrace.protocol.v1.IngestRequest.backlog:type_name -> headrace.protocol.v1.Backlog
+	9,  // 4: headrace.protocol.v1.IngestRequest.position_lost:type_name -> headrace.protocol.v1.PositionLost
+	10, // 5: headrace.protocol.v1.IngestRequest.close_stream:type_name -> headrace.protocol.v1.CloseStream
+	11, // 6: headrace.protocol.v1.IngestRequest.credit_request:type_name -> headrace.protocol.v1.CreditRequest
+	12, // 7: headrace.protocol.v1.IngestRequest.goodbye:type_name -> headrace.protocol.v1.Goodbye
+	7,  // 8: headrace.protocol.v1.IngestRequest.starts:type_name -> headrace.protocol.v1.Starts
+	13, // 9: headrace.protocol.v1.IngestResponse.welcome:type_name -> headrace.protocol.v1.Welcome
+	14, // 10: headrace.protocol.v1.IngestResponse.stream_opened:type_name -> headrace.protocol.v1.StreamOpened
+	16, // 11: headrace.protocol.v1.IngestResponse.ack:type_name -> headrace.protocol.v1.Ack
+	17, // 12: headrace.protocol.v1.IngestResponse.credit:type_name -> headrace.protocol.v1.Credit
+	18, // 13: headrace.protocol.v1.IngestResponse.pace:type_name -> headrace.protocol.v1.Pace
+	19, // 14: headrace.protocol.v1.IngestResponse.drain:type_name -> headrace.protocol.v1.Drain
+	20, // 15: headrace.protocol.v1.IngestResponse.reject:type_name -> headrace.protocol.v1.Reject
+	15, // 16: headrace.protocol.v1.IngestResponse.starts_wanted:type_name -> headrace.protocol.v1.StartsWanted
+	0,  // 17: headrace.protocol.v1.Hello.capabilities:type_name -> headrace.protocol.v1.Capability
+	1,  // 18: headrace.protocol.v1.OpenStream.kind:type_name -> headrace.protocol.v1.SourceKind
+	21, // 19: headrace.protocol.v1.Starts.streams:type_name -> headrace.protocol.v1.Starts.Stream
+	17, // 20: headrace.protocol.v1.Welcome.credit:type_name -> headrace.protocol.v1.Credit
+	18, // 21: headrace.protocol.v1.Welcome.pace:type_name -> headrace.protocol.v1.Pace
+	24, // 22: headrace.protocol.v1.StreamOpened.resume:type_name -> headrace.protocol.v1.Position
+	24, // 23: headrace.protocol.v1.StreamOpened.acknowledged:type_name -> headrace.protocol.v1.Position
+	22, // 24: headrace.protocol.v1.Ack.streams:type_name -> headrace.protocol.v1.Ack.Stream
+	17, // 25: headrace.protocol.v1.Ack.credit:type_name -> headrace.protocol.v1.Credit
+	2,  // 26: headrace.protocol.v1.Reject.reason:type_name -> headrace.protocol.v1.RejectReason
+	24, // 27: headrace.protocol.v1.Starts.Stream.position:type_name -> headrace.protocol.v1.Position
+	24, // 28: headrace.protocol.v1.Ack.Stream.position:type_name -> headrace.protocol.v1.Position
+	3,  // 29: headrace.protocol.v1.SourceService.Ingest:input_type -> headrace.protocol.v1.IngestRequest
+	4,  // 30: headrace.protocol.v1.SourceService.Ingest:output_type -> headrace.protocol.v1.IngestResponse
+	30, // [30:31] is the sub-list for method output_type
+	29, // [29:30] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_headrace_protocol_v1_source_proto_init() }
@@ -1776,6 +1993,7 @@ func file_headrace_protocol_v1_source_proto_init() {
 		(*IngestRequest_CloseStream)(nil),
 		(*IngestRequest_CreditRequest)(nil),
 		(*IngestRequest_Goodbye)(nil),
+		(*IngestRequest_Starts)(nil),
 	}
 	file_headrace_protocol_v1_source_proto_msgTypes[1].OneofWrappers = []any{
 		(*IngestResponse_Welcome)(nil),
@@ -1785,19 +2003,21 @@ func file_headrace_protocol_v1_source_proto_init() {
 		(*IngestResponse_Pace)(nil),
 		(*IngestResponse_Drain)(nil),
 		(*IngestResponse_Reject)(nil),
+		(*IngestResponse_StartsWanted)(nil),
 	}
-	file_headrace_protocol_v1_source_proto_msgTypes[4].OneofWrappers = []any{}
 	file_headrace_protocol_v1_source_proto_msgTypes[5].OneofWrappers = []any{}
-	file_headrace_protocol_v1_source_proto_msgTypes[7].OneofWrappers = []any{}
-	file_headrace_protocol_v1_source_proto_msgTypes[10].OneofWrappers = []any{}
-	file_headrace_protocol_v1_source_proto_msgTypes[12].OneofWrappers = []any{}
+	file_headrace_protocol_v1_source_proto_msgTypes[6].OneofWrappers = []any{}
+	file_headrace_protocol_v1_source_proto_msgTypes[8].OneofWrappers = []any{}
+	file_headrace_protocol_v1_source_proto_msgTypes[11].OneofWrappers = []any{}
+	file_headrace_protocol_v1_source_proto_msgTypes[14].OneofWrappers = []any{}
+	file_headrace_protocol_v1_source_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headrace_protocol_v1_source_proto_rawDesc), len(file_headrace_protocol_v1_source_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   17,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

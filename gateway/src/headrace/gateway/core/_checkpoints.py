@@ -12,6 +12,7 @@ from headrace.gateway.core._lending import lend_where_awaited
 from headrace.gateway.core._opening import acknowledge, reconcile
 from headrace.gateway.core._pipeline import Pipeline
 from headrace.gateway.core._position import BEGINNING, Position
+from headrace.gateway.core._starting import begin_with_first
 from headrace.gateway.core._stream import Stream
 
 log = structlog.get_logger("headrace.gateway")
@@ -57,7 +58,7 @@ def attach(
     """Takes over every position of a pipeline's checkpoint."""
     pipeline.attached, pipeline.complete, pipeline.available_now = True, True, available_now
     pipeline.attached_at = time.monotonic()
-    pipeline.committed, pipeline.planned, pipeline.targets = dict(committed), dict(planned), {}
+    pipeline.take_checkpoint(committed, planned)
     for name in committed:
         if gateway.stream(name).received == BEGINNING:
             gateway.streams[name].restart(committed[name])
@@ -76,7 +77,8 @@ def attach(
 def adopt(gateway: Gateway, pipeline: Pipeline, stream_name: str, committed: Position, batch_end: Position) -> Stream:
     """Learns one position of a pipeline from a fetch, as after a restart of the gateway; returns the stream."""
     stream = gateway.stream(stream_name)
-    if not pipeline.knows(stream_name):
+    begins_first = committed == BEGINNING and begin_with_first(pipeline, stream_name)
+    if begins_first or not pipeline.knows(stream_name):
         pipeline.attached = True
         pipeline.committed[stream_name] = committed
         pipeline.planned[stream_name] = batch_end

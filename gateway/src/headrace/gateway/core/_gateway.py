@@ -118,9 +118,11 @@ class Gateway:
         if not stream.replayable:
             stream.void()
         stream.news.notify()
-        if stream.received == BEGINNING and not stream.frames and not any(stream.name in p.committed for p in stream.readers):
+        kept = any(stream.name in p.committed or stream.name in p.begins for p in stream.readers)
+        if stream.received == BEGINNING and not stream.frames and not kept:
             for pipeline in stream.readers:
                 pipeline.fresh.pop(stream.name, None)
+                pipeline.undecided.discard(stream.name)
             del self.streams[stream.name]
 
     def stream(self, name: str) -> Stream:

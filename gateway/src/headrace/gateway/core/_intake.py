@@ -12,6 +12,7 @@ from headrace.gateway.core._lending import answered
 from headrace.gateway.core._opening import reconcile
 from headrace.gateway.core._position import BEGINNING, Position, check_name
 from headrace.gateway.core._session import Session
+from headrace.gateway.core._starting import begin, check_start
 from headrace.gateway.core._stream import Attachment, Backlog, Loss, Stream
 from headrace.protocol.v1 import frame_pb2, source_pb2
 
@@ -30,6 +31,8 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
     name = check_name(request.stream)
     if request.kind not in (source_pb2.SOURCE_KIND_REPLAYABLE, source_pb2.SOURCE_KIND_REDELIVERING):
         raise MalformedMessage(f"stream {name}: kind {request.kind} is not one of the SourceKinds")
+    if request.chooses_start and request.kind != source_pb2.SOURCE_KIND_REPLAYABLE:
+        raise MalformedMessage(f"stream {name}: only a replayable stream can have chooses_start")
     if request.stream_id in session.attachments or request.stream_id in session.retired:
         raise MalformedMessage(f"stream {name}: stream id {request.stream_id} was used before in this session; use a new one")
     if len(session.attachments) >= gateway.limits.max_streams_per_session:
@@ -49,6 +52,7 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
     if stream.replayable != replayable:
         stream.replayable = replayable
         stream.restart(BEGINNING)
+    stream.chooses_start = request.chooses_start
     stream.attachment = Attachment(session, stream, request.stream_id)
     session.attachments[request.stream_id] = stream.attachment
     stream.backlog = Backlog()
@@ -140,6 +144,26 @@ def lose_position(session: Session, lost: source_pb2.PositionLost) -> None:
     log.warning("position lost", stream=stream.name, detail=stream.loss.describe(stream.name))
     session.reject(lost.stream_id, source_pb2.REJECT_REASON_REOPEN, "open the stream again to learn where to resume")
     stream.tell_readers()
+
+
+def take_starts(gateway: Gateway, session: Session, starts: source_pb2.Starts) -> None:
+    """Takes over where streams begin, for the pipelines that wait to learn it.
+
+    Raises:
+        MalformedMessage: a position is not valid, or a stream was not opened as one that chooses its start.
+        UnknownStream: a stream was never opened.
+    """
+    found = {}
+    for entry in starts.streams:
+        attachment = _attachment(session, entry.stream_id)
+        if attachment is not None and attachment.stream.attachment is attachment:
+            found[attachment.stream] = check_start(attachment.stream, entry)
+            # Whoever is new to the source later asks for itself.
+            attachment.start_wanted = False
+    for stream in begin(found):
+        reconcile(stream)
+        stream.tell_readers()
+    gateway.credit.settle()
 
 
 def close_stream(session: Session, close: source_pb2.CloseStream) -> None:

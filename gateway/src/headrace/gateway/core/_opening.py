@@ -7,6 +7,7 @@ import structlog
 
 from headrace.gateway.core._pipeline import Pipeline
 from headrace.gateway.core._position import BEGINNING, Position
+from headrace.gateway.core._starting import ask_for_start
 from headrace.gateway.core._stream import Attachment, Loss, Stream
 from headrace.protocol.v1 import source_pb2
 
@@ -15,6 +16,7 @@ log = structlog.get_logger("headrace.gateway")
 
 def reconcile(stream: Stream) -> None:
     """Opens, rewinds and acknowledges a stream, as its readers' positions call for."""
+    ask_for_start(stream)
     attachment = stream.attachment
     if attachment is not None:
         if not attachment.opened and not attachment.closed:
@@ -80,7 +82,7 @@ def _committed_by_all(stream: Stream) -> Position | None:
 
 def _floor(stream: Stream) -> Position:
     """The earliest position that a known reader needs, and that still exists."""
-    known = (p.position(stream.name) for p in stream.readers if p.knows(stream.name))
+    known = (p.reads_after(stream.name) for p in stream.readers if p.knows(stream.name))
     return max(min(known, default=stream.start), stream.horizon)
 
 

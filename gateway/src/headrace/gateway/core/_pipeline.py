@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
-from headrace.gateway.core._position import BEGINNING, Position, pattern
+from headrace.gateway.core._position import BEGINNING, Position, pattern, source_of
 from headrace.gateway.core._signal import Signal
 
 
@@ -24,6 +24,12 @@ class Pipeline:
     committed: dict[str, Position] = field(default_factory=dict)
     planned: dict[str, Position] = field(default_factory=dict)
     """Where the batch that is planned and not committed ends."""
+    begins: dict[str, Position] = field(default_factory=dict)
+    """Where streams begin for it, until it has committed a position in them: the first answer of their connector counts."""
+    undecided: set[str] = field(default_factory=set)
+    """Streams of which it is not yet known where they begin for it."""
+    sources: set[str] = field(default_factory=set)
+    """Sources in which it has committed a position: a further stream of these begins with its first message."""
     targets: dict[str, Position] = field(default_factory=dict)
     """For a run that ends when it has caught up: how far that is."""
     fresh: dict[str, None] = field(default_factory=dict)
@@ -34,8 +40,8 @@ class Pipeline:
     called_at: float = field(default_factory=time.monotonic)
 
     def knows(self, stream: str) -> bool:
-        """Whether its committed position in the stream is known."""
-        return self.complete or stream in self.committed
+        """Whether it is known what it needs of the stream."""
+        return (self.complete or stream in self.committed) and stream not in self.undecided
 
     def position(self, stream: str) -> Position:
         """Its committed position in a stream that it knows."""
@@ -44,6 +50,17 @@ class Pipeline:
     def asks_for(self, stream: str) -> bool:
         """Whether its query asked for the stream."""
         return any(pattern(text).fullmatch(stream) for text in self.patterns)
+
+    def reads_after(self, stream: str) -> Position:
+        """What it needs of a stream comes after this position: the committed one, or where the stream begins for it."""
+        return max(self.position(stream), self.begins.get(stream, BEGINNING))
+
+    def take_checkpoint(self, committed: dict[str, Position], planned: dict[str, Position]) -> None:
+        """Takes over every position of its checkpoint. Where streams begin that these do not name stays as it was found out."""
+        self.committed, self.planned, self.targets = dict(committed), dict(planned), {}
+        self.sources = {source_of(stream) for stream, position in committed.items() if position > BEGINNING}
+        self.begins = {stream: start for stream, start in self.begins.items() if self.position(stream) == BEGINNING}
+        self.undecided.clear()
 
     def reads(self, stream: str) -> bool:
         """Whether the stream is one that its query asked for, or that it is declared for."""
@@ -54,6 +71,8 @@ class Pipeline:
         moved = [stream for stream, position in positions.items() if position > self.position(stream)]
         for stream in moved:
             self.committed[stream] = positions[stream]
+            self.sources.add(source_of(stream))
+            self.begins.pop(stream, None)
         for stream in positions:
             planned = self.planned.get(stream)
             if planned is not None and planned <= self.position(stream):

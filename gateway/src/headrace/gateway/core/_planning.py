@@ -8,6 +8,7 @@ import numpy as np
 from headrace.gateway.core._frames import HeldFrame
 from headrace.gateway.core._pipeline import Pipeline
 from headrace.gateway.core._position import Position
+from headrace.gateway.core._starting import starts_of
 from headrace.gateway.core._stream import Stream
 
 
@@ -19,6 +20,8 @@ class PlannedRange:
     end: Position
     messages: int
     bytes: int
+    start: bool = False
+    """True where it is empty, and puts where the stream begins for the pipeline into its checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,11 @@ def plan(pipeline: Pipeline, streams: Mapping[str, Stream], max_messages: int | 
 
     Every stream that has something gets at least one message, until the message limit is used up. A limit on messages
     is met exactly, a limit on bytes to within a frame a stream.
+
+    Where streams have to begin for the pipeline first, the batch is that and nothing else: their messages come with the next one.
     """
+    if starts := [PlannedRange(stream, at, 0, 0, start=True) for stream, at in starts_of(streams, pipeline)]:
+        return starts
     supplies = [_supply(pipeline, stream) for stream in [streams[name] for name in pipeline.fresh]]
     supplies = [s for s in supplies if s.messages]
     messages, size = sum(s.messages for s in supplies), sum(s.bytes for s in supplies)
@@ -56,7 +63,8 @@ def plan(pipeline: Pipeline, streams: Mapping[str, Stream], max_messages: int | 
 
 def _supply(pipeline: Pipeline, stream: Stream) -> _Supply:
     start = _within_epoch(pipeline.position(stream.name), stream)
-    frames = list(stream.after(start)) if stream.received > start else []
+    known = pipeline.knows(stream.name)
+    frames = list(stream.after(start)) if known and stream.received > start else []
     if not frames:
         pipeline.fresh.pop(stream.name, None)
         return _Supply(stream, start, 0, 0)

@@ -78,6 +78,11 @@ def check_name(stream: str) -> str:
     return stream
 
 
+def source_of(stream: str) -> str:
+    """The source that a stream is a partition of."""
+    return stream.partition("/")[0]
+
+
 @lru_cache(maxsize=1024)
 def pattern(text: str) -> re.Pattern[str]:
     """Compiles a stream pattern, in which `*` stands for anything within a part of the name.

@@ -58,6 +58,8 @@ class Attachment:
     """True once the session may send frames."""
     closed: bool = False
     """True once it will send no more."""
+    start_wanted: bool = False
+    """True once the session was asked where the stream begins."""
     epoch: int = 0
     last_sequence: int = -1
     """The last sequence that was sent, dropped or not."""
@@ -103,6 +105,8 @@ class Stream:
 
     name: str
     replayable: bool = True
+    chooses_start: bool = False
+    """Whether its connector says where it begins for a pipeline that is new to its source."""
     attachment: Attachment | None = None
     readers: list[Pipeline] = field(default_factory=list)
     start: Position = BEGINNING

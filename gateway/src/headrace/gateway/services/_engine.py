@@ -181,4 +181,10 @@ def _checked(patterns: Iterable[str]) -> Iterable[str]:
 
 def _to_proto(planned: PlannedRange) -> pb.PlannedRange:
     assert planned.end > BEGINNING
-    return pb.PlannedRange(stream=planned.stream.name, end=planned.end.to_proto(), messages=planned.messages, bytes=planned.bytes)
+    return pb.PlannedRange(
+        stream=planned.stream.name,
+        end=planned.end.to_proto(),
+        messages=planned.messages,
+        bytes=planned.bytes,
+        start=planned.start,
+    )

@@ -90,6 +90,8 @@ class SourceService(SourceServiceServicer):
                     intake.lose_position(session, request.position_lost)
                 case "credit_request":
                     request_credit(gateway, session, request.credit_request)
+                case "starts":
+                    intake.take_starts(gateway, session, request.starts)
                 case "goodbye":
                     return
                 case "hello":

@@ -26,7 +26,7 @@ from headrace.protocol.v1 import frame_pb2 as headrace_dot_protocol_dot_v1_dot_f
 from headrace.protocol.v1 import sink_pb2 as headrace_dot_protocol_dot_v1_dot_sink__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!headrace/protocol/v1/engine.proto\x12\x14headrace.protocol.v1\x1a headrace/protocol/v1/frame.proto\x1a\x1fheadrace/protocol/v1/sink.proto\"I\n\x08Pipeline\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\x04\x12\x0f\n\x07streams\x18\x03 \x03(\t\x12\x11\n\tskip_lost\x18\x04 \x01(\x08\"\xc8\x01\n\rAttachRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12\x37\n\tcommitted\x18\x02 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\x12\x35\n\x07planned\x18\x03 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\x12\x15\n\ravailable_now\x18\x04 \x01(\x08\")\n\x0e\x41ttachResponse\x12\x17\n\x0fgateway_version\x18\x01 \x01(\t\"\xdb\x01\n\x0bPlanRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12\x37\n\tcommitted\x18\x02 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\x12\x19\n\x0cmax_messages\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x16\n\tmax_bytes\x18\x04 \x01(\x04H\x01\x88\x01\x01\x12\x0f\n\x07wait_ms\x18\x05 \x01(\rB\x0f\n\r_max_messagesB\x0c\n\n_max_bytes\"U\n\x0cPlanResponse\x12\x32\n\x06ranges\x18\x01 \x03(\x0b\x32\".headrace.protocol.v1.PlannedRange\x12\x11\n\texhausted\x18\x02 \x01(\x08\"l\n\x0cPlannedRange\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12+\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x1e.headrace.protocol.v1.Position\x12\x10\n\x08messages\x18\x03 \x01(\x04\x12\r\n\x05\x62ytes\x18\x04 \x01(\x04\"\xfb\x01\n\x05Range\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x36\n\tcommitted\x18\x02 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x00\x88\x01\x01\x12\x32\n\x05start\x18\x03 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x01\x88\x01\x01\x12+\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x1e.headrace.protocol.v1.Position\x12\x31\n\tbatch_end\x18\x05 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionB\x0c\n\n_committedB\x08\n\x06_start\"m\n\x0c\x46\x65tchRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12+\n\x06ranges\x18\x02 \x03(\x0b\x32\x1b.headrace.protocol.v1.Range\"A\n\rFetchResponse\x12\x30\n\x06\x66rames\x18\x01 \x03(\x0b\x32 .headrace.protocol.v1.RangeFrame\"G\n\nRangeFrame\x12\r\n\x05range\x18\x01 \x01(\r\x12*\n\x05\x66rame\x18\x02 \x01(\x0b\x32\x1b.headrace.protocol.v1.Frame\"z\n\rDetachRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12\x37\n\tcommitted\x18\x02 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\"\x10\n\x0e\x44\x65tachResponse\"\xb1\x01\n\x0e\x44\x65liverRequest\x12\x34\n\x05start\x18\x01 \x01(\x0b\x32#.headrace.protocol.v1.DeliveryStartH\x00\x12,\n\x05\x66rame\x18\x02 \x01(\x0b\x32\x1b.headrace.protocol.v1.FrameH\x00\x12\x30\n\x03\x65nd\x18\x03 \x01(\x0b\x32!.headrace.protocol.v1.DeliveryEndH\x00\x42\t\n\x07message\"]\n\rDeliveryStart\x12\x0c\n\x04sink\x18\x01 \x01(\t\x12(\n\x04part\x18\x02 \x01(\x0b\x32\x1a.headrace.protocol.v1.Part\x12\x14\n\x0c\x61\x63\x63\x65pt_older\x18\x03 \x01(\x08\"\x1f\n\x0b\x44\x65liveryEnd\x12\x10\n\x08messages\x18\x01 \x01(\x04\"Z\n\x0f\x44\x65liverResponse\x12\x35\n\x07refused\x18\x01 \x03(\x0b\x32$.headrace.protocol.v1.Staged.Refused\x12\x10\n\x08instance\x18\x02 \x01(\t\"\x91\x01\n\x0bVoteRequest\x12\x0c\n\x04sink\x18\x01 \x01(\t\x12\x36\n\x0btransaction\x18\x02 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\x12)\n\x05parts\x18\x03 \x03(\x0b\x32\x1a.headrace.protocol.v1.Part\x12\x11\n\tinstances\x18\x04 \x03(\t\"\x0e\n\x0cVoteResponse\"\x89\x01\n\rSettleRequest\x12\x10\n\x08pipeline\x18\x01 \x01(\t\x12\x16\n\tcommitted\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0f\n\x07readers\x18\x03 \x03(\t\x12\r\n\x05sinks\x18\x04 \x03(\t\x12\x0b\n\x03run\x18\x05 \x01(\t\x12\x13\n\x0b\x66irst_batch\x18\x06 \x01(\x04\x42\x0c\n\n_committed\"!\n\x0eSettleResponse\x12\x0f\n\x07pending\x18\x01 \x01(\r2\xda\x04\n\rEngineService\x12S\n\x06\x41ttach\x12#.headrace.protocol.v1.AttachRequest\x1a$.headrace.protocol.v1.AttachResponse\x12M\n\x04Plan\x12!.headrace.protocol.v1.PlanRequest\x1a\".headrace.protocol.v1.PlanResponse\x12R\n\x05\x46\x65tch\x12\".headrace.protocol.v1.FetchRequest\x1a#.headrace.protocol.v1.FetchResponse0\x01\x12S\n\x06\x44\x65tach\x12#.headrace.protocol.v1.DetachRequest\x1a$.headrace.protocol.v1.DetachResponse\x12X\n\x07\x44\x65liver\x12$.headrace.protocol.v1.DeliverRequest\x1a%.headrace.protocol.v1.DeliverResponse(\x01\x12M\n\x04Vote\x12!.headrace.protocol.v1.VoteRequest\x1a\".headrace.protocol.v1.VoteResponse\x12S\n\x06Settle\x12#.headrace.protocol.v1.SettleRequest\x1a$.headrace.protocol.v1.SettleResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!headrace/protocol/v1/engine.proto\x12\x14headrace.protocol.v1\x1a headrace/protocol/v1/frame.proto\x1a\x1fheadrace/protocol/v1/sink.proto\"I\n\x08Pipeline\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\x04\x12\x0f\n\x07streams\x18\x03 \x03(\t\x12\x11\n\tskip_lost\x18\x04 \x01(\x08\"\xc8\x01\n\rAttachRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12\x37\n\tcommitted\x18\x02 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\x12\x35\n\x07planned\x18\x03 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\x12\x15\n\ravailable_now\x18\x04 \x01(\x08\")\n\x0e\x41ttachResponse\x12\x17\n\x0fgateway_version\x18\x01 \x01(\t\"\xdb\x01\n\x0bPlanRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12\x37\n\tcommitted\x18\x02 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\x12\x19\n\x0cmax_messages\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x16\n\tmax_bytes\x18\x04 \x01(\x04H\x01\x88\x01\x01\x12\x0f\n\x07wait_ms\x18\x05 \x01(\rB\x0f\n\r_max_messagesB\x0c\n\n_max_bytes\"U\n\x0cPlanResponse\x12\x32\n\x06ranges\x18\x01 \x03(\x0b\x32\".headrace.protocol.v1.PlannedRange\x12\x11\n\texhausted\x18\x02 \x01(\x08\"{\n\x0cPlannedRange\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12+\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x1e.headrace.protocol.v1.Position\x12\x10\n\x08messages\x18\x03 \x01(\x04\x12\r\n\x05\x62ytes\x18\x04 \x01(\x04\x12\r\n\x05start\x18\x05 \x01(\x08\"\xfb\x01\n\x05Range\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x36\n\tcommitted\x18\x02 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x00\x88\x01\x01\x12\x32\n\x05start\x18\x03 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x01\x88\x01\x01\x12+\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x1e.headrace.protocol.v1.Position\x12\x31\n\tbatch_end\x18\x05 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionB\x0c\n\n_committedB\x08\n\x06_start\"m\n\x0c\x46\x65tchRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12+\n\x06ranges\x18\x02 \x03(\x0b\x32\x1b.headrace.protocol.v1.Range\"A\n\rFetchResponse\x12\x30\n\x06\x66rames\x18\x01 \x03(\x0b\x32 .headrace.protocol.v1.RangeFrame\"G\n\nRangeFrame\x12\r\n\x05range\x18\x01 \x01(\r\x12*\n\x05\x66rame\x18\x02 \x01(\x0b\x32\x1b.headrace.protocol.v1.Frame\"z\n\rDetachRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12\x37\n\tcommitted\x18\x02 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\"\x10\n\x0e\x44\x65tachResponse\"\xb1\x01\n\x0e\x44\x65liverRequest\x12\x34\n\x05start\x18\x01 \x01(\x0b\x32#.headrace.protocol.v1.DeliveryStartH\x00\x12,\n\x05\x66rame\x18\x02 \x01(\x0b\x32\x1b.headrace.protocol.v1.FrameH\x00\x12\x30\n\x03\x65nd\x18\x03 \x01(\x0b\x32!.headrace.protocol.v1.DeliveryEndH\x00\x42\t\n\x07message\"]\n\rDeliveryStart\x12\x0c\n\x04sink\x18\x01 \x01(\t\x12(\n\x04part\x18\x02 \x01(\x0b\x32\x1a.headrace.protocol.v1.Part\x12\x14\n\x0c\x61\x63\x63\x65pt_older\x18\x03 \x01(\x08\"\x1f\n\x0b\x44\x65liveryEnd\x12\x10\n\x08messages\x18\x01 \x01(\x04\"Z\n\x0f\x44\x65liverResponse\x12\x35\n\x07refused\x18\x01 \x03(\x0b\x32$.headrace.protocol.v1.Staged.Refused\x12\x10\n\x08instance\x18\x02 \x01(\t\"\x91\x01\n\x0bVoteRequest\x12\x0c\n\x04sink\x18\x01 \x01(\t\x12\x36\n\x0btransaction\x18\x02 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\x12)\n\x05parts\x18\x03 \x03(\x0b\x32\x1a.headrace.protocol.v1.Part\x12\x11\n\tinstances\x18\x04 \x03(\t\"\x0e\n\x0cVoteResponse\"\x89\x01\n\rSettleRequest\x12\x10\n\x08pipeline\x18\x01 \x01(\t\x12\x16\n\tcommitted\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0f\n\x07readers\x18\x03 \x03(\t\x12\r\n\x05sinks\x18\x04 \x03(\t\x12\x0b\n\x03run\x18\x05 \x01(\t\x12\x13\n\x0b\x66irst_batch\x18\x06 \x01(\x04\x42\x0c\n\n_committed\"!\n\x0eSettleResponse\x12\x0f\n\x07pending\x18\x01 \x01(\r2\xda\x04\n\rEngineService\x12S\n\x06\x41ttach\x12#.headrace.protocol.v1.AttachRequest\x1a$.headrace.protocol.v1.AttachResponse\x12M\n\x04Plan\x12!.headrace.protocol.v1.PlanRequest\x1a\".headrace.protocol.v1.PlanResponse\x12R\n\x05\x46\x65tch\x12\".headrace.protocol.v1.FetchRequest\x1a#.headrace.protocol.v1.FetchResponse0\x01\x12S\n\x06\x44\x65tach\x12#.headrace.protocol.v1.DetachRequest\x1a$.headrace.protocol.v1.DetachResponse\x12X\n\x07\x44\x65liver\x12$.headrace.protocol.v1.DeliverRequest\x1a%.headrace.protocol.v1.DeliverResponse(\x01\x12M\n\x04Vote\x12!.headrace.protocol.v1.VoteRequest\x1a\".headrace.protocol.v1.VoteResponse\x12S\n\x06Settle\x12#.headrace.protocol.v1.SettleRequest\x1a$.headrace.protocol.v1.SettleResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,35 +44,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PLANRESPONSE']._serialized_start=669
   _globals['_PLANRESPONSE']._serialized_end=754
   _globals['_PLANNEDRANGE']._serialized_start=756
-  _globals['_PLANNEDRANGE']._serialized_end=864
-  _globals['_RANGE']._serialized_start=867
-  _globals['_RANGE']._serialized_end=1118
-  _globals['_FETCHREQUEST']._serialized_start=1120
-  _globals['_FETCHREQUEST']._serialized_end=1229
-  _globals['_FETCHRESPONSE']._serialized_start=1231
-  _globals['_FETCHRESPONSE']._serialized_end=1296
-  _globals['_RANGEFRAME']._serialized_start=1298
-  _globals['_RANGEFRAME']._serialized_end=1369
-  _globals['_DETACHREQUEST']._serialized_start=1371
-  _globals['_DETACHREQUEST']._serialized_end=1493
-  _globals['_DETACHRESPONSE']._serialized_start=1495
-  _globals['_DETACHRESPONSE']._serialized_end=1511
-  _globals['_DELIVERREQUEST']._serialized_start=1514
-  _globals['_DELIVERREQUEST']._serialized_end=1691
-  _globals['_DELIVERYSTART']._serialized_start=1693
-  _globals['_DELIVERYSTART']._serialized_end=1786
-  _globals['_DELIVERYEND']._serialized_start=1788
-  _globals['_DELIVERYEND']._serialized_end=1819
-  _globals['_DELIVERRESPONSE']._serialized_start=1821
-  _globals['_DELIVERRESPONSE']._serialized_end=1911
-  _globals['_VOTEREQUEST']._serialized_start=1914
-  _globals['_VOTEREQUEST']._serialized_end=2059
-  _globals['_VOTERESPONSE']._serialized_start=2061
-  _globals['_VOTERESPONSE']._serialized_end=2075
-  _globals['_SETTLEREQUEST']._serialized_start=2078
-  _globals['_SETTLEREQUEST']._serialized_end=2215
-  _globals['_SETTLERESPONSE']._serialized_start=2217
-  _globals['_SETTLERESPONSE']._serialized_end=2250
-  _globals['_ENGINESERVICE']._serialized_start=2253
-  _globals['_ENGINESERVICE']._serialized_end=2855
+  _globals['_PLANNEDRANGE']._serialized_end=879
+  _globals['_RANGE']._serialized_start=882
+  _globals['_RANGE']._serialized_end=1133
+  _globals['_FETCHREQUEST']._serialized_start=1135
+  _globals['_FETCHREQUEST']._serialized_end=1244
+  _globals['_FETCHRESPONSE']._serialized_start=1246
+  _globals['_FETCHRESPONSE']._serialized_end=1311
+  _globals['_RANGEFRAME']._serialized_start=1313
+  _globals['_RANGEFRAME']._serialized_end=1384
+  _globals['_DETACHREQUEST']._serialized_start=1386
+  _globals['_DETACHREQUEST']._serialized_end=1508
+  _globals['_DETACHRESPONSE']._serialized_start=1510
+  _globals['_DETACHRESPONSE']._serialized_end=1526
+  _globals['_DELIVERREQUEST']._serialized_start=1529
+  _globals['_DELIVERREQUEST']._serialized_end=1706
+  _globals['_DELIVERYSTART']._serialized_start=1708
+  _globals['_DELIVERYSTART']._serialized_end=1801
+  _globals['_DELIVERYEND']._serialized_start=1803
+  _globals['_DELIVERYEND']._serialized_end=1834
+  _globals['_DELIVERRESPONSE']._serialized_start=1836
+  _globals['_DELIVERRESPONSE']._serialized_end=1926
+  _globals['_VOTEREQUEST']._serialized_start=1929
+  _globals['_VOTEREQUEST']._serialized_end=2074
+  _globals['_VOTERESPONSE']._serialized_start=2076
+  _globals['_VOTERESPONSE']._serialized_end=2090
+  _globals['_SETTLEREQUEST']._serialized_start=2093
+  _globals['_SETTLEREQUEST']._serialized_end=2230
+  _globals['_SETTLERESPONSE']._serialized_start=2232
+  _globals['_SETTLERESPONSE']._serialized_end=2265
+  _globals['_ENGINESERVICE']._serialized_start=2268
+  _globals['_ENGINESERVICE']._serialized_end=2870
 # @@protoc_insertion_point(module_scope)

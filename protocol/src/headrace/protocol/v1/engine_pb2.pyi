@@ -207,12 +207,17 @@ class PlannedRange(_message.Message):
     END_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
     BYTES_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """The stream's name."""
     messages: _builtins.int
     """How many messages lie between the committed position and the end."""
     bytes: _builtins.int
     """How many bytes of frames that is, about."""
+    start: _builtins.bool
+    """True where the range holds no message, and says where the stream begins for this pipeline: what its source has at or before
+    `end` is not for it. Commit `end` like any other, and do not fetch the range. Its batch has no other ranges.
+    """
     @_builtins.property
     def end(self) -> _frame_pb2.Position:
         """Where the batch ends in it."""
@@ -224,10 +229,11 @@ class PlannedRange(_message.Message):
         end: _frame_pb2.Position | None = ...,
         messages: _builtins.int = ...,
         bytes: _builtins.int = ...,
+        start: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "end", b"end", "messages", b"messages", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "end", b"end", "messages", b"messages", "start", b"start", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -106,6 +106,7 @@ class IngestRequest(_message.Message):
     CLOSE_STREAM_FIELD_NUMBER: _builtins.int
     CREDIT_REQUEST_FIELD_NUMBER: _builtins.int
     GOODBYE_FIELD_NUMBER: _builtins.int
+    STARTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello:
         """Begins the session; first, and only once."""
@@ -138,6 +139,10 @@ class IngestRequest(_message.Message):
     def goodbye(self) -> Global___Goodbye:
         """The session ends as intended."""
 
+    @_builtins.property
+    def starts(self) -> Global___Starts:
+        """Answers StartsWanted."""
+
     def __init__(
         self,
         *,
@@ -149,12 +154,13 @@ class IngestRequest(_message.Message):
         close_stream: Global___CloseStream | None = ...,
         credit_request: Global___CreditRequest | None = ...,
         goodbye: Global___Goodbye | None = ...,
+        starts: Global___Starts | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "close_stream", b"close_stream", "credit_request", b"credit_request", "frame", b"frame", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "open_stream", b"open_stream", "position_lost", b"position_lost"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "close_stream", b"close_stream", "credit_request", b"credit_request", "frame", b"frame", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "open_stream", b"open_stream", "position_lost", b"position_lost", "starts", b"starts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "close_stream", b"close_stream", "credit_request", b"credit_request", "frame", b"frame", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "open_stream", b"open_stream", "position_lost", b"position_lost"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "close_stream", b"close_stream", "credit_request", b"credit_request", "frame", b"frame", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "open_stream", b"open_stream", "position_lost", b"position_lost", "starts", b"starts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "open_stream", "frame", "backlog", "position_lost", "close_stream", "credit_request", "goodbye"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "open_stream", "frame", "backlog", "position_lost", "close_stream", "credit_request", "goodbye", "starts"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -173,6 +179,7 @@ class IngestResponse(_message.Message):
     PACE_FIELD_NUMBER: _builtins.int
     DRAIN_FIELD_NUMBER: _builtins.int
     REJECT_FIELD_NUMBER: _builtins.int
+    STARTS_WANTED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome:
         """Answers Hello."""
@@ -201,6 +208,10 @@ class IngestResponse(_message.Message):
     def reject(self) -> Global___Reject:
         """A stream was refused or closed."""
 
+    @_builtins.property
+    def starts_wanted(self) -> Global___StartsWanted:
+        """Where do streams begin?"""
+
     def __init__(
         self,
         *,
@@ -211,12 +222,13 @@ class IngestResponse(_message.Message):
         pace: Global___Pace | None = ...,
         drain: Global___Drain | None = ...,
         reject: Global___Reject | None = ...,
+        starts_wanted: Global___StartsWanted | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "credit", b"credit", "drain", b"drain", "message", b"message", "pace", b"pace", "reject", b"reject", "stream_opened", b"stream_opened", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "credit", b"credit", "drain", b"drain", "message", b"message", "pace", b"pace", "reject", b"reject", "starts_wanted", b"starts_wanted", "stream_opened", b"stream_opened", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "credit", b"credit", "drain", b"drain", "message", b"message", "pace", b"pace", "reject", b"reject", "stream_opened", b"stream_opened", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "credit", b"credit", "drain", b"drain", "message", b"message", "pace", b"pace", "reject", b"reject", "starts_wanted", b"starts_wanted", "stream_opened", b"stream_opened", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "stream_opened", "ack", "credit", "pace", "drain", "reject"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "stream_opened", "ack", "credit", "pace", "drain", "reject", "starts_wanted"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -273,26 +285,93 @@ class OpenStream(_message.Message):
     STREAM_ID_FIELD_NUMBER: _builtins.int
     STREAM_FIELD_NUMBER: _builtins.int
     KIND_FIELD_NUMBER: _builtins.int
+    CHOOSES_START_FIELD_NUMBER: _builtins.int
     stream_id: _builtins.int
     """The id for this stream in frames and answers; never used before in this session."""
     stream: _builtins.str
     """The stream's name, `source/partition`: two non-empty parts of letters, digits and `._-`, at most 255 bytes."""
     kind: Global___SourceKind.ValueType
     """How the source gives messages again."""
+    chooses_start: _builtins.bool
+    """True where the connector says where the stream begins for a pipeline that is new to the source, which then need not be its
+    first message: it answers StartsWanted. Only for replayable streams. False, or absent: with the first message.
+    """
     def __init__(
         self,
         *,
         stream_id: _builtins.int = ...,
         stream: _builtins.str = ...,
         kind: Global___SourceKind.ValueType = ...,
+        chooses_start: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "stream", b"stream", "stream_id", b"stream_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chooses_start", b"chooses_start", "kind", b"kind", "stream", b"stream", "stream_id", b"stream_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OpenStream: _TypeAlias = OpenStream  # noqa: Y015
+
+@_typing.final
+class Starts(_message.Message):
+    """Where the streams of this session begin for a pipeline that is new to their source. The gateway has the position written
+    into the pipeline's checkpoint before any message of its source, and from then on the checkpoint says where to go on. One message
+    names every stream of the session that chooses its start, opened or parked, so that the checkpoint has all of them or none: where
+    it has a position in one stream of a source, every other stream of the source appeared later and begins with its first message.
+
+    Keep what was said until it is acknowledged, and say the same again to a gateway that asks again: it may have been restarted
+    before the checkpoint had it. A stream that appears after others of its source were asked for begins with its first message.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Stream(_message.Message):
+        """Where one stream begins."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        STREAM_ID_FIELD_NUMBER: _builtins.int
+        POSITION_FIELD_NUMBER: _builtins.int
+        stream_id: _builtins.int
+        """The stream."""
+        @_builtins.property
+        def position(self) -> _frame_pb2.Position:
+            """It begins with the first message after this position; absent means with its first message. Its epoch is 0. A source that
+            has a message with sequence 0 cannot name the place before it other than by leaving this out.
+            """
+
+        def __init__(
+            self,
+            *,
+            stream_id: _builtins.int = ...,
+            position: _frame_pb2.Position | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "position", b"position"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_position", b"_position", "position", b"position", "stream_id", b"stream_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__position: _TypeAlias = _typing.Literal["position"]  # noqa: Y015
+        _WhichOneofArgType__position: _TypeAlias = _typing.Literal["_position", b"_position"]  # noqa: Y015
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__position) -> _WhichOneofReturnType__position | None: ...
+
+    STREAMS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def streams(self) -> _containers.RepeatedCompositeFieldContainer[Global___Starts.Stream]:
+        """Each stream once."""
+
+    def __init__(
+        self,
+        *,
+        streams: _abc.Iterable[Global___Starts.Stream] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["streams", b"streams"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Starts: _TypeAlias = Starts  # noqa: Y015
 
 @_typing.final
 class Backlog(_message.Message):
@@ -589,6 +668,30 @@ class StreamOpened(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__resume) -> _WhichOneofReturnType__resume | None: ...
 
 Global___StreamOpened: _TypeAlias = StreamOpened  # noqa: Y015
+
+@_typing.final
+class StartsWanted(_message.Message):
+    """A pipeline that is new to the source waits to learn where a stream begins. Answer with Starts. Sent only for streams that were
+    opened with chooses_start: once for each stream id, before StreamOpened where no other pipeline reads the stream.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STREAM_ID_FIELD_NUMBER: _builtins.int
+    stream_id: _builtins.int
+    """The stream."""
+    def __init__(
+        self,
+        *,
+        stream_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["stream_id", b"stream_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartsWanted: _TypeAlias = StartsWanted  # noqa: Y015
 
 @_typing.final
 class Ack(_message.Message):

@@ -3,13 +3,19 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from headrace.sdk._errors import HeadraceError, InvalidSource, SourceFailed
+from headrace.sdk._message import Position
 from headrace.sdk._reader import Reader, ReaderTask, ThreadReader
 from headrace.sdk._settings import stream_name
-from headrace.sdk._source import AsyncSource, Source
+from headrace.sdk._source import AsyncSource, Source, SourceKind
+from headrace.sdk._starts import KnownStarts
 from headrace.sdk._task_reader import TaskReader
+
+T = TypeVar("T")
 
 
 class Driver:
@@ -32,8 +38,12 @@ class Driver:
         self.connector = source.connector or source.name
         self.version = str(source.version)
         self.kind = source.kind
+        self.chooses_start = source.chooses_start
+        if self.chooses_start and self.kind is not SourceKind.REPLAYABLE:
+            raise InvalidSource(f"source {self.name}: chooses_start is for replayable sources")
+        self.starts = KnownStarts(self._ask_for_starts)
         self._source = source
-        self._asking: asyncio.Future[list[str]] | None = None
+        self._asking: asyncio.Future[Any] | None = None
 
     async def partitions(self, at_most: int) -> Sequence[str]:
         """Asks for the partitions.
@@ -42,11 +52,12 @@ class Driver:
             SourceFailed: The source raised.
             InvalidSource: A name is not allowed, or listed twice, or there are more than the gateway allows.
         """
+        source = self._source
         try:
-            if isinstance(self._source, AsyncSource):
-                partitions = list(await self._source.partitions())
+            if isinstance(source, AsyncSource):
+                partitions = list(await source.partitions())
             else:
-                partitions = await self._ask(self._source)
+                partitions = await self._ask(lambda: list(source.partitions()))
         except HeadraceError:
             raise
         except Exception as error:
@@ -60,7 +71,25 @@ class Driver:
                 f"source {self.name}: {len(partitions)} partitions, and the gateway allows a session {at_most} streams; "
                 "split them over several instances"
             )
+        if self.chooses_start:
+            self.starts.listed(partitions)
         return partitions
+
+    async def _ask_for_starts(self, partitions: Sequence[str]) -> Mapping[str, Position]:
+        """Asks where partitions begin.
+
+        Raises:
+            SourceFailed: The source raised.
+        """
+        source = self._source
+        try:
+            if isinstance(source, AsyncSource):
+                return dict(await source.starts(partitions))
+            return await self._ask(lambda: dict(source.starts(partitions)))
+        except HeadraceError:
+            raise
+        except Exception as error:
+            raise SourceFailed(f"source {self.name}: starts() raised {type(error).__name__}: {error}") from error
 
     def reader(self, task: ReaderTask) -> Reader:
         """Starts to read a partition."""
@@ -68,27 +97,30 @@ class Driver:
             return TaskReader(self._source, task)
         return ThreadReader(self._source, task)
 
-    async def _ask(self, source: Source) -> list[str]:
-        """Calls `partitions` on a thread: never twice at a time, and on one that does not keep a process that wants to exit."""
-        if self._asking is None or self._asking.done():
-            loop = asyncio.get_running_loop()
-            answer = self._asking = loop.create_future()
+    async def _ask(self, question: Callable[[], T]) -> T:
+        """Calls the source on a thread: never twice at a time, and on one that does not keep a process that wants to exit."""
+        while self._asking is not None and not self._asking.done():
+            # One whose asker was cancelled goes on.
+            await asyncio.wait({self._asking})
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        self._asking = answer
 
-            def ask() -> None:
-                try:
-                    listed, error = list(source.partitions()), None
-                except BaseException as raised:
-                    listed, error = [], raised
-                with contextlib.suppress(RuntimeError):  # the loop is gone, and nobody waits any more
-                    loop.call_soon_threadsafe(_settle, answer, listed, error)
+        def ask() -> None:
+            try:
+                settle = partial(_settle, answer, question(), None)
+            except BaseException as raised:
+                settle = partial(_settle, answer, None, raised)
+            with contextlib.suppress(RuntimeError):  # the loop is gone, and nobody waits any more
+                loop.call_soon_threadsafe(settle)
 
-            threading.Thread(target=ask, name=f"headrace partitions of {self.name}", daemon=True).start()
-        return await asyncio.shield(self._asking)
+        threading.Thread(target=ask, name=f"headrace partitions of {self.name}", daemon=True).start()
+        return await asyncio.shield(answer)
 
 
-def _settle(answer: asyncio.Future[list[str]], listed: list[str], error: BaseException | None) -> None:
+def _settle(answer: asyncio.Future[Any], told: object, error: BaseException | None) -> None:
     """Completes a future."""
     if error is not None:
         answer.set_exception(error)
     else:
-        answer.set_result(listed)
+        answer.set_result(told)

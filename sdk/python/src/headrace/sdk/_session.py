@@ -6,11 +6,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from enum import Enum
 
+from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.sdk._credit import Window
 from headrace.sdk._driver import Driver
 from headrace.sdk._errors import HeadraceError, InvalidMessage, PositionLost, StreamNotPermitted
 from headrace.sdk._gather import Gather
+from headrace.sdk._message import Position
 from headrace.sdk._reader import ReaderTask
 from headrace.sdk._sender import Sender
 from headrace.sdk._settings import Settings, stream_name
@@ -63,6 +65,7 @@ class Session:
         self._lost_in_a_row: dict[str, int] = {}
         self._tasks = Tasks(self._finish)
         self._poll_now = asyncio.Event()
+        self._starts_wanted = asyncio.Event()
         self._leaving: Ending | HeadraceError | None = None
         self._flush = False
         self._end: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
@@ -78,6 +81,7 @@ class Session:
         self._tasks.start(self._sender.run())
         self._tasks.start(self._watch_partitions())
         self._tasks.start(self._watch_stop())
+        self._tasks.start(self._say_starts())
         try:
             ending = await self._end
             await self._sender.goodbye(ending.value)
@@ -101,8 +105,8 @@ class Session:
             match response.WhichOneof("message"):
                 case "ack":
                     for position in response.ack.streams:
-                        if position.stream_id in self._streams:
-                            self._streams[position.stream_id].acknowledge(position)
+                        if (stream := self._streams.get(position.stream_id)) is not None:
+                            self._acknowledged(stream, stream.acknowledge(position))
                     self._look_for_end()
                     if response.ack.HasField("credit"):
                         self._sender.grant(response.ack.credit)
@@ -114,6 +118,8 @@ class Session:
                     self._opened(response.stream_opened)
                 case "reject":
                     self._rejected(response.reject)
+                case "starts_wanted":
+                    self._starts_wanted.set()
                 case "pace":
                     self._sender.linger = response.pace.linger_ms / 1000
                 case "drain":
@@ -136,6 +142,7 @@ class Session:
         if stream is None or stream.muted or stream.reader is not None or self._leaving is not None:
             return
         resume, acknowledged = stream.opened(answer)
+        self._acknowledged(stream, acknowledged)
         replayable = self._driver.kind is SourceKind.REPLAYABLE
         position = resume if replayable and not answer.skip_lost else None
         log.info("stream %s: reading %s", stream.name, "from the start" if position is None else f"after {position.sequence}")
@@ -150,6 +157,11 @@ class Session:
                 stuck_seconds=self._settings.stuck_seconds,
             )
         )
+
+    def _acknowledged(self, stream: Stream, position: Position | None) -> None:
+        """A checkpoint has a position of a stream, and so needs to be told no more where that begins."""
+        if position is not None:
+            self._driver.starts.acknowledged(stream.partition, position)
 
     def _rejected(self, reject: pb.Reject) -> None:
         """Gives a stream up, or opens it again."""
@@ -196,8 +208,25 @@ class Session:
         gather = Gather(asyncio.get_running_loop(), lambda: self._sender.look(stream), self._settings.frame)
         stream = Stream(stream_id, partition, stream_name(self._driver.name, partition), gather)
         self._streams[stream_id] = self._current[partition] = stream
-        request = pb.OpenStream(stream_id=stream_id, stream=stream.name, kind=_KINDS[self._driver.kind])
+        kind, chooses_start = _KINDS[self._driver.kind], self._driver.chooses_start
+        request = pb.OpenStream(stream_id=stream_id, stream=stream.name, kind=kind, chooses_start=chooses_start)
         self._sender.say(pb.IngestRequest(open_stream=request))
+
+    async def _say_starts(self) -> None:
+        """Says where all streams begin, whenever the gateway has to know of one."""
+        while True:
+            await self._starts_wanted.wait()
+            self._starts_wanted.clear()
+            try:
+                starts = await self._driver.starts.of(list(self._current))
+            except HeadraceError as error:
+                self._leave(error, self._settings.drain_seconds, flush=True)
+                return
+            answer = pb.Starts()
+            for partition, start in starts.items():
+                position = None if start is None else frame_pb2.Position(sequence=start.sequence, cursor=start.cursor)
+                answer.streams.add(stream_id=self._current[partition].id, position=position)
+            self._sender.say(pb.IngestRequest(starts=answer))
 
     def _reopen(self, stream: Stream, delay: float) -> None:
         """Stops a stream's reader and asks for the stream again, under a new id."""

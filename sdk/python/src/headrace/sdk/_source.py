@@ -1,7 +1,7 @@
 """The classes that a connector's author subclasses, and their contract."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from enum import Enum
 
 from headrace.sdk._errors import InvalidMessage
@@ -28,6 +28,8 @@ class _SourceBase:
     """The connector's own version, for people."""
     kind: SourceKind = SourceKind.REPLAYABLE
     """How the source gives its messages again."""
+    chooses_start: bool = False
+    """Whether partitions need not begin with their first message for a query that is new: then `starts` says where."""
     idle_seconds: float = 0.01
     """How long the SDK waits after `read` yielded None before it asks again. An acknowledgement ends the wait early."""
 
@@ -50,6 +52,19 @@ class Source(_SourceBase, ABC):
         listed, the connector ends.
         """
         return ["0"]
+
+    def starts(self, partitions: Sequence[str]) -> Mapping[str, Position]:
+        """Says where partitions begin for a query that is new to the source; only called where `chooses_start` is set.
+
+        What it says is written into the query's checkpoint before any message. It is kept until then, also over a restart of
+        the gateway, so that nothing which arrives meanwhile is left out. Not called for partitions that appear while the
+        connector runs: these begin with their first message. So does one that the answer does not name, which is how to name the
+        place before a message of sequence 0. May take as long as it needs; it is called on the thread of `partitions`.
+
+        Args:
+            partitions: Those of which it is not known.
+        """
+        return {}
 
     @abstractmethod
     def read(self, partition: str, position: Position | None) -> Iterator[Message | Batch | None]:
@@ -129,6 +144,10 @@ class AsyncSource(_SourceBase, ABC):
     async def partitions(self) -> Sequence[str]:
         """As `Source.partitions`."""
         return ["0"]
+
+    async def starts(self, partitions: Sequence[str]) -> Mapping[str, Position]:
+        """As `Source.starts`."""
+        return {}
 
     @abstractmethod
     def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:

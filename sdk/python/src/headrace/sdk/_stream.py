@@ -193,17 +193,22 @@ class Stream:
         self._told = answer
         return answer
 
-    def acknowledge(self, position: pb.Ack.Stream) -> None:
-        """Takes an acknowledgement and passes it to the source. One of an older epoch concerns messages that come again."""
+    def acknowledge(self, position: pb.Ack.Stream) -> Position | None:
+        """Takes an acknowledgement, passes it to the source, and returns it.
+
+        One of an older epoch concerns messages that come again, and counts for nothing.
+        """
         sequence = position.position.sequence
         if position.position.epoch != self._epoch or sequence <= self._acknowledged:
-            return
+            return None
         self._acknowledged = sequence
         tokens: list[object] = []
         while self._tokens and self._tokens[0][0] <= sequence:
             tokens.append(self._tokens.popleft()[1])
+        acknowledged = _position(position.position)
         if self.reader is not None:
-            self.reader.acknowledge(_position(position.position), tokens)
+            self.reader.acknowledge(acknowledged, tokens)
+        return acknowledged
 
     def mute(self) -> None:
         """Sends no more; what was sent may still be acknowledged."""

@@ -1,0 +1,88 @@
+"""Where streams begin for pipelines that are new to their source: the connector says it, and the checkpoint keeps it.
+
+A pipeline is new to a source where it has no position in any of its streams. What the connector says is planned as ranges without
+messages, in a batch of their own, so that the checkpoint has the starts of all streams of the source or of none.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from headrace.gateway.core._errors import MalformedMessage
+from headrace.gateway.core._frames import MAX_CURSOR_BYTES
+from headrace.gateway.core._pipeline import Pipeline
+from headrace.gateway.core._position import BEGINNING, Position, from_proto, source_of
+from headrace.gateway.core._stream import Stream
+from headrace.protocol.v1 import source_pb2
+
+
+def ask_for_start(stream: Stream) -> None:
+    """Asks the connector where a stream begins, if a pipeline needs to know."""
+    for pipeline in stream.readers:
+        if _waits(pipeline, stream):
+            pipeline.undecided.add(stream.name)
+        else:
+            pipeline.undecided.discard(stream.name)
+    attachment = stream.attachment
+    if attachment is None or attachment.start_wanted or attachment.closed:
+        return
+    if any(stream.name in pipeline.undecided for pipeline in stream.readers):
+        attachment.start_wanted = True
+        wanted = source_pb2.StartsWanted(stream_id=attachment.stream_id)
+        attachment.session.send(source_pb2.IngestResponse(starts_wanted=wanted))
+
+
+def _waits(pipeline: Pipeline, stream: Stream) -> bool:
+    """Whether a pipeline is to read a stream and does not know from where."""
+    decided = stream.name in pipeline.begins or pipeline.position(stream.name) > BEGINNING
+    # One that is known from its fetches only says with each of them where it reads from.
+    return stream.chooses_start and pipeline.complete and not decided and _is_new_to(pipeline, source_of(stream.name))
+
+
+def _is_new_to(pipeline: Pipeline, source: str) -> bool:
+    return source not in pipeline.sources and not any(source_of(name) == source for name in pipeline.begins)
+
+
+def check_start(stream: Stream, entry: source_pb2.Starts.Stream) -> Position:
+    """Where a stream begins, as its connector says.
+
+    Raises:
+        MalformedMessage: it is not a position, or the connector did not say that it would choose.
+    """
+    if not stream.chooses_start:
+        raise MalformedMessage(f"stream {stream.name}: Starts names it, and it was opened without chooses_start")
+    if not entry.HasField("position"):
+        return BEGINNING
+    position = from_proto(entry.position)
+    if position.epoch:
+        raise MalformedMessage(f"stream {stream.name}: a start in epoch {position.epoch}; a replayable stream has epoch 0")
+    if len(position.cursor or b"") > MAX_CURSOR_BYTES:
+        raise MalformedMessage(f"stream {stream.name}: a start with a cursor above {MAX_CURSOR_BYTES} bytes")
+    return position
+
+
+def begin(starts: Mapping[Stream, Position]) -> list[Stream]:
+    """Has streams begin where their connector says, for each pipeline that waits for that; returns the streams concerned."""
+    waiting = {p.name: p for stream in starts for p in stream.readers if stream.name in p.undecided}
+    concerned = []
+    for stream, start in starts.items():
+        for pipeline in stream.readers:
+            if pipeline.name in waiting and stream.name not in pipeline.begins and pipeline.position(stream.name) == BEGINNING:
+                # What is planned, and not committed, is in the offset log: an earlier answer, which must stay.
+                pipeline.begins[stream.name] = pipeline.planned.get(stream.name, start)
+                concerned.append(stream)
+    return concerned
+
+
+def begin_with_first(pipeline: Pipeline, stream: str) -> bool:
+    """Has a stream begin with its first message: its pipeline fetches from there. Returns whether that was not known."""
+    if stream not in pipeline.undecided and pipeline.begins.get(stream, BEGINNING) == BEGINNING:
+        return False
+    pipeline.begins[stream] = BEGINNING
+    pipeline.undecided.discard(stream)
+    return True
+
+
+def starts_of(streams: Mapping[str, Stream], pipeline: Pipeline) -> Iterator[tuple[Stream, Position]]:
+    """The streams that have to begin for a pipeline, and where."""
+    for name, position in pipeline.begins.items():
+        if position > BEGINNING and name in streams:
+            yield streams[name], position
