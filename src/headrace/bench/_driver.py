@@ -17,10 +17,10 @@ from headrace.bench._queries import headrace, session, sink_query
 def main() -> None:
     """Runs until it is killed; a file says when the session was there, since the JVM's start is not Headrace's."""
     logging.getLogger("headrace").setLevel(logging.ERROR)
-    folder, address = Path(sys.argv[1]), sys.argv[2:]
+    folder, address = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None
     spark = session(quick_start=True)
     (folder / "ready").touch()
-    query = sink_query(headrace(spark, *address), *address, folder) if address else empty_query(spark, folder)
+    query = sink_query(headrace(spark, address), address, folder) if address else empty_query(spark, folder)
     query.awaitTermination()
 
 
