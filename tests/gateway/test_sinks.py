@@ -452,3 +452,29 @@ async def test_a_prepared_transaction_whose_parts_are_not_listed_is_committed(co
         await until_pending(writer, committed=0, pending=0)
         for client in (sink, writer):
             await client.close()
+
+
+@pytest.mark.parametrize("decided", ["prepared", "aborted"])
+async def test_a_delivery_that_is_under_way_ends_when_its_transaction_is_decided_without_it(decided: str) -> None:
+    async with serve() as (_, address):
+        sink, writer = SinkClient(address), Writer(address)
+        await sink.hello()
+        await writer.settle()
+        delivery = writer.deliver(0)
+        await sink.take_part()
+        await delivery
+        late = writer.deliver(0, attempt="late")
+        for kind in ("start_part", "frame", "end_part"):
+            await sink.expect(kind)
+        if decided == "prepared":
+            vote = writer.vote(0)
+            await sink.vote()
+            await vote
+        else:
+            newer = Writer(address, run="r2")
+            await newer.settle()
+            await sink.expect("abort")
+            await newer.close()
+        assert (await status_of(late))[0] is grpc.StatusCode.ABORTED
+        for client in (sink, writer):
+            await client.close()

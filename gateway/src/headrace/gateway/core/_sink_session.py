@@ -263,6 +263,7 @@ class SinkSession:
         if answer is None:
             answer = self.votes[transaction] = asyncio.get_running_loop().create_future()
             self.holdings.keep_only(transaction, parts)
+            self._end_open_parts(transaction, "the transaction was prepared without it")
             prepare = pb.Prepare(transaction=transaction.to_proto(), parts=[part.to_proto() for part in parts])
             self.send(pb.SinkServiceAttachResponse(prepare=prepare))
         await _outcome(answer)
@@ -323,10 +324,17 @@ class SinkSession:
         """Tells it to drop a transaction."""
         withdrawn = transaction in self.votes or transaction in self._told_to_commit
         self.holdings.drop(transaction)
+        self._end_open_parts(transaction, "the transaction was aborted")
         self.transaction_failed(transaction, "it was aborted")
         if withdrawn:
             _remember(self._withdrawn, transaction)
         self.send(pb.SinkServiceAttachResponse(abort=pb.Abort(transaction=transaction.to_proto())))
+
+    def _end_open_parts(self, transaction: Transaction, why: str) -> None:
+        """Fails the deliveries that are still under way: the sink forgets their parts, and answers no EndPart of them."""
+        for opened in [opened for opened in self.open.values() if opened.part.transaction == transaction]:
+            del self.open[opened.id]
+            _answer(opened.staged, SinkFailed(f"sink {self.hello.sink}, {opened.part}: {why}"))
 
     def close(self) -> None:
         """Fails whatever waits for it."""
