@@ -93,3 +93,8 @@ def test_decisions_are_listed_and_whole() -> None:
     for name in files:
         headings = re.findall(r"^## (.+)$", text(f"docs/decisions/{name}"), re.MULTILINE)
         assert headings == ["Summary", "Context", "Decision", "Consequences"], name
+
+
+@pytest.mark.parametrize("page", ["docs/protocol.md", "docs/writing-a-source.md", "docs/writing-a-sink.md"])
+def test_authors_in_any_language_find_each_rule_on_the_page_and_not_in_a_test(page: str) -> None:
+    assert "tests/" not in text(page)

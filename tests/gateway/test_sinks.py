@@ -9,6 +9,7 @@ import pytest
 from tests.gateway.sink_wire import AT_LEAST_ONCE, IDEMPOTENT, SinkClient, Writer, part, serving_instances, transaction
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, frame, numbered, serve
 
+from headrace.gateway import Limits
 from headrace.protocol.v1 import engine_pb2, sink_pb2
 
 pytestmark = pytest.mark.timeout(60)
@@ -476,5 +477,23 @@ async def test_a_delivery_that_is_under_way_ends_when_its_transaction_is_decided
             await sink.expect("abort")
             await newer.close()
         assert (await status_of(late))[0] is grpc.StatusCode.ABORTED
+        for client in (sink, writer):
+            await client.close()
+
+
+async def test_the_largest_frame_reaches_a_sink_whose_channel_has_grpcs_default_limit() -> None:
+    largest = Limits().max_frame_bytes
+    async with serve() as (_, address):
+        sink, writer = SinkClient(address), Writer(address)
+        await sink.hello()
+        await writer.settle()
+        size = largest - frame(0, 0, [b"x" * largest]).ByteSize() + largest
+        delivery = writer.deliver(0, [b"x" * size])
+        _, values = await sink.take_part()
+        await delivery
+        assert [len(value) for value in values] == [size]
+        code, details = await status_of(writer.deliver(0, [b"x" * (size + 1)], attempt="b"))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert str(largest) in details
         for client in (sink, writer):
             await client.close()

@@ -22,7 +22,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--tls-key", type=_FILE, help="PEM: its key.")
 @click.option("--tls-client-ca", type=_FILE, help="PEM: clients must show a certificate that this authority signed.")
 @click.option("--buffer-bytes", metavar="SIZE", help="Frames held, all sessions together.  [default: 128MiB]")
-@click.option("--max-frame-bytes", metavar="SIZE", help="The largest frame taken.  [default: 4MiB]")
+@click.option("--max-frame-bytes", metavar="SIZE", help="The largest frame taken.  [default: 4032KiB]")
 @click.option("--max-sessions", metavar="N", help="Sessions at the same time.  [default: 2000]")
 @click.option("--drain-timeout-ms", metavar="MS", help="Time for what is in flight, when stopping.  [default: 10000]")
 @click.option("--log-format", metavar="FORMAT", help="auto, json or console.  [default: auto]")
@@ -74,7 +74,7 @@ def gateway(
     \b
       [limits]
       buffer_bytes = "128MiB"
-      max_frame_bytes = "4MiB"
+      max_frame_bytes = "4032KiB"
 
     \b
       [log]

@@ -76,8 +76,8 @@ class Limits(_Model):
 
     buffer_bytes: Size = Field(default=128 * 2**20, ge=2**20)
     """Bytes of frames held for all sessions together. Sources wait when it is full."""
-    max_frame_bytes: Size = Field(default=4 * 2**20, ge=2**10, le=2**30)
-    """The largest frame taken, serialized."""
+    max_frame_bytes: Size = Field(default=4 * 2**20 - 2**16, ge=2**10, le=2**30)
+    """The largest frame taken, serialized. With what is around it, the default fits in what gRPC's clients receive: 4 MiB."""
     max_frame_messages: int = Field(default=100_000, ge=1)
     """The most messages in a frame."""
     max_sessions: int = Field(default=2_000, ge=1)

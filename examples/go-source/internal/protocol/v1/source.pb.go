@@ -663,7 +663,7 @@ type OpenStream struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id for this stream in frames and answers; never used before in this session.
 	StreamId uint32 `protobuf:"varint,1,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
-	// The stream's name, `source/partition`: two non-empty parts of letters, digits and `._-`, at most 255 bytes.
+	// The stream's name, `source/partition`: two non-empty parts of ASCII letters, digits and `._-`, at most 255 bytes.
 	Stream string `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`
 	// How the source gives messages again.
 	Kind SourceKind `protobuf:"varint,3,opt,name=kind,proto3,enum=headrace.protocol.v1.SourceKind" json:"kind,omitempty"`

@@ -86,7 +86,9 @@ class Part(_message.Message):
     partition: _builtins.int
     """The task's partition, counted from 0."""
     attempt: _builtins.str
-    """Which try to deliver the partition this is. Unique among all tries of it, in whichever run of the pipeline; only one will count."""
+    """Which try to deliver the partition this is. Unique among all tries of it, in whichever run of the pipeline; only one will count.
+    ASCII, at most 255 bytes; it contains a `/`, so that it is no file name as it is.
+    """
     @_builtins.property
     def transaction(self) -> Global___Transaction:
         """The transaction it belongs to."""
@@ -264,7 +266,7 @@ class SinkHello(_message.Message):
     connector_version: _builtins.str
     """The connector's own version, for people."""
     sink: _builtins.str
-    """The sink that it serves: letters, digits and `._-`."""
+    """The sink that it serves: ASCII letters, digits and `._-`."""
     instance: _builtins.str
     """Which deployment of the connector this is, the same across its restarts: a newer session of an instance takes over."""
     mode: Global___SinkMode.ValueType
@@ -370,7 +372,9 @@ Global___StartPart: _TypeAlias = StartPart  # noqa: Y015
 
 @_typing.final
 class PartFrame(_message.Message):
-    """Rows of a part."""
+    """Rows of a part. Any column but the values may be absent, as in any frame, and so may single keys. At most 4 MiB, serialized, unless the
+    gateway was configured for larger frames.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -398,7 +402,9 @@ Global___PartFrame: _TypeAlias = PartFrame  # noqa: Y015
 
 @_typing.final
 class EndPart(_message.Message):
-    """All frames of a part have been sent: answer with Staged, or with Failed."""
+    """All frames of a part have been sent: answer with Staged, or with Failed, unless Failed was sent before. Ignore it where the part was
+    dropped, or its transaction aborted or prepared without it.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -498,7 +504,9 @@ Global___Staged: _TypeAlias = Staged  # noqa: Y015
 
 @_typing.final
 class Prepare(_message.Message):
-    """Asks for the vote. Parts of the transaction that are not named do not count and are to be dropped, also those of earlier sessions."""
+    """Asks for the vote. Parts of the transaction that are not named do not count and are to be dropped, also those of earlier sessions.
+    A sink that does not have all that are named answers with Failed.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -552,7 +560,10 @@ Global___Prepared: _TypeAlias = Prepared  # noqa: Y015
 
 @_typing.final
 class Commit(_message.Message):
-    """The transaction is in Spark's commit log: make it visible. Comes again until Committed has arrived, also in later sessions."""
+    """The transaction is in Spark's commit log: make it visible. Comes again until Committed has arrived, also in later sessions.
+    Those of one pipeline come by ascending batch, but for one that failed, which comes again. A sink that knows nothing of the transaction answers
+    with Committed only where it finds it among what is visible, and else with Failed: what it had staged is lost.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -289,7 +289,7 @@ class OpenStream(_message.Message):
     stream_id: _builtins.int
     """The id for this stream in frames and answers; never used before in this session."""
     stream: _builtins.str
-    """The stream's name, `source/partition`: two non-empty parts of letters, digits and `._-`, at most 255 bytes."""
+    """The stream's name, `source/partition`: two non-empty parts of ASCII letters, digits and `._-`, at most 255 bytes."""
     kind: Global___SourceKind.ValueType
     """How the source gives messages again."""
     chooses_start: _builtins.bool
