@@ -82,6 +82,8 @@ BUSY = pb.GetStatusResponse(
             staged_messages=1_234_567,
             refused_messages=3,
             committed=[Transaction(pipeline="f3b5", batch=41)],
+            lost=[pb.LostVote(instance="alerts-a", transaction=Transaction(pipeline="77aa", batch=7))],
+            losses=2,
         ),
         pb.SinkStatus(sink="errors"),
     ],

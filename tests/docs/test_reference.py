@@ -43,7 +43,7 @@ def test_defaults_of_spark_options() -> None:
         assert defaults["gateway"] == ["HEADRACE_GATEWAY", _gateway_options.DEFAULT_GATEWAY]
     assert parse_bytes(source["inlineBytes"][0]) == _options.DEFAULT_INLINE_BYTES
     assert source["failOnDataLoss"] == ["true"]
-    assert sink["onOlderCheckpoint"] == sink["onRefused"] == ["fail"]
+    assert sink["onOlderCheckpoint"] == sink["onSinkLoss"] == sink["onRefused"] == ["fail"]
 
 
 def test_spark_columns() -> None:

@@ -16,6 +16,7 @@ def test_defaults() -> None:
     options = parse_sink({"sink": "alerts"}, Defaults(gateway="gw:1", token=SECRET))
     assert (options.sink, options.gateway, options.token, options.gateway_timeout_s) == ("alerts", "gw:1", SECRET, 300.0)
     assert not options.accept_older
+    assert not options.accept_lost
     assert not options.skip_refused
 
 
@@ -31,6 +32,7 @@ def test_every_option_in_any_case_and_what_spark_adds(tmp_path: Path) -> None:
         "tlskey": str(tmp_path / "key"),
         "gatewaytimeout": "90s",
         "onoldercheckpoint": "Accept",
+        "onsinkloss": "accept",
         "onRefused": "skip",
         "checkpointlocation": "/somewhere",
         "queryName": "totals",
@@ -39,6 +41,7 @@ def test_every_option_in_any_case_and_what_spark_adds(tmp_path: Path) -> None:
     options = parse_sink(given, Defaults())
     assert (options.gateway, options.sink, options.gateway_timeout_s) == ("gw.example:8443", "alerts", 90.0)
     assert options.accept_older
+    assert options.accept_lost
     assert options.skip_refused
     connection = Connection.of(options)
     assert (connection.ca, connection.cert, connection.key) == (b"ca", b"cert", b"key")

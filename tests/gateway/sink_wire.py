@@ -140,6 +140,10 @@ class Writer:
 
     async def settle(self, committed: int | None = None) -> int:
         """Tells what the commit log holds; returns how many transactions in it are not visible yet."""
+        return (await self.settled(committed)).pending
+
+    async def settled(self, committed: int | None = None, **more: Any) -> engine_pb2.SettleResponse:
+        """Tells what the commit log holds."""
         request = engine_pb2.SettleRequest(
             pipeline="query",
             run=self.run,
@@ -147,8 +151,9 @@ class Writer:
             committed=committed,
             readers=self.readers,
             sinks=["out"],
+            **more,
         )
-        return (await self.stub.Settle(request, timeout=DEADLINE_S)).pending
+        return await self.stub.Settle(request, timeout=DEADLINE_S)
 
     async def close(self) -> None:
         await self._channel.close()

@@ -97,6 +97,11 @@ def _sink(sink: SinkStatus) -> dict[str, Any]:
         "staged_messages": sink.staged_messages,
         "refused_messages": sink.refused_messages,
         "committed": {transaction.pipeline: transaction.batch for transaction in sink.committed},
+        "lost": [
+            {"instance": lost.instance, "pipeline": lost.transaction.pipeline, "batch": lost.transaction.batch}
+            for lost in sink.lost
+        ],
+        "losses": sink.losses,
     }
 
 

@@ -132,13 +132,20 @@ def _sinks(sinks: list[dict[str, Any]]) -> RenderableType:
         table.add_row(
             sink["sink"],
             sink["mode"] or "-",
-            ", ".join([*sink["instances"], *away]) or Text("waits for a connector", style="yellow"),
+            _instances([*sink["instances"], *away], sink["lost"]),
             f"{sink['staged_messages']:,}",
             f"{sink['refused_messages']:,}",
             f"{sink['pending_transactions']:,}",
             "\n".join(f"{pipeline} @ {batch}" for pipeline, batch in sink["committed"].items()) or "-",
         )
     return table
+
+
+def _instances(names: list[str], lost: list[dict[str, Any]]) -> Text:
+    text = Text(", ".join(names)) if names else Text("waits for a connector", style="yellow")
+    for vote in lost:
+        text.append(f"\n{vote['instance']} has lost batch {vote['batch']} of {vote['pipeline']}", style="red")
+    return text
 
 
 def _position(position: dict[str, Any] | None) -> str:

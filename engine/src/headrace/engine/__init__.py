@@ -22,6 +22,7 @@ from headrace.engine._errors import (
     OptionError,
     SchemaError,
     SinkFailed,
+    SinkLost,
     SinkRefused,
     TakenOver,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "OptionError",
     "SchemaError",
     "SinkFailed",
+    "SinkLost",
     "SinkRefused",
     "StateSize",
     "StoredStates",

@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from headrace.engine._connection import Connection, to_error
 from headrace.engine._encode import frames
-from headrace.engine._errors import GatewayAway, GatewayError, HeadraceError, OlderCheckpoint, SinkFailed
+from headrace.engine._errors import GatewayAway, GatewayError, HeadraceError, OlderCheckpoint, SinkFailed, SinkLost
 from headrace.engine._patience import Patience
 from headrace.engine._sink_options import SinkOptions
 from headrace.engine._spool import Spool
+from headrace.engine._votes import WHAT_TO_DO
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import sink_pb2
 
@@ -133,7 +134,8 @@ class Delivery:
         return sink_pb2.Part(transaction=self._transaction, partition=self._partition, attempt=f"{self._run}/{uuid.uuid4().hex}")
 
     def _dial(self) -> "_Call":
-        start = pb.DeliveryStart(sink=self._options.sink, part=self._part, accept_older=self._options.accept_older)
+        given = self._options
+        start = pb.DeliveryStart(sink=given.sink, part=self._part, accept_older=given.accept_older, accept_lost=given.accept_lost)
         return _Call(self._connection, start, self._options.gateway_timeout_s)
 
 
@@ -260,6 +262,8 @@ def sink_error(error: grpc.RpcError, connection: Connection, sink: str, batch: i
             f"sink {sink} has committed batch {batch} already, and the checkpoint does not know of it: {details}. The checkpoint "
             "must be an older one; restore the newer one, or set onOlderCheckpoint to accept to write the batch once more"
         )
+    if code is grpc.StatusCode.DATA_LOSS:
+        return SinkLost(f"{details}. {WHAT_TO_DO}")
     if code is grpc.StatusCode.ABORTED:
         return SinkFailed(f"sink {sink} cannot write batch {batch}: {details}; the batch must be run again: restart the query")
     return to_error(error, connection)

@@ -7,7 +7,8 @@ HeadraceError
 │   └── OlderCheckpoint    a sink has committed what the checkpoint does not know of
 ├── FrameError         a frame's columns do not add up
 ├── SinkFailed         a sink cannot write a batch
-│   └── SinkRefused        it refuses messages for good
+│   ├── SinkRefused        it refuses messages for good
+│   └── SinkLost           it has lost what it voted for
 └── GatewayError       the gateway refused a call, or did not answer
     ├── GatewayAway        it could not be reached
     ├── NotAllowed         the token, or its lack, does not allow the call
@@ -47,6 +48,10 @@ class SinkFailed(HeadraceError):
 
 class SinkRefused(SinkFailed):
     """A sink refuses messages for good."""
+
+
+class SinkLost(SinkFailed):
+    """An instance of a sink has come back without rows that it voted for and that the commit log has."""
 
 
 class GatewayError(HeadraceError):

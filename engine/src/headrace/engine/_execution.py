@@ -11,6 +11,7 @@ from headrace.engine._gateway_options import Defaults
 from headrace.engine._options import Options, parse
 from headrace.engine._position import Offset
 from headrace.engine._sink_options import SinkOptions, parse_sink
+from headrace.engine._votes import VOTES
 
 FORMAT = "headrace"
 
@@ -91,6 +92,28 @@ class Execution:
                 value = json.loads(document.get().json())
                 if isinstance(value, dict) and value.keys() >= {"pipeline", "streams"}:
                     yield Offset.from_json(value)
+
+    def read_votes(self) -> str | None:
+        """What its sinks have voted for, as it was written down last; None where nothing was."""
+        path = self._votes_path()
+        files = self._execution.commitLog().fileManager()
+        if not files.exists(path):
+            return None
+        stream = files.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write_votes(self, text: str) -> None:
+        """Writes down what its sinks have voted for."""
+        files = self._execution.commitLog().fileManager()
+        stream = files.createAtomic(self._votes_path(), True)
+        stream.write(bytearray(text.encode()))
+        stream.close()
+
+    def _votes_path(self) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self._execution.resolvedCheckpointRoot()}/{VOTES}")
 
     def refuse(self, reason: str) -> None:
         """Ends the query before its first batch, with an error that `exception()` and `awaitTermination()` report."""

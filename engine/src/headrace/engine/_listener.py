@@ -23,6 +23,7 @@ from headrace.engine._gateway_options import Defaults
 from headrace.engine._options import Options
 from headrace.engine._position import Offset, to_stream_positions
 from headrace.engine._settling import Settled, Settling
+from headrace.engine._votes import Votes
 from headrace.protocol.v1 import engine_pb2 as pb
 
 DETACH_TIMEOUT_S = 2.0
@@ -131,7 +132,8 @@ class QueryWatch:
         if not execution.writes_to_sink:
             return _Watched(execution, sources, None)
         try:
-            settled = Settled(query_id, run_id, execution.sink_options(defaults), execution.last_committed)
+            votes = Votes(execution.read_votes, execution.write_votes)
+            settled = Settled(query_id, run_id, execution.sink_options(defaults), execution.last_committed, votes)
             settled.readers |= {source.pipeline for source in sources if source.pipeline is not None}
             last = execution.last_committed()
             if last is not None:

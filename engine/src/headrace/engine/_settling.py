@@ -15,6 +15,7 @@ import grpc
 
 from headrace.engine._connection import Connection, to_error
 from headrace.engine._sink_options import SinkOptions
+from headrace.engine._votes import Votes
 from headrace.protocol.v1 import engine_pb2 as pb
 
 CALL_TIMEOUT_S = 2.0
@@ -37,6 +38,8 @@ class Settled:
     options: SinkOptions
     read_commit_log: Callable[[], int | None]
     """The last batch in the commit log; None where it is empty. What it raises ends nothing but a query that starts."""
+    votes: Votes = field(default_factory=lambda: Votes(lambda: None, lambda text: None))
+    """What its sinks have voted for."""
     first_batch: int = 0
     """The first batch that the run executes."""
     committed: int | None = None
@@ -60,6 +63,8 @@ class Settled:
             sinks=self.options.sinks,
             run=self.run,
             first_batch=self.first_batch,
+            votes=self.votes.of(self.options.sinks, self.committed),
+            accept_lost=self.options.accept_lost,
         )
         connection = self._connection
         try:
@@ -70,6 +75,7 @@ class Settled:
             self._away = True
             return None
         self._away = False
+        self.votes.take(response)
         return response.pending
 
     def note(self, batch: int | None) -> None:
@@ -99,11 +105,14 @@ class Settling:
         """Announces a query that starts, before its first batch, and settles it from now on.
 
         Raises:
+            SinkLost: an instance of a sink has come back without what is committed.
             Exception: the commit log cannot be read. To call it empty would have the sink drop what is committed.
         """
         query.note(query.read_commit_log())
+        query.votes.recall()
         query.first_batch = 0 if query.committed is None else query.committed + 1
         query.settle()
+        query.votes.check()
         with self._changed:
             query.due = time.monotonic() + INTERVAL_S
             self._queries[query.pipeline] = query
@@ -122,6 +131,7 @@ class Settling:
     def end(self, query: Settled) -> None:
         """Notes that a query has ended: its last transactions are settled, for a while."""
         query.read()
+        query.votes.save()
         with self._changed:
             query.ends = time.monotonic() + PATIENCE_AT_END_S
             query.due = 0.0

@@ -8,7 +8,7 @@ from headrace.engine._errors import OptionError
 from headrace.engine._gateway_options import NAMES as GATEWAY_NAMES
 from headrace.engine._gateway_options import Defaults, GatewayOptions, parse_gateway, parsed, spelled
 
-NAMES = ("sink", *GATEWAY_NAMES, "onOlderCheckpoint", "onRefused", "deadLetters")
+NAMES = ("sink", *GATEWAY_NAMES, "onOlderCheckpoint", "onSinkLoss", "onRefused", "deadLetters")
 OWN_NAMES = ("application",)
 """What Headrace sets itself where it starts an application."""
 _SPARKS_OWN = {
@@ -28,6 +28,7 @@ class SinkOptions(GatewayOptions):
 
     sink: str
     accept_older: bool = False
+    accept_lost: bool = False
     skip_refused: bool = False
     dead_letters: str | None = None
     application: str | None = None
@@ -70,6 +71,7 @@ def parse_sink(given: Mapping[str, str], defaults: Defaults) -> SinkOptions:
         **vars(parse_gateway(values, defaults)),
         sink=sink,
         accept_older=parsed(values, "onOlderCheckpoint", _fail_or("accept"), False),
+        accept_lost=parsed(values, "onSinkLoss", _fail_or("accept"), False),
         skip_refused=parsed(values, "onRefused", _fail_or("skip"), False),
         dead_letters=dead_letters,
         application=application,

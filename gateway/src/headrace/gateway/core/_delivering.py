@@ -1,7 +1,7 @@
 """Delivers what pipelines write to sinks, asks for votes, and tells sinks what the commit logs decide."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +36,7 @@ def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
     for ledger in gateway.ledgers.values():
         if sink.name in ledger.sinks:
             _decide(session, ledger)
+    sink.losses += gateway.votes.compare(session)
     return sink
 
 
@@ -82,12 +83,29 @@ async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Ma
     for task in tasks:
         if (error := task.result()) is not None:
             raise error
+    run = next(iter(parts)).run
     if sink.durable:
-        _await_proof(gateway, transaction, next(iter(parts)).run)
+        _check_kept(sink, transaction, shares)
+        _await_proof(gateway, transaction, run)
     else:
         sink.note_committed(transaction)
         for session in shares:
             session.holdings.drop(transaction)
+            session.note_visible(transaction)
+    if not sink.writes_at_once:
+        gateway.votes.cast(transaction, run, sink.name, [session.instance for session in shares])
+
+
+def _check_kept(sink: Sink, transaction: Transaction, shares: Mapping[SinkSession, list[Part]]) -> None:
+    """Checks that nobody who has voted came back without it while others were asked.
+
+    Raises:
+        SinkFailed: somebody did.
+    """
+    for session, share in shares.items():
+        present = sink.sessions.get(session.instance, session)
+        if not present.has(transaction):
+            raise _lost(sink, transaction, set(share), f"were lost by instance {session.instance} after its vote")
 
 
 def _await_proof(gateway: Gateway, transaction: Transaction, run: str) -> None:
@@ -139,11 +157,13 @@ async def _outcome(voting: Coroutine[Any, Any, None]) -> Exception | None:
     return None
 
 
-def settle(gateway: Gateway, ledger: Ledger) -> int:
+def settle(gateway: Gateway, ledger: Ledger, votes: Iterable[tuple[str, str, int]] = ()) -> int:
     """Takes over what a commit log says; returns how many transactions in it are not visible yet.
 
-    A commit log only grows: what was proved by a reader meanwhile stays proved.
+    A commit log only grows: what was proved by a reader meanwhile stays proved. `votes` are those of batches in the log that
+    this gateway need not have been there for: sink, instance, batch.
     """
+    gateway.votes.adopt(ledger.pipeline, votes)
     known = gateway.ledgers.get(ledger.pipeline)
     if known is not None and known.run == ledger.run:
         ledger = replace(ledger, committed=max(ledger.committed, known.committed))
@@ -167,10 +187,13 @@ def prove(gateway: Gateway, pipeline: Pipeline) -> None:
 
 def _tell(gateway: Gateway, ledger: Ledger) -> int:
     pending = 0
+    gateway.votes.follow(ledger.pipeline, ledger.run, ledger.first_batch, ledger.committed)
     for sink in map(gateway.sink, ledger.sinks):
         for session in sink.sessions.values():
             pending += _decide(session, ledger)
         pending += sum(_undone(holdings, ledger) for holdings in sink.away.values())
+    for name in gateway.votes.compare_all(ledger.pipeline, lambda sink, instance: gateway.sink(sink).sessions.get(instance)):
+        gateway.sink(name).losses += 1
     return pending
 
 

@@ -15,6 +15,7 @@ ProtocolError
 ├── SinkAway              UNAVAILABLE          the sink's session was lost
 ├── SinkFailed            ABORTED              a sink could not do it, or has lost a part
 ├── OlderCheckpoint       FAILED_PRECONDITION  the sink has committed more than the checkpoint knows
+├── SinkLost              DATA_LOSS            a sink has lost what it voted for
 └── MessagesLost          DATA_LOSS            a source no longer has what a pipeline must read
 """
 
@@ -111,6 +112,12 @@ class SinkFailed(ProtocolError):
     """A sink could not do what it was asked, or has lost a part: the batch must be run again."""
 
     status = grpc.StatusCode.ABORTED
+
+
+class SinkLost(ProtocolError):
+    """An instance of a sink has come back without what it voted for, though that is in the commit log."""
+
+    status = grpc.StatusCode.DATA_LOSS
 
 
 class OlderCheckpoint(ProtocolError):

@@ -21,6 +21,7 @@ from headrace.gateway.core._signal import Signal
 from headrace.gateway.core._sink import Ledger, Sink, Voted
 from headrace.gateway.core._sink_session import SinkSession
 from headrace.gateway.core._stream import Stream
+from headrace.gateway.core._votes import Votes
 from headrace.protocol.v1 import sink_pb2, source_pb2
 
 
@@ -40,6 +41,8 @@ class Gateway:
         self.voted: dict[str, Voted] = {}
         """The last vote of each such pipeline, until its commit is known."""
         self.owners = QueryOwners()
+        self.votes = Votes()
+        """What instances of sinks must have when they come back."""
         self.credit = CreditPool(limits.buffer_bytes, limits.session_messages, limits.max_sessions)
         self.rejected_sessions: dict[str, int] = {}
         self.frames_received = 0

@@ -24,6 +24,8 @@ class Sink:
     """The last batch of each pipeline that is visible."""
     staged_messages: int = 0
     refused_messages: int = 0
+    losses: int = 0
+    """How often an instance has come back without what it voted for."""
     voting: dict[Transaction, str] = field(default_factory=dict)
     """The transactions whose vote somebody waits for, each with why an instance is against it; empty where none is."""
     news: Signal = field(default_factory=Signal)
@@ -62,6 +64,7 @@ class Sink:
         session.holdings.staged = {Part.from_proto(part) for part in hello.staged}
         session.holdings.prepared = {Transaction.from_proto(transaction) for transaction in hello.prepared}
         for last in map(Transaction.from_proto, hello.committed):
+            session.note_visible(last)
             self.note_committed(last)
         self.news.notify()
 

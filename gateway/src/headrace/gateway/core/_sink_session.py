@@ -78,6 +78,8 @@ class SinkSession:
         self.failure: ProtocolError | None = None
         self.outgoing = Signal()
         self.holdings = Holdings()
+        self.visible: dict[str, int] = {}
+        """The last batch of each pipeline that it says is visible."""
         self.open: dict[int, OpenPart] = {}
         self.votes: dict[Transaction, asyncio.Future[ProtocolError | None]] = {}
         self._waiting: deque[tuple[pb.SinkServiceAttachResponse, int]] = deque()
@@ -251,6 +253,17 @@ class SinkSession:
 
     # Transactions
 
+    def has(self, transaction: Transaction) -> bool:
+        """Whether it has what it voted for: prepared, or visible. One that need not tell what is visible is believed."""
+        last = self.visible.get(transaction.pipeline)
+        if last is None:
+            return not self.durable or transaction in self.holdings.prepared
+        return transaction.batch <= last or transaction in self.holdings.prepared
+
+    def note_visible(self, transaction: Transaction) -> None:
+        """Notes that a transaction is visible."""
+        self.visible[transaction.pipeline] = max(transaction.batch, self.visible.get(transaction.pipeline, -1))
+
     async def vote(self, transaction: Transaction, parts: list[Part]) -> None:
         """Asks for the vote on parts that are staged here.
 
@@ -293,6 +306,7 @@ class SinkSession:
             return False
         self._told_to_commit.discard(transaction)
         self.holdings.drop(transaction)
+        self.note_visible(transaction)
         return True
 
     def transaction_failed(self, transaction: Transaction, reason: str) -> bool:

@@ -22,7 +22,7 @@ def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
         streams=[_stream(stream) for _, stream in sorted(gateway.streams.items())],
         sessions=[_session(session) for session in gateway.sessions.values()],
         pipelines=[_pipeline(pipeline, gateway) for _, pipeline in sorted(gateway.pipelines.items())],
-        sinks=[_sink(sink) for _, sink in sorted(gateway.sinks.items())],
+        sinks=[_sink(sink, gateway) for _, sink in sorted(gateway.sinks.items())],
     )
 
 
@@ -115,7 +115,7 @@ def _pipeline(pipeline: Pipeline, gateway: Gateway) -> pb.PipelineStatus:
     )
 
 
-def _sink(sink: Sink) -> pb.SinkStatus:
+def _sink(sink: Sink, gateway: Gateway) -> pb.SinkStatus:
     pending = {transaction for holdings in sink.holders() for transaction in holdings.transactions()}
     return pb.SinkStatus(
         sink=sink.name,
@@ -127,6 +127,12 @@ def _sink(sink: Sink) -> pb.SinkStatus:
         staged_messages=sink.staged_messages,
         refused_messages=sink.refused_messages,
         committed=[Transaction(pipeline, batch).to_proto() for pipeline, batch in sorted(sink.committed.items())],
+        lost=[
+            pb.LostVote(instance=voter.instance, transaction=Transaction(voter.pipeline, batch).to_proto())
+            for voter, batch in gateway.votes.lost()
+            if voter.sink == sink.name
+        ],
+        losses=sink.losses,
     )
 
 

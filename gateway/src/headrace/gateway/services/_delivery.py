@@ -1,16 +1,21 @@
 """The calls by which Spark writes to sinks."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from headrace.gateway._identity import Identity
 from headrace.gateway.core import Gateway
 from headrace.gateway.core import _frames as frames
 from headrace.gateway.core._delivering import check_newer, instance_for, settle, vote
 from headrace.gateway.core._errors import MalformedMessage, NotPermitted, OutOfTurn
+from headrace.gateway.core._position import MAX_NAME_BYTES
 from headrace.gateway.core._sink import Ledger, Sink
 from headrace.gateway.core._transaction import Part, Transaction, check_pipeline, check_sink
+from headrace.gateway.core._votes import Voter
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import frame_pb2
+
+MOST_VOTES = 1024
+"""So many votes may a request name."""
 
 
 async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[pb.DeliverRequest]) -> pb.DeliverResponse:
@@ -26,6 +31,9 @@ async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[
     gateway.owners.claim(part.transaction.pipeline, identity)
     session = await instance_for(sink, part)
     await session.room()
+    if first.start.accept_lost:
+        gateway.votes.accept(part.transaction.pipeline)
+    gateway.votes.check_kept(part.transaction.pipeline)
     if not first.start.accept_older:
         check_newer(sink, part.transaction)
     opened = session.start_part(part)
@@ -91,7 +99,34 @@ def take_log(gateway: Gateway, identity: Identity, request: pb.SettleRequest) ->
         tuple(request.readers),
         sinks,
     )
-    return pb.SettleResponse(pending=settle(gateway, ledger))
+    pending = settle(gateway, ledger, _votes(request, ledger, sinks))
+    if request.accept_lost:
+        gateway.votes.accept(ledger.pipeline)
+    return pb.SettleResponse(
+        pending=pending,
+        votes=[_vote(voter, batch) for voter, batch in gateway.votes.logged(ledger.pipeline)],
+        lost=[_vote(voter, batch) for voter, batch in gateway.votes.lost() if voter.pipeline == ledger.pipeline],
+    )
+
+
+def _votes(request: pb.SettleRequest, ledger: Ledger, sinks: Sequence[str]) -> list[tuple[str, str, int]]:
+    """The votes that a request names.
+
+    Raises:
+        MalformedMessage: there are too many, or one is of another sink, or of a batch that is not in the log.
+    """
+    where = f"pipeline {ledger.pipeline}"
+    if len(request.votes) > MOST_VOTES:
+        raise MalformedMessage(f"{where}: {len(request.votes)} votes of sinks; name at most {MOST_VOTES}")
+    for told in request.votes:
+        if told.sink not in sinks or not 0 < len(told.instance) <= MAX_NAME_BYTES or told.batch > ledger.committed:
+            what = f"batch {told.batch} of sink {told.sink[:80]!r}, instance {told.instance[:80]!r}"
+            raise MalformedMessage(f"{where}: a vote for {what}: want a sink of the request, an instance, and a batch in its log")
+    return [(told.sink, told.instance, told.batch) for told in request.votes]
+
+
+def _vote(voter: Voter, batch: int) -> pb.SinkVote:
+    return pb.SinkVote(sink=voter.sink, instance=voter.instance, batch=batch)
 
 
 def _sink(gateway: Gateway, identity: Identity, name: str) -> Sink:

@@ -406,6 +406,8 @@ class SinkStatus(_message.Message):
     STAGED_MESSAGES_FIELD_NUMBER: _builtins.int
     REFUSED_MESSAGES_FIELD_NUMBER: _builtins.int
     COMMITTED_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
+    LOSSES_FIELD_NUMBER: _builtins.int
     sink: _builtins.str
     """Its name."""
     mode: _sink_pb2.SinkMode.ValueType
@@ -418,6 +420,8 @@ class SinkStatus(_message.Message):
     """Messages staged since the gateway started."""
     refused_messages: _builtins.int
     """Messages that it refused for good since the gateway started."""
+    losses: _builtins.int
+    """How often an instance has come back so since the gateway started."""
     @_builtins.property
     def instances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Its live instances."""
@@ -429,6 +433,12 @@ class SinkStatus(_message.Message):
     @_builtins.property
     def committed(self) -> _containers.RepeatedCompositeFieldContainer[_sink_pb2.Transaction]:
         """The last visible transaction of each pipeline."""
+
+    @_builtins.property
+    def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___LostVote]:
+        """What instances have come back without, although they voted for it and it is in the commit log. The queries fail until that is
+        accepted, or the instance comes back with it.
+        """
 
     def __init__(
         self,
@@ -442,14 +452,44 @@ class SinkStatus(_message.Message):
         staged_messages: _builtins.int = ...,
         refused_messages: _builtins.int = ...,
         committed: _abc.Iterable[_sink_pb2.Transaction] | None = ...,
+        lost: _abc.Iterable[Global___LostVote] | None = ...,
+        losses: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["away", b"away", "committed", b"committed", "instances", b"instances", "mode", b"mode", "open_parts", b"open_parts", "pending_transactions", b"pending_transactions", "refused_messages", b"refused_messages", "sink", b"sink", "staged_messages", b"staged_messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["away", b"away", "committed", b"committed", "instances", b"instances", "losses", b"losses", "lost", b"lost", "mode", b"mode", "open_parts", b"open_parts", "pending_transactions", b"pending_transactions", "refused_messages", b"refused_messages", "sink", b"sink", "staged_messages", b"staged_messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SinkStatus: _TypeAlias = SinkStatus  # noqa: Y015
+
+@_typing.final
+class LostVote(_message.Message):
+    """A vote without which an instance has come back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    TRANSACTION_FIELD_NUMBER: _builtins.int
+    instance: _builtins.str
+    """The instance."""
+    @_builtins.property
+    def transaction(self) -> _sink_pb2.Transaction:
+        """What it voted for last, as far as is known."""
+
+    def __init__(
+        self,
+        *,
+        instance: _builtins.str = ...,
+        transaction: _sink_pb2.Transaction | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["transaction", b"transaction"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance", b"instance", "transaction", b"transaction"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LostVote: _TypeAlias = LostVote  # noqa: Y015
 
 @_typing.final
 class ForgetPipelineRequest(_message.Message):

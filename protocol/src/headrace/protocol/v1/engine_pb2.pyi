@@ -472,10 +472,13 @@ class DeliveryStart(_message.Message):
     SINK_FIELD_NUMBER: _builtins.int
     PART_FIELD_NUMBER: _builtins.int
     ACCEPT_OLDER_FIELD_NUMBER: _builtins.int
+    ACCEPT_LOST_FIELD_NUMBER: _builtins.int
     sink: _builtins.str
     """The sink's name."""
     accept_older: _builtins.bool
     """True where a batch that the sink has committed already is to be written once more."""
+    accept_lost: _builtins.bool
+    """True where the query goes on although instances of its sinks have come back without what they voted for."""
     @_builtins.property
     def part(self) -> _sink_pb2.Part:
         """What is delivered."""
@@ -486,10 +489,11 @@ class DeliveryStart(_message.Message):
         sink: _builtins.str = ...,
         part: _sink_pb2.Part | None = ...,
         accept_older: _builtins.bool = ...,
+        accept_lost: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_older", b"accept_older", "part", b"part", "sink", b"sink"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_lost", b"accept_lost", "accept_older", b"accept_older", "part", b"part", "sink", b"sink"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -616,6 +620,8 @@ class SettleRequest(_message.Message):
     SINKS_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
     FIRST_BATCH_FIELD_NUMBER: _builtins.int
+    VOTES_FIELD_NUMBER: _builtins.int
+    ACCEPT_LOST_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """The pipeline, as its transactions name it."""
     committed: _builtins.int
@@ -624,6 +630,8 @@ class SettleRequest(_message.Message):
     """The present run, as the attempts of its parts begin: an attempt is named `RUN/TRY`."""
     first_batch: _builtins.int
     """The first batch that the present run executes. What other runs left of it and of later ones is aborted."""
+    accept_lost: _builtins.bool
+    """True where the query goes on although instances of its sinks have come back without what they voted for: that is forgotten."""
     @_builtins.property
     def readers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The names under which the same query attaches as a reader of streams: what such a pipeline is seen to have committed is
@@ -634,6 +642,10 @@ class SettleRequest(_message.Message):
     def sinks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The sinks that it writes to."""
 
+    @_builtins.property
+    def votes(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkVote]:
+        """What instances of these sinks must have, as `SettleResponse.votes` said last: for a gateway that has restarted. At most 1,024."""
+
     def __init__(
         self,
         *,
@@ -643,10 +655,12 @@ class SettleRequest(_message.Message):
         sinks: _abc.Iterable[_builtins.str] | None = ...,
         run: _builtins.str = ...,
         first_batch: _builtins.int = ...,
+        votes: _abc.Iterable[Global___SinkVote] | None = ...,
+        accept_lost: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "committed", b"committed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "committed", b"committed", "first_batch", b"first_batch", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "sinks", b"sinks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "accept_lost", b"accept_lost", "committed", b"committed", "first_batch", b"first_batch", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "sinks", b"sinks", "votes", b"votes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__committed: _TypeAlias = _typing.Literal["committed"]  # noqa: Y015
     _WhichOneofArgType__committed: _TypeAlias = _typing.Literal["_committed", b"_committed"]  # noqa: Y015
@@ -655,22 +669,68 @@ class SettleRequest(_message.Message):
 Global___SettleRequest: _TypeAlias = SettleRequest  # noqa: Y015
 
 @_typing.final
+class SinkVote(_message.Message):
+    """That an instance of a sink has voted for a batch, so that it must have it when it comes back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINK_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    sink: _builtins.str
+    """The sink's name."""
+    instance: _builtins.str
+    """The instance."""
+    batch: _builtins.int
+    """The batch. It is in the commit log."""
+    def __init__(
+        self,
+        *,
+        sink: _builtins.str = ...,
+        instance: _builtins.str = ...,
+        batch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "instance", b"instance", "sink", b"sink"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SinkVote: _TypeAlias = SinkVote  # noqa: Y015
+
+@_typing.final
 class SettleResponse(_message.Message):
     """What is left to do."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PENDING_FIELD_NUMBER: _builtins.int
+    VOTES_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     pending: _builtins.int
     """Transactions in the commit log that a sink has not yet made visible."""
+    @_builtins.property
+    def votes(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkVote]:
+        """The last vote of each instance of the sinks whose batch is in the commit log: keep them in the checkpoint and name them in later
+        requests.
+        """
+
+    @_builtins.property
+    def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkVote]:
+        """Those without which an instance has come back: it lists the batch neither as prepared nor as committed. Its rows are lost. The query
+        is to fail, and until `accept_lost` is set its deliveries do, with DATA_LOSS.
+        """
+
     def __init__(
         self,
         *,
         pending: _builtins.int = ...,
+        votes: _abc.Iterable[Global___SinkVote] | None = ...,
+        lost: _abc.Iterable[Global___SinkVote] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["pending", b"pending"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lost", b"lost", "pending", b"pending", "votes", b"votes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -121,7 +121,8 @@ class EngineServiceServicer:
         """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged them, as its
         mode promises it; waits, up to the caller's deadline, for a sink that is away or slow. A call that ends otherwise has delivered
         nothing: call again with another attempt. UNAVAILABLE where the sink's session was lost meanwhile; FAILED_PRECONDITION where the
-        sink has committed this batch already, so that the checkpoint must be an older one; ABORTED where the sink failed, with its reason.
+        sink has committed this batch already, so that the checkpoint must be an older one; ABORTED where the sink failed, with its reason;
+        DATA_LOSS where an instance of a sink of the pipeline has come back without what it voted for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

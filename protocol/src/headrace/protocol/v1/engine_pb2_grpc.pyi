@@ -59,7 +59,8 @@ class EngineServiceStub:
     """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged them, as its
     mode promises it; waits, up to the caller's deadline, for a sink that is away or slow. A call that ends otherwise has delivered
     nothing: call again with another attempt. UNAVAILABLE where the sink's session was lost meanwhile; FAILED_PRECONDITION where the
-    sink has committed this batch already, so that the checkpoint must be an older one; ABORTED where the sink failed, with its reason.
+    sink has committed this batch already, so that the checkpoint must be an older one; ABORTED where the sink failed, with its reason;
+    DATA_LOSS where an instance of a sink of the pipeline has come back without what it voted for.
     """
     Vote: _grpc.UnaryUnaryMultiCallable[_engine_pb2.VoteRequest, _engine_pb2.VoteResponse]
     """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted; waits for those that
@@ -102,7 +103,8 @@ class EngineServiceAsyncStub(EngineServiceStub):
     """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged them, as its
     mode promises it; waits, up to the caller's deadline, for a sink that is away or slow. A call that ends otherwise has delivered
     nothing: call again with another attempt. UNAVAILABLE where the sink's session was lost meanwhile; FAILED_PRECONDITION where the
-    sink has committed this batch already, so that the checkpoint must be an older one; ABORTED where the sink failed, with its reason.
+    sink has committed this batch already, so that the checkpoint must be an older one; ABORTED where the sink failed, with its reason;
+    DATA_LOSS where an instance of a sink of the pipeline has come back without what it voted for.
     """
     Vote: _aio.UnaryUnaryMultiCallable[_engine_pb2.VoteRequest, _engine_pb2.VoteResponse]  # type: ignore[assignment]
     """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted; waits for those that
@@ -172,7 +174,8 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged them, as its
         mode promises it; waits, up to the caller's deadline, for a sink that is away or slow. A call that ends otherwise has delivered
         nothing: call again with another attempt. UNAVAILABLE where the sink's session was lost meanwhile; FAILED_PRECONDITION where the
-        sink has committed this batch already, so that the checkpoint must be an older one; ABORTED where the sink failed, with its reason.
+        sink has committed this batch already, so that the checkpoint must be an older one; ABORTED where the sink failed, with its reason;
+        DATA_LOSS where an instance of a sink of the pipeline has come back without what it voted for.
         """
 
     @_abc_1.abstractmethod

@@ -283,7 +283,11 @@ class SinkHello(_message.Message):
 
     @_builtins.property
     def committed(self) -> _containers.RepeatedCompositeFieldContainer[Global___Transaction]:
-        """The last transaction of each pipeline that is committed (two-phase) or written (batch-idempotent), as far as the sink knows."""
+        """The last transaction of each pipeline that is committed (two-phase) or written (batch-idempotent). A two-phase sink names every
+        pipeline of which it has committed anything: where it has voted for a batch that is in the commit log, and lists neither that batch
+        as prepared nor that or a later one here, its rows are lost, and the pipeline's query fails. A batch-idempotent sink need not know:
+        a pipeline that it does not name is not looked at.
+        """
 
     def __init__(
         self,

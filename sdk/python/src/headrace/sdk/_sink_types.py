@@ -39,7 +39,7 @@ class Recovered:
     Attributes:
         staged: Every part that is staged, those of prepared transactions too.
         prepared: Every transaction that is prepared and neither committed nor aborted.
-        committed: The last committed transaction of each pipeline.
+        committed: The last committed transaction of each pipeline; of each, since one that is missing counts as lost.
     """
 
     staged: Sequence[Part] = ()
