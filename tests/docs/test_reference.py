@@ -161,6 +161,7 @@ def test_every_reason_to_reject_is_explained() -> None:
 
 
 def test_every_status_is_explained() -> None:
-    # PERMISSION_DENIED and DATA_LOSS end calls of engines and people, never a session.
-    raised = {error.status.name for error in ProtocolError.__subclasses__()} - {"PERMISSION_DENIED", "DATA_LOSS"}
-    assert set(names(PROTOCOL, "How a session ends")) == raised | {"UNAUTHENTICATED"}
+    # DATA_LOSS ends calls of engines, never a session.
+    assert set(names(PROTOCOL, "How a session ends")) == {error.status.name for error in ProtocolError.__subclasses__()} - {
+        "DATA_LOSS"
+    }

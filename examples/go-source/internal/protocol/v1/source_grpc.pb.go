@@ -46,8 +46,8 @@ type SourceServiceClient interface {
 	// frame, stream name or request), NOT_FOUND (an unknown stream id), OUT_OF_RANGE (a sequence that steps back or is too large),
 	// RESOURCE_EXHAUSTED (a frame above the limit, credit overrun, too many sessions or streams), FAILED_PRECONDITION (an
 	// unsupported protocol version, or a message out of turn), DEADLINE_EXCEEDED (no Hello in time, or nothing read for too long),
-	// UNAUTHENTICATED, ABORTED (a newer session of the same instance took over: leave the streams to it), UNAVAILABLE (the
-	// gateway is stopping). Of these only UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input; so are
+	// UNAUTHENTICATED, PERMISSION_DENIED (the token does not allow to send streams), ABORTED (a newer session of the same instance
+	// took over: leave the streams to it), UNAVAILABLE (the gateway is stopping). Of these only UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input; so are
 	// the statuses that gRPC itself gives for a connection that broke.
 	Ingest(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[IngestRequest, IngestResponse], error)
 }
@@ -97,8 +97,8 @@ type SourceServiceServer interface {
 	// frame, stream name or request), NOT_FOUND (an unknown stream id), OUT_OF_RANGE (a sequence that steps back or is too large),
 	// RESOURCE_EXHAUSTED (a frame above the limit, credit overrun, too many sessions or streams), FAILED_PRECONDITION (an
 	// unsupported protocol version, or a message out of turn), DEADLINE_EXCEEDED (no Hello in time, or nothing read for too long),
-	// UNAUTHENTICATED, ABORTED (a newer session of the same instance took over: leave the streams to it), UNAVAILABLE (the
-	// gateway is stopping). Of these only UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input; so are
+	// UNAUTHENTICATED, PERMISSION_DENIED (the token does not allow to send streams), ABORTED (a newer session of the same instance
+	// took over: leave the streams to it), UNAVAILABLE (the gateway is stopping). Of these only UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input; so are
 	// the statuses that gRPC itself gives for a connection that broke.
 	Ingest(grpc.BidiStreamingServer[IngestRequest, IngestResponse]) error
 	mustEmbedUnimplementedSourceServiceServer()
