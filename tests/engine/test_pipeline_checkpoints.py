@@ -17,7 +17,8 @@ from tests.sdk.fake_sink_gateway import frame_of
 from headrace.cli import cli
 from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.engine import CheckpointError, StoredStates, rescale
-from headrace.engine._checkpoint_log import Followed
+from headrace.engine._checkpoint_log import CheckpointLog, Dropped, Followed
+from headrace.engine._state_format import SETTING
 from headrace.pipelines import Pipeline, StateError, total, tumbling
 from headrace.sdk import Part, Rows, Transaction
 
@@ -110,6 +111,37 @@ def test_states_are_read_and_divided_anew(spark: SparkSession, tmp_path: Path, s
     assert sorted(map(int, first["sums"] + then["sums"])) == sorted(windows.values())
 
 
+def test_a_checkpoint_of_format_1_goes_on_and_is_rescaled_into_format_2(
+    spark: SparkSession, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        # As it was started before.
+        older.setattr("headrace.engine._start.attempts_told_apart", lambda _: nullcontext())
+        spark.conf.set(SETTING, "1")
+        try:
+            run(spark, tmp_path, source, numbers(), "checkpoint")
+        finally:
+            spark.conf.set(SETTING, "2")
+    log = CheckpointLog(spark, str(tmp_path / "checkpoint"))
+    assert log.state_format() == 1
+    with source.open("a") as file:
+        file.writelines(f"{n}\n" for n in range(45, 50))
+    then = run(spark, tmp_path, source, numbers(), "checkpoint")
+    assert sorted(then["counts"]) == sorted(b"%d:%d" % (n % 7, n // 7 + 1) for n in range(45, 50))
+    assert log.state_format() == 1
+    assert StoredStates(spark, str(tmp_path / "checkpoint"), numbers().graph).find("count", 3) == Count(7)
+
+    conf = spark.sparkContext.getConf().set("spark.speculation", "true")
+    with monkeypatch.context() as speculating:
+        speculating.setattr(spark.sparkContext, "getConf", lambda: conf)
+        with pytest.raises(CheckpointError, match=r"is of format 1 .* switch that off, or .* headrace state rescale"):
+            run(spark, tmp_path, source, numbers(), "checkpoint")
+
+    assert rescale(numbers(), spark, str(tmp_path / "checkpoint"), str(tmp_path / "new"), 2) == 14
+    assert CheckpointLog(spark, str(tmp_path / "new")).state_format() == 2
+    assert StoredStates(spark, str(tmp_path / "new"), numbers().graph).find("count", 3) == Count(7)
+
+
 PROGRAM = """
 from tests.engine.test_pipeline_checkpoints import numbers
 
@@ -169,6 +201,27 @@ def test_a_step_that_is_gone_is_noticed(spark: SparkSession, tmp_path: Path, sou
         run(spark, tmp_path, source, numbers("tally"), "checkpoint")
     found = run(spark, tmp_path, source, numbers("tally"), "checkpoint", ("count",))
     assert found["counts"] == [b"3:1"]
+
+    # Once is enough, also where the states are looked at; and nobody finds some of them again under the old name.
+    with source.open("a") as file:
+        file.write("46\n52\n")
+    assert sorted(run(spark, tmp_path, source, numbers("tally"), "checkpoint")["counts"]) == [b"3:2", b"4:1"]
+    assert StoredStates(spark, str(tmp_path / "checkpoint"), numbers("tally").graph).find("tally", 3) == Count(2)
+    with pytest.raises(CheckpointError, match=r"states of step count were dropped after micro-batch \d, .* another one"):
+        run(spark, tmp_path, source, numbers(), "checkpoint")
+
+
+def test_states_are_not_dropped_before_a_micro_batch_is_committed(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "commits").mkdir()
+    log = CheckpointLog(spark, str(tmp_path))
+    log.drop({"old": None})
+    assert log.dropped() == ()
+    (tmp_path / "commits" / "0").touch()
+    assert [each.step for each in log.dropped()] == ["old"]
+    log.drop({"older": 1, "old": None})
+    assert [each.step for each in log.dropped()] == ["old"]
+    (tmp_path / "commits" / "1").touch()
+    assert log.dropped() == (Dropped("old", -1, None), Dropped("older", 0, 1))
 
 
 def test_a_step_that_has_changed_is_noticed(spark: SparkSession, tmp_path: Path, source: Path) -> None:

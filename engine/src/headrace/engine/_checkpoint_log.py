@@ -13,6 +13,7 @@ from headrace.engine._position import Offset
 from headrace.pipelines.runtime import Fingerprint
 
 _UNFINISHED = "headrace-unfinished"
+_DROPPED = "headrace-dropped-states"
 _FOLLOWS = "headrace-follows"
 _STEPS = "headrace-steps"
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -46,6 +47,21 @@ class Followed:
     committed: int
 
 
+@dataclass(frozen=True)
+class Dropped:
+    """A step whose states were given up.
+
+    Attributes:
+        step: Its name.
+        after: The last micro-batch in the commit log before that; -1 where there was none.
+        level: Behind how many shuffles the pipeline had a step of that name then; None where it had none.
+    """
+
+    step: str
+    after: int
+    level: int | None
+
+
 class CheckpointLog:
     """The logs of one checkpoint, on any file system that Spark knows."""
 
@@ -72,6 +88,21 @@ class CheckpointLog:
         """
         return self._logged(self._last("commits"))
 
+    def state_format(self) -> int | None:
+        """The format of Spark's state store that the checkpoint keeps to; None before a micro-batch was committed.
+
+        Raises:
+            CheckpointError: the log is not in Spark's form.
+        """
+        batch = self._last("commits")
+        if batch is None:
+            return None
+        try:
+            _, document = self._text(self._path(f"commits/{batch}")).splitlines()
+            return 2 if json.loads(document).get("stateUniqueIds") else 1
+        except ValueError as error:
+            raise CheckpointError(f"{self._checkpoint}/commits/{batch} is no entry of Spark's commit log ({error})") from None
+
     def query(self) -> str:
         """The id of the query that the checkpoint belongs to.
 
@@ -90,11 +121,23 @@ class CheckpointLog:
 
     def follow(self, queries: Sequence[Followed]) -> None:
         """Notes the queries in whose place the checkpoint's own goes on."""
-        file = self._files.create(self._path(_FOLLOWS))
-        try:
-            file.write(bytearray(json.dumps([asdict(query) for query in queries]).encode()))
-        finally:
-            file.close()
+        self._write(_FOLLOWS, [asdict(query) for query in queries])
+
+    def dropped(self) -> tuple[Dropped, ...]:
+        """The steps whose states were given up for good, in that a micro-batch was committed since."""
+        path = self._path(_DROPPED)
+        if not self._files.exists(path):
+            return ()
+        committed = self._last("commits")
+        noted = (Dropped(**each) for each in json.loads(self._text(path)))
+        return tuple(each for each in noted if committed is not None and committed > each.after)
+
+    def drop(self, levels: Mapping[str, int | None]) -> None:
+        """Notes steps whose states are given up once a micro-batch is committed, with `Dropped.level`."""
+        committed, before = self._last("commits"), self.dropped()
+        known = {each.step for each in before}
+        now = [Dropped(step, -1 if committed is None else committed, at) for step, at in levels.items() if step not in known]
+        self._write(_DROPPED, [asdict(each) for each in (*before, *now)])
 
     def steps(self) -> dict[str, Fingerprint] | None:
         """The steps whose states the last committed micro-batch left; None where nobody noted them.
@@ -116,17 +159,8 @@ class CheckpointLog:
     def note_steps(self, steps: Mapping[str, Fingerprint]) -> None:
         """Notes the steps that keep states from the next micro-batch on that is committed."""
         last = self._last("commits")
-        path = self._path(f"{_STEPS}/{0 if last is None else last + 1}")
-        text = json.dumps({name: asdict(step) for name, step in steps.items()}).encode()
-        # Written whole or not at all, since a driver may be killed at any time.
-        draft = self._path(f"{_STEPS}/.draft-{uuid.uuid4().hex}")
-        file = self._files.create(draft)
-        try:
-            file.write(bytearray(text))
-        finally:
-            file.close()
-        self._files.delete(path, False)
-        self._files.rename(draft, path)
+        name = f"{_STEPS}/{0 if last is None else last + 1}"
+        self._write(name, {name: asdict(step) for name, step in steps.items()})
 
     def exists(self) -> bool:
         """Whether there is anything where the checkpoint lies."""
@@ -144,6 +178,18 @@ class CheckpointLog:
     def is_unfinished(self) -> bool:
         """Whether somebody began to make the checkpoint and did not come to the end."""
         return bool(self._files.exists(self._path(_UNFINISHED)))
+
+    def _write(self, name: str, document: Any) -> None:
+        """Writes a file whole or not at all, since a driver may be killed at any time."""
+        path = self._path(name)
+        draft = self._jvm.org.apache.hadoop.fs.Path(path.getParent(), f".draft-{uuid.uuid4().hex}")
+        file = self._files.create(draft)
+        try:
+            file.write(bytearray(json.dumps(document).encode()))
+        finally:
+            file.close()
+        self._files.delete(path, False)
+        self._files.rename(draft, path)
 
     def _last(self, log: str) -> int | None:
         return max(self._numbers(log), default=None)

@@ -14,6 +14,7 @@ from headrace.engine._errors import CheckpointError
 from headrace.engine._session import register
 from headrace.engine._source import FORMAT
 from headrace.engine._start import keyed_rows
+from headrace.engine._state_format import attempts_told_apart
 from headrace.engine._states import StoredStates
 from headrace.engine.pipelines._keys import bucket_ids, buckets_of
 from headrace.engine.pipelines._plan import Plan
@@ -63,7 +64,9 @@ def rescale(pipeline: Pipeline, spark: SparkSession, checkpoint: str, into: str,
     before = spark.conf.get(_PARTITIONS)
     spark.conf.set(_PARTITIONS, parallelism)
     try:
-        writer.start().awaitTermination()
+        with attempts_told_apart(spark):
+            query = writer.start()
+        query.awaitTermination()
     finally:
         spark.conf.set(_PARTITIONS, str(before))
     if new.last_committed() is None:

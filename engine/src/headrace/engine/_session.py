@@ -14,6 +14,7 @@ from headrace.engine._class_archive import OPTIONS, class_archive, use
 from headrace.engine._gateway_options import DEFAULT_GATEWAY, Defaults
 from headrace.engine._listener import watch_queries
 from headrace.engine._source import HeadraceSource
+from headrace.engine._state_format import SETTING
 from headrace.engine.pipelines._plan import Plan
 
 _CHECKPOINT_SETTING = "spark.sql.streaming.checkpointFileManagerClass"
@@ -26,6 +27,8 @@ QUICK_SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # The commit log says which attempt's files count, so that those of another attempt at the same batch do no harm.
+    SETTING: "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

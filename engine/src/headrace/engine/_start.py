@@ -13,12 +13,13 @@ from headrace.engine._options import NAMES as SOURCE_NAMES
 from headrace.engine._session import register
 from headrace.engine._sink_options import NAMES as SINK_NAMES
 from headrace.engine._source import FORMAT
+from headrace.engine._state_format import attempts_told_apart, refuse_speculation
 from headrace.engine._units import parse_bytes
 from headrace.engine.pipelines._keys import bucket_ids
 from headrace.engine.pipelines._plan import ROWS, Plan
 from headrace.engine.pipelines._processor import BucketProcessor
 from headrace.pipelines import Pipeline
-from headrace.pipelines.runtime import check_fingerprints
+from headrace.pipelines.runtime import Graph, check_fingerprints
 
 DEFAULT_WORKER_MEMORY = "1gb"
 
@@ -43,25 +44,31 @@ def start(
         options: Further options of `format("headrace")`, of the source and of the sink: `maxMessagesPerTrigger`, `gateway`, ...
         available_now: End once everything is processed that exists now.
         worker_memory: About how much memory each Python worker may use to hold states, such as `500mb`.
-        drop_states: Steps that the pipeline no longer has, and whose states in the checkpoint are to be dropped.
+        drop_states: Steps that the pipeline no longer has, and whose states in the checkpoint are to be dropped. Once a
+            micro-batch is committed, further starts need not say so.
         migrate_states: Steps that take their states on as they are though their windows, their key or their sources have changed.
 
     Raises:
         GraphError: the pipeline cannot run.
         OptionError: an option is not valid.
-        CheckpointError: the checkpoint was to take over from another one, and is not whole.
-        StateError: a step is another one than that which the checkpoint has states of.
+        CheckpointError: the checkpoint was to take over from another one, and is not whole; or Spark is to run tasks twice,
+            and the checkpoint is of a format that does not tell attempts apart.
+        StateError: a step is another one than that which the checkpoint has states of, or a state that is new cannot be stored.
     """
     graph = pipeline.graph
     log = CheckpointLog(spark, str(checkpoint))
     if log.is_unfinished():
         raise CheckpointError(f"{checkpoint} was not made to the end; delete it, and rescale once more")
+    refuse_speculation(spark, log, str(checkpoint))
+    for step in graph.keyed:
+        step.state_class.check()
     check_fingerprints(log.steps() or {}, graph.fingerprints, migrate_states)
+    dropped = _dropped(log, graph, drop_states)
     log.note_steps(graph.fingerprints)
     planned = log.last_planned()
     # Spark keeps to the number that a checkpoint began with, whatever the session says now.
     partitions = planned.partitions if planned else int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    plan = Plan(graph, bucket_ids(partitions), uuid.uuid4().hex, parse_bytes(worker_memory), frozenset(drop_states))
+    plan = Plan(graph, bucket_ids(partitions), uuid.uuid4().hex, parse_bytes(worker_memory), dropped)
     register(spark, {graph.name: plan})
     own = {"application": graph.name}
     for_source, for_sink = _divided(options or {})
@@ -71,7 +78,26 @@ def start(
     writer = writer.options(sink=",".join(graph.sinks), checkpointLocation=str(checkpoint), **for_sink)
     if available_now:
         writer = writer.trigger(availableNow=True)
-    return writer.start()
+    with attempts_told_apart(spark):
+        return writer.start()
+
+
+def _dropped(log: CheckpointLog, graph: Graph, now: Collection[str]) -> frozenset[str]:
+    """The steps whose states are given up, now or by an earlier start.
+
+    Raises:
+        CheckpointError: the pipeline has a step again whose states were given up, and would find some of them.
+    """
+    before, levels = log.dropped(), graph.keyed_levels
+    for each in before:
+        if levels.get(each.step) != each.level and each.step in levels:
+            raise CheckpointError(
+                f"the states of step {each.step} were dropped after micro-batch {each.after}, and not all of them are gone from "
+                "the checkpoint yet: give the step that has its name now another one"
+            )
+    if now:
+        log.drop({step: levels.get(step) for step in now})
+    return frozenset(now).union(each.step for each in before)
 
 
 def keyed_rows(plan: Plan, rows: DataFrame, initial: Mapping[int, DataFrame] | None = None) -> DataFrame:

@@ -89,6 +89,10 @@ class StoredStates:
         return {step.name: step.state_class for step in self._graph.keyed}
 
     @cached_property
+    def _dropped(self) -> frozenset[str]:
+        return frozenset(each.step for each in self.log.dropped())
+
+    @cached_property
     def _operators(self) -> list[int]:
         metadata = self._spark.read.format("state-metadata").load(self._checkpoint)
         return sorted({int(row.operatorId) for row in metadata.select("operatorId").distinct().collect()})
@@ -101,7 +105,7 @@ class StoredStates:
                     bytes(packed), self._variable(operator, "changes", found), self._variable(operator, "snapshot", found)
                 )
                 head = read_head(store)
-                yield head, load(store, head, self._classes)
+                yield head, load(store, head, self._classes, self._dropped)
 
     def _variable(self, operator: int, name: str, bucket: int | None) -> DataFrame:
         reader = self._spark.read.format("statestore").option("operatorId", operator).option("stateVarName", name)

@@ -4,7 +4,6 @@ Whatever is due for a key happens right before its next element, or else at the 
 their times, up to the time at which the state is forgotten.
 """
 
-import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -53,8 +52,7 @@ class TimedClass(StateClass):
 
     def unpack(self, packed: bytes) -> list[Any]:
         """The states and timers of such bytes."""
-        document = pickle.loads(packed)
-        if len(document) != 4:
+        if not self.is_laid_out(packed):
             return [Timed(state, []) for state in StateClass.unpack(self, packed)]
         columns, states = self.taken_apart(TIMERS, packed)
         return list(map(Timed, states, *columns))
@@ -146,7 +144,13 @@ class Contextual(KeyedStep):
         """What timers give that are due, and no more of states that are forgotten."""
         states, now = run.states(self.name), watermark - self.lag
         due = due_of(states, self.next)
-        keys = [key for key in due.pop(now) if key in states]
+        keys = list[Key]()
+        for key in due.pop(now):
+            # A state that was put off is not touched: whether somebody asks is chance.
+            if key in states and self.next(states[key]) > now:
+                due.add(key, self.next(states[key]))
+            elif key in states:
+                keys.append(key)
         work, fired = _Work(self, run, keys), list[Fired]()
         for key in keys:
             # At the end of time, a timer that always sets another one would never come to an end.

@@ -75,10 +75,9 @@ class Deduplicate(KeyedStep):
         states, until = run.states(self.name), watermark - self.within
         due, touched = due_of(states, self._first), list[Key]()
         for key in due.pop(until):
-            if key not in states:
-                continue
-            touched.append(key)
-            self._forget(states, key, until)
+            if key in states and self._first(states[key]) <= until:
+                touched.append(key)
+                self._forget(states, key, until)
             if key in states:
                 due.add(key, self._first(states[key]))
         run.touched(self.name, touched)

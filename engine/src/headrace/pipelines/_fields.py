@@ -1,12 +1,14 @@
 """Takes instances apart into their fields, and makes instances of fields, many at a time."""
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
 from operator import attrgetter, itemgetter
 from typing import Any
+
+from headrace.pipelines._classes import Defaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,6 @@ class Columns:
 
 Fields = Columns | list[dict[str, Any]]
 """The fields of some instances: column by column, or one instance after the other."""
-Defaults = Mapping[str, Callable[[], Any]]
-"""What makes the value of a field that an instance lacks."""
 
 
 def fields_of(kind: type, states: Sequence[Any]) -> Fields:
@@ -43,6 +43,18 @@ def fields_of(kind: type, states: Sequence[Any]) -> Fields:
     except (AttributeError, KeyError):
         pass  # Not all have the same.
     return [_fields(state, slots) for state in states]
+
+
+def fields_of_one(state: Any) -> dict[str, Any]:
+    """The fields of one instance."""
+    kind: type = type(state)
+    slots = _slots(kind)
+    return _fields(state, slots) if slots else dict(state.__dict__)
+
+
+def lies_in_dict(kind: type) -> bool:
+    """Whether all fields of a class's instances lie in their dict."""
+    return _has_dict(kind) and not _slots(kind)
 
 
 def one_by_one(fields: Fields) -> list[dict[str, Any]]:
@@ -69,9 +81,12 @@ def instances_of_columns(kind: type, fields: Columns, defaults: Defaults) -> lis
     return instances
 
 
-def instance(kind: type, fields: Mapping[str, Any], defaults: Defaults) -> Any:
-    """An instance of a class that has these fields, and the defaults of those that are missing."""
-    state: Any = object.__new__(kind)
+def instance(kind: type, fields: Mapping[str, Any], defaults: Defaults, made: Any = None) -> Any:
+    """An instance of a class that has these fields, and the defaults of those that are missing.
+
+    It is a new one, or one that was made already.
+    """
+    state: Any = object.__new__(kind) if made is None else made
     slots = _slots(kind)
     has_dict = _has_dict(kind)
     for name, default in defaults.items():

@@ -74,6 +74,11 @@ class Graph:
         return (step for step in self.steps if isinstance(step, KeyedStep))
 
     @property
+    def keyed_levels(self) -> dict[str, int]:
+        """Behind how many shuffles each step lies that keeps state, by its name."""
+        return {step.name: self.levels[number] for number, step in enumerate(self.steps) if isinstance(step, KeyedStep)}
+
+    @property
     def sinks(self) -> list[str]:
         """The names of all sinks, each once; the dead-letter sink last."""
         named = dict.fromkeys(step.sink for step in self.steps if isinstance(step, Sink))

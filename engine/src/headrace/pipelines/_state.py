@@ -6,19 +6,23 @@ fields, so that a class may change: a field that is new takes its default, and w
 where there is none. Fields lie in columns where all instances have the same, since that takes a fraction of the time and space.
 """
 
-import dataclasses
-import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from headrace.pipelines._classes import check_fields, defaults_of, upgrade_of, version_of
 from headrace.pipelines._errors import StateError
 from headrace.pipelines._fields import Columns, Fields, fields_of, instance, instances_of_columns, one_by_one
+from headrace.pipelines._kinds import Kinds
+from headrace.pipelines._values import dumps, dumps_plain, loads
 
 TIMERS = "a state with timers"
 """The layout of a step whose function takes a context: what goes back to a function without one loses its timers."""
 
 _LAID_OUT = "laid out"
+_BY_PICKLE, _BY_FIELD = 1, 2
+"""How instances inside of states are stored. Those before `_BY_FIELD` are read, too."""
 _PLAIN = (bool, int, float, complex, str, bytes, bytearray, list, dict, set, frozenset, tuple, type(None))
 
 
@@ -35,6 +39,14 @@ class StateClass:
     step: str
 
     @property
+    def _where(self) -> str:
+        return f"step {self.step}"
+
+    @cached_property
+    def _kinds(self) -> Kinds:
+        return Kinds(self._where, self.kind or self.make)
+
+    @property
     def kind(self) -> type | None:
         """The class of its instances; None where states are plain values, which are stored as they are."""
         made = self.make if isinstance(self.make, type) else type(self.make())
@@ -49,12 +61,20 @@ class StateClass:
         kind = self.kind
         try:
             if kind is None:
-                return pickle.dumps((None, 0, states), 5)
+                return dumps_plain((None, 0, dumps(list(states), self._kinds), _BY_FIELD, None))
             fields = fields_of(kind, states)
             plain = (fields.names, fields.count, fields.values) if isinstance(fields, Columns) else fields
-            return pickle.dumps((kind.__qualname__, _version(kind), plain), 5)
+            return dumps_plain((kind.__qualname__, version_of(kind), dumps(plain, self._kinds), _BY_FIELD, None))
         except Exception as error:
-            raise StateError(f"step {self.step}: a state cannot be stored: {error}; keep plain data in states") from error
+            raise StateError(f"{self._where}: a state cannot be stored: {error}; keep plain data in states") from error
+
+    def check(self) -> None:
+        """Finds out whether a state that is new can be stored.
+
+        Raises:
+            StateError: it cannot.
+        """
+        StateClass.pack(self, [self.make()])
 
     def unpack(self, packed: bytes) -> list[Any]:
         """The states of such bytes, of the class as it is now.
@@ -62,8 +82,8 @@ class StateClass:
         Raises:
             StateError: the class has changed, and says not how old states become new ones.
         """
-        document = pickle.loads(packed)
-        return self._of_layout(*document) if len(document) == 4 else self._of_instances(*document)
+        document = self._document(packed)
+        return self._of_layout(*document) if len(document) == 4 else self._of_instances(*document[:3], *document[3:4])
 
     def laid_out(self, layout: str, columns: Any, states: Sequence[Any]) -> bytes:
         """States as bytes that lie in something larger, which a step keeps for each key.
@@ -73,7 +93,7 @@ class StateClass:
             columns: All there is of them beside the states.
             states: The states that lie in all of them, one after the other.
         """
-        return pickle.dumps((_LAID_OUT, layout, columns, StateClass.pack(self, states)), 5)
+        return dumps_plain((_LAID_OUT, layout, columns, StateClass.pack(self, states)))
 
     def taken_apart(self, layout: str, packed: bytes) -> tuple[Any, list[Any]]:
         """The columns and the states of such bytes.
@@ -81,10 +101,19 @@ class StateClass:
         Raises:
             StateError: the step kept something else when they were stored, or the class has changed, and says not how.
         """
-        document = pickle.loads(packed)
+        document = self._document(packed)
         if len(document) != 4 or document[1] != layout:
             raise self._another_step(document[1] if len(document) == 4 else "a plain state", layout)
         return document[2], StateClass.unpack(self, document[3])
+
+    def is_laid_out(self, packed: bytes) -> bool:
+        """Whether states lie in something larger."""
+        return len(self._document(packed)) == 4
+
+    def _document(self, packed: bytes) -> tuple[Any, ...]:
+        # What an earlier version has stored may have instances right here, as pickle stores them.
+        document: tuple[Any, ...] = loads(packed, self._kinds, by_field=False)
+        return document
 
     def _of_layout(self, _: str, layout: str, columns: Any, states: bytes) -> list[Any]:
         if layout != TIMERS:
@@ -93,71 +122,29 @@ class StateClass:
 
     def _another_step(self, was: str, is_now: str) -> StateError:
         return StateError(
-            f"step {self.step}: the checkpoint has {was} for each key, and the step keeps {is_now} now; "
+            f"{self._where}: the checkpoint has {was} for each key, and the step keeps {is_now} now; "
             "give the step another name, and it begins anew"
         )
 
-    def _of_instances(self, name: str | None, version: int, stored: Any) -> list[Any]:
+    def _of_instances(self, name: str | None, version: int, stored: Any, form: int = _BY_PICKLE) -> list[Any]:
         kind = self.kind
+        if form == _BY_FIELD:
+            stored = loads(stored, self._kinds)
         if (name is None) != (kind is None):
             is_now = "plain values" if kind is None else f"instances of {kind.__qualname__}"
-            raise StateError(
-                f"step {self.step}: the checkpoint has states of {name or 'plain values'}, and they are {is_now} now"
-            )
+            raise StateError(f"{self._where}: the checkpoint has states of {name or 'plain values'}, and they are {is_now} now")
         if kind is None:
             return list(stored)
         return self._upgrade(kind, version, Columns(*stored) if isinstance(stored, tuple) else stored)
 
     def _upgrade(self, kind: type, version: int, stored: Fields) -> list[Any]:
-        if version != _version(kind):
-            upgrade = getattr(kind, "upgrade", None)
-            if upgrade is None:
-                raise StateError(
-                    f"step {self.step}: the checkpoint has states of version {version} of {kind.__qualname__}, which is at "
-                    f"version {_version(kind)} now; give it a class method upgrade(version, fields) that returns the new fields"
-                )
+        upgrade = upgrade_of(self._where, kind, version)
+        if upgrade is not None:
             stored = [upgrade(version, fields) for fields in one_by_one(stored)]
-        defaults = _defaults(kind)
+        defaults = defaults_of(kind)
         if isinstance(stored, Columns):
-            self._check(kind, stored.names)
+            check_fields(self._where, kind, stored.names)
             return instances_of_columns(kind, stored, defaults)
         if stored:
-            self._check(kind, stored[0])
+            check_fields(self._where, kind, stored[0])
         return [instance(kind, fields, defaults) for fields in stored]
-
-    def _check(self, kind: type, fields: Iterable[str]) -> None:
-        """All states of a version have the same fields, where the class says which."""
-        if not dataclasses.is_dataclass(kind):
-            return
-        known, there = {field.name for field in dataclasses.fields(kind)}, set(fields)
-        lost, missing = there - known, known - there - _defaults(kind).keys()
-        if lost or missing:
-            raise StateError(
-                f"step {self.step}: stored states of {kind.__qualname__} "
-                + " and ".join(
-                    [f"have {_names(lost)}, which it no longer has"] * bool(lost)
-                    + [f"lack {_names(missing)}, which has no default"] * bool(missing)
-                )
-                + "; raise its version and give it a class method upgrade(version, fields) that returns the new fields"
-            )
-
-
-def _defaults(kind: type) -> dict[str, Callable[[], Any]]:
-    """What makes the default of each field that has one."""
-    if not dataclasses.is_dataclass(kind):
-        return {}
-    made: dict[str, Callable[[], Any]] = {}
-    for field in dataclasses.fields(kind):
-        if field.default is not dataclasses.MISSING:
-            made[field.name] = lambda default=field.default: default  # type: ignore[misc]
-        elif field.default_factory is not dataclasses.MISSING:
-            made[field.name] = field.default_factory
-    return made
-
-
-def _version(kind: type) -> int:
-    return int(getattr(kind, "version", 0))
-
-
-def _names(names: set[str]) -> str:
-    return ", ".join(sorted(names))

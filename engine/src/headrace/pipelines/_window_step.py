@@ -156,7 +156,7 @@ class TimeWindows(KeyedStep):
         states, until = run.states(self.name), watermark - self._held
         due, touched, fired = due_of(states, _ends), list[Key](), list[Fired]()
         for key in due.pop(until):
-            if key in states:
+            if key in states and states[key].ends <= until:
                 touched.append(key)
                 fired += self._fire(states, key, until, run, None)
             if key in states:

@@ -12,6 +12,7 @@ from headrace.pipelines._patterns import matches
 from headrace.pipelines._rows import Column, Rows
 from headrace.pipelines._state import StateClass
 from headrace.pipelines._time import END, prefix_maxima
+from headrace.pipelines._values import dumps_plain
 from headrace.pipelines._watermarks import EventTime, Watermarks, merged
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Times",
     "Watermarks",
     "check_fingerprints",
+    "dumps_plain",
     "in_order",
     "matches",
     "merged",

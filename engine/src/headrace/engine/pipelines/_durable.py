@@ -4,21 +4,26 @@ What is written for a micro-batch is what changed in it, so that its cost is tha
 changes two bytes of the snapshot are written anew, the oldest segment first, so that the changes which are needed beside the
 snapshot grow to about half its size, and no micro-batch ever writes everything, however much there is.
 
-Each micro-batch leaves a random token beside its changes. A worker that holds the bucket's states trusts them only if the token
-that the store has now is the one that it wrote; if the token is older and still listed, it applies the changes since.
+Each micro-batch leaves a token beside its changes, which follows from them and from the token before. A worker that holds the
+bucket's states trusts them only if the token that the store has now is the one that it wrote; if the token is older and still
+listed, it applies the changes since.
+
+Two attempts that make the same changes leave pieces that mean the same in the same places: what is written where goes by the
+sizes of changes, and equal values have equal sizes, whichever worker holds them. Format 1 of Spark's state store needs that,
+since it may keep pieces of both; format 2 tells them apart.
 
 Changes and segments hold whole states, never differences, so that applying them again in their order does no harm.
 """
 
 import pickle
-import secrets
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any
 
-from headrace.engine.pipelines._segments import Packed, Recent, Snapshot, of_keys
+from headrace.engine.pipelines._segments import TOKEN_BYTES, Packed, Recent, Snapshot, of_keys
 from headrace.engine.pipelines._store import Head, Store, Stored, changes_since, keep_outside, read_head, write_head
-from headrace.pipelines.runtime import Key, StateClass, States, no_step
+from headrace.pipelines.runtime import Key, StateClass, States, dumps_plain, no_step
 
 FOLD_BYTES = 2**20
 """Until there are so many bytes of changes, the snapshot stays as it is."""
@@ -107,28 +112,36 @@ def save(
     Raises:
         StateError: a state cannot be stored.
     """
-    after = replace(_next(head), beside=beside)
+    after = replace(head, number=head.number + 1, beside=beside)
     snapshot = Snapshot(store, head.segments, kept, recent, classes, after.number)
     states = sum(map(len, kept.values()))
     if states >= WHOLE_KEYS and 2 * sum(map(len, changed.values())) >= states:
         after = _write_all(store, after, snapshot)
+        content = snapshot.digest.digest()
     else:
-        change = pickle.dumps({step: of_keys(kept[step], keys, classes[step]) for step, keys in changed.items() if keys}, 5)
+        change = content = dumps_plain({step: of_keys(kept[step], keys, classes[step]) for step, keys in changed.items() if keys})
         for step, keys in changed.items():
             recent.note(step, list(keys))
         after = _fold(store, _keep(store, after, change), snapshot, len(change))
+    after = _with_token(after, content)
     write_head(store, after)
     return after
 
 
 def begin(store: Store, change: bytes, beside: Mapping[str, Any]) -> None:
     """Gives a bucket that is new states that were kept elsewhere, as a change."""
-    write_head(store, _keep(store, replace(_next(read_head(store)), beside=beside), change))
+    head = read_head(store)
+    head = _keep(store, replace(head, number=head.number + 1, beside=beside), change)
+    write_head(store, _with_token(head, change))
 
 
-def _next(head: Head) -> Head:
-    """A head with a number and a token of its own."""
-    return replace(head, number=head.number + 1, tokens=(*head.tokens[1 - LISTED :], secrets.token_bytes(8)))
+def _with_token(head: Head, content: bytes) -> Head:
+    """A head with a token that no other one has: it follows from what was written, and from the token before."""
+    token = blake2b(head.token, digest_size=TOKEN_BYTES)
+    token.update(b"%d" % head.number)
+    token.update(dumps_plain(head.beside))
+    token.update(content)
+    return replace(head, tokens=(*head.tokens[1 - LISTED :], token.digest()))
 
 
 def _keep(store: Store, head: Head, change: bytes) -> Head:

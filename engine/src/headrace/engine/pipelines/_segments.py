@@ -8,13 +8,16 @@ Hashing, 1980).
 import pickle
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from hashlib import blake2b
 
 from headrace.engine.pipelines._keys import segments_of
 from headrace.engine.pipelines._store import Segment, Store
-from headrace.pipelines.runtime import Key, StateClass, States
+from headrace.pipelines.runtime import Key, StateClass, States, dumps_plain
 
 SEGMENT_KEYS = 16_384
 """So many keys lie in a segment, on average, at the most."""
+
+TOKEN_BYTES = 8
 
 Packed = tuple[list[Key], bytes, list[Key]]
 """Keys, their states, and the keys whose states are gone."""
@@ -55,6 +58,7 @@ class Snapshot:
 
     Attributes:
         segments: What it consists of.
+        digest: That of all segments that were written.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class Snapshot:
         """Writes what states are after a micro-batch of this number."""
         self._store, self._kept, self._recent, self._classes, self._number = store, kept, recent, classes, number
         self.segments = list(segments)
+        self.digest = blake2b(digest_size=TOKEN_BYTES)
 
     def write_all(self) -> None:
         """Writes everything, in as many segments as there should be.
@@ -121,7 +126,8 @@ class Snapshot:
 
     def _write(self, segment: int, keys: Mapping[str, list[Key]]) -> None:
         document = {step: _there(self._kept[step], some, self._classes[step]) for step, some in keys.items() if some}
-        packed = pickle.dumps(document, 5)
+        packed = dumps_plain(document)
+        self.digest.update(packed)
         self._store.segments.write(segment, packed)
         self.segments[segment] = Segment(self._number, len(packed))
 
@@ -156,7 +162,7 @@ def whole(kept: Mapping[str, States], classes: Mapping[str, StateClass]) -> Iter
     for step, states in kept.items():
         keys = list(states)
         for at in range(0, len(keys), SEGMENT_KEYS):
-            yield pickle.dumps({step: _there(states, keys[at : at + SEGMENT_KEYS], classes[step])}, 5)
+            yield dumps_plain({step: _there(states, keys[at : at + SEGMENT_KEYS], classes[step])})
 
 
 def _there(states: States, keys: list[Key], state_class: StateClass) -> Packed:

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from headrace.pipelines.runtime import dumps_plain
+
 
 class Readable(Protocol):
     """Pieces of a bucket's states, by number. Each call is a round trip to the JVM."""
@@ -131,7 +133,7 @@ def write_head(store: Store, head: Head) -> None:
     """Replaces the head."""
     segments = [(segment.number, segment.bytes) for segment in head.segments]
     document = (head.number, head.tokens, head.inline, head.outside, head.floor, segments, head.owed, head.beside)
-    store.write_head(pickle.dumps(document, 5))
+    store.write_head(dumps_plain(document))
 
 
 def changes_since(store: Stored, head: Head, number: int) -> Iterator[bytes]:
@@ -147,6 +149,6 @@ def changes_since(store: Stored, head: Head, number: int) -> Iterator[bytes]:
 def keep_outside(store: Store, changes: Mapping[int, bytes]) -> tuple[int, int]:
     """Has the store keep changes of some micro-batches in a row; returns the last one's number, and their size."""
     last = max(changes)
-    packed = pickle.dumps(list(changes.values()), 5)
+    packed = dumps_plain(list(changes.values()))
     store.changes.write(last, packed)
     return last, len(packed)

@@ -1,0 +1,125 @@
+"""Which classes lie inside of states, which of them are stored by field, and where those are today that were stored."""
+
+import copyreg
+import dataclasses
+import pickle
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from headrace.pipelines._errors import StateError
+
+_HEAP_TYPE = 1 << 9
+"""Set in the flags of classes that are written in Python."""
+
+
+@lru_cache(maxsize=1024)
+def is_by_field(kind: type) -> bool:
+    """Whether a class's instances are stored by field: an ordinary class, a dataclass or a named tuple.
+
+    Not a class that says itself how it is pickled, and none that is a list, dict, set, number or text besides.
+    """
+    if not kind.__flags__ & _HEAP_TYPE or kind in copyreg.dispatch_table:
+        return False
+    if issubclass(kind, tuple):
+        return kind.__bases__ == (tuple,) and hasattr(kind, "_fields") and _says_nothing(kind, "__getnewargs__")
+    if not all(base is object or base.__flags__ & _HEAP_TYPE for base in kind.__mro__) or issubclass(kind, type):
+        return False
+    return _says_nothing(kind)
+
+
+def _says_nothing(kind: type, *expected: str) -> bool:
+    """Whether a class leaves it to Python how it is pickled. Dataclasses with slots say it, and go by the place of fields."""
+    if any(getattr(kind, name) is not getattr(object, name) for name in ("__reduce__", "__reduce_ex__")):
+        return False
+    names = {"__getnewargs__", "__getnewargs_ex__", "__getstate__", "__setstate__"}.difference(expected)
+    said = [getattr(kind, name) for name in names if getattr(kind, name, None) is not getattr(object, name, None)]
+    return all(getattr(function, "__module__", None) == dataclasses.__name__ for function in said)
+
+
+class Kinds:
+    """The classes that can be inside of the states of a step, as annotations tell them.
+
+    Args:
+        where: Names the step, for errors.
+        make: Makes a state: its class, or a function that says what it returns.
+    """
+
+    def __init__(self, where: str, make: Callable[[], Any]) -> None:
+        self.where = where
+        self._known: dict[str, list[type]] = {}
+        for kind in _reachable(make):
+            self._known.setdefault(kind.__qualname__, []).append(kind)
+
+    def find(self, module: str, name: str) -> Any:
+        """What had a name in a module when it was stored; where the module is another one now, the annotations tell.
+
+        Raises:
+            StateError: there is nothing of that name.
+        """
+        known = self._known.get(name, [])
+        for kind in known:
+            if kind.__module__ == module:
+                return kind
+        try:
+            return _imported(module, name)
+        except (ImportError, AttributeError):
+            if len(known) == 1:
+                return known[0]
+        raise StateError(
+            f"{self.where}: stored states hold a {module}.{name}, and there is no such class any more; if it has moved, name it "
+            "in the annotations of the state's class, else keep it until the states are given up"
+        )
+
+    def can_find(self, kind: type) -> bool:
+        """Whether a class will be found again by its name."""
+        try:
+            return self.find(kind.__module__, kind.__qualname__) is kind
+        except StateError:
+            return False
+
+
+def _imported(module: str, name: str) -> Any:
+    __import__(module)
+    found: Any = sys.modules[module]
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _reachable(make: Callable[[], Any]) -> Iterator[type]:
+    """The classes that the annotations of a class, or of a function that makes states, lead to."""
+    seen: set[Any] = set()
+    waiting: list[Any] = [make] if isinstance(make, type) else [_hints(make).get("return")]
+    while waiting:
+        hint = waiting.pop()
+        waiting += typing.get_args(hint)
+        kind = typing.get_origin(hint) or hint
+        if not isinstance(kind, type) or kind in seen or not kind.__flags__ & _HEAP_TYPE:
+            continue
+        seen.add(kind)
+        yield kind
+        waiting += _hints(kind).values()
+        waiting += kind.__subclasses__() if is_by_field(kind) else ()
+
+
+def _hints(annotated: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(annotated)
+    except Exception:
+        return {}  # They name what does not exist while the program runs.
+
+
+def refuse_lost(kinds: Kinds, kind: type) -> None:
+    """Refuses a class that nobody would find when its instances are read.
+
+    Raises:
+        PicklingError: it is such a class.
+    """
+    if not kinds.can_find(kind):
+        raise pickle.PicklingError(
+            f"nobody would find the class {kind.__module__}.{kind.__qualname__} again; write it at the top of a module, or name "
+            "it in the annotations of the state's class"
+        )
