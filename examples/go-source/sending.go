@@ -100,7 +100,7 @@ func (s *session) sendFrame(due uint64) (bool, error) {
 		}
 	}
 	st := waiting[0]
-	if s.settled() || s.creditMessages >= limit && s.creditBytes >= s.frameBytes {
+	if s.settled() || s.creditMessages >= limit && s.creditBytes >= s.frameBytes+s.frameOverhead {
 		if sent, err := s.sendFrameOf(st, limit); sent || err != nil {
 			s.turn++
 			return sent, err
@@ -118,12 +118,12 @@ func (s *session) sendFrame(due uint64) (bool, error) {
 
 // sendFrameOf sends a frame of a stream; it returns false, and asks for credit, where credit does not allow it.
 func (s *session) sendFrameOf(st *stream, limit uint64) (bool, error) {
-	frame, next := pack(st, max(1, min(limit, s.creditMessages)), min(s.frameBytes, s.creditBytes))
+	frame, next := pack(st, max(1, min(limit, s.creditMessages)), min(s.frameBytes, s.creditBytes-min(s.frameOverhead, s.creditBytes)))
 	size, count := uint64(proto.Size(frame)), uint64(frame.GetCount())
-	if size > s.creditBytes || count > s.creditMessages {
+	if size+s.frameOverhead > s.creditBytes || count > s.creditMessages {
 		return false, s.requestCredit(st, size, count)
 	}
-	s.creditBytes -= size
+	s.creditBytes -= size + s.frameOverhead
 	s.creditMessages -= count
 	s.pacer.spend(count)
 	st.next, st.asked = next, 0

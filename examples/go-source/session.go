@@ -47,7 +47,8 @@ type session struct {
 	turn     int // index of the stream that may send next, modulo their number
 
 	welcomed       bool   // Welcome has come
-	creditBytes    uint64 // what may be sent, in bytes of serialized frames
+	creditBytes    uint64 // what may be sent, in bytes of serialized frames and what each takes besides
+	frameOverhead  uint64 // what each frame takes besides its own bytes
 	creditMessages uint64 // and in messages; both limits hold
 	frameBytes     uint64 // the largest frame to make, in bytes
 	frameMessages  uint64 // and in messages
@@ -213,6 +214,7 @@ func (s *session) pace(pace *pb.Pace) {
 
 // sizeFrames makes frames no larger than a quarter of the window, so that some are sent while others are acknowledged.
 func (s *session) sizeFrames(welcome *pb.Welcome) {
+	s.frameOverhead = uint64(welcome.GetFrameOverheadBytes())
 	s.frameBytes = min(frameBytes, welcome.GetMaxFrameBytes(), s.creditBytes/4)
 	s.frameMessages = max(1, min(frameMessages, uint64(welcome.GetMaxFrameMessages()), s.creditMessages/4))
 }

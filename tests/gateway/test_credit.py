@@ -4,6 +4,7 @@ import pytest
 from tests.gateway.wire import Connector, Engine, numbered, serve, values_of
 
 from headrace.gateway._config import Limits
+from headrace.gateway.core._frames import OVERHEAD_BYTES
 from headrace.protocol.v1 import source_pb2
 
 WINDOW = 20
@@ -84,7 +85,9 @@ async def test_a_stream_that_asked_before_a_batch_waits_for_it_gets_credit_once_
         await first.plan_until("orders/1", WINDOW)
         await second.attach(planned={"orders/0": 7})
         credit = await source.expect_credit()
-        assert (credit.bytes, credit.messages, credit.stream_id) == (300, 7, 1), "for all that the stream has ready"
+        assert (credit.bytes, credit.messages, credit.stream_id) == (300 + OVERHEAD_BYTES, 7, 1), (
+            "for all that the stream has ready"
+        )
         await source.send(frame=numbered(1, 1, 7))
         assert values_of(await second.fetch("orders/0", None, 7)) == [b"%d" % n for n in range(1, 8)]
         for client in (source, first, second):

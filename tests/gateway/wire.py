@@ -12,7 +12,7 @@ import grpc.aio
 from headrace.gateway._config import Limits, StreamRule, Token
 from headrace.gateway._identity import Guard, TokenRegistry
 from headrace.gateway.core import Gateway
-from headrace.gateway.services import AdminService, EngineService, SinkService, SourceService
+from headrace.gateway.services import AdminService, EngineService, RefuseGarbage, SinkService, SourceService, add_source_service
 from headrace.protocol.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -36,8 +36,10 @@ async def serve(
     """A gateway on this machine, on a free port if none is given, without configuration, TLS or signals."""
     gateway = Gateway(limits or Limits(), rules)
     registry = TokenRegistry(tokens)
-    server = grpc.aio.server(interceptors=[Guard(registry)], options=[("grpc.max_receive_message_length", 64 * 2**20)])
-    source_pb2_grpc.add_SourceServiceServicer_to_server(SourceService(gateway), server)
+    server = grpc.aio.server(
+        interceptors=[Guard(registry), RefuseGarbage()], options=[("grpc.max_receive_message_length", 64 * 2**20)]
+    )
+    add_source_service(SourceService(gateway), server)
     engine_pb2_grpc.add_EngineServiceServicer_to_server(EngineService(gateway), server)
     admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(gateway), server)
     sink_pb2_grpc.add_SinkServiceServicer_to_server(SinkService(gateway), server)

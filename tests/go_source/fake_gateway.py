@@ -13,6 +13,7 @@ from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer, add_SourceServiceServicer_to_server
 
 DEADLINE_S = 30.0
+FRAME_OVERHEAD = 300
 NULL_LENGTH = 2**32 - 1
 NULL_TIME = -(2**63)
 
@@ -167,7 +168,7 @@ class FakeGateway(SourceServiceServicer):
                 self._check_backlog(session, request.backlog)
             case "credit_request":
                 session.credit_requests.append(request.credit_request)
-                more = request.credit_request.bytes - session.credit_bytes
+                more = request.credit_request.bytes + FRAME_OVERHEAD - session.credit_bytes
                 if not session.held and more > 0:  # Else it has crossed the Credit that it waits for.
                     session.credit_bytes += more
                     await session.send(credit=pb.Credit(bytes=more))
@@ -189,6 +190,7 @@ class FakeGateway(SourceServiceServicer):
             max_frame_bytes=4 << 20,
             max_frame_messages=self.max_frame_messages,
             max_streams=100,
+            frame_overhead_bytes=FRAME_OVERHEAD,
             credit=credit,
             pace=pb.Pace(linger_ms=self.linger_ms),
         )
@@ -211,7 +213,7 @@ class FakeGateway(SourceServiceServicer):
         await session.send(stream_opened=opened)
 
     async def _take_frame(self, session: Session, frame: frame_pb2.Frame) -> None:
-        size = frame.ByteSize()
+        size = frame.ByteSize() + FRAME_OVERHEAD
         session.frames += 1
         session.messages += frame.count
         session.credit_bytes -= size

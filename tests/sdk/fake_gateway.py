@@ -13,6 +13,7 @@ from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer, add_Sour
 from headrace.sdk import Message, decode_frame
 
 DEADLINE = 30.0
+FRAME_OVERHEAD = 50
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -48,7 +49,7 @@ class FakeSession:
 
     def take(self, request: pb.IngestRequest) -> None:
         if request.WhichOneof("message") == "frame":
-            self.credit_bytes -= request.frame.ByteSize()
+            self.credit_bytes -= request.frame.ByteSize() + FRAME_OVERHEAD
             self.credit_messages -= request.frame.count
             if self.credit_bytes < 0 or self.credit_messages < 0:
                 self.overrun = f"{-self.credit_bytes} bytes, {-self.credit_messages} messages over"
@@ -100,7 +101,7 @@ class FakeSession:
         position = frame_pb2.Position(sequence=sequence, epoch=epoch, cursor=cursor)
         credit = None
         if returns is not None:
-            credit = pb.Credit(bytes=returns.ByteSize(), messages=returns.count)
+            credit = pb.Credit(bytes=returns.ByteSize() + FRAME_OVERHEAD, messages=returns.count)
             self.credit_bytes += credit.bytes
             self.credit_messages += credit.messages
         self.send(ack=pb.Ack(streams=[pb.Ack.Stream(stream_id=stream_id, position=position)], credit=credit))
@@ -164,6 +165,7 @@ class FakeGateway(SourceServiceServicer):
             max_frame_messages=limits.max_frame_messages,
             max_streams=limits.max_streams,
             credit=pb.Credit(bytes=limits.credit_bytes, messages=limits.credit_messages),
+            frame_overhead_bytes=FRAME_OVERHEAD,
             pace=None if limits.linger_ms is None else pb.Pace(linger_ms=limits.linger_ms),
         )
         await context.write(pb.IngestResponse(welcome=welcome))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import grpc
 import pytest
-from tests.sdk.fake_gateway import until
+from tests.sdk.fake_gateway import FRAME_OVERHEAD, until
 
 from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1 import source_pb2 as pb
@@ -388,7 +388,7 @@ async def test_credit_in_bytes_is_never_overrun(gateway, connect):
     while received < 200:
         frame = (await session.next("frame")).frame
         received += frame.count
-        session.grant(frame.ByteSize(), frame.count)
+        session.grant(frame.ByteSize() + FRAME_OVERHEAD, frame.count)
 
 
 async def test_a_message_without_room_asks_for_credit_once_for_each_grant(gateway, connect):
@@ -402,10 +402,10 @@ async def test_a_message_without_room_asks_for_credit_once_for_each_grant(gatewa
     assert (request.messages, request.stream_id) == (1, stream)
     session.ack(stream, 1, returns=first)
     assert (await session.next("credit_request")).credit_request == request, "what came back was not enough"
-    session.grant(request.bytes - 500, 0)
+    session.grant(request.bytes + FRAME_OVERHEAD - 500, 0)
     second = (await session.next("frame")).frame
     assert second.ByteSize() == request.bytes
-    session.grant(second.ByteSize(), 1)
+    session.grant(second.ByteSize() + FRAME_OVERHEAD, 1)
     await session.messages(1)
 
 

@@ -24,6 +24,8 @@ from headrace.gateway._units import parse_bytes
 
 _STREAM_PATTERN = re.compile(r"[A-Za-z0-9._*-]+/[A-Za-z0-9._*-]+")
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9._*-]+")
+_FRAME_OVERHEAD = 512
+"""What a frame takes of the buffer besides its bytes, as `core` charges it."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -98,7 +100,7 @@ class Limits(_Model):
     def _fits_in_buffer(cls, value: int, info: ValidationInfo) -> int:
         # A quarter of the buffer is set aside for small windows, so a frame has to fit in the rest.
         buffer = info.data.get("buffer_bytes")
-        if buffer is not None and value > buffer * 3 // 4:
+        if buffer is not None and value + _FRAME_OVERHEAD > buffer * 3 // 4:
             raise _problem(f"{value} bytes are more than three quarters of limits.buffer_bytes = {buffer}")
         return value
 

@@ -10,6 +10,7 @@ from headrace.gateway._config import Config, is_loopback, split_address
 from headrace.gateway._errors import ListenError
 from headrace.gateway._identity import Guard, TokenRegistry
 from headrace.gateway._tls import server_credentials
+from headrace.gateway.services import RefuseGarbage
 
 _HANDSHAKE_TIMEOUT_MS = 10_000
 
@@ -34,7 +35,7 @@ def new_server(config: Config, registry: TokenRegistry) -> grpc.aio.Server:
         # Whoever connects and says nothing sensible is dropped.
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
     ]
-    return grpc.aio.server(interceptors=[Guard(registry)], options=options)
+    return grpc.aio.server(interceptors=[Guard(registry), RefuseGarbage()], options=options)
 
 
 def listen(server: grpc.aio.Server, config: Config) -> str:

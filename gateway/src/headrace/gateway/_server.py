@@ -15,7 +15,7 @@ from headrace.gateway._identity import TokenRegistry
 from headrace.gateway._listen import exposure, listen, new_server
 from headrace.gateway._reload import ConfigSource, follow
 from headrace.gateway.core import Gateway, keep_house
-from headrace.gateway.services import AdminService, EngineService, SinkService, SourceService
+from headrace.gateway.services import AdminService, EngineService, SinkService, SourceService, add_source_service
 from headrace.protocol.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -24,7 +24,6 @@ from headrace.protocol.v1 import (
     sink_pb2,
     sink_pb2_grpc,
     source_pb2,
-    source_pb2_grpc,
 )
 
 _SERVICES = (
@@ -55,7 +54,7 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
     gateway = Gateway(config.limits, config.streams)
     registry = TokenRegistry(config.tokens)
     server = new_server(config, registry)
-    source_pb2_grpc.add_SourceServiceServicer_to_server(SourceService(gateway), server)
+    add_source_service(SourceService(gateway), server)
     sink_pb2_grpc.add_SinkServiceServicer_to_server(SinkService(gateway), server)
     engine_pb2_grpc.add_EngineServiceServicer_to_server(EngineService(gateway), server)
     admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(gateway), server)

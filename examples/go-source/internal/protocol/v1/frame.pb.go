@@ -150,8 +150,8 @@ func (x *StreamPosition) GetPosition() *Position {
 // All integers in columns are fixed-width, little-endian and packed without padding, so that a reader in any language
 // turns a frame into arrays without touching a message. A `lengths` column has `count` entries of 4 bytes (u32), whose
 // sum is the length of the bytes column it belongs to; the entry 0xFFFFFFFF stands for null and adds nothing. An optional
-// column that is empty as a whole is null for every message. The gateway checks that these sums hold and never looks at
-// a message.
+// column that is empty as a whole is null for every message. The gateway checks that these sums hold, and that ids and names of
+// headers are UTF-8, and never looks at a message.
 type Frame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream, by the id that its session opened it with. Meaningless in FetchResponse, which names the range instead.
@@ -174,13 +174,13 @@ type Frame struct {
 	// When each message happened, in microseconds since 1970-01-01 UTC: count entries of 8 bytes (i64), -2^63 for null.
 	// Optional column.
 	EventTimes []byte `protobuf:"bytes,9,opt,name=event_times,json=eventTimes,proto3" json:"event_times,omitempty"`
-	// The ids of all messages as their source knows them, in UTF-8, joined. Optional column.
+	// The ids of all messages as their source knows them, each in UTF-8, joined. Optional column.
 	MessageIds []byte `protobuf:"bytes,10,opt,name=message_ids,json=messageIds,proto3" json:"message_ids,omitempty"`
 	// The length of each message id, in bytes; u32, 0xFFFFFFFF for null.
 	MessageIdLengths []byte `protobuf:"bytes,11,opt,name=message_id_lengths,json=messageIdLengths,proto3" json:"message_id_lengths,omitempty"`
 	// How many headers each message has: count entries of 4 bytes (u32). Empty where no message has headers.
 	HeaderCounts []byte `protobuf:"bytes,12,opt,name=header_counts,json=headerCounts,proto3" json:"header_counts,omitempty"`
-	// The names of all headers of all messages, in UTF-8, joined.
+	// The names of all headers of all messages, each in UTF-8, joined.
 	HeaderNames []byte `protobuf:"bytes,13,opt,name=header_names,json=headerNames,proto3" json:"header_names,omitempty"`
 	// The length of each header name, in bytes: as many u32 entries as header_counts adds up to; null is not allowed.
 	HeaderNameLengths []byte `protobuf:"bytes,14,opt,name=header_name_lengths,json=headerNameLengths,proto3" json:"header_name_lengths,omitempty"`

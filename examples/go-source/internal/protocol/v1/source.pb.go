@@ -987,16 +987,19 @@ func (x *CloseStream) GetEndOfStream() bool {
 // whose turn it is, and also while frames of others go first.
 //
 // A request stands until a frame of its stream arrives or the stream is closed; a later one replaces it.
+//
+// A session whose request can never be granted ends with RESOURCE_EXHAUSTED: a frame above max_frame_bytes or max_frame_messages, or of
+// more messages than a session may ever have outstanding.
 type CreditRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The size of the smallest frame that the stream could send next, in bytes.
+	// The size of the smallest frame that the stream could send next, in bytes, without `Welcome.frame_overhead_bytes`.
 	Bytes uint64 `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// How many messages that frame holds.
 	Messages uint64 `protobuf:"varint,2,opt,name=messages,proto3" json:"messages,omitempty"`
 	// Its stream.
 	StreamId uint32 `protobuf:"varint,3,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
-	// The size of a frame with all that the stream has ready, at most max_frame_bytes: credit for the stream alone is for so
-	// much. Absent means that the gateway chooses, at least `bytes`.
+	// The size of a frame with all that the stream has ready, without `Welcome.frame_overhead_bytes`, at most max_frame_bytes: credit for
+	// the stream alone is for so much. Absent means that the gateway chooses, at least `bytes`.
 	ReadyBytes *uint64 `protobuf:"varint,4,opt,name=ready_bytes,json=readyBytes,proto3,oneof" json:"ready_bytes,omitempty"`
 	// How many messages that larger frame holds. Absent means that the gateway chooses, at least `messages`.
 	ReadyMessages *uint64 `protobuf:"varint,5,opt,name=ready_messages,json=readyMessages,proto3,oneof" json:"ready_messages,omitempty"`
@@ -1133,9 +1136,11 @@ type Welcome struct {
 	// The first credit.
 	Credit *Credit `protobuf:"bytes,7,opt,name=credit,proto3" json:"credit,omitempty"`
 	// The first pace.
-	Pace          *Pace `protobuf:"bytes,8,opt,name=pace,proto3" json:"pace,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Pace *Pace `protobuf:"bytes,8,opt,name=pace,proto3" json:"pace,omitempty"`
+	// What each frame takes of the credit besides its own bytes, in bytes; it does not count towards max_frame_bytes. Absent means 0.
+	FrameOverheadBytes uint32 `protobuf:"varint,9,opt,name=frame_overhead_bytes,json=frameOverheadBytes,proto3" json:"frame_overhead_bytes,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
@@ -1222,6 +1227,13 @@ func (x *Welcome) GetPace() *Pace {
 		return x.Pace
 	}
 	return nil
+}
+
+func (x *Welcome) GetFrameOverheadBytes() uint32 {
+	if x != nil {
+		return x.FrameOverheadBytes
+	}
+	return 0
 }
 
 // A stream may send.
@@ -1415,7 +1427,7 @@ func (x *Ack) GetCredit() *Credit {
 // credit rather than send fragments of what would be a whole frame.
 type Credit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// More bytes of serialized frames.
+	// More bytes, as frames are charged: see `Welcome.frame_overhead_bytes`.
 	Bytes uint64 `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// More messages.
 	Messages uint64 `protobuf:"varint,2,opt,name=messages,proto3" json:"messages,omitempty"`
@@ -1837,7 +1849,7 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\f_ready_bytesB\x11\n" +
 	"\x0f_ready_messages\"!\n" +
 	"\aGoodbye\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xd4\x02\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\x86\x03\n" +
 	"\aWelcome\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12'\n" +
 	"\x0fgateway_version\x18\x02 \x01(\tR\x0egatewayVersion\x12\x18\n" +
@@ -1847,7 +1859,8 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\vmax_streams\x18\x06 \x01(\rR\n" +
 	"maxStreams\x124\n" +
 	"\x06credit\x18\a \x01(\v2\x1c.headrace.protocol.v1.CreditR\x06credit\x12.\n" +
-	"\x04pace\x18\b \x01(\v2\x1a.headrace.protocol.v1.PaceR\x04pace\"\x80\x02\n" +
+	"\x04pace\x18\b \x01(\v2\x1a.headrace.protocol.v1.PaceR\x04pace\x120\n" +
+	"\x14frame_overhead_bytes\x18\t \x01(\rR\x12frameOverheadBytes\"\x80\x02\n" +
 	"\fStreamOpened\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12;\n" +

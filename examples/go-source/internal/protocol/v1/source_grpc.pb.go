@@ -39,8 +39,10 @@ type SourceServiceClient interface {
 	// Until then the connector, or the system behind it, must be able to send the message again. Acks of a stream never
 	// step back and may skip positions.
 	//
-	// The connector may have no more bytes and messages outstanding than it was granted (Welcome, Ack, Credit). Bytes are
-	// those of each serialized Frame message; they are outstanding from sending until credit gives them back.
+	// The connector may have no more bytes and messages outstanding than it was granted (Welcome, Ack, Credit). A frame takes the
+	// bytes of its serialized Frame message, as it is sent, without the tag and length before it in IngestRequest, and
+	// `Welcome.frame_overhead_bytes` besides: what the gateway needs to keep a frame of any size. It takes them from when it is sent
+	// until credit gives them back, and exactly what it took comes back.
 	//
 	// The gateway ends a session that breaks these rules with a status that names the rule: INVALID_ARGUMENT (a malformed
 	// frame, stream name or request), NOT_FOUND (an unknown stream id), OUT_OF_RANGE (a sequence that steps back or is too large),
@@ -90,8 +92,10 @@ type SourceServiceServer interface {
 	// Until then the connector, or the system behind it, must be able to send the message again. Acks of a stream never
 	// step back and may skip positions.
 	//
-	// The connector may have no more bytes and messages outstanding than it was granted (Welcome, Ack, Credit). Bytes are
-	// those of each serialized Frame message; they are outstanding from sending until credit gives them back.
+	// The connector may have no more bytes and messages outstanding than it was granted (Welcome, Ack, Credit). A frame takes the
+	// bytes of its serialized Frame message, as it is sent, without the tag and length before it in IngestRequest, and
+	// `Welcome.frame_overhead_bytes` besides: what the gateway needs to keep a frame of any size. It takes them from when it is sent
+	// until credit gives them back, and exactly what it took comes back.
 	//
 	// The gateway ends a session that breaks these rules with a status that names the rule: INVALID_ARGUMENT (a malformed
 	// frame, stream name or request), NOT_FOUND (an unknown stream id), OUT_OF_RANGE (a sequence that steps back or is too large),

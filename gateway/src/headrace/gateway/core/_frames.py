@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 NULL = 0xFFFFFFFF
 MAX_CURSOR_BYTES = 4096
+OVERHEAD_BYTES = 512
+"""What a frame takes of its session's credit besides its bytes, since a frame of one byte takes some 330 bytes of memory."""
 
 _U32 = np.dtype("<u4")
 
@@ -33,6 +35,8 @@ class HeldFrame:
     received_at: float
     account: "CreditAccount | None"
     """Whose credit the frame uses; None once it uses nobody's."""
+    charged: int = 0
+    """How many bytes of credit it uses: what came of it, and the overhead."""
 
     def sequences(self) -> npt.NDArray[np.int64]:
         """The sequence of every message."""
@@ -80,6 +84,8 @@ def _check(frame: pb.Frame, size: int, max_bytes: int, max_messages: int) -> int
     _check_bytes_column("values", len(frame.values), frame.value_lengths, count)
     _check_optional_column("keys", len(frame.keys), frame.key_lengths, count)
     _check_optional_column("message_ids", len(frame.message_ids), frame.message_id_lengths, count)
+    if (at := _first_broken_text(frame.message_ids, frame.message_id_lengths)) is not None:
+        raise MalformedMessage(f"frame column message_ids: the id of sequence {_sequence_at(frame, at)} is not UTF-8")
     _check_width("event_times", len(frame.event_times), 8, count)
     _check_headers(frame, count)
     if len(frame.cursor) > MAX_CURSOR_BYTES:
@@ -139,7 +145,39 @@ def _check_headers(frame: pb.Frame, count: int) -> None:
     _check_bytes_column("header_names", len(frame.header_names), name_lengths, headers)
     if NULL in np.frombuffer(name_lengths, _U32):
         raise MalformedMessage("frame column header_names has a null: a header has a name")
+    if (at := _first_broken_text(frame.header_names, name_lengths)) is not None:
+        message = int(np.searchsorted(np.cumsum(np.frombuffer(counts, _U32), dtype=np.uint64), at, side="right"))
+        raise MalformedMessage(
+            f"frame column header_names: a header's name of sequence {_sequence_at(frame, message)} is not UTF-8"
+        )
     _check_bytes_column("header_values", len(frame.header_values), frame.header_value_lengths, headers)
+
+
+def _first_broken_text(joined: bytes, lengths: bytes) -> int | None:
+    """The first entry of a column that is not UTF-8; None where all are. Looks at the column, not at its entries.
+
+    The column is UTF-8 as a whole, and no entry begins within a character: then each entry is UTF-8.
+    """
+    if joined.isascii():
+        return None
+    entries = np.frombuffer(lengths, _U32)
+    ends = np.cumsum(np.where(entries == NULL, 0, entries), dtype=np.int64)
+    try:
+        joined.decode()
+        broken_at = len(joined)
+    except UnicodeDecodeError as error:
+        broken_at = error.start
+    inside = ends[ends < broken_at]
+    torn = inside[(np.frombuffer(joined, np.uint8)[inside] & 0xC0) == 0x80]
+    if len(torn):
+        broken_at = int(torn[0]) - 1
+    return int(np.searchsorted(ends, broken_at, side="right")) if broken_at < len(joined) else None
+
+
+def _sequence_at(frame: pb.Frame, index: int) -> int:
+    """The sequence of a frame's message."""
+    deltas = np.frombuffer(frame.sequence_deltas, _U32)
+    return frame.first_sequence + (int(deltas[:index].sum(dtype=np.uint64)) if len(deltas) else index)
 
 
 def trim(frame: pb.Frame, seen: int) -> pb.Frame:

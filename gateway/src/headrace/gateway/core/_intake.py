@@ -6,7 +6,7 @@ import structlog
 
 from headrace.gateway.core import _frames
 from headrace.gateway.core._errors import LimitExceeded, MalformedMessage, OutOfTurn, Superseded, UnknownStream
-from headrace.gateway.core._frames import HeldFrame
+from headrace.gateway.core._frames import OVERHEAD_BYTES, HeldFrame
 from headrace.gateway.core._gateway import Gateway
 from headrace.gateway.core._lending import answered
 from headrace.gateway.core._opening import reconcile
@@ -68,48 +68,51 @@ def _take_over(gateway: Gateway, older: Session, newer: Session) -> None:
             gateway.detach(attachment.stream)
 
 
-def take_frame(gateway: Gateway, session: Session, frame: frame_pb2.Frame) -> None:
-    """Holds a frame for the pipelines that read its stream.
+def take_frame(gateway: Gateway, session: Session, frame: frame_pb2.Frame, size: int) -> None:
+    """Holds a frame for the pipelines that read its stream. It had `size` bytes on the wire, and takes so much credit.
 
     Raises:
         ProtocolError: the frame breaks a rule; its subclass says which.
     """
     attachment = _attachment(session, frame.stream_id)
-    size, count = frame.ByteSize(), frame.count
+    charge, count = size + OVERHEAD_BYTES, frame.count
     if attachment is None or attachment.stream.attachment is not attachment:
-        session.account.charge(size, count)
-        _give_back(gateway, session, size, count)
+        session.account.charge(charge, count)
+        _give_back(gateway, session, charge, count)
         return
     name = attachment.stream.name
     last = _frames.check(frame, size, gateway.limits.max_frame_bytes, gateway.limits.max_frame_messages, name)
-    session.account.charge(size, count)
+    session.account.charge(charge, count)
     if not attachment.opened or attachment.closed:
         raise OutOfTurn(f"stream {name}: a frame " + ("after CloseStream" if attachment.closed else "before StreamOpened"))
     _frames.check_order(frame.first_sequence, attachment.last_sequence, name)
     attachment.last_sequence = last
     answered(session, attachment)
     gateway.frames_received += 1
-    _hold(gateway, attachment.stream, session, frame, size, count, last)
+    _hold(gateway, attachment.stream, session, frame, charge, last)
 
 
-def _hold(gateway: Gateway, stream: Stream, session: Session, frame: frame_pb2.Frame, size: int, count: int, last: int) -> None:
+def _hold(gateway: Gateway, stream: Stream, session: Session, frame: frame_pb2.Frame, charged: int, last: int) -> None:
+    """Holds what is new of a frame. What it was charged comes back to the byte, at once or when the frame is let go of."""
+    count = frame.count
     if frame.first_sequence <= stream.received.sequence:
         seen = _frames.count_up_to(frame, stream.received.sequence)
         stream.duplicate_messages += seen
         if seen == count:
-            _give_back(gateway, session, size, count)
+            _give_back(gateway, session, charged, count)
             return
         frame = _frames.trim(frame, seen)
-        trimmed = frame.ByteSize()
-        _give_back(gateway, session, size - trimmed, seen)
-        size, count = trimmed, frame.count
+        left = min(charged, frame.ByteSize() + OVERHEAD_BYTES)
+        _give_back(gateway, session, charged - left, seen)
+        charged, count = left, frame.count
     cursor = frame.cursor if frame.HasField("cursor") else stream.received.cursor
     first, now = frame.first_sequence, time.monotonic()
-    held = HeldFrame(first, last, count, size, frame.SerializeToString(), cursor, now, session.account)
+    payload = frame.SerializeToString()
+    held = HeldFrame(first, last, count, len(payload), payload, cursor, now, session.account, charged)
     if any(Position(stream.live_epoch, last) <= p.planned.get(stream.name, BEGINNING) for p in stream.readers):
         # A batch that is being read again must fit, however small the window has become.
         held.account = None
-        _give_back(gateway, session, size, count)
+        _give_back(gateway, session, charged, count)
     stream.append(held)
     stream.tell_readers()
 

@@ -5,6 +5,7 @@ once that batch is committed. So requests are remembered, and looked at again wh
 """
 
 from headrace.gateway.core._errors import LimitExceeded, UnknownStream
+from headrace.gateway.core._frames import OVERHEAD_BYTES
 from headrace.gateway.core._gateway import Gateway
 from headrace.gateway.core._session import Session
 from headrace.gateway.core._stream import Attachment, Stream, Wanted
@@ -18,21 +19,28 @@ def request_credit(gateway: Gateway, session: Session, request: source_pb2.Credi
         LimitExceeded: such a frame is above the limit.
         UnknownStream: the stream was never opened.
     """
-    if request.bytes > gateway.limits.max_frame_bytes:
-        raise LimitExceeded(f"frame of {request.bytes} bytes: max_frame_bytes is {gateway.limits.max_frame_bytes}")
+    limits, window = gateway.limits, gateway.credit.window_messages
+    if request.bytes > limits.max_frame_bytes:
+        raise LimitExceeded(f"CreditRequest for a frame of {request.bytes} bytes: max_frame_bytes is {limits.max_frame_bytes}")
+    if request.messages > limits.max_frame_messages:
+        text = f"max_frame_messages is {limits.max_frame_messages}"
+        raise LimitExceeded(f"CreditRequest for a frame of {request.messages} messages: {text}")
+    if request.messages > window:
+        text = f"a session never has more than {window} outstanding (session_messages); send smaller frames"
+        raise LimitExceeded(f"CreditRequest for a frame of {request.messages} messages: {text}")
     attachment = session.attachments.get(request.stream_id)
     if attachment is None and request.stream_id not in session.retired:
         raise UnknownStream(f"CreditRequest for stream id {request.stream_id}: it was never opened in this session")
     if attachment is None or not attachment.opened or attachment.closed:
         return
     attachment.wanted = Wanted(
-        request.bytes,
+        request.bytes + OVERHEAD_BYTES,
         request.messages,
-        min(request.ready_bytes, gateway.limits.max_frame_bytes) if request.HasField("ready_bytes") else None,
-        min(request.ready_messages, gateway.limits.max_frame_messages) if request.HasField("ready_messages") else None,
+        min(request.ready_bytes, limits.max_frame_bytes) + OVERHEAD_BYTES if request.HasField("ready_bytes") else None,
+        min(request.ready_messages, limits.max_frame_messages) if request.HasField("ready_messages") else None,
     )
     if not lend_where_awaited(attachment.stream):
-        session.account.want(request.stream_id, request.bytes)
+        session.account.want(request.stream_id, request.bytes + OVERHEAD_BYTES)
         gateway.credit.settle()
 
 

@@ -173,7 +173,7 @@ class Stream:
             self.held_bytes -= frame.size
             self.held_messages -= frame.count
             if frame.account is not None:
-                frame.account.release(frame.size, frame.count)
+                frame.account.release(frame.charged, frame.count)
         del self.frames[:count]
         del self._ends[:count]
 

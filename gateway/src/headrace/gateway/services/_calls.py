@@ -1,12 +1,13 @@
 """What the sessions of sources and of sinks have in common: how they begin, and how they end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 import grpc.aio
 
 from headrace.gateway.core import VERSION, ProtocolError
+from headrace.gateway.core._bounds import check_length
 from headrace.gateway.core._errors import OutOfTurn, TooSlow
 
 PROTOCOL_VERSION = 1
@@ -14,16 +15,17 @@ LAST_WORD_S = 2.0
 """How long a client may take to read why its call has ended."""
 
 
-async def first_hello(requests: AsyncIterator[Any], timeout_ms: int) -> Any:
-    """The Hello with which a session begins.
+async def first_hello(coming: Awaitable[Any], timeout_ms: int) -> Any:
+    """The Hello with which a session begins; `coming` is its first message, or None where there is none.
 
     Raises:
         TooSlow: nothing came in time.
         OutOfTurn: it is something else, of another protocol version, or does not say who the connector is.
+        MalformedMessage: a name in it is too long.
     """
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            first = await anext(requests, None)
+            first = await coming
     except TimeoutError:
         raise TooSlow(f"no Hello within {timeout_ms} ms; send it first") from None
     if first is None or first.WhichOneof("message") != "hello":
@@ -36,6 +38,8 @@ async def first_hello(requests: AsyncIterator[Any], timeout_ms: int) -> Any:
         )
     if not hello.connector or not hello.instance:
         raise OutOfTurn("Hello without a connector name or without an instance; both are needed")
+    for field in ("connector", "connector_version", "instance"):
+        check_length(f"{field} in Hello", getattr(hello, field))
     return hello
 
 

@@ -62,7 +62,7 @@ class SinkService(SinkServiceServicer):
             log.info("sink session closed", session=session.id, instance=session.instance)
 
     async def _hello(self, requests: Requests, identity: Identity) -> pb.SinkHello:
-        hello: pb.SinkHello = await first_hello(requests, self._gateway.limits.hello_timeout_ms)
+        hello: pb.SinkHello = await first_hello(anext(requests, None), self._gateway.limits.hello_timeout_ms)
         if hello.mode not in (pb.SINK_MODE_TWO_PHASE, pb.SINK_MODE_BATCH_IDEMPOTENT, pb.SINK_MODE_AT_LEAST_ONCE):
             raise MalformedMessage(f"sink {hello.sink[:80]}: mode {hello.mode} is not one of the SinkModes")
         if not identity.may_write(check_sink(hello.sink)):

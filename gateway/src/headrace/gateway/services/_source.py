@@ -11,12 +11,15 @@ from google.protobuf.message import DecodeError
 from headrace.gateway._identity import Identity, identity_of
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
 from headrace.gateway.core import _intake as intake
+from headrace.gateway.core._bounds import check_hello
 from headrace.gateway.core._errors import MalformedMessage, OutOfTurn, TooSlow
+from headrace.gateway.core._frames import OVERHEAD_BYTES
 from headrace.gateway.core._housekeeping import SHORTEST_LINGER_MS
 from headrace.gateway.core._lending import request_credit
 from headrace.gateway.core._position import check_name
 from headrace.gateway.core._session import Session
 from headrace.gateway.services._calls import PROTOCOL_VERSION, end_call, first_hello, first_to_end
+from headrace.gateway.services._received import Received
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer
 
@@ -31,11 +34,12 @@ class SourceService(SourceServiceServicer):
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    async def Ingest(self, request_iterator: AsyncIterator[pb.IngestRequest], context: Context) -> None:  # type: ignore[override]
+    async def Ingest(self, request_iterator: AsyncIterator[Received], context: Context) -> None:  # type: ignore[override]
         """One session, from Hello to its end."""
         identity, session = identity_of(context), None
         try:
-            hello = await first_hello(request_iterator, self._gateway.limits.hello_timeout_ms)
+            hello = await first_hello(_first(request_iterator), self._gateway.limits.hello_timeout_ms)
+            check_hello(hello)
             session = self._gateway.open_session(hello, context.peer(), identity)
             log.info("session opened", session=session.id, connector=hello.connector, instance=hello.instance, peer=session.peer)
             session.send(self._welcome(session))
@@ -67,19 +71,20 @@ class SourceService(SourceServiceServicer):
                 max_frame_bytes=limits.max_frame_bytes,
                 max_frame_messages=limits.max_frame_messages,
                 max_streams=limits.max_streams_per_session,
+                frame_overhead_bytes=OVERHEAD_BYTES,
                 credit=pb.Credit(bytes=account.bytes_left, messages=account.messages_left),
                 pace=pb.Pace(linger_ms=SHORTEST_LINGER_MS),
             )
         )
 
-    async def _read(self, session: Session, identity: Identity, requests: AsyncIterator[pb.IngestRequest]) -> None:
+    async def _read(self, session: Session, identity: Identity, requests: AsyncIterator[Received]) -> None:
         gateway = self._gateway
-        async for request in requests:
+        async for request, frame_bytes in requests:
             if session.failure is not None:
                 raise session.failure
             match request.WhichOneof("message"):
                 case "frame":
-                    intake.take_frame(gateway, session, request.frame)
+                    intake.take_frame(gateway, session, request.frame, frame_bytes)
                 case "backlog":
                     intake.note_backlog(session, request.backlog)
                 case "open_stream":
@@ -119,3 +124,8 @@ class SourceService(SourceServiceServicer):
                 raise session.failure
             if not session.has_waiting():
                 await session.outgoing.wait()
+
+
+async def _first(requests: AsyncIterator[Received]) -> pb.IngestRequest | None:
+    received = await anext(requests, None)
+    return received and received.request

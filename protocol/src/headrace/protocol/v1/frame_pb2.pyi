@@ -93,8 +93,8 @@ class Frame(_message.Message):
     All integers in columns are fixed-width, little-endian and packed without padding, so that a reader in any language
     turns a frame into arrays without touching a message. A `lengths` column has `count` entries of 4 bytes (u32), whose
     sum is the length of the bytes column it belongs to; the entry 0xFFFFFFFF stands for null and adds nothing. An optional
-    column that is empty as a whole is null for every message. The gateway checks that these sums hold and never looks at
-    a message.
+    column that is empty as a whole is null for every message. The gateway checks that these sums hold, and that ids and names of
+    headers are UTF-8, and never looks at a message.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -139,13 +139,13 @@ class Frame(_message.Message):
     Optional column.
     """
     message_ids: _builtins.bytes
-    """The ids of all messages as their source knows them, in UTF-8, joined. Optional column."""
+    """The ids of all messages as their source knows them, each in UTF-8, joined. Optional column."""
     message_id_lengths: _builtins.bytes
     """The length of each message id, in bytes; u32, 0xFFFFFFFF for null."""
     header_counts: _builtins.bytes
     """How many headers each message has: count entries of 4 bytes (u32). Empty where no message has headers."""
     header_names: _builtins.bytes
-    """The names of all headers of all messages, in UTF-8, joined."""
+    """The names of all headers of all messages, each in UTF-8, joined."""
     header_name_lengths: _builtins.bytes
     """The length of each header name, in bytes: as many u32 entries as header_counts adds up to; null is not allowed."""
     header_values: _builtins.bytes

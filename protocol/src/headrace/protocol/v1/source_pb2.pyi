@@ -493,6 +493,9 @@ class CreditRequest(_message.Message):
     whose turn it is, and also while frames of others go first.
 
     A request stands until a frame of its stream arrives or the stream is closed; a later one replaces it.
+
+    A session whose request can never be granted ends with RESOURCE_EXHAUSTED: a frame above max_frame_bytes or max_frame_messages, or of
+    more messages than a session may ever have outstanding.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -503,14 +506,14 @@ class CreditRequest(_message.Message):
     READY_BYTES_FIELD_NUMBER: _builtins.int
     READY_MESSAGES_FIELD_NUMBER: _builtins.int
     bytes: _builtins.int
-    """The size of the smallest frame that the stream could send next, in bytes."""
+    """The size of the smallest frame that the stream could send next, in bytes, without `Welcome.frame_overhead_bytes`."""
     messages: _builtins.int
     """How many messages that frame holds."""
     stream_id: _builtins.int
     """Its stream."""
     ready_bytes: _builtins.int
-    """The size of a frame with all that the stream has ready, at most max_frame_bytes: credit for the stream alone is for so
-    much. Absent means that the gateway chooses, at least `bytes`.
+    """The size of a frame with all that the stream has ready, without `Welcome.frame_overhead_bytes`, at most max_frame_bytes: credit for
+    the stream alone is for so much. Absent means that the gateway chooses, at least `bytes`.
     """
     ready_messages: _builtins.int
     """How many messages that larger frame holds. Absent means that the gateway chooses, at least `messages`."""
@@ -574,6 +577,7 @@ class Welcome(_message.Message):
     MAX_STREAMS_FIELD_NUMBER: _builtins.int
     CREDIT_FIELD_NUMBER: _builtins.int
     PACE_FIELD_NUMBER: _builtins.int
+    FRAME_OVERHEAD_BYTES_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     """The protocol version that the session speaks."""
     gateway_version: _builtins.str
@@ -586,6 +590,8 @@ class Welcome(_message.Message):
     """The most messages that a frame may hold."""
     max_streams: _builtins.int
     """How many streams the session may have open."""
+    frame_overhead_bytes: _builtins.int
+    """What each frame takes of the credit besides its own bytes, in bytes; it does not count towards max_frame_bytes. Absent means 0."""
     @_builtins.property
     def credit(self) -> Global___Credit:
         """The first credit."""
@@ -605,10 +611,11 @@ class Welcome(_message.Message):
         max_streams: _builtins.int = ...,
         credit: Global___Credit | None = ...,
         pace: Global___Pace | None = ...,
+        frame_overhead_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["credit", b"credit", "pace", b"pace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["credit", b"credit", "gateway_version", b"gateway_version", "max_frame_bytes", b"max_frame_bytes", "max_frame_messages", b"max_frame_messages", "max_streams", b"max_streams", "pace", b"pace", "protocol_version", b"protocol_version", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credit", b"credit", "frame_overhead_bytes", b"frame_overhead_bytes", "gateway_version", b"gateway_version", "max_frame_bytes", b"max_frame_bytes", "max_frame_messages", b"max_frame_messages", "max_streams", b"max_streams", "pace", b"pace", "protocol_version", b"protocol_version", "session", b"session"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -761,7 +768,7 @@ class Credit(_message.Message):
     MESSAGES_FIELD_NUMBER: _builtins.int
     STREAM_ID_FIELD_NUMBER: _builtins.int
     bytes: _builtins.int
-    """More bytes of serialized frames."""
+    """More bytes, as frames are charged: see `Welcome.frame_overhead_bytes`."""
     messages: _builtins.int
     """More messages."""
     stream_id: _builtins.int

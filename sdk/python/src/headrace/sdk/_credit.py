@@ -9,6 +9,8 @@ class Window:
 
     bytes: int
     messages: int
+    frame_overhead: int = 0
+    """What each frame takes besides its own bytes."""
 
     def grant(self, bytes_: int, messages: int) -> None:
         """Adds what the gateway gave."""

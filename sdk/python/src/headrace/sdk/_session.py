@@ -56,7 +56,7 @@ class Session:
         self._settings = settings
         self._welcome = welcome
         self._read = read
-        self._window = Window(welcome.credit.bytes, welcome.credit.messages)
+        self._window = Window(welcome.credit.bytes, welcome.credit.messages, welcome.frame_overhead_bytes)
         linger = welcome.pace.linger_ms / 1000 if welcome.HasField("pace") else settings.linger_seconds
         self._sender = Sender(welcome, self._window, write, linger, self._sent, self._stream_failed, self._unsendable)
         self._streams: dict[int, Stream] = {}

@@ -122,7 +122,7 @@ class Stream:
         columns, start = self._columns, self._at
         assert columns is not None
         bytes_, messages = window.bytes + self._lent.bytes, window.messages + self._lent.messages
-        stop = fit(columns, self.id, start, min(max_bytes, bytes_), min(max_messages, messages))
+        stop = fit(columns, self.id, start, min(max_bytes, bytes_ - window.frame_overhead), min(max_messages, messages))
         if stop == start:
             size = self.next_size()
             if size > max_bytes:
@@ -134,7 +134,7 @@ class Stream:
                 self._move_on(columns, start + 1)
             return None
         self.return_loan(window)
-        window.spend(frame_size(columns, self.id, start, stop), stop - start)
+        window.spend(frame_size(columns, self.id, start, stop) + window.frame_overhead, stop - start)
         request = pb.IngestRequest()
         fill_frame(request.frame, columns, self.id, start, stop)
         self._sent(columns, start, stop)

@@ -1,0 +1,64 @@
+"""How many names a request may hold, how long they may be, and how many the gateway keeps: memory is bounded by names, too."""
+
+from collections.abc import Sized
+
+from headrace.gateway.core._errors import LimitExceeded, MalformedMessage
+from headrace.protocol.v1 import source_pb2
+
+MAX_NAME_BYTES = 255
+MAX_PATTERNS = 256
+"""Patterns of streams of one pipeline: each is matched against each stream that appears."""
+MAX_POSITIONS = 200_000
+"""Positions and ranges in one request, and streams that the gateway keeps."""
+MAX_PARTS = 100_000
+"""Parts in one vote: one for each Spark task."""
+MAX_LISTED = 20_000
+"""Entries in each list of a SinkHello."""
+MAX_WRITTEN = 256
+"""Sinks, and readers, that a pipeline may name as its own."""
+MAX_PIPELINES = 1_000
+"""Pipelines, and commit logs, that the gateway keeps."""
+MAX_SINKS = 1_000
+"""Sinks that the gateway keeps."""
+MAX_HELLO_BYTES = 4096
+
+
+def check_length(what: str, name: str) -> str:
+    """Returns the name.
+
+    Raises:
+        MalformedMessage: it is too long.
+    """
+    if len(name) > MAX_NAME_BYTES or len(name.encode()) > MAX_NAME_BYTES:
+        raise MalformedMessage(f"{what}, {name[:80]!r}...: a name has at most {MAX_NAME_BYTES} bytes")
+    return name
+
+
+def check_count(what: str, items: Sized, most: int) -> None:
+    """Checks a list in a request.
+
+    Raises:
+        LimitExceeded: it is too long.
+    """
+    if len(items) > most:
+        raise LimitExceeded(f"{what}: {len(items)} in one request, and at most {most} are taken")
+
+
+def check_room(what: str, known: Sized, most: int) -> None:
+    """Checks whether one more may be kept.
+
+    Raises:
+        LimitExceeded: there are as many as may be.
+    """
+    if len(known) >= most:
+        raise LimitExceeded(f"{what}: this gateway keeps {most}, and has as many; those that nobody uses are forgotten in time")
+
+
+def check_hello(hello: source_pb2.Hello) -> None:
+    """Checks what is kept as long as a session.
+
+    Raises:
+        MalformedMessage: it is too large.
+    """
+    if hello.ByteSize() > MAX_HELLO_BYTES:
+        raise MalformedMessage(f"Hello of {hello.ByteSize()} bytes: at most {MAX_HELLO_BYTES} are taken")
