@@ -1,12 +1,27 @@
 """The source of an outbox: told of rows by NOTIFY, and deleting them once they are acknowledged."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
-from tests.connectors.postgresql.rig import Stream, connected, in_database, rows_of, running, sequences, until_rows, values
+from psycopg import sql
+from tests.connectors.postgresql.rig import (
+    Stream,
+    connected,
+    in_database,
+    rows_of,
+    running,
+    sequences,
+    until,
+    until_rows,
+    values,
+)
 from tests.connectors.query import querying
 from tests.gateway.wire import Engine
 from tests.gateway.wire import serve as gateway_serving
 
 from headrace.connectors.postgresql import PostgreSQLOutboxParameters, PostgreSQLOutboxSource
+from headrace.connectors.postgresql._database import Session
 from headrace.sdk import InvalidSource
 
 COLUMNS = "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, topic text, key text, value bytea, headers jsonb"
@@ -128,6 +143,68 @@ async def test_each_value_of_a_column_is_a_stream_of_its_own(url, outbox, databa
         await each.close()
 
 
+async def test_all_partitions_share_a_few_connections(url, outbox, database, gateway):
+    topics = [f"topic-{number}" for number in range(150)]
+    insert = f"INSERT INTO {outbox} (topic, value) SELECT 'topic-' || n, 'value' FROM generate_series(0, 149) AS n"
+    connections = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'headrace postgresql-outbox%'"
+    async with running(source(url, outbox, partition_column="topic"), gateway), querying(gateway, "s/*") as query:
+        for _ in range(2):
+            await database.execute(insert)
+            for topic in topics:
+                assert len(await query.batch(f"s/{topic}", 1)) == 1
+            await query.commit()
+            await until_rows(database, f"SELECT WHERE NOT EXISTS (SELECT FROM {outbox})")
+        ((count,),) = await rows_of(database, connections)
+        assert count <= 3
+    await until_rows(database, f"SELECT WHERE ({connections}) = 0")
+
+
+@pytest.mark.parametrize("partition_column", [None, "topic"])
+async def test_locks_are_not_looked_at_while_there_is_nothing_new(url, outbox, gateway, monkeypatch, partition_column):
+    looks: list[str] = []
+    fetch = Session.fetch
+
+    async def noted(session: Session, query: Any, parameters: Sequence[object] = ()) -> Any:
+        text = query.as_string(session.connection) if isinstance(query, sql.Composable) else query
+        looks.append("locks" if "pg_locks" in text else "peek" if "coalesce(max(" in text else "other")
+        return await fetch(session, query, parameters)
+
+    monkeypatch.setattr(Session, "fetch", noted)
+    insert(url, outbox, "one")
+    stream = Stream(gateway, "s/a" if partition_column else "s/0")
+    async with running(source(url, outbox, partition_column=partition_column, poll_seconds=0.01), gateway):
+        await stream.attach()
+        assert values(await stream.read(1)) == [b"one"]
+        before = looks.count("locks")
+        looks.clear()
+        await until(lambda: looks.count("peek") >= 10)
+        assert before >= 1
+        assert looks.count("locks") == 0
+        insert(url, outbox, "two")
+        assert values(await stream.read(1)) == [b"two"]
+        assert looks.count("locks") >= 1
+    await stream.close()
+
+
+async def test_rows_that_commit_late_are_found_in_each_partition(url, outbox, database, gateway, stack):
+    """What a look has told of one partition holds for no other one."""
+    insert(url, outbox, "a1", topic="a")
+    insert(url, outbox, "b1", topic="b")
+    async with running(source(url, outbox, partition_column="topic"), gateway), querying(gateway, "s/*") as query:
+        for topic in "ab":
+            assert values(await query.batch(f"s/{topic}", 1)) == [f"{topic}1".encode()]
+        await query.commit()
+        late = await stack.enter_async_context(await connected(url))
+        await late.execute("BEGIN")
+        await late.execute(f"INSERT INTO {outbox} (topic, value) VALUES ('b', 'b2')")
+        insert(url, outbox, "a2", topic="a")
+        await late.execute(f"INSERT INTO {outbox} (topic, value) VALUES ('b', 'b3')")
+        insert(url, outbox, "a3", topic="a")
+        await late.execute("COMMIT")
+        assert values(await query.batch("s/a", 2)) == [b"a2", b"a3"]
+        assert values(await query.batch("s/b", 2)) == [b"b2", b"b3"]
+
+
 async def test_a_value_that_cannot_name_a_stream_is_told(url, outbox):
     insert(url, outbox, "1", topic="a b")
     with pytest.raises(InvalidSource, match=r"'a b' in column topic cannot be the name of a partition"):
@@ -151,10 +228,7 @@ async def test_it_listens_again_after_a_lost_connection(url, outbox, database, g
         await stream.attach()
         insert(url, outbox, "one")
         await stream.read(1)
-        # What it does last is to look, after which it listens.
-        listening = (
-            "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'headrace %' AND query LIKE '%RECURSIVE tables%'"
-        )
+        listening = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'headrace %' AND query LIKE 'LISTEN %'"
         await until_rows(database, f"{listening} AND state = 'idle'")
         ((pid,),) = await rows_of(database, listening)
         await database.execute(f"SELECT pg_terminate_backend({pid})")

@@ -89,10 +89,9 @@ class Session:
         finally:
             timer.cancel()
 
-    async def notified(self, seconds: float) -> None:
-        """Waits until somebody notifies a channel that is listened on, at most for a while."""
-        async for _ in self.connection.notifies(timeout=seconds, stop_after=1):
-            pass
+    async def notified(self, seconds: float) -> bool:
+        """Waits until somebody notifies a channel that is listened on, at most for a while; returns whether somebody has."""
+        return bool([notice async for notice in self.connection.notifies(timeout=seconds, stop_after=1)])
 
     @asynccontextmanager
     async def transaction(self, *, end: Query = "COMMIT") -> AsyncIterator[None]:

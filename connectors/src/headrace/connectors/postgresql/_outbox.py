@@ -9,9 +9,11 @@ from psycopg import sql
 
 from headrace.connectors.postgresql._database import Database, Session
 from headrace.connectors.postgresql._link import Link
+from headrace.connectors.postgresql._notices import Notices
 from headrace.connectors.postgresql._parameters import PostgreSQLOutboxParameters
 from headrace.connectors.postgresql._reading import Reading
 from headrace.connectors.postgresql._table import Table, find_columns, find_table
+from headrace.connectors.postgresql._watch import Watch
 from headrace.sdk import AsyncSource, Backlog, Batch, InvalidSource, Position
 
 T = TypeVar("T")
@@ -50,6 +52,14 @@ class PostgreSQLOutboxSource(AsyncSource):
         self._parameters = parameters
         self._database = Database(parameters, f"postgresql-outbox source {parameters.source}", InvalidSource)
         self._readings: dict[str, Reading] = {}
+        # However many partitions there are, there are three connections: a server has not many.
+        self._watch = Watch(
+            self._database,
+            parameters,
+            value_column=parameters.value_column,
+            partition_column=parameters.partition_column,
+        )
+        self._notices = Notices(self._database, parameters.channel)
         self._aside: Link[tuple[Session, Table]] = Link(self._database, self._open)
 
     async def partitions(self) -> Sequence[str]:
@@ -78,16 +88,19 @@ class PostgreSQLOutboxSource(AsyncSource):
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
         """Yields a batch for each page of rows."""
-        reading = self._begin(partition, position)
+        after = position.sequence if position else 0
+        by_partition = self._parameters.partition_column is not None
+        reading = Reading(self._watch, after=after, partition=partition if by_partition else None)
         self._readings[partition] = reading
+        self._notices.begin()
         try:
             while True:
                 batch = await reading.next()
                 yield batch
                 if batch is None:
-                    await reading.notified(reading.patience(self._parameters.poll_seconds))
+                    patience = reading.patience(self._parameters.poll_seconds)
+                    reading.look_since(await self._notices.wait(reading.looked_at, patience))
         finally:
-            await reading.close()
             del self._readings[partition]
             await self._close_where_idle()
 
@@ -123,18 +136,7 @@ class PostgreSQLOutboxSource(AsyncSource):
         Raises:
             InvalidSource: The table cannot be read.
         """
-        return await self._begin("0", None).look()
-
-    def _begin(self, partition: str, position: Position | None) -> Reading:
-        return Reading(
-            self._database,
-            self._parameters,
-            after=position.sequence if position else 0,
-            value_column=self._parameters.value_column,
-            partition=partition,
-            partition_column=self._parameters.partition_column,
-            listen=sql.SQL("LISTEN {}").format(sql.Identifier(self._parameters.channel)),
-        )
+        return await self._watch.describe()
 
     async def _do(self, work: Callable[[tuple[Session, Table]], Awaitable[T]]) -> T:
         """Does something beside the reading."""
@@ -144,8 +146,10 @@ class PostgreSQLOutboxSource(AsyncSource):
             raise self._database.refused(error) from error
 
     async def _close_where_idle(self) -> None:
-        """Closes the connection for what is done beside the reading, where nothing is read."""
+        """Closes the connections, where nothing is read."""
         if not self._readings:
+            await self._notices.end()
+            await self._watch.close()
             await self._aside.close()
 
     async def _open(self, session: Session) -> tuple[Session, Table]:

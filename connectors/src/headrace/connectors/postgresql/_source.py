@@ -1,11 +1,13 @@
 """The `postgresql` source: the rows of a table, in the order of a number that the server draws."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 from headrace.connectors.postgresql._database import Database
 from headrace.connectors.postgresql._parameters import PostgreSQLParameters
 from headrace.connectors.postgresql._reading import Reading
+from headrace.connectors.postgresql._watch import Watch
 from headrace.sdk import AsyncSource, Backlog, Batch, InvalidSource, Position
 
 
@@ -20,7 +22,13 @@ class PostgreSQLSource(AsyncSource):
         """Takes a table, and connects to nothing yet."""
         self.name = parameters.source
         self._parameters = parameters
-        self._database = Database(parameters, f"postgresql source {parameters.source}", InvalidSource)
+        self._watch = Watch(
+            Database(parameters, f"postgresql source {parameters.source}", InvalidSource),
+            parameters,
+            value_column=parameters.value_column,
+            columns=parameters.columns,
+            where=parameters.where,
+        )
         self._reading: Reading | None = None
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
@@ -32,8 +40,9 @@ class PostgreSQLSource(AsyncSource):
                 yield batch
                 if batch is None:
                     await asyncio.sleep(reading.patience(self._parameters.poll_seconds))
+                    reading.look_since(time.monotonic())
         finally:
-            await reading.close()
+            await self._watch.close()
 
     async def backlog(self, partition: str) -> Backlog | None:
         """Up to where the table goes."""
@@ -45,16 +54,7 @@ class PostgreSQLSource(AsyncSource):
         Raises:
             InvalidSource: The table cannot be read.
         """
-        return await self._begin(None).look()
+        return await self._watch.describe()
 
     def _begin(self, position: Position | None) -> Reading:
-        given = self._parameters
-        return Reading(
-            self._database,
-            given,
-            after=position.sequence if position else 0,
-            value_column=given.value_column,
-            columns=given.columns,
-            where=given.where,
-            detect_deleted=given.detect_deleted,
-        )
+        return Reading(self._watch, after=position.sequence if position else 0, detect_deleted=self._parameters.detect_deleted)
