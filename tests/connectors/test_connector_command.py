@@ -64,7 +64,7 @@ async def test_files_are_streamed_to_their_end(gateway, tmp_path):
     assert [(m.sequence, m.value) for m in await session.messages(2)] == [(4, b"one"), (8, b"two")]
     await session.next("close_stream")
     session.answer_open(b.stream_id)
-    assert [(m.sequence, m.value, m.cursor) for m in await session.messages(1)] == [(5, b"three", b"5")]
+    assert [(m.sequence, m.value) for m in await session.messages(1)] == [(5, b"three")]
     await session.next("close_stream")
     session.ack(a.stream_id, 8)
     session.ack(b.stream_id, 5)

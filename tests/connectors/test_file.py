@@ -1,5 +1,7 @@
 """The file source by itself: files in, batches out."""
 
+import asyncio
+import gzip
 import os
 import struct
 from itertools import pairwise
@@ -9,12 +11,47 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors import BadRecord, FileSource, Format
+from headrace.connectors import BadRecord, FileSource, Format, dead_letters
+from headrace.connectors._bad_records import BadRecords
 from headrace.connectors._records import split
-from headrace.sdk import Backlog, InvalidSource, Position, PositionLost
+from headrace.connectors.file import Names
+from headrace.sdk import Backlog, Batch, InvalidSource, Position, PositionLost
 from headrace.sdk._pack import pack
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
+
+
+class Items:
+    """What `read` yields, one item after the other."""
+
+    def __init__(self, source: FileSource, partition: str, position: Position | None = None) -> None:
+        self._items = source.read(partition, position)
+        self.last: Batch | None = None
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        try:
+            item = LOOP.run_until_complete(asyncio.wait_for(anext(self._items), 30))
+            self.last = item or self.last
+            return item
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def close(self) -> None:
+        LOOP.run_until_complete(self._items.aclose())
+
+
+LOOP = asyncio.new_event_loop()
+
+
+def listed(source: FileSource) -> list[str]:
+    return list(LOOP.run_until_complete(source.partitions()))
+
+
+def backlog(source: FileSource, partition: str) -> Backlog | None:
+    return LOOP.run_until_complete(source.backlog(partition))
 
 
 def records(batches) -> list[tuple[int, bytes]]:
@@ -25,14 +62,33 @@ def records(batches) -> list[tuple[int, bytes]]:
         ends = columns.values.ends
         values = [columns.values.data[start:end] for start, end in pairwise(ends)]
         found.extend(zip(columns.sequences, values, strict=True))
-        assert batch.cursor == b"%d" % found[-1][0]
     return found
+
+
+def some(items: Items, count: int) -> list[tuple[int, bytes]]:
+    """Reads until there are so many messages."""
+    found = []
+    while len(found) < count:
+        if (batch := next(items)) is not None:
+            found += records([batch])
+    return found
+
+
+def after(items: Items, count: int) -> Position:
+    """The position after so many messages."""
+    read = 0
+    while read < count:
+        if (batch := next(items)) is not None:
+            read += len(batch)
+            last = records([batch])[-1][0]
+    assert read == count
+    return Position(last, batch.cursor)
 
 
 def read(path: Path, format_=Format.LINES, position: int | None = None) -> list[tuple[int, bytes]]:
     source = FileSource("s", [path], format_, follow=False)
-    (partition,) = source.partitions()
-    return records(source.read(partition, None if position is None else Position(position)))
+    (partition,) = listed(source)
+    return records(Items(source, partition, None if position is None else Position(position)))
 
 
 def prefixed(*values: bytes) -> bytes:
@@ -98,11 +154,11 @@ def test_a_growing_file_is_followed_and_a_partial_line_waits(tmp_path):
     path = tmp_path / "f"
     path.write_bytes(b"one\ntw")
     source = FileSource("s", [path])
-    items = source.read("f", None)
+    items = Items(source, "f", None)
     assert records([next(items)]) == [(4, b"one")]
-    assert source.backlog("f") == Backlog(bytes=0, latest_sequence=4)
+    assert backlog(source, "f") == Backlog(bytes=0, latest_sequence=4)
     assert next(items) is None
-    assert source.backlog("f").bytes == 0
+    assert backlog(source, "f").bytes == 0
     with path.open("ab") as file:
         file.write(b"o\nthree\nfo")
     assert records([next(items)]) == [(8, b"two"), (14, b"three")]
@@ -113,11 +169,11 @@ def test_the_backlog_is_what_lies_before_the_last_whole_line(tmp_path):
     path = tmp_path / "f"
     path.write_bytes(b"x" * 99 + b"\n")
     source = FileSource("s", [path])
-    items = source.read("f", None)
+    items = Items(source, "f", None)
     next(items)
     with path.open("ab") as file:
         file.write(b"y" * 99 + b"\nz")
-    assert source.backlog("f") == Backlog(bytes=100, latest_sequence=200)
+    assert backlog(source, "f") == Backlog(bytes=100, latest_sequence=200)
 
 
 def test_a_file_shorter_than_the_position_has_lost_it(tmp_path):
@@ -129,22 +185,22 @@ def test_a_file_shorter_than_the_position_has_lost_it(tmp_path):
 def test_a_file_that_is_cut_while_it_is_followed_has_lost_its_position(tmp_path):
     path = tmp_path / "f"
     path.write_bytes(b"one\ntwo\n")
-    items = FileSource("s", [path]).read("f", None)
+    items = Items(FileSource("s", [path]), "f", None)
     assert records([next(items)]) == [(4, b"one"), (8, b"two")]
     os.truncate(path, 4)
     with pytest.raises(PositionLost, match="was cut"):
-        next(items)
+        some(items, 100)
 
 
 def test_a_file_that_is_replaced_while_it_is_followed_has_lost_its_position(tmp_path):
     path = tmp_path / "f"
     path.write_bytes(b"one\n")
-    items = FileSource("s", [path]).read("f", None)
+    items = Items(FileSource("s", [path]), "f", None)
     next(items)
     (tmp_path / "g").write_bytes(b"other\n")
     (tmp_path / "g").replace(path)
     with pytest.raises(PositionLost, match="another file"):
-        next(items)
+        some(items, 100)
 
 
 def test_a_file_that_is_gone_has_lost_its_position(tmp_path):
@@ -152,7 +208,7 @@ def test_a_file_that_is_gone_has_lost_its_position(tmp_path):
     source = FileSource("s", [tmp_path / "f"])
     (tmp_path / "f").unlink()
     with pytest.raises(PositionLost, match="is gone"):
-        next(source.read("f", Position(4)))
+        next(Items(source, "f", Position(4)))
 
 
 @pytest.mark.parametrize(
@@ -166,20 +222,226 @@ def test_a_file_of_another_format_is_told(tmp_path, content, complaint):
 
 def test_files_become_partitions_as_they_appear(tmp_path):
     source = FileSource("s", [tmp_path / "*.log", tmp_path / "not there"])
-    assert source.partitions() == []
+    assert listed(source) == []
     (tmp_path / "b 1.log").touch()
     (tmp_path / "a.log").touch()
     (tmp_path / "not there").touch()
-    assert source.partitions() == ["a.log", "b_1.log", "not_there"]
+    assert listed(source) == ["a.log", "b_1.log-d62da972d8c29bdf", "not_there-c4cf8ae9137c14bb"]
 
 
-def test_two_files_cannot_be_one_stream(tmp_path):
+def test_paths_have_names_of_their_own(tmp_path):
+    for folder in ("d1", "d2"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "part.log").touch()
+    (tmp_path / "d1_part.log").touch()
+    names = listed(FileSource("s", [tmp_path / "**" / "*.log"]))
+    assert len(set(names)) == 3
+    assert sorted(name.rpartition("-")[0] or name for name in names) == ["d1_part.log", "d1_part.log", "d2_part.log"]
+    assert listed(FileSource("s", [tmp_path / "**" / "*.log"])) == names
+    paths = [tmp_path / folder / "part.log" for folder in ("d1", "d2")]
+    with pytest.raises(InvalidSource, match=r"would both be the stream s/part\.log; use two sources, or name the folder"):
+        FileSource("s", paths)
+    assert set(listed(FileSource("s", paths, root=tmp_path))) < set(names)
+
+
+def test_names_may_be_those_of_the_files_alone(tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "f").touch()
-    with pytest.raises(InvalidSource, match="would both be the stream s/f"):
-        FileSource("s", [tmp_path / "*" / "f"])
-    assert FileSource("s", [tmp_path / "a" / "f", tmp_path / "a" / "*"]).partitions() == ["f"]
+    (tmp_path / "a" / "f 1").touch()
+    (tmp_path / "b" / "g").touch()
+    assert listed(FileSource("s", [tmp_path / "*" / "*"], names=Names.BASE)) == ["f_1", "g"]
+    (tmp_path / "b" / "f_1").touch()
+    with pytest.raises(InvalidSource, match="would both be the stream s/f_1"):
+        FileSource("s", [tmp_path / "*" / "*"], names=Names.BASE)
+
+
+def test_a_file_that_two_patterns_match_is_one_stream(tmp_path):
+    (tmp_path / "f").touch()
+    assert listed(FileSource("s", [tmp_path / "f", tmp_path / "*"])) == ["f"]
+
+
+# Rotation
+
+
+LINES = [b"line %02d" % number for number in range(20)]
+
+
+def write(path: Path, lines: list[bytes], mode: str = "wb") -> None:
+    with path.open(mode) as file:
+        file.write(b"".join(line + b"\n" for line in lines))
+
+
+def rename(path: Path) -> None:
+    path.rename(path.with_name(path.name + ".1"))
+
+
+def date(path: Path) -> None:
+    path.rename(path.with_name(path.name + "-20260131"))
+
+
+def copy_and_cut(path: Path) -> None:
+    path.with_name(path.name + ".1").write_bytes(path.read_bytes())
+    os.truncate(path, 0)
+
+
+def pack_away(path: Path) -> None:
+    with gzip.open(path.with_name(path.name + ".1.gz"), "wb") as packed:
+        packed.write(path.read_bytes())
+    path.unlink()
+
+
+def following(path: Path, **options) -> FileSource:
+    return FileSource("s", [path], rotated_seconds=0, **options)
+
+
+@pytest.mark.parametrize("rotate", [rename, date, copy_and_cut, pack_away])
+def test_reading_goes_on_in_a_file_that_was_rotated_and_then_in_the_next(tmp_path, rotate):
+    path = tmp_path / "app.log"
+    write(path, LINES[:10])
+    items = Items(following(path), "app.log")
+    first = some(items, 10)
+    items.close()
+    write(path, LINES[10:12], "ab")
+    rotate(path)
+    write(path, LINES[12:], "ab")
+    assert first + some(Items(following(path), "app.log", Position(80, items.last.cursor)), 10) == [
+        (8 * (n + 1), line) for n, line in enumerate(LINES)
+    ]
+
+
+@pytest.mark.parametrize("rotate", [rename, date, copy_and_cut])
+def test_rotation_while_a_file_is_followed(tmp_path, rotate):
+    path = tmp_path / "app.log"
+    write(path, LINES[:10])
+    items = Items(following(path), "app.log")
+    found = some(items, 10)
+    assert next(items) is None
+    write(path, LINES[10:12], "ab")
+    rotate(path)
+    write(path, LINES[12:], "ab")
+    found += some(items, 10)
+    assert found == [(8 * (n + 1), line) for n, line in enumerate(LINES)]
+
+
+def test_several_rotations_while_the_connector_is_away(tmp_path):
+    path = tmp_path / "app.log"
+    write(path, LINES[:5])
+    items = Items(following(path), "app.log")
+    position = after(items, 5)
+    items.close()
+    write(path, LINES[5:8], "ab")
+    for number, lines in enumerate((LINES[8:10], [], LINES[10:15]), 1):
+        for older in range(number, 1, -1):
+            (tmp_path / f"app.log.{older - 1}").rename(tmp_path / f"app.log.{older}")
+        rename(path)
+        write(path, lines)
+    with gzip.open(tmp_path / "app.log.3.gz", "wb") as packed:
+        packed.write((tmp_path / "app.log.3").read_bytes())
+    os.utime(tmp_path / "app.log.3.gz", ns=(0, (tmp_path / "app.log.3").stat().st_mtime_ns))
+    (tmp_path / "app.log.3").unlink()
+    found = some(Items(following(path), "app.log", position), 10)
+    assert found == [(8 * (n + 1), line) for n, line in enumerate(LINES[:15])][5:]
+
+
+def test_a_position_beyond_the_file_of_its_cursor_is_in_a_later_one(tmp_path):
+    path = tmp_path / "app.log"
+    write(path, LINES[:5])
+    items = Items(following(path), "app.log")
+    position = after(items, 5)
+    items.close()
+    write(path, LINES[5:8], "ab")
+    rename(path)
+    write(path, LINES[8:])
+    found = some(Items(following(path), "app.log", Position(80, position.cursor)), 10)
+    assert found == [(8 * (n + 1), line) for n, line in enumerate(LINES)][10:]
+
+
+def test_a_line_without_end_in_a_rotated_file_is_a_message(tmp_path):
+    path = tmp_path / "app.log"
+    path.write_bytes(b"one\ntw")
+    items = Items(following(path), "app.log")
+    assert some(items, 1) == [(4, b"one")]
+    rename(path)
+    path.write_bytes(b"three\n")
+    assert some(items, 2) == [(6, b"tw"), (12, b"three")]
+
+
+def test_a_rotated_file_is_waited_for_as_long_as_it_grows(tmp_path):
+    path = tmp_path / "app.log"
+    with path.open("ab", buffering=0) as late:
+        late.write(b"one\n")
+        items = Items(FileSource("s", [path], rotated_seconds=1), "app.log")
+        assert some(items, 1) == [(4, b"one")]
+        rename(path)
+        path.write_bytes(b"three\n")
+        assert next(items) is None
+        late.write(b"two\n")
+    assert some(items, 2) == [(8, b"two"), (14, b"three")]
+
+
+def test_another_file_of_the_same_name_is_not_taken_for_the_one_that_was_read(tmp_path):
+    path = tmp_path / "app.log"
+    write(path, LINES)
+    items = Items(following(path), "app.log")
+    position = after(items, 20)
+    items.close()
+    write(path, [line.upper() for line in LINES])
+    with pytest.raises(PositionLost, match="another file than the one that was read up to byte 160"):
+        next(Items(following(path), "app.log", position))
+
+
+def test_sequences_go_on_after_a_loss_that_is_accepted(tmp_path):
+    path = tmp_path / "app.log"
+    write(path, LINES)
+    source = following(path)
+    items = Items(source, "app.log")
+    position = after(items, 20)
+    items.close()
+    write(path, [b"new"])
+    with pytest.raises(PositionLost):
+        next(Items(source, "app.log", position))
+    assert some(Items(source, "app.log"), 1) == [(164, b"new")]
+
+
+def test_rotated_files_that_match_are_read_first_and_are_no_streams_of_their_own(tmp_path):
+    path = tmp_path / "app.log"
+    for name, number in (("app.log.2.gz", 0), ("app.log.1", 5), ("app.log", 10), ("app.log.1.gz", 5), ("part.7", 15)):
+        content = b"".join(line + b"\n" for line in LINES[number : number + 5])
+        (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        os.utime(tmp_path / name, (number, number))
+    source = FileSource("s", [tmp_path / "*"], follow=False)
+    assert listed(source) == ["app.log", "part.7"]
+    assert [value for _, value in records(Items(source, "app.log"))] == LINES[:15]
+    source = FileSource("s", [tmp_path / "app.log*"], follow=False, rotation=False)
+    assert len(listed(source)) == 4
+    assert [value for _, value in records(Items(source, "app.log"))] == LINES[10:15]
+    assert path.exists()
+
+
+def test_a_position_of_an_earlier_version_goes_on(tmp_path):
+    path = tmp_path / "app.log"
+    write(path, LINES)
+    assert some(Items(following(path), "app.log", Position(16, b"16")), 18)[0] == (24, LINES[2])
+    with pytest.raises(PositionLost, match="no line ends at byte 17"):
+        next(Items(following(path), "app.log", Position(17, b"17")))
+
+
+# Records that cannot be taken
+
+
+def test_a_line_that_is_far_too_long_may_be_left_out(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("headrace.connectors._records.MAX_RECORD_BYTES", 1_000_000)
+    monkeypatch.setattr("headrace.connectors.file._reader._LONG_LINE_BYTES", 500_000)
+    (tmp_path / "f").write_bytes(b"a\n" + b"x" * 5_000_000 + b"\nb\n")
+    with pytest.raises(BadRecord, match="byte 2 is larger than 1000000 bytes"):
+        read(tmp_path / "f")
+    options = {"follow": False, "bad_records": BadRecords.DEAD_LETTER, "dead_letters": tmp_path / "dead"}
+    assert records(Items(FileSource("s", [tmp_path / "f"], **options), "f")) == [(2, b"a"), (5_000_005, b"b")]
+    (letter,) = dead_letters(tmp_path / "dead")
+    assert letter.message.value.startswith(b"xxx")
+    assert (letter.sink, letter.stream) == ("s", "s/f")
+    assert "byte 2 is larger" in letter.reason
+    assert "a record was left out" in caplog.text
 
 
 def test_no_file_and_none_to_come_is_refused(tmp_path):

@@ -1,5 +1,6 @@
 """The file sink by itself: parts in, files out."""
 
+import asyncio
 import json
 import os
 import struct
@@ -128,7 +129,12 @@ def test_what_is_written_can_be_read(make, tmp_path, format_):
     values = [b"%d" % n * (n % 7) for n in range(1000)]
     write(sink, FIRST, values[:400], values[400:])
     source = FileSource("r", [tmp_path / "out" / "s-*"], Format(format_.value), follow=False)
-    read = [batch.values for batch in source.read(source.partitions()[0], None)]
+
+    async def batches():
+        (partition,) = await source.partitions()
+        return [batch async for batch in source.read(partition, None)]
+
+    read = [batch.values for batch in asyncio.run(batches())]
     assert b"".join(packed.data for packed in read) == b"".join(values)
     assert sum(len(packed.lengths) for packed in read) == 1000
 

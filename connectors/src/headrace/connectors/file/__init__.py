@@ -2,6 +2,7 @@
 
 from headrace.connectors._records import BadRecord, Format
 from headrace.connectors.file._format import SinkFormat
+from headrace.connectors.file._names import Names
 from headrace.connectors.file._output import Rotation
 from headrace.connectors.file._parameters import FILE, FILE_SINK, FileParameters, FileSinkParameters
 from headrace.connectors.file._sink import FileSink
@@ -16,6 +17,7 @@ __all__ = [
     "FileSinkParameters",
     "FileSource",
     "Format",
+    "Names",
     "Rotation",
     "SinkFormat",
 ]

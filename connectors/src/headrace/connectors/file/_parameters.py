@@ -1,31 +1,49 @@
 """What the file connectors can be told, and how they are made and checked."""
 
+import asyncio
 import os
 from pathlib import Path
 
 from pydantic import Field
 
+from headrace.connectors._bad_records import BadRecordParameters
 from headrace.connectors._parameters import Parameters
 from headrace.connectors._records import Format
 from headrace.connectors._registry import Implementation
 from headrace.connectors.file._format import SinkFormat
+from headrace.connectors.file._names import Names
 from headrace.connectors.file._output import Rotation
 from headrace.connectors.file._sink import FileSink
 from headrace.connectors.file._source import FileSource
 from headrace.sdk import InvalidSink
 
 
-class FileParameters(Parameters):
+class FileParameters(BadRecordParameters):
     """Stream the records of files; each file is a partition.
 
-    Files must only be appended to. Patterns are those of the shell: quote them on the command line, so that files that appear
-    later are found.
+    Files must only be appended to, and may be rotated. Patterns are those of the shell: quote them on the command line, so that
+    files that appear later are found.
     """
 
     path: tuple[Path, ...] = Field(min_length=1, description="Files, or patterns that they match.", examples=["trades/*.csv"])
-    source: str = Field(description="Streams are called SOURCE/<file name>.", examples=["trades"])
+    source: str = Field(description="Streams are called SOURCE/<path>.", examples=["trades"])
     format: Format = Field(default=Format.LINES, description="length-prefixed: a big-endian u32 before each record.")
     follow: bool = Field(default=True, description="Wait for more at the end of a file, and for new files; else end there.")
+    names: Names = Field(
+        default=Names.RELATIVE,
+        description="What a stream is called after: relative, the path below root; or base, the file name alone.",
+    )
+    root: Path | None = Field(
+        default=None,
+        description="The folder that paths in names are relative to; where not given, the one before a pattern's first wildcard.",
+    )
+    rotation: bool = Field(
+        default=True,
+        description="Go on in the next file once one was rotated: app.log.1, app.log-20260131 and app.log.1.gz were app.log.",
+    )
+    rotated_seconds: float = Field(
+        default=5.0, ge=0, description="How long a rotated file must be unchanged until the next one is read."
+    )
 
 
 class FileSinkParameters(Parameters):
@@ -48,13 +66,24 @@ class FileSinkParameters(Parameters):
 
 
 def _source(parameters: FileParameters) -> FileSource:
-    return FileSource(parameters.source, parameters.path, parameters.format, follow=parameters.follow)
+    return FileSource(
+        parameters.source,
+        parameters.path,
+        parameters.format,
+        follow=parameters.follow,
+        names=parameters.names,
+        root=parameters.root,
+        rotation=parameters.rotation,
+        rotated_seconds=parameters.rotated_seconds,
+        bad_records=parameters.bad_records,
+        dead_letters=parameters.dead_letters,
+    )
 
 
 def _check_source(parameters: FileParameters) -> str:
     """Looks which files there are."""
-    count = len(_source(parameters).partitions())
-    return f"{count} {'file' if count == 1 else 'files'} now" + (", more are waited for" if parameters.follow else "")
+    count = len(asyncio.run(_source(parameters).partitions()))
+    return f"{count} {'stream' if count == 1 else 'streams'} now" + (", more are waited for" if parameters.follow else "")
 
 
 def _sink(parameters: FileSinkParameters) -> FileSink:

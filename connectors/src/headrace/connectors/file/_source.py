@@ -1,186 +1,206 @@
 """The `file` source: every file is a partition, every line or length-prefixed record a message."""
 
 import glob
-import logging
 import os
-import re
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Generator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
-from headrace.connectors._records import BadRecord, Format, Records, last_line, split
-from headrace.sdk import Backlog, Batch, InvalidSource, Position, PositionLost, Source
+from headrace.connectors._bad_records import BadRecordPolicy, BadRecords
+from headrace.connectors._records import Format
+from headrace.connectors.file._names import Names, partition_of, root_of, unrotated
+from headrace.connectors.file._parts import Part, is_copy, part_at
+from headrace.connectors.file._reader import Options, Reader
+from headrace.connectors.file._watch import State, Watch, state_of
+from headrace.sdk import AsyncSource, Backlog, Batch, InvalidMessage, InvalidSource, Message, Position, PositionLost
 
-log = logging.getLogger("headrace.connectors")
-
-# A little below what the SDK takes for a whole frame, so that what is read at once becomes one frame.
-_CHUNK_BYTES = 256 * 1024
-_TAIL_BYTES = 64 * 1024
-_LONG_LINE_BYTES = 32 << 20
-_REPLACED_CHECK_SECONDS = 1.0
+# Readers that are idle may keep so many files open.
+_OPEN_FILES = 200
+# How long to wait at most for a file to change, and for one that another takes the place of.
+_AGAIN_SECONDS, _SOON_SECONDS = 30.0, 0.25
+_END = Batch(())
+# A change of threads costs as much as reading a third of an item.
+_AT_ONCE = 4
+# A look for new files takes at most this share of a core, unless it is quick.
+_LOOKING_SHARE, _QUICK_SECONDS = 0.05, 0.05
 
 
 @dataclass(slots=True)
-class _Reading:
-    """A file that is being read."""
+class _Stream:
+    """The files that are one stream.
 
-    file: BinaryIO
-    offset: int
-    """Just past the last record that was yielded."""
-    caught_up: bool = False
+    Attributes:
+        path: The one that is or was appended to.
+        rotated: Those that match the patterns, too, and that it was rotated to.
+        base: The sequence to begin with, after a loss that was accepted.
+    """
+
+    path: Path
+    rotated: list[Path] = field(default_factory=list)
+    base: int = 0
 
 
-class FileSource(Source):
-    """Reads files and, where asked to, goes on as they grow.
+class FileSource(AsyncSource):
+    """Reads files and, where asked to, goes on as they grow, and as they are rotated.
 
-    The sequence of a message is the byte offset just past its record, and so is the cursor, in decimal. A file must only ever
-    be appended to. One that has become shorter than the position to go on from, or was replaced while it was read,
-    has lost that position; give a new file a new name instead.
+    The sequence of a message is the number of bytes from the beginning of its stream to just past its record: of its file, and
+    of all that were rotated before. A file must only ever be appended to. The cursor has checksums of what was read of
+    the file, so that another one is not taken for it.
     """
 
     connector = "file"
-    version = "0.1.0"
-    idle_seconds = 0.02
+    version = "0.2.0"
+    idle_seconds = 0.0
 
     def __init__(
-        self, name: str, paths: Sequence[str | os.PathLike[str]], format: Format = Format.LINES, *, follow: bool = True
+        self,
+        name: str,
+        paths: Sequence[str | os.PathLike[str]],
+        format: Format = Format.LINES,
+        *,
+        follow: bool = True,
+        names: Names = Names.RELATIVE,
+        root: str | os.PathLike[str] | None = None,
+        rotation: bool = True,
+        rotated_seconds: float = 5.0,
+        bad_records: BadRecords = BadRecords.FAIL,
+        dead_letters: str | os.PathLike[str] | None = None,
     ) -> None:
         """Reads files that may not exist yet, if it follows.
 
         Args:
-            name: The source part of stream names; a file `trades 1.csv` is the stream `name/trades_1.csv`.
+            name: The source part of stream names.
             paths: Paths, or patterns as for the shell (`*`, `?`, `[...]`, and `**` for any folders).
             format: How records follow one another.
             follow: True to wait for more at the end of a file, and for new files that match; False to end there.
+            names: What the partition of a file is called after.
+            root: The folder that paths are relative to, for names; where not given, that before the first wildcard of a pattern.
+            rotation: Whether `app.log.1` and the like are what `app.log` was before.
+            rotated_seconds: How long a rotated file has to be unchanged until the next one is read.
+            bad_records: What to do with a record that cannot be taken.
+            dead_letters: The folder for those that are dead letters.
 
         Raises:
             InvalidSource: Two files would be the same stream, or there is no file and none is waited for.
         """
         self.name = name
-        self._patterns = [os.fspath(path) for path in paths]
-        self._format = format
-        self._follow = follow
-        self._files: dict[str, Path] = {}
-        self._reading: dict[str, _Reading] = {}
-        if not self.partitions() and not follow:
-            raise InvalidSource(f"no such file: {', '.join(self._patterns)}")
+        self._patterns = [os.path.abspath(path) for path in paths]
+        self._root = None if root is None else os.path.abspath(root)
+        self._names = names
+        self._policy = BadRecordPolicy(name, bad_records, dead_letters)
+        self._format, self._follow = format, follow
+        self._rotation, self._rotated_seconds = rotation, rotated_seconds
+        self._streams: dict[str, _Stream] = {}
+        self._partitions: dict[str, str] = {}
+        self._listed: list[str] = []
+        self._readers: dict[str, Reader] = {}
+        self._watch = Watch()
+        self._next_look = 0.0
+        self._look()
+        if not self._listed and not follow:
+            raise InvalidSource(f"no such file: {', '.join(str(path) for path in paths)}")
 
-    def partitions(self) -> Sequence[str]:
+    async def partitions(self) -> Sequence[str]:
         """The files that exist now."""
-        files: dict[str, Path] = {}
+        if time.monotonic() >= self._next_look:
+            await self._watch.run(self._look)
+        return self._listed
+
+    async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
+        """Yields a batch for each part of the file."""
+        stream = self._streams[partition]
+        reader = self._reader(partition, stream, position)
+        items = reader.items()
+        self._readers[partition] = reader
+        try:
+            while True:
+                state, some = await self._watch.run(_next, reader, items)
+                for item in some:
+                    if item is _END:
+                        return
+                    reader.caught_up = item is None
+                    yield item
+                if some[-1] is None:
+                    if len(self._readers) > _OPEN_FILES:
+                        await self._watch.run(reader.close)
+                    await self._watch.changed(reader.path, state, _SOON_SECONDS if reader.is_between else _AGAIN_SECONDS)
+        except PositionLost:
+            # Where the loss is accepted, the files begin again, and sequences must not.
+            stream.base = position.sequence if position is not None else stream.base
+            raise
+        finally:
+            self._watch.soon(items.close)
+            self._watch.soon(reader.close)
+            if self._readers.get(partition) is reader:
+                del self._readers[partition]
+
+    async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
+        """Does with a record what `bad_records` says."""
+        await self._watch.run(self._policy.take, partition, message, error)
+
+    async def backlog(self, partition: str) -> Backlog | None:
+        """The bytes between what was yielded and the end of the last whole record."""
+        reader = self._readers.get(partition)
+        return None if reader is None else await self._watch.run(reader.backlog)
+
+    def _reader(self, partition: str, stream: _Stream, position: Position | None) -> Reader:
+        """Makes what reads a stream."""
+        options = Options(
+            self._format,
+            self._follow,
+            self._rotation,
+            self._rotated_seconds,
+            lambda message, error: self._policy.take(partition, message, error),
+        )
+        earlier = (part_at(path, current=False) for path in stream.rotated if not is_copy(path))
+        parts: list[Part] = sorted((part for part in earlier if part is not None), key=lambda part: part.order)
+        return Reader(stream.path, parts, position, stream.base, options)
+
+    def _look(self) -> None:
+        """Looks which files there are."""
+        began = time.monotonic()
+        found: dict[str, str] = {}
         for pattern in self._patterns:
             # A file may have a name that is a pattern, too.
-            found = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern, recursive=True))
-            for path in map(Path, found):
-                partition = re.sub(r"[^A-Za-z0-9._-]", "_", path.name)
-                other = files.setdefault(partition, path)
-                if not os.path.samefile(other, path):
-                    raise InvalidSource(f"{other} and {path} would both be the stream {self.name}/{partition}; use two sources")
-                if path.is_dir():
-                    raise InvalidSource(f"{path} is a folder; name the files in it: {path / '*'}")
-        self._files = files
-        return list(files)
+            literal = os.path.exists(pattern)
+            if literal and os.path.isdir(pattern):
+                raise InvalidSource(f"{pattern} is a folder; name the files in it: {pattern}/*")
+            root = self._root or (os.path.dirname(pattern) if literal else root_of(pattern))
+            for path in [pattern] if literal else sorted(glob.glob(pattern, recursive=True)):
+                if path in found or (path not in self._partitions and os.path.isdir(path)):
+                    continue
+                found[path] = root
+        known = found.keys() | self._partitions.keys()
+        self._listed = list(dict.fromkeys(self._added(path, root, known) for path, root in found.items()))
+        for partition in self._streams.keys() - self._readers.keys() - set(self._listed):
+            del self._partitions[os.fspath(self._streams.pop(partition).path)]
+        seconds = time.monotonic() - began
+        self._next_look = time.monotonic() + (seconds / _LOOKING_SHARE if seconds > _QUICK_SECONDS else 0.0)
 
-    def read(self, partition: str, position: Position | None) -> Iterator[Batch | None]:
-        """Yields a batch for each part of the file."""
-        path = self._files[partition]
-        start = position.sequence if position is not None else 0
-        try:
-            file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed below, when the generator is
-        except FileNotFoundError:
-            raise PositionLost(f"{path} is gone") from None
-        with file:
-            size = os.fstat(file.fileno()).st_size
-            if size < start:
-                raise PositionLost(f"{path} has {size} bytes, fewer than the {start} that were read")
-            file.seek(start)
-            reading = self._reading[partition] = _Reading(file, start)
-            yield from self._read(path, reading)
-
-    def _read(self, path: Path, reading: _Reading) -> Iterator[Batch | None]:
-        """Yields what is in the file from `reading.offset` on."""
-        pieces: list[bytes] = []
-        next_check = 0.0
-        while True:
-            chunk = reading.file.read(_CHUNK_BYTES)
-            if chunk:
-                reading.caught_up = False
-                records = self._take(path, reading, pieces, chunk)
-                if records is not None:
-                    yield self._yielded(reading, records)
-            elif not self._follow:
-                if records := self._rest(path, reading, b"".join(pieces)):
-                    yield self._yielded(reading, records)
-                return
-            else:
-                if time.monotonic() >= next_check:
-                    next_check = time.monotonic() + _REPLACED_CHECK_SECONDS
-                    _check_same(path, reading.file)
-                if os.fstat(reading.file.fileno()).st_size < reading.file.tell():
-                    raise PositionLost(f"{path} was cut to fewer bytes than the {reading.offset} that were read")
-                reading.caught_up = True
-                yield None
-
-    def _take(self, path: Path, reading: _Reading, pieces: list[bytes], chunk: bytes) -> Records | None:
-        """Splits what has been read so far into records, and leaves the incomplete rest in `pieces`."""
-        # A line of many chunks is joined once, when its end has come.
-        if pieces and self._format is Format.LINES and b"\n" not in chunk and sum(map(len, pieces)) < _LONG_LINE_BYTES:
-            pieces.append(chunk)
-            return None
-        data = b"".join([*pieces, chunk])
-        try:
-            records = split(data, reading.offset, self._format)
-        except BadRecord as error:
-            raise BadRecord(f"{path}: {error}") from None
-        rest = data if records is None else data[records.end - reading.offset :]
-        pieces[:] = [rest] if rest else []
-        return records
-
-    def _rest(self, path: Path, reading: _Reading, rest: bytes) -> Records | None:
-        """What is left at the end of a file that is not followed."""
-        if not rest:
-            return None
-        if self._format is Format.LENGTH_PREFIXED:
-            raise BadRecord(
-                f"{path}: the record at byte {reading.offset} is incomplete: the file ends after {len(rest)} bytes of it"
-            )
-        return last_line(rest, reading.offset)
-
-    def _yielded(self, reading: _Reading, records: Records) -> Batch:
-        """Records as a batch; they count as read from now on."""
-        reading.offset = records.end
-        return Batch(records.values, sequences=records.ends, cursor=b"%d" % records.end)
-
-    def backlog(self, partition: str) -> Backlog:
-        """The bytes between what was yielded and the end of the last whole record."""
-        reading = self._reading[partition]
-        if reading.caught_up:
-            return Backlog(bytes=0)
-        size = os.fstat(reading.file.fileno()).st_size
-        latest = self._last_end(reading, size)
-        return Backlog(bytes=max(0, (size if latest is None else latest) - reading.offset), latest_sequence=latest)
-
-    def _last_end(self, reading: _Reading, size: int) -> int | None:
-        """Where the last whole record ends, if that can be told without reading the file."""
-        if not self._follow:
-            return size
-        if self._format is Format.LENGTH_PREFIXED:
-            return None
-        start = max(reading.offset, size - _TAIL_BYTES)
-        at = os.pread(reading.file.fileno(), size - start, start).rfind(b"\n") if size > start else -1
-        if at >= 0:
-            return start + at + 1
-        return reading.offset if start == reading.offset else None
+    def _added(self, path: str, root: str, known: AbstractSet[str]) -> str:
+        """Adds a file to its stream; returns the partition."""
+        own = unrotated(path, known) if self._rotation else path
+        partition = self._partitions.get(own)
+        if partition is None:
+            partition = partition_of(own, root, self._names)
+            if partition in self._streams:
+                raise InvalidSource(
+                    f"{self._streams[partition].path} and {own} would both be the stream {self.name}/{partition}; use two "
+                    "sources, or name the folder that both are in as root"
+                )
+            self._partitions[own] = partition
+            self._streams[partition] = _Stream(Path(own))
+        stream = self._streams[partition]
+        if path != own and Path(path) not in stream.rotated:
+            stream.rotated.append(Path(path))
+        return partition
 
 
-def _check_same(path: Path, file: BinaryIO) -> None:
-    """Sees that the path still leads to the file that is being read."""
-    try:
-        if os.path.samestat(os.stat(path), os.fstat(file.fileno())):
-            return
-    except FileNotFoundError:
-        # It may still be written to by whoever has it open, and what was read of it needs no path.
-        return
-    raise PositionLost(f"{path} is another file than the one that was read; give a new file a new name")
+def _next(reader: Reader, items: Generator[Batch | None, None, None]) -> tuple[State, list[Batch | None]]:
+    """What the path of a reader led to, and then its next few items; `_END` after the last."""
+    state, some = state_of(reader.path), [next(items, _END)]
+    while len(some) < _AT_ONCE and some[-1] is not None and some[-1] is not _END:
+        some.append(next(items, _END))
+    return state, some

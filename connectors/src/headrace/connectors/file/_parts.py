@@ -1,0 +1,75 @@
+"""The files that a stream goes through, as a log is rotated: which there are, in which order, and how one is opened."""
+
+import contextlib
+import gzip
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from headrace.connectors.file._mark import HEAD_BYTES
+from headrace.connectors.file._names import is_packed, is_rotation, rotation_number
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of the files of a stream.
+
+    Attributes:
+        path: Where it is now.
+        inode: Its number on its disk.
+        mtime_ns: When it was last written to, in nanoseconds.
+        current: Whether it has the stream's own path, and so may grow.
+    """
+
+    path: Path
+    inode: int
+    mtime_ns: int
+    current: bool
+
+    @property
+    def order(self) -> tuple[bool, int, int]:
+        """Sorts the oldest first, and the current one last."""
+        return self.current, self.mtime_ns, -rotation_number(self.path)
+
+    def open(self) -> BinaryIO:
+        """Opens it at its beginning."""
+        if is_packed(self.path):
+            return cast("BinaryIO", gzip.open(self.path, "rb"))
+        return open(self.path, "rb", buffering=0)
+
+
+def part_at(path: Path, *, current: bool) -> Part | None:
+    """The file at a path; None where there is none."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return Part(path, stat.st_ino, stat.st_mtime_ns, current)
+
+
+def all_parts(path: Path) -> list[Part]:
+    """The file at a path, and those beside it that it was rotated to; the oldest first.
+
+    A packed file does not count as long as the one that it is made of is there: it may not be complete.
+    """
+    names = []
+    with contextlib.suppress(FileNotFoundError), os.scandir(path.parent) as entries:
+        names = [entry.name for entry in entries if is_rotation(entry.name, path.name)]
+    rotated = (path.with_name(name) for name in names)
+    parts = [part_at(path, current=True), *(part_at(part, current=False) for part in rotated if not is_copy(part))]
+    return sorted((part for part in parts if part is not None), key=lambda part: part.order)
+
+
+def is_copy(path: Path) -> bool:
+    """Whether a packed file is one of a file that is still there; what is not complete counts as one."""
+    unpacked = path.with_name(path.name.removesuffix(".gz"))
+    if unpacked == path:
+        return False
+    try:
+        with unpacked.open("rb") as file, gzip.open(path, "rb") as packed:
+            return packed.read(HEAD_BYTES) == file.read(HEAD_BYTES)
+    except FileNotFoundError:
+        return False
+    except (EOFError, OSError):
+        return True

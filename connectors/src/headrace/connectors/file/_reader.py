@@ -1,0 +1,404 @@
+"""One stream of files: what is read next, through rotations. Everything here blocks, and runs on the source's one thread."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from headrace.connectors._records import BadRecord, Format, Records, last_line, split
+from headrace.connectors.file._mark import HEAD_BYTES, TAIL_BYTES, Mark, checksum, decoded
+from headrace.connectors.file._names import is_packed
+from headrace.connectors.file._parts import Part, all_parts, part_at
+from headrace.sdk import Backlog, Batch, Message, Position, PositionLost, Steps
+
+# A little below what the SDK takes for a whole frame, so that what is read at once becomes one frame.
+_CHUNK_BYTES = 256 * 1024
+_BACKLOG_BYTES = 64 * 1024
+_LONG_LINE_BYTES = 32 << 20
+_KEPT_OF_BAD = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How files are read.
+
+    Attributes:
+        format: How records follow one another.
+        follow: Whether to wait for more at the end.
+        rotation: Whether a stream goes on in the next file once its file was rotated.
+        rotated_seconds: How long a rotated file has to be unchanged until the next one is read.
+        bad_record: Told of a record that cannot be taken; raises where that ends the connector.
+    """
+
+    format: Format
+    follow: bool
+    rotation: bool
+    rotated_seconds: float
+    bad_record: Callable[[Message, BadRecord], None]
+
+
+class Reader:
+    """Reads one stream, from a position on."""
+
+    def __init__(self, path: Path, earlier: Sequence[Part], position: Position | None, base: int, options: Options) -> None:
+        """Opens nothing yet.
+
+        Args:
+            path: The stream's own path.
+            earlier: The files that it was rotated to and that are wanted, the oldest first.
+            position: Where to go on; None for the beginning.
+            base: The sequence to begin with, where there is no position.
+            options: How to read.
+        """
+        self.path = path
+        self._earlier = earlier
+        self._position = position
+        self._options = options
+        self._file: BinaryIO | None = None
+        self._part: Part
+        self._base = base
+        self._offset = 0
+        self._head = b""
+        self._tail = b""
+        self._pieces: list[bytes] = []
+        self._discarding = False
+        self._unchanged: tuple[int, float] = (-1, 0.0)
+        self.caught_up = False
+        """Whether the last item that was yielded was None; who yields it says so."""
+
+    @property
+    def sequence(self) -> int:
+        """That of the last record that was yielded."""
+        return self._base + self._offset
+
+    @property
+    def is_between(self) -> bool:
+        """Whether it waits for the next file, or for its own to be there again."""
+        return not self._part.current or not self.path.exists()
+
+    def close(self) -> None:
+        """Closes the file; the next item opens it again, wherever it is by then."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def items(self) -> Generator[Batch | None, None, None]:
+        """Yields a batch for each piece of the files, and None whenever there is nothing now; ends where nothing more can come.
+
+        Raises:
+            PositionLost: What comes next is nowhere.
+            BadRecord: A file is of another format.
+        """
+        self._begin()
+        while True:
+            if self._file is None:
+                self._find(self._mark(), self.sequence)
+            chunk = self._next_chunk()
+            if chunk:
+                self.caught_up = False
+                records = self._take(chunk)
+                if records is not None:
+                    yield self._yielded(records)
+            elif self._is_over():
+                if (records := self._rest()) is not None:
+                    yield self._yielded(records)
+                if not self._next_part():
+                    return
+            else:
+                yield None
+
+    # Where to read
+
+    def _begin(self) -> None:
+        """Opens the file to begin with."""
+        if self._position is None:
+            first = next(iter(self._earlier), None) or part_at(self.path, current=True)
+            if first is None:
+                raise PositionLost(f"{self.path} is gone")
+            self._open(first, 0)
+            return
+        mark = decoded(self._position.cursor)
+        if mark is not None:
+            self._find(mark, self._position.sequence)
+        else:
+            self._find_by_size(self._position.sequence)
+
+    def _open(self, part: Part, offset: int) -> None:
+        """Goes on in a file, just past what was read of it."""
+        self.close()
+        file = part.open()
+        self._file, self._part, self._offset = file, part, offset
+        self._head = file.read(min(HEAD_BYTES, offset))
+        file.seek(max(0, offset - TAIL_BYTES))
+        self._tail = file.read(min(TAIL_BYTES, offset))
+        self._pieces = []
+        self._unchanged = (-1, 0.0)
+
+    def _find(self, mark: Mark, sequence: int) -> None:
+        """Opens the file in which a mark is, wherever it has gone, or one after it if the sequence lies there.
+
+        Raises:
+            PositionLost: It is nowhere.
+        """
+        own = part_at(self.path, current=True)
+        if own is not None and own.inode == mark.inode and _fits(own, mark) and sequence - mark.base <= _size(own):
+            self._base = mark.base
+            self._open(own, sequence - mark.base)
+            return
+        parts = self._parts()
+        # The one of the same number is the likeliest, and then the newest.
+        for part in sorted(parts, key=lambda part: (part.inode != mark.inode, [-parts.index(part)])):
+            if _fits(part, mark):
+                break
+        else:
+            raise PositionLost(
+                f"{self.path} is another file than the one that was read up to byte {mark.offset}, "
+                "and no file beside it is that one, rotated"
+            )
+        self._base = mark.base
+        offset = sequence - self._base
+        for later in parts[parts.index(part) :]:
+            size = _size(later)
+            if offset <= size:
+                self._open(later, offset)
+                return
+            self._base += size
+            offset -= size
+        raise PositionLost(f"{self.path} has fewer bytes than the {offset} that were read")
+
+    def _find_by_size(self, offset: int) -> None:
+        """Goes on at an offset that came without a mark: nothing but its size can tell whether it is the same file.
+
+        Raises:
+            PositionLost: It is not.
+        """
+        part = part_at(self.path, current=True)
+        if part is None:
+            raise PositionLost(f"{self.path} is gone")
+        size = _size(part)
+        if size < offset:
+            raise PositionLost(f"{self.path} has {size} bytes, fewer than the {offset} that were read")
+        self._base = 0
+        self._open(part, offset)
+        if self._options.format is Format.LINES and offset not in (0, size) and not self._tail.endswith(b"\n"):
+            raise PositionLost(f"{self.path} is another file than the one that was read: no line ends at byte {offset}")
+
+    def _next_part(self) -> bool:
+        """Opens the file after the one that is over; False where there is none."""
+        assert self._file is not None
+        if self._part.current:
+            return False
+        later = self._later()
+        if not later:
+            return False
+        self._base += self._offset
+        self._open(later[0], 0)
+        return True
+
+    def _later(self) -> list[Part]:
+        """The files that come after the open one, the oldest first."""
+        parts = self._parts() if self._options.follow else [*self._earlier, *self._own()]
+        places = [place for place, part in enumerate(parts) if part.inode == self._part.inode]
+        return parts[places[0] + 1 :] if places else [part for part in parts if part.order > self._part.order]
+
+    def _parts(self) -> list[Part]:
+        """The files of the stream now, the oldest first."""
+        return all_parts(self.path) if self._options.rotation else self._own()
+
+    def _own(self) -> list[Part]:
+        """The file at the stream's own path."""
+        part = part_at(self.path, current=True)
+        return [] if part is None else [part]
+
+    # Whether there is more
+
+    def _next_chunk(self) -> bytes:
+        """What follows in the file; nothing at its end, or where it was replaced in its place."""
+        assert self._file is not None
+        try:
+            chunk = self._file.read(_CHUNK_BYTES)
+        except EOFError as error:
+            raise BadRecord(f"{self._part.path}: it is not a whole gzip file: {error}") from None
+        # A file that was cut and has grown again is as long as before, and begins with something else.
+        return chunk if chunk and self._is_same() else b""
+
+    def _is_same(self) -> bool:
+        """Whether the open file still begins with what was read of it."""
+        if is_packed(self._part.path) or not self._head:
+            return True
+        assert self._file is not None
+        return os.pread(self._file.fileno(), len(self._head), 0) == self._head
+
+    def _is_over(self) -> bool:
+        """Whether nothing more can come in the open file; looks for where it has gone."""
+        assert self._file is not None
+        if not self._options.follow:
+            return True
+        if is_packed(self._part.path):
+            return bool(self._later())
+        stat = os.fstat(self._file.fileno())
+        if stat.st_size < self._file.tell() or not self._is_same():
+            self._go_to_copy(stat.st_size)
+            return False
+        if self._part.current:
+            now = part_at(self.path, current=True)
+            if now is None or now.inode == stat.st_ino:
+                # One that is gone may still be written to by whoever has it open.
+                return False
+            if not self._options.rotation or stat.st_nlink == 0:
+                # What was written anew, and renamed to it, may have the same records again.
+                raise PositionLost(f"{self.path} is another file than the one that was read; give a new file a new name")
+            self._part = Part(self.path, stat.st_ino, stat.st_mtime_ns, current=False)
+        return self._is_left_alone(stat)
+
+    def _is_left_alone(self, stat: os.stat_result) -> bool:
+        """Whether a rotated file has not grown for a while, and has a next one. Who writes it may not know of it yet."""
+        now, wanted = time.monotonic(), self._options.rotated_seconds
+        if self._unchanged[0] != stat.st_size:
+            self._unchanged = stat.st_size, now
+        unchanged = max(now - self._unchanged[1], time.time() - stat.st_mtime)
+        return unchanged >= wanted and bool(self._later())
+
+    def _go_to_copy(self, size: int) -> None:
+        """Goes on in the copy of a file that was cut.
+
+        Raises:
+            PositionLost: There is none.
+        """
+        mark = self._mark()
+        copies = [part for part in self._parts() if not part.current and _fits(part, mark)]
+        if not copies:
+            raise PositionLost(
+                f"{self.path} was cut to {size} bytes after {self._offset} were read, and no file beside it is a copy of it"
+            )
+        self._open(copies[-1], self._offset)
+
+    # What was read
+
+    def _take(self, chunk: bytes) -> Records | None:
+        """Splits what has been read so far into records, and leaves the incomplete rest in `pieces`."""
+        pieces = self._pieces
+        if self._discarding:
+            return self._discard(chunk)
+        # A line of many chunks is joined once, when its end has come.
+        if pieces and self._options.format is Format.LINES and b"\n" not in chunk and sum(map(len, pieces)) < _LONG_LINE_BYTES:
+            pieces.append(chunk)
+            return None
+        data = b"".join([*pieces, chunk]) if pieces else chunk
+        try:
+            records = split(data, self._offset, self._options.format)
+        except BadRecord as error:
+            self._refuse(data, error)
+            return None
+        end = 0 if records is None else records.end - self._offset
+        rest = data[end:]
+        pieces[:] = [rest] if rest else []
+        if end:
+            self._passed(data, end)
+        return records
+
+    def _passed(self, data: bytes, end: int) -> None:
+        """Notes what was read, so that it is known again."""
+        if len(self._head) < HEAD_BYTES:
+            self._head += data[: min(end, HEAD_BYTES - len(self._head))]
+        self._tail = (self._tail + data[max(0, end - TAIL_BYTES) : end])[-TAIL_BYTES:]
+
+    def _refuse(self, data: bytes, error: BadRecord) -> None:
+        """Leaves a line out that is far too long, up to its end. What is no length cannot be skipped: nobody knows how far.
+
+        Raises:
+            BadRecord: So it is, or the policy says so.
+        """
+        error = BadRecord(f"{self._part.path}: {error}")
+        if self._options.format is not Format.LINES:
+            raise error
+        self._options.bad_record(Message(data[:_KEPT_OF_BAD]), error)
+        self._discarding = True
+        self._pieces.clear()
+        self._skip(data)
+
+    def _discard(self, chunk: bytes) -> Records | None:
+        """Goes on to the end of a line that is left out."""
+        end = chunk.find(b"\n") + 1
+        self._skip(chunk[:end] if end else chunk)
+        if not end:
+            return None
+        self._discarding = False
+        return self._take(chunk[end:]) if chunk[end:] else None
+
+    def _skip(self, data: bytes) -> None:
+        """Moves on past bytes that no record has."""
+        self._passed(data, len(data))
+        self._offset += len(data)
+
+    def _rest(self) -> Records | None:
+        """What is left at the end of a file that is over."""
+        rest = b"".join(self._pieces)
+        self._pieces = []
+        if not rest:
+            return None
+        if self._options.format is Format.LENGTH_PREFIXED:
+            error = BadRecord(
+                f"{self._part.path}: the record at byte {self._offset} is incomplete: the file ends after {len(rest)} bytes of it"
+            )
+            self._options.bad_record(Message(rest), error)
+            self._skip(rest)
+            return None
+        self._passed(rest, len(rest))
+        return last_line(rest, self._offset)
+
+    def _yielded(self, records: Records) -> Batch:
+        """Records as a batch; they count as read from now on."""
+        self._offset = records.end
+        sequences = Steps(self._base + records.ends.first, records.ends.deltas)
+        return Batch(records.values, sequences=sequences, cursor=self._mark().encode())
+
+    def _mark(self) -> Mark:
+        """Where it is now."""
+        return Mark(self._base, self._offset, self._part.inode, len(self._head), checksum(self._head), checksum(self._tail))
+
+    # For people
+
+    def backlog(self) -> Backlog | None:
+        """The bytes between what was yielded and the end of the last whole record of the open file."""
+        if self.caught_up:
+            return Backlog(bytes=0)
+        if self._file is None or is_packed(self._part.path):
+            return None
+        size = os.fstat(self._file.fileno()).st_size
+        latest = self._last_end(self._file, size)
+        left = max(0, (size if latest is None else latest) - self._offset)
+        return Backlog(bytes=left, latest_sequence=None if latest is None or not self._part.current else self._base + latest)
+
+    def _last_end(self, file: BinaryIO, size: int) -> int | None:
+        """Where the last whole record ends, if that can be told without reading the file."""
+        if not self._options.follow:
+            return size
+        if self._options.format is Format.LENGTH_PREFIXED:
+            return None
+        start = max(self._offset, size - _BACKLOG_BYTES)
+        at = os.pread(file.fileno(), size - start, start).rfind(b"\n") if size > start else -1
+        if at >= 0:
+            return start + at + 1
+        return self._offset if start == self._offset else None
+
+
+def _fits(part: Part, mark: Mark) -> bool:
+    """Whether a mark is in a file."""
+    with contextlib.suppress(OSError, EOFError), part.open() as file:
+        return mark.fits(file)
+    return False
+
+
+def _size(part: Part) -> int:
+    """How many bytes a file has, unpacked."""
+    if not is_packed(part.path):
+        return part.path.stat().st_size
+    size = 0
+    with part.open() as file:
+        while chunk := file.read(1 << 20):
+            size += len(chunk)
+    return size

@@ -1,0 +1,80 @@
+"""Notices that files change: one loop looks at all that are waited for, so rarely that thousands of them cost little."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_LOOKS_PER_SECOND = 2_000
+_SOONEST_SECONDS = 0.02
+
+State = tuple[int, int, int] | None
+
+
+def state_of(path: Path | str) -> State:
+    """What is different once a file has changed or was replaced; None where there is none."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+class Watch:
+    """The thread of a source of files, and the loop that looks whether files have changed."""
+
+    def __init__(self) -> None:
+        """Starts nothing yet."""
+        self._thread = ThreadPoolExecutor(1, "headrace files")
+        self._waiting: dict[asyncio.Future[None], tuple[Path, State]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls a function on the thread."""
+        return await asyncio.wrap_future(self._thread.submit(function, *args, **kwargs))
+
+    def soon(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Calls a function on the thread, after what it does now, and does not wait for it."""
+        with contextlib.suppress(RuntimeError):  # the process ends
+            self._thread.submit(function, *args, **kwargs)
+
+    async def changed(self, path: Path, state: State, seconds: float) -> None:
+        """Waits until a file is no longer in a state, or for so long."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[future] = path, state
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look(), name="headrace looks at files")
+        try:
+            await asyncio.wait({future}, timeout=seconds)
+        finally:
+            del self._waiting[future]
+            if not self._waiting:
+                await self._end()
+
+    async def _look(self) -> None:
+        """Looks at every file that is waited for, again and again."""
+        while True:
+            await asyncio.sleep(max(_SOONEST_SECONDS, len(self._waiting) / _LOOKS_PER_SECOND))
+            waiting = list(self._waiting.items())
+            for future in await self.run(_changed, waiting):
+                if not future.done():
+                    future.set_result(None)
+
+    async def _end(self) -> None:
+        """Ends the loop, unless it is needed again by then."""
+        looking, self._looking = self._looking, None
+        if looking is not None:
+            looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({looking})
+
+
+def _changed(waiting: "list[tuple[asyncio.Future[None], tuple[Path, State]]]") -> "list[asyncio.Future[None]]":
+    """Those whose file is no longer in its state."""
+    return [future for future, (path, state) in waiting if state_of(path) != state]
