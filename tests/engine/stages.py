@@ -89,7 +89,7 @@ class Stages:
 
     def __post_init__(self) -> None:
         self._draw = random.Random(self.seed)
-        self._plan = Plan(self.pipeline.graph, bucket_ids(self.buckets), "run", self.worker_bytes)
+        self._plan = Plan(self.pipeline.graph, bucket_ids(self.buckets), "query", "run", self.worker_bytes)
         self._workers = [Held() for _ in range(self.workers)]
 
     def send(self, *messages: Message) -> None:

@@ -309,19 +309,50 @@ def test_a_worker_holds_no_more_than_it_may_also_while_it_reads_a_bucket() -> No
     def use(number: int) -> None:
         """As a micro-batch that touches a bucket does."""
         head = read_head(stores[number])
-        bucket = held.take(("run", 1, number), stores[number], head, classes, (), 3 * size)
+        bucket = held.take(("query", "run", 1, number), stores[number], head, classes, (), 3 * size)
         buckets.append(weakref.ref(bucket))
         assert len({id(there) for each in buckets if (there := each()) is not None}) <= 3
         bucket.kept["step"].update({b"%d" % n: Seen(n) for n in range(keys)})
         bucket.leave(save(stores[number], head, bucket.kept, bucket.recent, {"step": set(bucket.kept["step"])}, classes, {}))
         bucket.bytes = size
-        held.give_back(("run", 1, number), bucket, 3 * size)
+        held.give_back(("query", "run", 1, number), bucket, 3 * size)
 
     for number in (0, 1, 2, 3, 0, 1, 2, 3):
         use(number)
     read = stores[3].traffic.read_bytes
     use(3)
     assert stores[3].traffic.read_bytes == read, "it holds the one that was used last"
+
+
+def test_queries_in_one_session_leave_each_other_their_states() -> None:
+    held, size = Held(), 1_000_000
+    classes = {"step": StateClass(Seen, "step")}
+    stores = {(query, number): MemoryStore() for query in ("one", "other") for number in range(3)}
+
+    def use(query: str, number: int, limit: int, run: str = "run") -> int:
+        """As a micro-batch that touches a bucket does; returns how often the store was read for the bucket's states."""
+        store = stores[query, number]
+        head = read_head(store)
+        before = store.traffic.calls
+        bucket = held.take((query, run, 1, number), store, head, classes, (), limit)
+        read = store.traffic.calls - before
+        bucket.kept["step"].update({b"%d" % n: Seen(n) for n in range(100)})
+        bucket.leave(save(store, head, bucket.kept, bucket.recent, {"step": set(bucket.kept["step"])}, classes, {}))
+        bucket.bytes = size
+        held.give_back((query, run, 1, number), bucket, limit)
+        return read
+
+    for _ in range(3):
+        reads = [use(query, number, limit) for number in range(3) for query, limit in (("one", 7 * size), ("other", 4 * size))]
+    assert reads == [0] * 6
+    # Each has its own limit, and all together have the largest one.
+    assert [use("other", number, 2 * size) > 0 for number in (0, 1, 2, 2)] == [False, True, True, False]
+    assert [use("one", number, 7 * size) for number in range(3)] == [0, 0, 0]
+    assert [use("one", number, 3 * size) > 0 for number in (0, 1, 2, 2)] == [False, False, False, False]
+    assert use("other", 2, 2 * size) > 0
+    # The states of a query's older run make room at once.
+    use("one", 0, 3 * size, "next")
+    assert use("one", 1, 3 * size) > 0
 
 
 def test_a_function_that_raises_fails_the_micro_batch_and_names_the_message() -> None:

@@ -1,7 +1,9 @@
 import importlib
 import os
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -31,6 +33,25 @@ def test_workers_run_this_python_with_the_pyspark_that_is_installed(spark: Spark
     where = sql.udf(lambda _: f"{sys.executable} {importlib.import_module('pyspark').__file__}")
     found = spark.range(1).select(where("id")).collect()
     assert found[0][0] == f"{sys.executable} {pyspark.__file__}"
+
+
+def test_workers_live_on_when_spark_has_closed_their_connections(spark: SparkSession) -> None:
+    """Spark does so after a minute without work; the states of applications are in these processes."""
+
+    def workers() -> set[int]:
+        return set(spark.sparkContext.parallelize(range(2), 2).map(lambda _: (time.sleep(0.3), os.getpid())[1]).collect())
+
+    before = workers()
+    threads: Any = spark._jvm.java.lang.Thread.getAllStackTraces().keySet().toArray()
+    monitors = [thread for thread in threads if thread.getName().startswith("Idle Worker Monitor")]
+    assert monitors
+    for monitor in monitors:
+        outer = monitor.getClass().getDeclaredField("$outer")
+        outer.setAccessible(True)
+        factory = outer.get(monitor)
+        getattr(factory, "org$apache$spark$api$python$PythonWorkerFactory$$cleanupIdleWorkers")()
+        assert factory.idleWorkers().isEmpty()
+    assert workers() == before
 
 
 @pytest.mark.parametrize(

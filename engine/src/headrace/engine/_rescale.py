@@ -51,7 +51,7 @@ def rescale(pipeline: Pipeline, spark: SparkSession, checkpoint: str, into: str,
     check_fingerprints(old.log.steps() or {}, graph.fingerprints)
     ids = bucket_ids(parallelism)
     initial, keys = _initial(spark, old, graph, ids)
-    plan = Plan(graph, ids, uuid.uuid4().hex, 0)
+    plan = Plan(graph, ids, into, uuid.uuid4().hex, 0)
     register(spark, {graph.name: plan})
     resume_at = json.dumps(old.committed.offsets[0].to_json())
     reader = spark.readStream.format(FORMAT).options(pipeline=graph.name, application=graph.name, resumeAt=resume_at)

@@ -29,6 +29,8 @@ QUICK_SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # The commit log says which attempt's files count, so that those of another attempt at the same batch do no harm.
     SETTING: "2",
+    # Its workers live on, with the states that they hold, when there is nothing to do for a while.
+    "spark.python.daemon.module": "headrace.engine._daemon",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

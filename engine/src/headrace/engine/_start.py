@@ -68,7 +68,7 @@ def start(
     planned = log.last_planned()
     # Spark keeps to the number that a checkpoint began with, whatever the session says now.
     partitions = planned.partitions if planned else int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    plan = Plan(graph, bucket_ids(partitions), uuid.uuid4().hex, parse_bytes(worker_memory), dropped)
+    plan = Plan(graph, bucket_ids(partitions), str(checkpoint), uuid.uuid4().hex, parse_bytes(worker_memory), dropped)
     register(spark, {graph.name: plan})
     own = {"application": graph.name}
     for_source, for_sink = _divided(options or {})

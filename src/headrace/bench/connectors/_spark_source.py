@@ -145,7 +145,7 @@ def through_pipeline(spark: SparkSession, kafka: Kafka, place: str) -> Iterator[
     """The words counted by an application of Headrace's, whose results go nowhere."""
     graph = words_of_kafka().graph
     buckets = bucket_ids(int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
-    plan = Plan(graph, buckets, uuid.uuid4().hex, parse_bytes(WORKER_MEMORY))
+    plan = Plan(graph, buckets, graph.name, uuid.uuid4().hex, parse_bytes(WORKER_MEMORY))
     register(spark, {graph.name: plan})
     with gateway() as running, connector(kafka, place, "bench", running.address):
         messages = sql.col("messages")

@@ -78,7 +78,8 @@ def spark_part(
         RuntimeError: other messages or results reached the far end than the feed has.
     """
     buckets = bucket_ids(int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
-    plan = Plan((pipeline or app.pipeline)().graph, buckets, uuid.uuid4().hex, parse_bytes(worker_memory))
+    graph = (pipeline or app.pipeline)().graph
+    plan = Plan(graph, buckets, graph.name, uuid.uuid4().hex, parse_bytes(worker_memory))
     messages = sql.col("messages")
     arriving = load(spark, feed, sizes, plan).observe("arriving", sql.sum(messages).alias("messages"))
     leaving = keyed_rows(plan, arriving).observe("leaving", sql.sum(sql.when(sql.col("target") < 0, messages)).alias("messages"))

@@ -1,7 +1,7 @@
 """The states that a Python worker holds between micro-batches, and how it finds out whether they are still right."""
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from sys import getsizeof
@@ -19,8 +19,8 @@ _FIELDS_BYTES = 120
 _ROUNDED_BYTES = 16
 """What the memory allocator adds to a key and a state, about."""
 
-Name = tuple[str, int, int]
-"""Which bucket: the query's run, how many shuffles lie before it, and its number."""
+Name = tuple[str, str, int, int]
+"""Which bucket: the query, its run, how many shuffles lie before it, and its number."""
 
 
 @dataclass
@@ -49,10 +49,14 @@ class Bucket:
 
 
 class Held:
-    """The buckets of one worker, up to a limit of memory; those that were not used for the longest time go first."""
+    """The buckets of one worker; those that were not used for the longest time go first.
+
+    Each query has a limit of memory for its own, and all together have the largest of these.
+    """
 
     def __init__(self) -> None:
         self._buckets: OrderedDict[Name, Bucket] = OrderedDict()
+        self._limits: dict[str, int] = {}
 
     def take(
         self,
@@ -73,7 +77,7 @@ class Held:
         bucket = self._buckets.pop(name, None)
         if bucket is None or bucket.token is None or not head.reaches(bucket.number, bucket.token):
             bucket = None  # so that there are never two of it
-            self._let_go(limit_bytes - max((held.bytes for held in self._buckets.values()), default=0))
+            self._let_go(name[0], limit_bytes, max((held.bytes for held in self._buckets.values()), default=0))
             recent = Recent(len(head.segments))
             return Bucket(_checked(load(store, head, classes, dropped, recent)), recent, head.number, None)
         bucket.token = None
@@ -86,16 +90,23 @@ class Held:
         """Holds a bucket for the next micro-batch, and lets go of others where that is too much."""
         self._buckets[name] = bucket
         self._buckets.move_to_end(name)
-        # Another run's states are never asked for again.
-        for other in [other for other in self._buckets if other[0] != name[0]]:
+        # The states of another run of the same query are never asked for again.
+        for other in [other for other in self._buckets if other[0] == name[0] and other[1] != name[1]]:
             del self._buckets[other]
-        self._let_go(limit_bytes)
+        self._let_go(name[0], limit_bytes)
 
-    def _let_go(self, limit_bytes: int) -> None:
-        total = sum(held.bytes for held in self._buckets.values())
-        while total > limit_bytes and self._buckets:
-            _, gone = self._buckets.popitem(last=False)
-            total -= gone.bytes
+    def _let_go(self, query: str, limit_bytes: int, spare: int = 0) -> None:
+        self._limits = {name[0]: self._limits[name[0]] for name in self._buckets if name[0] in self._limits}
+        self._limits[query] = limit_bytes
+        self._shrink([name for name in self._buckets if name[0] == query], limit_bytes - spare)
+        self._shrink(list(self._buckets), max(self._limits.values()) - spare)
+
+    def _shrink(self, names: Sequence[Name], limit_bytes: int) -> None:
+        total = sum(self._buckets[name].bytes for name in names)
+        for name in names:
+            if total <= limit_bytes:
+                return
+            total -= self._buckets.pop(name).bytes
 
 
 def _checked(kept: dict[str, States]) -> dict[str, States]:

@@ -46,7 +46,7 @@ def _through(plan: Plan, level: int, bucket: int, here: Sequence[BlockRow], stor
     graph = plan.graph
     classes = state_classes(plan, level)
     head = read_head(store)
-    name = (plan.run, level, bucket)
+    name = (plan.query, plan.run, level, bucket)
     held = worker.take(name, store, head, classes, plan.dropped, plan.worker_bytes)
     event_time = EventTime(graph, head.beside)
     passed = Pass(graph, held.kept)

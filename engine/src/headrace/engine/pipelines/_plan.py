@@ -66,6 +66,7 @@ class Plan:
     Attributes:
         graph: The pipeline.
         bucket_ids: The numbers of the buckets that keys are divided into; the same for the life of a checkpoint.
+        query: Names the query, over all its runs: two of one application have checkpoints of their own.
         run: Names this run of the query, so that a worker does not take an older run's states for its own.
         worker_bytes: About how much memory a Python worker may use for states.
         dropped: Steps whose states in the checkpoint are to be dropped, since the pipeline no longer has them.
@@ -73,6 +74,7 @@ class Plan:
 
     graph: Graph
     bucket_ids: tuple[int, ...]
+    query: str
     run: str
     worker_bytes: int
     dropped: frozenset[str] = frozenset()
