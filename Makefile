@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ARGS ?=
 
-.PHONY: help setup setup-dev demo chaos bench test brokers brokers-stop lint format stubs proto-baseline constraints clean
+.PHONY: help setup setup-dev demo chaos bench test newest-clients brokers brokers-stop lint format stubs proto-baseline constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ bench: setup ## Measure the core on this machine (ARGS=--json for programs)
 
 test: lint ## Lint, then run all tests (ARGS='-k gateway' for some)
 	@scripts/test.sh $(ARGS)
+
+newest-clients: setup-dev ## Test the newest clients of Kafka and NATS that are allowed (ARGS='-k source' for some)
+	@scripts/newest_clients.sh $(ARGS)
 
 brokers: setup-dev ## Install and start RabbitMQ, NATS, Kafka and PostgreSQL on this machine (ARGS=nats for some)
 	@.venv/bin/python -m scripts.brokers install $(ARGS)

@@ -261,6 +261,13 @@ def test_a_login_is_used_and_a_wrong_one_is_told(make, log, topic, kafka):
     assert "not.the.password" not in str(refused.value)
 
 
+@pytest.mark.parametrize("codec", ["snappy", "lz4", "zstd"])
+def test_a_sink_compresses_as_it_is_told(make, log, topic, codec):
+    values = [*(b"%d" % n for n in range(1000)), b"x" * 900_000]
+    write(make(topic=topic, compression=codec), 0, *values)
+    assert sorted(log.values(topic)) == sorted(values)
+
+
 def test_a_codec_that_is_not_installed_is_told(make, monkeypatch):
     for module in ("lz4", "lz4f", "lz4framed"):
         monkeypatch.setattr(f"kafka.codec.{module}", None)

@@ -266,6 +266,20 @@ async def test_records_that_are_damaged_end_the_connector(log, topic, address, q
     source.close()
 
 
+async def test_topics_are_read_however_they_are_compressed(log, address, query):
+    """The brokers compress them anew, as Kafka's own libraries do it: also what is more than a megabyte when it is unpacked."""
+    name, values = log.create(), [*numbered(0, 1000), b"x" * 3_000_000, bytes(range(256)) * 100]
+    codecs = ("gzip", "snappy", "lz4", "zstd")
+    for codec in codecs:
+        log.append(log.create(name=f"{name}-{codec}", compression_type=codec, max_message_bytes="8000000"), values, key=b"k")
+    one = query()
+    async with reading(address, bootstrap_servers=log.servers, topic_pattern=rf"{name}-\w+"):
+        await one.attach()
+        await one.read(len(codecs) * len(values))
+    for codec in codecs:
+        assert [(m.key, m.value) for m in one.messages[f"s/{name}-{codec}-0"]] == [(b"k", value) for value in values]
+
+
 async def test_stretches_are_what_the_unchanged_consumer_gives(log, address, query):
     name = log.create(3, compression_type="gzip")
     for partition in range(3):

@@ -79,9 +79,7 @@ class KafkaSinkParameters(KafkaConnection):
         description="Longer than writing a micro-batch takes; at most the brokers' transaction.max.timeout.ms. So long a "
         "transaction of a sink that died may keep consumers waiting, unless it is started again.",
     )
-    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
-        "none", description="How to compress; all but gzip need a package: python-snappy, lz4, zstandard."
-    )
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field("none", description="How to compress what is written.")
 
     @field_validator("topic")
     @classmethod
