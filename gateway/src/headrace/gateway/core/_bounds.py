@@ -6,7 +6,7 @@ from headrace.gateway.core._errors import LimitExceeded, MalformedMessage
 from headrace.protocol.v1 import source_pb2
 
 MAX_NAME_BYTES = 255
-MAX_PATTERNS = 256
+MAX_PATTERNS = 100
 """Patterns of streams of one pipeline: each is matched against each stream that appears."""
 MAX_POSITIONS = 200_000
 """Positions and ranges in one request, and streams that the gateway keeps."""
@@ -14,8 +14,12 @@ MAX_PARTS = 100_000
 """Parts in one vote: one for each Spark task."""
 MAX_LISTED = 20_000
 """Entries in each list of a SinkHello."""
+MAX_AWAY = 100
+"""Instances of one sink that the gateway remembers while they are away."""
 MAX_WRITTEN = 256
 """Sinks, and readers, that a pipeline may name as its own."""
+MAX_VOTES = 20_000
+"""Votes of instances of sinks that the gateway remembers."""
 MAX_PIPELINES = 1_000
 """Pipelines, and commit logs, that the gateway keeps."""
 MAX_SINKS = 1_000

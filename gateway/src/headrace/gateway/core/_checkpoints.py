@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import structlog
 
+from headrace.gateway.core._bounds import MAX_PIPELINES, check_room
 from headrace.gateway.core._delivering import prove
 from headrace.gateway.core._errors import NotPermitted, Superseded, UnknownPipeline
 from headrace.gateway.core._gateway import Gateway
@@ -23,10 +24,13 @@ def identify(gateway: Gateway, name: str, run: int, patterns: tuple[str, ...], s
 
     Raises:
         Superseded: a newer run of it is attached.
+        LimitExceeded: it is new, and there are as many as may be.
     """
     known = gateway.pipelines.get(name)
     if known is not None and run < known.run:
         raise Superseded(f"pipeline {name}: a newer run of it has taken over; one checkpoint serves one query at a time")
+    if known is None:
+        check_room("pipelines", gateway.pipelines, MAX_PIPELINES)
     pipeline = known or gateway.pipelines.setdefault(name, Pipeline(name))
     pipeline.called_at = time.monotonic()
     if run > pipeline.run or patterns != pipeline.patterns:
@@ -34,7 +38,7 @@ def identify(gateway: Gateway, name: str, run: int, patterns: tuple[str, ...], s
         pipeline.complete = False
         pipeline.fresh = {}
         for stream in gateway.streams.values():
-            gateway.index(stream)
+            stream.note_reader(pipeline)
     return pipeline
 
 

@@ -1,12 +1,14 @@
 """Delivers what pipelines write to sinks, asks for votes, and tells sinks what the commit logs decide."""
 
 import asyncio
+import time
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import structlog
 
+from headrace.gateway.core._bounds import MAX_PIPELINES, check_room
 from headrace.gateway.core._errors import OlderCheckpoint, OutOfTurn, SinkFailed, Superseded
 from headrace.gateway.core._gateway import Gateway
 from headrace.gateway.core._pipeline import Pipeline
@@ -163,8 +165,11 @@ def settle(gateway: Gateway, ledger: Ledger, votes: Iterable[tuple[str, str, int
     A commit log only grows: what was proved by a reader meanwhile stays proved. `votes` are those of batches in the log that
     this gateway need not have been there for: sink, instance, batch.
     """
-    gateway.votes.adopt(ledger.pipeline, votes)
     known = gateway.ledgers.get(ledger.pipeline)
+    if known is None:
+        check_room("commit logs of pipelines", gateway.ledgers, MAX_PIPELINES)
+    gateway.votes.adopt(ledger.pipeline, votes)
+    gateway.settled_at[ledger.pipeline] = time.monotonic()
     if known is not None and known.run == ledger.run:
         ledger = replace(ledger, committed=max(ledger.committed, known.committed))
     gateway.ledgers[ledger.pipeline] = ledger

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from headrace.gateway._config import Limits, StreamRule
 from headrace.gateway._identity import Identity, TokenRegistry
+from headrace.gateway.core._bounds import MAX_POSITIONS, MAX_SINKS, check_room
 from headrace.gateway.core._credit import CreditPool
 from headrace.gateway.core._errors import Draining, LimitExceeded, ProtocolError, TokenRevoked
 from headrace.gateway.core._owners import QueryOwners
@@ -38,6 +39,8 @@ class Gateway:
         self.sink_sessions: dict[str, SinkSession] = {}
         self.ledgers: dict[str, Ledger] = {}
         """What is known of the commit log of each pipeline that writes to sinks."""
+        self.settled_at: dict[str, float] = {}
+        """When each of them was last told."""
         self.voted: dict[str, Voted] = {}
         """The last vote of each such pipeline, until its commit is known."""
         self.owners = QueryOwners()
@@ -99,7 +102,7 @@ class Gateway:
         """Lets a sink's session go. Whoever waits for an answer of it learns that none will come."""
         del self.sink_sessions[session.id]
         session.close()
-        self.sink(session.hello.sink).detach(session)
+        self.sinks[session.hello.sink].detach(session)
         self._sessions_changed.notify()
 
     def end_revoked(self, registry: TokenRegistry) -> int:
@@ -112,8 +115,17 @@ class Gateway:
         return len(revoked)
 
     def sink(self, name: str) -> Sink:
-        """The sink of a name, known or new."""
-        return self.sinks.setdefault(name, Sink(name))
+        """The sink of a name, known or new.
+
+        Raises:
+            LimitExceeded: it is new, and there are as many as may be.
+        """
+        sink = self.sinks.get(name)
+        if sink is None:
+            check_room("sinks", self.sinks, MAX_SINKS)
+            sink = self.sinks[name] = Sink(name)
+        sink.used_at = time.monotonic()
+        return sink
 
     def detach(self, stream: Stream) -> None:
         """Takes a stream from its session. Nothing is kept of one that never carried anything."""
@@ -129,9 +141,14 @@ class Gateway:
             del self.streams[stream.name]
 
     def stream(self, name: str) -> Stream:
-        """The stream of a name, known or new."""
+        """The stream of a name, known or new.
+
+        Raises:
+            LimitExceeded: it is new, and there are as many as may be.
+        """
         stream = self.streams.get(name)
         if stream is None:
+            check_room("streams", self.streams, MAX_POSITIONS)
             stream = self.streams[name] = Stream(name)
             self.index(stream)
         return stream

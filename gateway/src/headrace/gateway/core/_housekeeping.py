@@ -24,6 +24,7 @@ async def keep_house(gateway: Gateway) -> None:
         await asyncio.sleep(INTERVAL_S)
         pace(gateway)
         forget_abandoned(gateway)
+        forget_unused(gateway)
 
 
 def pace(gateway: Gateway) -> None:
@@ -48,3 +49,20 @@ def forget_abandoned(gateway: Gateway) -> None:
         if not pipeline.declared and not pipeline.committed and not pipeline.fetches and pipeline.called_at < silent_since:
             log.warning("pipeline forgotten: it never committed anything and is silent", pipeline=pipeline.name)
             forget(gateway, pipeline)
+
+
+def forget_unused(gateway: Gateway) -> None:
+    """Forgets sinks, commit logs and streams that nobody has named for long, and of which nothing is left."""
+    since = time.monotonic() - ABANDONED_AFTER_S
+    for name in [sink.name for sink in gateway.sinks.values() if sink.is_unused(since)]:
+        del gateway.sinks[name]
+    for name in [stream.name for stream in gateway.streams.values() if stream.is_unused(since)]:
+        del gateway.streams[name]
+    idle = [pipeline for pipeline, told_at in gateway.settled_at.items() if told_at < since]
+    if idle:
+        held = {t.pipeline for sink in gateway.sinks.values() for holdings in sink.holders() for t in holdings.transactions()}
+        held |= {voter.pipeline for voter, _ in gateway.votes.lost()}
+        for pipeline in set(idle) - held:
+            del gateway.settled_at[pipeline]
+            gateway.ledgers.pop(pipeline, None)
+            gateway.voted.pop(pipeline, None)

@@ -3,7 +3,8 @@
 import time
 from dataclasses import dataclass, field
 
-from headrace.gateway.core._position import BEGINNING, Position, pattern, source_of
+from headrace.gateway._patterns import covers
+from headrace.gateway.core._position import BEGINNING, Position, source_of
 from headrace.gateway.core._signal import Signal
 
 
@@ -49,7 +50,7 @@ class Pipeline:
 
     def asks_for(self, stream: str) -> bool:
         """Whether its query asked for the stream."""
-        return any(pattern(text).fullmatch(stream) for text in self.patterns)
+        return any(covers(text, stream) for text in self.patterns)
 
     def reads_after(self, stream: str) -> Position:
         """What it needs of a stream comes after this position: the committed one, or where the stream begins for it."""
@@ -64,7 +65,7 @@ class Pipeline:
 
     def reads(self, stream: str) -> bool:
         """Whether the stream is one that its query asked for, or that it is declared for."""
-        return any(pattern(text).fullmatch(stream) for text in (*self.patterns, *self.declared))
+        return any(covers(text, stream) for text in (*self.patterns, *self.declared))
 
     def commit(self, positions: dict[str, Position]) -> list[str]:
         """Takes over committed positions; returns the streams whose position moved."""

@@ -1,15 +1,14 @@
 """Positions as the gateway orders them, and the names and patterns of streams."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
+from headrace.gateway.core._bounds import MAX_NAME_BYTES, MAX_POSITIONS, check_count
 from headrace.gateway.core._errors import MalformedMessage
 from headrace.protocol.v1 import frame_pb2 as pb
 
 MAX_SEQUENCE = 2**63 - 1
-MAX_NAME_BYTES = 255
 
 _STREAM_NAME = re.compile(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+")
 _PATTERN = re.compile(r"[A-Za-z0-9._*-]+/[A-Za-z0-9._*-]+")
@@ -56,12 +55,14 @@ def to_stream_positions(positions: dict[str, Position]) -> list[pb.StreamPositio
     ]
 
 
-def from_stream_positions(positions: Iterable[pb.StreamPosition]) -> dict[str, Position]:
+def from_stream_positions(positions: Sequence[pb.StreamPosition]) -> dict[str, Position]:
     """Positions by stream.
 
     Raises:
         MalformedMessage: a stream's name or a sequence is not valid.
+        LimitExceeded: there are too many.
     """
+    check_count("positions", positions, MAX_POSITIONS)
     return {check_name(p.stream): from_proto(p.position) if p.HasField("position") else BEGINNING for p in positions}
 
 
@@ -83,13 +84,12 @@ def source_of(stream: str) -> str:
     return stream.partition("/")[0]
 
 
-@lru_cache(maxsize=1024)
-def pattern(text: str) -> re.Pattern[str]:
-    """Compiles a stream pattern, in which `*` stands for anything within a part of the name.
+def check_pattern(text: str) -> str:
+    """Returns the pattern, in which `*` stands for anything within a part of the name.
 
     Raises:
         MalformedMessage: it is not `source/partition`.
     """
     if len(text) > MAX_NAME_BYTES or not _PATTERN.fullmatch(text):
         raise MalformedMessage(f"stream pattern {text[:80]!r}: want source/partition such as orders/* or orders/0")
-    return re.compile(re.escape(text).replace(r"\*", "[^/]*"))
+    return text

@@ -6,11 +6,15 @@ from collections.abc import Iterator
 
 from headrace.gateway._identity import Identity
 from headrace.gateway.core._credit import CreditAccount, CreditPool
-from headrace.gateway.core._errors import ProtocolError
+from headrace.gateway.core._errors import ProtocolError, TooSlow
+from headrace.gateway.core._id_ranges import IdRanges
 from headrace.gateway.core._position import Position
 from headrace.gateway.core._signal import Signal
 from headrace.gateway.core._stream import Attachment, Wanted
 from headrace.protocol.v1 import source_pb2 as pb
+
+MOST_WAITING = 10_000
+"""So many messages may wait for a connector to read them; acks and credit are merged, and do not count."""
 
 _ids = itertools.count(1)
 
@@ -30,7 +34,7 @@ class Session:
         self.linger_ms = 0
         self.account: CreditAccount = pool.open(self._grant)
         self.attachments: dict[int, Attachment] = {}
-        self.retired: set[int] = set()
+        self.retired = IdRanges()
         """Ids of streams that were rejected while frames may have been on their way."""
         self.draining = False
         self.failure: ProtocolError | None = None
@@ -55,8 +59,10 @@ class Session:
         self.outgoing.notify()
 
     def send(self, response: pb.IngestResponse) -> None:
-        """Queues a message."""
+        """Queues a message. A connector that asks and never reads the answers is ended."""
         self._control.append(response)
+        if len(self._control) > MOST_WAITING:
+            self.end(TooSlow(f"{MOST_WAITING} answers wait for the connector; read them while you send"))
         self.outgoing.notify()
 
     def acknowledge(self, attachment: Attachment, position: Position) -> None:

@@ -8,6 +8,8 @@ class Signal:
 
     def __init__(self) -> None:
         self._notice: asyncio.Future[None] | None = None
+        self.waiters = 0
+        """How many wait."""
 
     def notify(self) -> None:
         """Wakes every waiter."""
@@ -19,5 +21,9 @@ class Signal:
         """Waits for the next notice; False where the time passed first."""
         if self._notice is None:
             self._notice = asyncio.get_running_loop().create_future()
-        done, _ = await asyncio.wait({self._notice}, timeout=timeout_s)
+        self.waiters += 1
+        try:
+            done, _ = await asyncio.wait({self._notice}, timeout=timeout_s)
+        finally:
+            self.waiters -= 1
         return bool(done)

@@ -1,8 +1,10 @@
 """A sink as the gateway knows it: its instances, what they hold, and what the pipelines' commit logs say of it."""
 
+import time
 import zlib
 from dataclasses import dataclass, field
 
+from headrace.gateway.core._bounds import MAX_AWAY, MAX_LISTED
 from headrace.gateway.core._position import Position
 from headrace.gateway.core._signal import Signal
 from headrace.gateway.core._sink_session import Holdings, SinkSession
@@ -30,6 +32,8 @@ class Sink:
     """The transactions whose vote somebody waits for, each with why an instance is against it; empty where none is."""
     news: Signal = field(default_factory=Signal)
     """An instance has come or gone, or is against a transaction."""
+    used_at: float = field(default_factory=time.monotonic)
+    """When somebody last named it."""
 
     @property
     def durable(self) -> bool:
@@ -66,6 +70,9 @@ class Sink:
         for last in map(Transaction.from_proto, hello.committed):
             session.note_visible(last)
             self.note_committed(last)
+        # The holdings have them, and a session lasts.
+        for listed in ("staged", "prepared", "committed"):
+            hello.ClearField(listed)
         self.news.notify()
 
     def detach(self, session: SinkSession) -> None:
@@ -74,6 +81,8 @@ class Sink:
             del self.sessions[session.instance]
             if self.durable and session.holdings.transactions():
                 self.away[session.instance] = session.holdings
+                if len(self.away) > MAX_AWAY:
+                    del self.away[next(iter(self.away))]
             self.news.notify()
 
     def note_failed(self, transaction: Transaction, reason: str) -> None:
@@ -84,12 +93,19 @@ class Sink:
 
     def note_committed(self, transaction: Transaction) -> None:
         """Notes that a transaction is visible."""
-        self.committed[transaction.pipeline] = max(transaction.batch, self.committed.get(transaction.pipeline, -1))
+        last = self.committed.pop(transaction.pipeline, -1)
+        self.committed[transaction.pipeline] = max(transaction.batch, last)
+        if len(self.committed) > MAX_LISTED:
+            del self.committed[next(iter(self.committed))]
 
     def is_visible(self, transaction: Transaction) -> bool:
         """Whether a transaction cannot be delivered any more, because its batch is visible and was in the commit log."""
         last = self.committed.get(transaction.pipeline, -1)
         return transaction.batch <= last if self.durable else transaction.batch < last
+
+    def is_unused(self, since: float) -> bool:
+        """Whether nobody has named it since a moment, and nothing of it is left or waited for."""
+        return self.used_at < since and not (self.sessions or self.away or self.voting or self.news.waiters)
 
     def holders(self) -> list[Holdings]:
         """What all instances hold, live or away."""

@@ -128,6 +128,7 @@ class Stream:
     duplicate_messages: int = 0
     losses: int = 0
     sent_at: float = 0.0
+    known_since: float = field(default_factory=time.monotonic)
     _ends: list[int] = field(default_factory=list)
     """The last sequence of each frame, for bisection."""
 
@@ -183,6 +184,19 @@ class Stream:
             return iter(())
         first = bisect_right(self._ends, position.sequence) if position.epoch == self.live_epoch else 0
         return iter(self.frames[first:])
+
+    def note_reader(self, pipeline: Pipeline) -> None:
+        """Takes a pipeline in that reads it, or lets one go that does so no more."""
+        if pipeline.reads(self.name) != (pipeline in self.readers):
+            if pipeline in self.readers:
+                self.readers.remove(pipeline)
+            else:
+                self.readers.append(pipeline)
+
+    def is_unused(self, since: float) -> bool:
+        """Whether it has no reader, no connector and no messages, and has had none since a moment."""
+        held = self.readers or self.attachment or self.frames or self.news.waiters
+        return not held and max(self.sent_at, self.known_since) < since
 
     def tell_readers(self) -> None:
         """Wakes whoever reads the stream or plans to."""

@@ -3,11 +3,10 @@
 import re
 from dataclasses import dataclass
 
+from headrace.gateway.core._bounds import MAX_NAME_BYTES, check_length
 from headrace.gateway.core._errors import MalformedMessage
-from headrace.gateway.core._position import MAX_NAME_BYTES, MAX_SEQUENCE
+from headrace.gateway.core._position import MAX_SEQUENCE
 from headrace.protocol.v1 import sink_pb2 as pb
-
-MAX_ATTEMPT_BYTES = 255
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -62,8 +61,9 @@ class Part:
         Raises:
             MalformedMessage: its transaction is not valid, or it names no attempt.
         """
-        if not 0 < len(wire.attempt) <= MAX_ATTEMPT_BYTES:
-            raise MalformedMessage(f"part of partition {wire.partition}: want an attempt of 1 to {MAX_ATTEMPT_BYTES} bytes")
+        if not wire.attempt:
+            raise MalformedMessage(f"part of partition {wire.partition}: want an attempt of 1 to {MAX_NAME_BYTES} bytes")
+        check_length("attempt", wire.attempt)
         return cls(Transaction.from_proto(wire.transaction), wire.partition, wire.attempt)
 
     def __str__(self) -> str:
@@ -87,6 +87,6 @@ def check_pipeline(name: str) -> str:
     Raises:
         MalformedMessage: it is not one.
     """
-    if not 0 < len(name) <= MAX_NAME_BYTES:
-        raise MalformedMessage(f"pipeline {name[:80]!r}: want a name of 1 to {MAX_NAME_BYTES} bytes")
-    return name
+    if not name:
+        raise MalformedMessage(f"a pipeline without a name: want one of 1 to {MAX_NAME_BYTES} bytes")
+    return check_length("pipeline", name)

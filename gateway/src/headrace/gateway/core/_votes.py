@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import structlog
 
+from headrace.gateway.core._bounds import MAX_VOTES, check_room
 from headrace.gateway.core._errors import SinkLost
 from headrace.gateway.core._sink_session import SinkSession
 from headrace.gateway.core._transaction import Transaction
@@ -63,10 +64,16 @@ class Votes:
                 del self._cast[voter]
 
     def adopt(self, pipeline: str, votes: Iterable[tuple[str, str, int]]) -> None:
-        """Learns votes that this gateway was not there for: sink, instance, and a batch in the commit log."""
+        """Learns votes that this gateway was not there for: sink, instance, and a batch in the commit log.
+
+        Raises:
+            LimitExceeded: there are as many as may be.
+        """
         for sink, instance, batch in votes:
             voter = Voter(pipeline, sink, instance)
             if voter not in self._lost:
+                if voter not in self._logged:
+                    check_room("votes of sinks", self._logged, MAX_VOTES)
                 self._logged[voter] = max(batch, self._logged.get(voter, -1))
 
     def compare(self, session: SinkSession) -> int:

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Sequence
 from headrace.gateway._identity import Identity
 from headrace.gateway.core import Gateway
 from headrace.gateway.core import _frames as frames
+from headrace.gateway.core._bounds import MAX_NAME_BYTES, MAX_PARTS, MAX_WRITTEN, check_count, check_length
 from headrace.gateway.core._delivering import check_newer, instance_for, settle, vote
 from headrace.gateway.core._errors import MalformedMessage, NotPermitted, OutOfTurn
-from headrace.gateway.core._position import MAX_NAME_BYTES
 from headrace.gateway.core._sink import Ledger, Sink
 from headrace.gateway.core._transaction import Part, Transaction, check_pipeline, check_sink
 from headrace.gateway.core._votes import Voter
@@ -61,6 +61,7 @@ async def ask_for_vote(gateway: Gateway, identity: Identity, request: pb.VoteReq
     Raises:
         ProtocolError: it votes against it, or cannot vote.
     """
+    check_count("parts", request.parts, MAX_PARTS)
     sink, transaction = _sink(gateway, identity, request.sink), Transaction.from_proto(request.transaction)
     parts = [Part.from_proto(part) for part in request.parts]
     if not parts or any(part.transaction != transaction for part in parts):
@@ -69,6 +70,8 @@ async def ask_for_vote(gateway: Gateway, identity: Identity, request: pb.VoteReq
     if request.instances and len(request.instances) != len(parts):
         counts = f"{len(parts)} parts and {len(request.instances)} instances"
         raise MalformedMessage(f"sink {sink.name}, {transaction}: {counts}; name one for each part, or none at all")
+    for instance in set(request.instances):
+        check_length("instance", instance)
     await vote(gateway, sink, transaction, dict(zip(parts, request.instances or [""] * len(parts), strict=True)))
     return pb.VoteResponse()
 
@@ -79,6 +82,9 @@ def take_log(gateway: Gateway, identity: Identity, request: pb.SettleRequest) ->
     Raises:
         ProtocolError: a name is not valid, the caller may not use it, or the query is somebody else's.
     """
+    check_count("sinks", request.sinks, MAX_WRITTEN)
+    check_count("readers", request.readers, MAX_WRITTEN)
+    check_length("run", request.run)
     if not request.run:
         raise MalformedMessage(f"pipeline {request.pipeline[:80]}: a commit log without the run that tells of it")
     if not request.sinks:
@@ -86,7 +92,7 @@ def take_log(gateway: Gateway, identity: Identity, request: pb.SettleRequest) ->
             f"pipeline {request.pipeline[:80]}: a commit log that names no sink settles nothing; name its sinks"
         )
     sinks = tuple(_sink(gateway, identity, name).name for name in request.sinks)
-    for reader in request.readers:
+    for reader in map(check_pipeline, request.readers):
         if not identity.may_run(reader):
             text = f"the token of {identity.name!r} does not allow pipeline {reader[:80]!r}; add it to the token's pipelines"
             raise NotPermitted(text)

@@ -1,27 +1,28 @@
 """EngineService: what Spark calls."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 
 import grpc
 import grpc.aio
 
 from headrace.gateway._identity import Identity, identity_of
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
+from headrace.gateway.core._bounds import MAX_PATTERNS, MAX_POSITIONS, check_count
 from headrace.gateway.core._catching_up import exhausted
 from headrace.gateway.core._checkpoints import adopt, attach, check_reads, commit, identify
 from headrace.gateway.core._errors import MalformedMessage, MessagesLost, NotPermitted, Superseded
 from headrace.gateway.core._pipeline import Pipeline
 from headrace.gateway.core._planning import PlannedRange, plan
-from headrace.gateway.core._position import BEGINNING, Position, from_stream_positions, pattern
+from headrace.gateway.core._position import BEGINNING, Position, check_pattern, from_stream_positions
 from headrace.gateway.core._reading import ReadRange, describe_loss, read
+from headrace.gateway.core._transaction import check_pipeline
 from headrace.gateway.services._calls import end_call
 from headrace.gateway.services._delivery import ask_for_vote, deliver, take_log
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1.engine_pb2_grpc import EngineServiceServicer
 
-MAX_PIPELINE_NAME = 255
 RESPONSE_BYTES = 256 * 1024
 """Frames are sent together until they have so many bytes: a message of gRPC costs as much as the frames of many messages."""
 BATCH_SHARE = 4
@@ -81,6 +82,7 @@ class EngineService(EngineServiceServicer):
         pipeline = None
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
+            check_count("ranges", request.ranges, MAX_POSITIONS)
             ranges = [ReadRange.from_proto(wire) for wire in request.ranges]
             check_reads(pipeline, (r.stream for r in ranges))
             pipeline.fetches += 1
@@ -142,10 +144,9 @@ class EngineService(EngineServiceServicer):
         return pb.SettleResponse()
 
     def _pipeline(self, who: pb.Pipeline, identity: Identity) -> Pipeline:
-        if not who.name or len(who.name) > MAX_PIPELINE_NAME or not who.streams:
-            raise MalformedMessage(
-                f"pipeline {who.name[:80]!r}: want a name of 1 to {MAX_PIPELINE_NAME} bytes and at least one stream"
-            )
+        check_pipeline(who.name)
+        if not who.streams:
+            raise MalformedMessage(f"pipeline {who.name!r}: want at least one stream")
         _permit(identity, who)
         return identify(self._gateway, who.name, who.run, tuple(who.streams), who.skip_lost)
 
@@ -157,7 +158,7 @@ class EngineService(EngineServiceServicer):
                 raise MessagesLost(describe_loss(stream, pipeline.position(stream.name), pipeline.planned.get(stream.name)))
 
 
-def _positions(pipeline: Pipeline, wire: Iterable[frame_pb2.StreamPosition]) -> dict[str, Position]:
+def _positions(pipeline: Pipeline, wire: Sequence[frame_pb2.StreamPosition]) -> dict[str, Position]:
     positions = from_stream_positions(wire)
     check_reads(pipeline, positions)
     return positions
@@ -168,15 +169,10 @@ def _permit(identity: Identity, who: pb.Pipeline) -> None:
         raise NotPermitted(
             f"the token of {identity.name!r} does not allow pipeline {who.name!r}; add it to the token's pipelines"
         )
-    for streams in _checked(who.streams):
+    check_count(f"streams of pipeline {who.name}", who.streams, MAX_PATTERNS)
+    for streams in map(check_pattern, who.streams):
         if not identity.may_read(streams):
             raise NotPermitted(f"the token of {identity.name!r} does not allow to read {streams!r}; add it to the token's reads")
-
-
-def _checked(patterns: Iterable[str]) -> Iterable[str]:
-    for text in patterns:
-        pattern(text)
-        yield text
 
 
 def _to_proto(planned: PlannedRange) -> pb.PlannedRange:

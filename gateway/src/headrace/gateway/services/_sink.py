@@ -8,6 +8,7 @@ from google.protobuf.message import DecodeError
 
 from headrace.gateway._identity import Identity, identity_of
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
+from headrace.gateway.core._bounds import MAX_LISTED, check_count
 from headrace.gateway.core._delivering import attach_sink
 from headrace.gateway.core._errors import MalformedMessage, NotPermitted, OutOfTurn
 from headrace.gateway.core._sink import Sink
@@ -63,6 +64,8 @@ class SinkService(SinkServiceServicer):
 
     async def _hello(self, requests: Requests, identity: Identity) -> pb.SinkHello:
         hello: pb.SinkHello = await first_hello(anext(requests, None), self._gateway.limits.hello_timeout_ms)
+        for field in ("staged", "prepared", "committed"):
+            check_count(f"{field} of sink {hello.sink[:80]!r}", getattr(hello, field), MAX_LISTED)
         if hello.mode not in (pb.SINK_MODE_TWO_PHASE, pb.SINK_MODE_BATCH_IDEMPOTENT, pb.SINK_MODE_AT_LEAST_ONCE):
             raise MalformedMessage(f"sink {hello.sink[:80]}: mode {hello.mode} is not one of the SinkModes")
         if not identity.may_write(check_sink(hello.sink)):
