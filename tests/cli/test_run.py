@@ -93,7 +93,8 @@ def test_one_of_several_pipelines_is_named(program: Write) -> None:
     [
         ("x = 1\n", "has no pipeline; it needs a line such as app = Pipeline('orders')"),
         ("import nothing_of_this_name\n", "cannot be imported: ModuleNotFoundError: No module named 'nothing_of_this_name'"),
-        ("x = 1\n\nx / 0\n", "application_of_a_test.py, line 3)"),
+        ("from headrace.pipelines import Pipeline\n\n1 / 0\n", "application_of_a_test.py, line 3)"),
+        ("x = = 1\n", "cannot be imported: SyntaxError: invalid syntax"),
         (
             "from headrace.pipelines import Pipeline\napp = Pipeline('p')\napp.source('a/*')\n",
             "nothing takes what step a/* gives; end it with .sink('name')",
@@ -105,6 +106,71 @@ def test_a_program_that_has_no_pipeline_is_refused(program: Write, command: list
     assert result.exit_code == 2, result.output
     assert says in result.stderr
     assert "Traceback" not in result.output
+
+
+RAN = "import pathlib\npathlib.Path(__file__).with_suffix('.ran').touch()\n"
+SPARK = "from pyspark.sql import SparkSession\n"
+ENGINE = "from headrace.engine import build_session, start\n"
+
+
+@pytest.mark.parametrize("command", [["run", "--dry-run"], ["run"], ["state", "show"]])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            SPARK + "spark = SparkSession.builder.getOrCreate()\nspark.range(1).show()\n",
+            "has no pipeline; it needs a line such as",
+        ),
+        (
+            "from headrace.sdk import serve\nserve(None)\n",
+            "It was not run; a program without a pipeline is run by Python",
+        ),
+        (VOTES + SPARK + "spark = SparkSession.builder.getOrCreate()\n", "getOrCreate(...) would run when the file"),
+        (VOTES + "frame.writeStream.format('noop').start()\n", "start(...) would run when the file is imported"),
+        (
+            VOTES + ENGINE + "start(app, None, 'c').awaitTermination()\n",
+            "awaitTermination(...) would run when the file is imported",
+        ),
+        (VOTES + ENGINE + "start(app, None, 'c')\n", 'Put what runs the program under if __name__ == "__main__":'),
+        (
+            VOTES + ENGINE + "def session():\n    return build_session('votes')\n\ndef main():\n    session()\n\nmain()\n",
+            "line 14: build_session(...) would run when the file is imported",
+        ),
+        (VOTES + ENGINE + "if True:\n    with build_session('votes') as spark:\n        pass\n", "build_session(...) would run"),
+    ],
+)
+def test_a_program_that_would_run_when_it_is_imported_is_not_imported(
+    program: Write, command: list[str], text: str, says: str
+) -> None:
+    file = program(RAN + text)
+    result = run(*command, file)
+    assert result.exit_code == 2, result.output
+    assert says in result.stderr
+    assert not Path(file).with_suffix(".ran").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        VOTES + ENGINE + "if __name__ == '__main__':\n    start(app, build_session('votes'), 'c').awaitTermination()\n",
+        VOTES + ENGINE + "def main():\n    start(app, build_session('votes'), 'c')\n\nif __name__ == '__main__':\n    main()\n",
+        VOTES + "import threading\nthread = threading.Thread(target=print)\nthread.start()\n",
+        "import headrace.pipelines as pipelines\n"
+        + VOTES.replace("from headrace.pipelines import Pipeline", "").replace("Pipeline(", "pipelines.Pipeline("),
+    ],
+)
+def test_a_program_may_also_run_by_itself(program: Write, text: str) -> None:
+    result = run("run", program(text), "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "votes/*" in result.stdout
+
+
+def test_a_pipeline_may_come_from_another_module(program: Write, tmp_path: Path) -> None:
+    (tmp_path / "made_for_a_test.py").write_text(VOTES)
+    try:
+        assert run("run", program("from made_for_a_test import app\n"), "--dry-run").exit_code == 0
+    finally:
+        sys.modules.pop("made_for_a_test", None)
 
 
 @pytest.mark.parametrize("command", [["run"], ["run", "--dry-run"], ["state", "show"], ["state", "get", "--step", "s"]])

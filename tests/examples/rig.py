@@ -42,7 +42,8 @@ class Rig:
         folder = into or Path(mkdtemp(dir=self._folder))
         sinks = [FileSink(name, folder / name, SinkFormat.LENGTH_PREFIXED) for name in names]
         serving = [self._submit(serve(sink, gateway=self._address, stop=stop)) for sink in sinks]
-        options = {"gateway": self._address}
+        # A folder of its own lacks what the runs before have written.
+        options = {"gateway": self._address, "onSinkLoss": "fail" if into else "accept"}
         query = None
         try:
             query = start(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.cli._output import EXIT_INVALID, Failure
+from headrace.cli._program import check
 
 if TYPE_CHECKING:
     from headrace.pipelines import Pipeline
@@ -24,10 +25,11 @@ class Application:
 def load(target: str) -> Application:
     """The application of `app.py`, or of `app.py:name` where the file has several.
 
-    Its folder is first on the path while it is imported, and afterwards, as when Python runs the file.
+    Its folder is first on the path while it is imported, and afterwards, as when Python runs the file. What has no pipeline, or
+    would start a query when it is imported, is not imported.
 
     Raises:
-        Failure: there is no such file, it cannot be imported, or it has not exactly one pipeline.
+        Failure: there is no such file, it cannot or must not be imported, or it has not exactly one pipeline.
     """
     from headrace.pipelines import GraphError, Pipeline
 
@@ -35,6 +37,7 @@ def load(target: str) -> Application:
     path = Path(file).absolute()
     if not path.is_file() or path.suffix != ".py":
         raise Failure(f"{file} is no Python file; give one that defines a pipeline: headrace run app.py", EXIT_INVALID)
+    check(file, path)
     sys.path.insert(0, str(path.parent))
     try:
         module = importlib.import_module(path.stem)
