@@ -56,6 +56,7 @@ worker_memory = "2gb"
 available_now = true
 drop_states = "old"
 migrate_states = ["sums"]
+finish = false
 options = { maxMessagesPerTrigger = 1000 }
 conf = { "spark.ui.enabled" = false, "spark.app.name" = "x y" }
 gateway = { token = "secret", tls_ca = "ca.pem" }
@@ -112,7 +113,7 @@ def test_the_command_lines_of_a_deployment(tmp_path: Path) -> None:
         *("run", "app.py:app", "--gateway", "a:1", "--checkpoint", "checkpoints/one", "--master", "local[2]"),
         *("--parallelism", "2", "--worker-memory", "2gb", "--option", "maxMessagesPerTrigger=1000"),
         *("--conf", "spark.ui.enabled=false", "--conf", "spark.app.name=x y", "--drop-states", "old"),
-        *("--migrate-states", "sums", "--available-now"),
+        *("--migrate-states", "sums", "--no-finish", "--available-now"),
         *("--tls-ca", str(tmp_path / "ca.pem")),
     ]
     assert role(planned, "pipeline").environ["HEADRACE_TOKEN"] == "secret"

@@ -35,6 +35,10 @@ class FakeGateway(EngineServiceServicer):
         """Ends the next fetches after so many frames."""
         self.arrived: dict[str, int] = {}
         """How many messages existed when an available-now run attached."""
+        self.ended: set[str] = set()
+        """Streams whose source has ended them; told to those who want to know."""
+        self._ends: dict[str, set[str]] = {}
+        """Those whose end a pipeline's checkpoint has."""
         self._changed = threading.Condition()
         self._server: grpc.Server | None = None
         self.address = ""
@@ -85,6 +89,7 @@ class FakeGateway(EngineServiceServicer):
             self._admit(context)
             self.attached.append(request)
             self.positions[request.pipeline.name] = {p.stream: p.position.sequence for p in request.committed}
+            self._ends[request.pipeline.name] = set(request.ended)
             if request.available_now:
                 self.arrived = {stream: len(messages) for stream, messages in self.streams.items()}
             self._changed.notify_all()
@@ -98,11 +103,15 @@ class FakeGateway(EngineServiceServicer):
             if known is None:
                 self._abort(context, grpc.StatusCode.NOT_FOUND, "attach first")
             known.update({p.stream: p.position.sequence for p in request.committed})
+            ends = self._ends.setdefault(request.pipeline.name, set())
+            ends -= {p.stream for p in request.committed}
+            ends |= set(request.ended)
             self._changed.notify_all()
             deadline = time.monotonic() + request.wait_ms / 1000
             while not (ranges := self._ranges(request, known)) and (left := deadline - time.monotonic()) > 0:
                 self._changed.wait(left)
-            return pb.PlanResponse(ranges=ranges, exhausted=not ranges)
+            over = request.tell_ends and bool(self.streams) and self.ended >= self.streams.keys()
+            return pb.PlanResponse(ranges=ranges, exhausted=not ranges, all_ended=over)
 
     def Fetch(self, request: pb.FetchRequest, context: grpc.ServicerContext) -> Iterator[pb.FetchResponse]:
         with self._changed:
@@ -157,7 +166,11 @@ class FakeGateway(EngineServiceServicer):
                 left -= len(fresh)
                 size = sum(len(m.value or b"") + 20 for m in fresh)
                 end = frame_pb2.Position(sequence=fresh[-1].sequence, cursor=str(fresh[-1].sequence).encode())
-                ranges.append(pb.PlannedRange(stream=stream, end=end, messages=len(fresh), bytes=size))
+                over = request.tell_ends and stream in self.ended and fresh[-1] is self.streams[stream][-1]
+                ranges.append(pb.PlannedRange(stream=stream, end=end, messages=len(fresh), bytes=size, ended=over))
+            elif request.tell_ends and stream in self.ended - self._ends[request.pipeline.name]:
+                end = frame_pb2.Position(sequence=known[stream])
+                ranges.append(pb.PlannedRange(stream=stream, end=end, ended=True))
         return ranges
 
     def _frames(self, stream: str, after: int, upto: int) -> Iterator[frame_pb2.Frame]:

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine._decode import Columns
-from headrace.engine.pipelines._arrivals import arriving_rows
+from headrace.engine._ranges import Ends
+from headrace.engine.pipelines._arrivals import arriving_rows, ending_rows
 from headrace.engine.pipelines._durable import load
 from headrace.engine.pipelines._held import Held
 from headrace.engine.pipelines._keyed import keyed_rows, state_classes
@@ -94,7 +95,13 @@ class Stages:
 
     def send(self, *messages: Message) -> None:
         """A micro-batch; messages have streams, sequences and keys."""
-        rows = [row for task in self._cut(messages) for row in self._read(task)]
+        self._run([row for task in self._cut(messages) for row in self._read(task)])
+
+    def end(self, *streams: str, all_: bool = False) -> None:
+        """A micro-batch with which streams have ended, or all of them with all of event time."""
+        self._run([row for batch in ending_rows(self._plan, Ends(streams, all_)) for row in rows_of(batch)])
+
+    def _run(self, rows: list[BlockRow]) -> None:
         self._draw.shuffle(rows)
         for level in range(1, self.pipeline.graph.shuffles + 1):
             by_bucket: defaultdict[int, list[BlockRow]] = defaultdict(list)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -239,10 +240,33 @@ def test_a_step_that_has_changed_is_noticed(spark: SparkSession, tmp_path: Path,
     add(46, 60)
     found = run(spark, tmp_path, source, numbers(size="3 s"), "checkpoint", migrate=("sums",))
     assert sorted(map(int, found["sums"])) == sorted([40, 41, 42, 43, 44, 45, 46])
-    add(63)
     with pytest.raises(StateError, match="step sums is another one"):
         run(spark, tmp_path, source, numbers(), "checkpoint")
-    assert run(spark, tmp_path, source, numbers(size="3 s"), "checkpoint")["sums"] == [b"60"]
+
+
+def test_streams_that_have_ended_hold_no_window_open(spark: SparkSession, tmp_path: Path, source: Path) -> None:
+    """And once all have ended, a run that is bounded gives every window its result; one that is not keeps the last ones open."""
+
+    def sums(numbers_: range) -> list[int]:
+        by_window: dict[tuple[int, int], int] = defaultdict(int)
+        for n in numbers_:
+            by_window[n % 7, n // 10] += n
+        return sorted(by_window.values())
+
+    def run_(app: Pipeline, files: list[Path], **started: bool) -> list[int]:
+        with rig(spark, tmp_path) as running:
+            found = running.run(app, FileSource("n", files, follow=False), "checkpoint", **started)
+        return sorted(map(int, found["sums"]))
+
+    second, third = source.with_name("1"), source.with_name("2")
+    assert run_(numbers(), [source]) == sums(range(40))
+    second.write_text("".join(f"{n}\n" for n in range(45, 80)))
+    assert run_(numbers(), [source, second]) == sums(range(40, 70)), "the first file has ended, and is offered once more"
+    third.write_text("".join(f"{n}\n" for n in range(80, 85)))
+    assert run_(numbers(), [third], available_now=True, finish=False) == sums(range(70, 80))
+    assert run_(numbers(), [source, second, third], available_now=True) == sums(range(80, 85))
+    states = StoredStates(spark, str(tmp_path / "checkpoint"), numbers().graph)
+    assert {size.step: size.keys for size in states.sizes()} == {"count": 7, "sums": 0}
 
 
 def test_a_checkpoint_that_is_not_whole_is_refused(spark: SparkSession, tmp_path: Path, source: Path) -> None:

@@ -469,3 +469,43 @@ def test_a_filter_that_is_added_leaves_event_time_where_it_is() -> None:
     again = Stages(application(False, True), buckets=2, stores=changed.stores)
     again.send(*sent[5:])
     assert again.by_key("out") == {b"0": [b"22"]}
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(
+    batches=st.lists(
+        st.tuples(
+            st.lists(st.tuples(st.integers(0, 2), st.integers(0, 90)), max_size=8), st.lists(st.integers(0, 2), max_size=2)
+        ),
+        max_size=8,
+    ),
+    buckets=st.integers(1, 4),
+    failing=st.sampled_from([0.0, 0.3]),
+)
+def test_all_buckets_learn_that_a_stream_has_ended(
+    batches: list[tuple[list[tuple[int, int]], list[int]]], buckets: int, failing: float
+) -> None:
+    """Also behind a second shuffle, with attempts that fail; a stream that has ended may go on."""
+    app = Pipeline("ended")
+    timed = app.source("n/*", decode=int).event_time(lambda n: n * 1_000_000).key_by(lambda n: n % 5)
+    sums = timed.window(tumbling("10 s")).aggregate(total(), name="small")
+    larger = sums.key_by(lambda n: n % 2, name="again").window(tumbling("30 s"))
+    described = larger.aggregate(total(), output=lambda key, n, window: f"{window.end // 1_000_000}={n}", name="large")
+    described.sink("out")
+    run, trial, last = Stages(app, buckets=buckets, failing=failing), Trial(app), [0, 0, 0]
+    for sent, ended in batches:
+        messages = []
+        for stream, number in sent:
+            last[stream] += 1
+            messages.append(Message(b"%d" % number, stream=f"n/{stream}", sequence=last[stream]))
+        if messages:
+            run.send(*messages)
+            trial.send(*sorted(messages, key=lambda message: (message.stream, message.sequence)))
+        if ended:
+            run.end(*(f"n/{stream}" for stream in ended))
+            trial.end(*(f"n/{stream}" for stream in ended))
+        assert sorted(value for _, value in run.written["out"]) == sorted(trial.values("out"))
+    run.end(all_=True)
+    trial.finish()
+    assert sorted(value for _, value in run.written["out"]) == sorted(trial.values("out"))
+    assert {step: states for step, states in run.states().items() if states} == {}

@@ -16,6 +16,7 @@ from headrace.engine import CheckpointError, GatewayAway, GatewayError, Messages
 from headrace.engine._connection import Connection
 from headrace.engine._options import Defaults, parse
 from headrace.engine._planner import Planner
+from headrace.engine._ranges import Ends
 
 ALL = ReadAllAvailable()
 
@@ -321,3 +322,64 @@ def test_where_streams_begin_is_in_the_offset_and_is_not_read(gateway: FakeGatew
     assert again.plan_reads(nothing, begun) == []
     assert [p.position.sequence for p in gateway.attached[-1].planned] == [100, 0]
     assert next(r.low for part in again.plan_reads(begun, end) for r in part) == 100
+
+
+def test_the_end_of_a_stream_is_in_the_checkpoint_and_so_the_same_when_the_batch_is_read_again(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    gateway.append("orders/1", messages(1, 5))
+    planner = make(gateway, application="app")
+    first = planner.latest_offset(planner.initial_offset(), ALL)
+    gateway.ended.add("orders/0")
+    second = planner.latest_offset(first, ALL)
+    assert sequences(second) == sequences(first)
+    assert [stream for stream, position in second["streams"].items() if position.get("ended")] == ["orders/0"]
+    assert planner.ends(first, second) == Ends(("orders/0",))
+    assert planner.plan_reads(first, second) == []
+    assert planner.latest_offset(second, ALL) == second
+    assert list(gateway.plans[-1].ended) == ["orders/0"]
+
+    gateway.append("orders/0", messages(6, 6))
+    gateway.ended.clear()
+    third = planner.latest_offset(second, ALL)
+    assert not planner.ends(second, third)
+    again = make(gateway, application="app")
+    assert again.ends(first, second) == Ends(("orders/0",))
+    gateway.forget()
+    again.latest_offset(second, ALL)
+    assert list(gateway.attached[-1].ended) == ["orders/0"]
+    plain = make(gateway, pipeline="q")
+    gateway.ended.update(gateway.streams)
+    offset = plain.latest_offset(plain.initial_offset(), ALL)
+    assert plain.latest_offset(offset, ALL) == offset, "a query without event time is not told"
+
+
+@pytest.mark.parametrize(
+    ("bounded", "given", "finishes"),
+    [(True, {}, True), (False, {}, False), (True, {"finish": "false"}, False), (False, {"finish": "true"}, True)],
+)
+def test_event_time_comes_to_its_end_once_all_streams_have_ended(
+    gateway: FakeGateway, bounded: bool, given: dict[str, str], finishes: bool
+) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    gateway.append("orders/1", messages(1, 5))
+
+    def run(start: dict[str, Any]) -> tuple[dict[str, Any], list[bool]]:
+        planner = make(gateway, application="app", **given)
+        if bounded:
+            planner.prepare_available_now()
+        at, ends = start or planner.initial_offset(), list[bool]()
+        while (end := planner.latest_offset(at, ALL)) != at:
+            ends.append(planner.ends(at, end).all)
+            at = json.loads(json.dumps(end))
+        return at, ends
+
+    gateway.ended.add("orders/0")
+    at, ends = run({})
+    assert not any(ends), "orders/1 is read to its last message, and has not ended"
+    gateway.ended.add("orders/1")
+    at, ends = run(at)
+    assert any(ends) == finishes
+    assert run(at)[1] == [], "once is enough"
+    gateway.append("orders/1", messages(6, 7))
+    at, ends = run(at)
+    assert ends.count(True) == finishes, "what came since has windows of its own"

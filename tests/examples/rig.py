@@ -36,8 +36,12 @@ class Rig:
         drop_states: Sequence[str] = (),
         into: Path | None = None,
         migrate_states: Sequence[str] = (),
+        **started: Any,
     ) -> dict[str, list[bytes]]:
-        """What each sink gets until everything that the source gives is committed; in a folder of its own if none is given."""
+        """What each sink gets until everything that the source gives is committed; in a folder of its own if none is given.
+
+        Further words are for `start`, such as `available_now=True`.
+        """
         names, stop = pipeline.graph.sinks, asyncio.Event()
         folder = into or Path(mkdtemp(dir=self._folder))
         sinks = [FileSink(name, folder / name, SinkFormat.LENGTH_PREFIXED) for name in names]
@@ -46,16 +50,13 @@ class Rig:
         options = {"gateway": self._address, "onSinkLoss": "fail" if into else "accept"}
         query = None
         try:
-            query = start(
-                pipeline,
-                self._spark,
-                self._folder / checkpoint,
-                options=options,
-                drop_states=drop_states,
-                migrate_states=migrate_states,
-            )
+            place = self._folder / checkpoint
+            kept = {"drop_states": drop_states, "migrate_states": migrate_states}
+            query = start(pipeline, self._spark, place, options=options, **kept, **started)
             given = self._submit(serve(source, gateway=self._address, stop=stop))
             serving.append(given)
+            if started.get("available_now"):
+                assert query.awaitTermination(DEADLINE_S), "a bounded run ends"
             while not given.done() and query.isActive:
                 with contextlib.suppress(TimeoutError):
                     given.result(0.1)

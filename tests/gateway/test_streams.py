@@ -1,5 +1,6 @@
 """What a connector and a pipeline see of a stream: parking, resume, deduplication, acknowledgement, ownership, replays."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -344,3 +345,83 @@ async def test_a_stream_that_ended_is_shown_as_ended(connector: MakeConnector, e
     await source.send(goodbye=source_pb2.Goodbye())
     assert (await source.ended())[0] is grpc.StatusCode.OK
     assert (await pipeline.status()).streams[0].state == admin_pb2.STREAM_STATE_ENDED
+
+
+async def test_the_end_of_a_stream_is_told_until_the_checkpoint_has_it(connector: MakeConnector, engine: MakeEngine) -> None:
+    source, pipeline, plain = connector(), engine(), engine("plain")
+    await pipeline.attach()
+    await plain.attach()
+    await source.hello()
+    await source.open("orders/0", stream_id=1)
+    await source.open("orders/1", stream_id=2)
+    for stream_id in (1, 2):
+        assert (await source.expect("stream_opened")).stream_id == stream_id
+    await source.send(frame=numbered(1, 0, 2))
+    first = await pipeline.plan(tell_ends=True)
+    assert [(r.stream, r.messages, r.ended) for r in first.ranges] == [("orders/0", 2, False)]
+    assert not first.all_ended
+    await source.send(close_stream=source_pb2.CloseStream(stream_id=1, end_of_stream=True))
+    for _ in range(2):
+        told = await pipeline.plan({"orders/0": 1}, tell_ends=True)
+        assert [(r.stream, r.end.sequence, r.messages, r.ended) for r in told.ranges] == [("orders/0", 1, 0, True)]
+    assert not (await plain.plan({"orders/0": 1}, wait_ms=0)).ranges, "who does not keep it is not told"
+    assert not (await pipeline.plan({"orders/0": 1}, ended=["orders/0"], tell_ends=True, wait_ms=0)).ranges
+
+    await source.send(frame=numbered(2, 0, 3))
+    await source.send(close_stream=source_pb2.CloseStream(stream_id=2, end_of_stream=True))
+    await pipeline.plan_until("orders/1", 2)
+    part = await pipeline.plan(tell_ends=True, max_messages=2)
+    assert [(r.stream, r.messages, r.ended) for r in part.ranges] == [("orders/1", 2, False)]
+    assert not part.all_ended
+    rest = await pipeline.plan({"orders/1": 1}, tell_ends=True)
+    assert [(r.stream, r.messages, r.ended) for r in rest.ranges] == [("orders/1", 1, True)]
+    assert rest.all_ended
+    done = await pipeline.plan({"orders/1": 2}, ended=["orders/1"], tell_ends=True, wait_ms=0)
+    assert (list(done.ranges), done.all_ended) == ([], True)
+
+    await source.send(goodbye=source_pb2.Goodbye())
+    again = connector()
+    await again.hello()
+    await again.open("orders/0", stream_id=1)
+    opened = await again.expect("stream_opened")
+    assert opened.resume.sequence == 1, "a stream that ended goes on where it was"
+    assert not (await pipeline.plan(tell_ends=True, wait_ms=0)).all_ended
+    await again.send(frame=numbered(1, 2, 3))
+    more = await pipeline.plan(tell_ends=True)
+    assert [(r.stream, r.end.sequence, r.ended) for r in more.ranges] == [("orders/0", 4, False)]
+
+
+async def test_a_gateway_that_has_restarted_learns_which_streams_have_ended(connector: MakeConnector, engine: MakeEngine) -> None:
+    pipeline, source = engine(), connector()
+    await pipeline.attach({"orders/0": 4, "orders/1": 5}, ended=["orders/0", "orders/1", "orders/2"])
+    assert (await pipeline.plan(tell_ends=True, wait_ms=0)).all_ended
+    await pipeline.attach({"orders/0": 4, "orders/1": 5}, ended=["orders/0"])
+    assert not (await pipeline.plan(tell_ends=True, wait_ms=0)).all_ended
+    await source.hello()
+    await source.open("orders/0", stream_id=1)
+    await source.open("orders/1", stream_id=2)
+    for stream_id in (1, 2):
+        assert (await source.expect("stream_opened")).stream_id == stream_id
+        await source.send(close_stream=source_pb2.CloseStream(stream_id=stream_id, end_of_stream=True))
+    told = await pipeline.plan(tell_ends=True)
+    assert [(r.stream, r.end.sequence, r.messages, r.ended) for r in told.ranges] == [("orders/1", 5, 0, True)]
+    assert told.all_ended
+
+
+async def test_a_run_that_has_everything_waits_a_little_for_the_end_of_its_streams(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    source, pipeline = await catching_up(connector(), engine())
+    await source.send(frame=numbered(1, 0, 1))
+    await source.send(backlog=source_pb2.Backlog(stream_id=1, latest_sequence=0))
+    await pipeline.plan_until("orders/0", 0, tell_ends=True)
+    assert not (await pipeline.plan({"orders/0": 0}, tell_ends=True, wait_ms=0)).exhausted
+    assert (await pipeline.plan(wait_ms=0)).exhausted, "who does not want to know does not wait"
+    await source.send(close_stream=source_pb2.CloseStream(stream_id=1, end_of_stream=True))
+    told = await pipeline.plan(tell_ends=True)
+    assert (told.exhausted, told.all_ended, [r.ended for r in told.ranges]) == (True, True, [True])
+    other = engine("other")
+    await other.attach({"orders/0": 0, "orders/9": 3}, available_now=True)
+    async with asyncio.timeout(10):
+        while not (answer := await other.plan(tell_ends=True, wait_ms=50)).exhausted:
+            assert not answer.all_ended

@@ -161,13 +161,13 @@ class Engine:
         )
         await self.stub.Attach(request, timeout=DEADLINE_S)
 
-    async def plan(self, committed: dict[str, Any] | None = None, wait_ms: int = 5000, **limits: int) -> engine_pb2.PlanResponse:
+    async def plan(self, committed: dict[str, Any] | None = None, wait_ms: int = 5000, **limits: Any) -> engine_pb2.PlanResponse:
         request = engine_pb2.PlanRequest(pipeline=self.who, committed=positions(committed or {}), wait_ms=wait_ms, **limits)
         response = await self.stub.Plan(request, timeout=DEADLINE_S)
         assert isinstance(response, engine_pb2.PlanResponse)
         return response
 
-    async def plan_until(self, stream: str, sequence: int, **limits: int) -> engine_pb2.PlannedRange:
+    async def plan_until(self, stream: str, sequence: int, **limits: Any) -> engine_pb2.PlannedRange:
         """Plans until a stream's range reaches a sequence."""
         async with asyncio.timeout(DEADLINE_S):
             while True:

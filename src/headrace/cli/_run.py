@@ -32,6 +32,7 @@ _LOOKS_EVERY_S = 0.2
 )
 @click.option("--conf", "settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark: spark.executor.memory=4g.")
 @click.option("--worker-memory", default="1gb", show_default=True, help="What each Python worker may hold of states.")
+@click.option("--finish/--no-finish", default=None, help="Close all windows once all streams end.  [yes with --available-now]")
 @click.option("--drop-states", metavar="STEP", multiple=True, help="Drop what the checkpoint has of a step that is gone.")
 @click.option(
     "--migrate-states", metavar="STEP", multiple=True, help="Have a step that has changed take its states on as they are."
@@ -48,6 +49,7 @@ def run(
     given: tuple[str, ...],
     settings: tuple[str, ...],
     worker_memory: str,
+    finish: bool | None,
     drop_states: tuple[str, ...],
     migrate_states: tuple[str, ...],
     as_json: bool,
@@ -111,6 +113,7 @@ def run(
             worker_memory=worker_memory,
             drop_states=drop_states,
             migrate_states=migrate_states,
+            finish=finish,
         )
         _watch(query, application, connection, stop, as_json)
         query.stop()

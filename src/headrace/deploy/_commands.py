@@ -48,6 +48,8 @@ def pipeline_command(options: PipelineOptions, address: str) -> list[str]:
         words += ["--drop-states", step]
     for step in options.migrate_states:
         words += ["--migrate-states", step]
+    if options.finish is not None:
+        words += ["--finish" if options.finish else "--no-finish"]
     if options.available_now:
         words.append("--available-now")
     return [*words, *_tls(options.gateway)]

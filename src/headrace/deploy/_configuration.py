@@ -43,6 +43,7 @@ class PipelineOptions(Parameters):
     parallelism: int | None = Field(default=None, ge=1, description="In how many parts a new checkpoint divides the keys.")
     available_now: bool = Field(default=False, description="End once everything is processed that exists now.")
     worker_memory: str | None = Field(default=None, description="What each Python worker may hold of states; 1gb if none.")
+    finish: bool | None = Field(default=None, description="Close all windows once all streams end; unset: with available_now.")
     drop_states: list[str] = Field(default=[], description="Steps that are gone, whose states are dropped.")
     migrate_states: list[str] = Field(default=[], description="Steps that have changed and take their states on as they are.")
     options: dict[str, str] = Field(default={}, description="Options of the source and the sink.")

@@ -16,8 +16,8 @@ from headrace.engine._errors import CheckpointError, FrameError, GatewayAway, Ga
 from headrace.engine._fetch import PipelineRun, fetch_once
 from headrace.engine._options import Options
 from headrace.engine._patience import Patience
-from headrace.engine._position import Offset, Position, moved, to_stream_positions
-from headrace.engine._ranges import Range, split, task_count
+from headrace.engine._position import Offset, Position, ended, moved, to_stream_positions
+from headrace.engine._ranges import Ends, Range, split, task_count
 from headrace.protocol.v1 import engine_pb2 as pb
 
 PLAN_WAIT_MS = 100
@@ -89,17 +89,29 @@ class Planner:
         self._last_start, self._last_end, self._sizes = start, start, {}
         while True:
             response = self._plan(offset, limit)
-            if response is not None and response.ranges:
+            if response is not None and (response.ranges or self._finishes(offset, response)):
                 break
             # A run that must catch up may not answer "nothing new" before the gateway says that all is planned.
             if not self._available_now or (response is not None and response.exhausted):
                 return start
         self._sizes = {r.stream: r.bytes for r in response.ranges}
-        streams = {**offset.streams, **{r.stream: Position.from_proto(r.end, start=r.start) for r in response.ranges}}
-        end = Offset(offset.pipeline, streams, self._run)
+        moved_to = {r.stream: Position.from_proto(r.end, start=r.start, ended=r.ended) for r in response.ranges}
+        finishes = self._finishes(offset, response)
+        end = Offset(offset.pipeline, {**offset.streams, **moved_to}, self._run, offset.finish + finishes, finishes)
         self._last_end = end.to_json()
         self._parsed = [(start, offset), (self._last_end, end)]
         return self._last_end
+
+    def _finishes(self, offset: Offset, response: pb.PlanResponse) -> bool:
+        """Whether event time comes to its end with a batch: all streams have ended, and there was news since it last did so."""
+        wanted = self._available_now if self._options.finish is None else self._options.finish
+        news = any(r.messages for r in response.ranges) or not offset.finished
+        return self._keeps_ends and wanted and response.all_ended and news and bool(response.ranges or offset.streams)
+
+    @property
+    def _keeps_ends(self) -> bool:
+        """Whether anything depends on the end of a stream: the event time of an application does."""
+        return self._options.application is not None
 
     def _check_start(self, start: dict[str, Any]) -> None:
         known = (self._last_start, self._last_end)
@@ -141,9 +153,12 @@ class Planner:
 
     def _call_plan(self, offset: Offset, limit: ReadLimit) -> pb.PlanResponse:
         max_messages, max_bytes = self._limits(limit)
+        news = moved(offset.streams, self._committed)
         request = pb.PlanRequest(
             pipeline=self.pipeline_run.to_proto(self._options),
-            committed=to_stream_positions(moved(offset.streams, self._committed)),
+            committed=to_stream_positions(news),
+            ended=ended(news),
+            tell_ends=self._keeps_ends,
             max_messages=max_messages,
             max_bytes=max_bytes,
             wait_ms=PLAN_WAIT_MS,
@@ -170,6 +185,7 @@ class Planner:
         request = pb.AttachRequest(
             pipeline=self.pipeline_run.to_proto(self._options),
             committed=to_stream_positions(committed),
+            ended=ended(committed),
             planned=to_stream_positions(planned),
             available_now=self._available_now,
         )
@@ -202,6 +218,12 @@ class Planner:
             return split(ranges, weights, task_count(sum(weights), self._options.read_tasks))
         self._announce_replay(begin, finish)
         return split(ranges, [max(1, r.end.sequence - r.low) for r in ranges], self._options.read_tasks)
+
+    def ends(self, start: dict[str, Any], end: dict[str, Any]) -> Ends:
+        """What ends with a batch, which is the same when it is read again."""
+        finish, begin = self._offset(end), self._offset(start)
+        known = set(ended(begin.streams))
+        return Ends(tuple(name for name in ended(finish.streams) if name not in known), finish.finish != begin.finish)
 
     def _planned_here(self, start: dict[str, Any], end: dict[str, Any]) -> bool:
         return (start, end) == (self._last_start, self._last_end)

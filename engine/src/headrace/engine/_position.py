@@ -15,18 +15,20 @@ MAX_SEQUENCE = 2**63 - 1
 class Position:
     """A place in a stream: everything at or before it has been read. Ordered by epoch and sequence.
 
-    At a `start` nothing was read: the stream begins there for the pipeline.
+    At a `start` nothing was read: the stream begins there for the pipeline. `ended` says that the source has ended it
+    there. Should it go on after all, it goes on from there.
     """
 
     epoch: int
     sequence: int
     cursor: bytes | None = field(default=None, compare=False)
     start: bool = field(default=False, compare=False)
+    ended: bool = field(default=False, compare=False)
 
     @classmethod
-    def from_proto(cls, position: pb.Position, *, start: bool = False) -> "Position":
+    def from_proto(cls, position: pb.Position, *, start: bool = False, ended: bool = False) -> "Position":
         """The position of a wire message."""
-        return cls(position.epoch, position.sequence, position.cursor if position.HasField("cursor") else None, start)
+        return cls(position.epoch, position.sequence, position.cursor if position.HasField("cursor") else None, start, ended)
 
     def to_proto(self) -> pb.Position:
         """The wire form."""
@@ -41,12 +43,15 @@ class Offset:
     """Where a pipeline is in each of its streams: what Spark writes into its offset log, as JSON.
 
     `run` is the run of the pipeline that planned it, so that the driver can speak for that run when the query ends;
-    absent in the first offset.
+    absent in the first offset. `finish` counts how often event time has come to its end, since all streams had ended, and
+    `finished` says that it did so here.
     """
 
     pipeline: str
     streams: Mapping[str, Position]
     run: int | None = None
+    finish: int = 0
+    finished: bool = False
 
     @classmethod
     def from_json(cls, document: Any) -> "Offset":
@@ -57,7 +62,8 @@ class Offset:
         """
         try:
             streams = {name: _position(position) for name, position in document["streams"].items()}
-            return cls(document["pipeline"], streams, document.get("run"))
+            finish, finished = int(document.get("finish", 0)), document.get("finished") is True
+            return cls(document["pipeline"], streams, document.get("run"), finish, finished)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"the checkpoint's offset is not one of this source ({type(error).__name__}: {error}); "
@@ -69,13 +75,22 @@ class Offset:
         document: dict[str, Any] = {"pipeline": self.pipeline}
         if self.run is not None:
             document["run"] = self.run
+        if self.finish:
+            document["finish"] = self.finish
+        if self.finished:
+            document["finished"] = True
         document["streams"] = {name: _document(self.streams[name]) for name in sorted(self.streams)}
         return document
 
 
 def moved(positions: Mapping[str, Position], known: Mapping[str, Position]) -> dict[str, Position]:
-    """Those positions that differ from the known ones."""
-    return {name: position for name, position in positions.items() if known.get(name) != position}
+    """Those positions that differ from the known ones, also where only the end of the stream is news."""
+    return {name: position for name, position in positions.items() if not _is_same(position, known.get(name))}
+
+
+def ended(positions: Mapping[str, Position]) -> list[str]:
+    """The streams that have ended."""
+    return [name for name, position in positions.items() if position.ended]
 
 
 def to_stream_positions(positions: Mapping[str, Position]) -> Iterable[pb.StreamPosition]:
@@ -86,7 +101,12 @@ def to_stream_positions(positions: Mapping[str, Position]) -> Iterable[pb.Stream
 def _position(document: Mapping[str, Any]) -> Position:
     cursor = document.get("cursor")
     cursor = None if cursor is None else base64.b64decode(cursor)
-    return Position(int(document["epoch"]), int(document["sequence"]), cursor, document.get("start") is True)
+    start, ended = document.get("start") is True, document.get("ended") is True
+    return Position(int(document["epoch"]), int(document["sequence"]), cursor, start, ended)
+
+
+def _is_same(position: Position, known: Position | None) -> bool:
+    return known is not None and (known, known.ended) == (position, position.ended)
 
 
 def _document(position: Position) -> dict[str, Any]:
@@ -95,4 +115,6 @@ def _document(position: Position) -> dict[str, Any]:
         document["cursor"] = base64.b64encode(position.cursor).decode("ascii")
     if position.start:
         document["start"] = True
+    if position.ended:
+        document["ended"] = True
     return document

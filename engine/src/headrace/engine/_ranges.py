@@ -6,6 +6,26 @@ from dataclasses import dataclass, replace
 from headrace.engine._position import Position
 from headrace.protocol.v1 import engine_pb2 as pb
 
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """What a batch ends besides its ranges.
+
+    Attributes:
+        streams: The streams that have ended with it.
+        all: Whether event time comes to its end with it, since all streams have.
+    """
+
+    streams: tuple[str, ...] = ()
+    all: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.streams) or self.all
+
+
+NO_ENDS = Ends()
+
 MIN_TASK_WEIGHT = 2**20
 """A task reads at least about so many bytes, since starting one costs as much as reading them."""
 

@@ -17,7 +17,7 @@ from headrace.engine._fetch import fetch
 from headrace.engine._options import Options
 from headrace.engine._patience import Patience
 from headrace.engine._planner import Planner
-from headrace.engine._ranges import Range
+from headrace.engine._ranges import NO_ENDS, Ends, Range
 from headrace.protocol.v1 import engine_pb2 as pb
 
 try:
@@ -30,12 +30,15 @@ LONGEST_PAUSE_S = 1.0
 
 ToRows = Callable[[Iterable[Columns]], Iterator[pa.RecordBatch]]
 """Makes the rows of messages that Spark gets."""
+EndsToRows = Callable[[Ends], Iterator[pa.RecordBatch]]
+"""Makes the rows that tell of the end of streams."""
 
 
 class ReadTask(InputPartition):
     """What one Spark task reads, as wire bytes: to pickle a thousand ranges takes longer than to read them."""
 
-    def __init__(self, pipeline: pb.Pipeline, ranges: Sequence[Range]) -> None:
+    def __init__(self, pipeline: pb.Pipeline, ranges: Sequence[Range], ends: Ends = NO_ENDS) -> None:
+        self.ends = ends
         self._request = pb.FetchRequest(pipeline=pipeline, ranges=[r.to_proto() for r in ranges]).SerializeToString()
 
     @property
@@ -50,9 +53,10 @@ class ReadTask(InputPartition):
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads streams of a gateway. Spark pickles it to executors, so that the planner is made where it is first needed."""
 
-    def __init__(self, options: Options, to_rows: ToRows = record_batches) -> None:
+    def __init__(self, options: Options, to_rows: ToRows = record_batches, ends_to_rows: EndsToRows | None = None) -> None:
         self._options = options
         self._to_rows = to_rows
+        self._ends_to_rows = ends_to_rows
         self._connection = Connection.of(options)
         self._planner: Planner | None = None
 
@@ -85,7 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """One partition for each task of a batch."""
         if start == end:
             return []
-        return [self._task(ranges) for ranges in self.planner.plan_reads(start, end)]
+        return self._tasks(start, end, self.planner.plan_reads(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in executors: the messages of one task."""
@@ -93,10 +97,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         request = cast(ReadTask, partition).request
         ranges = [Range.from_proto(wire) for wire in request.ranges]
         patience = Patience(self._options.gateway_timeout_s, LONGEST_PAUSE_S)
-        yield from self._to_rows(fetch(self._connection, request.pipeline, ranges, patience))
+        yield from self._rows(fetch(self._connection, request.pipeline, ranges, patience), cast(ReadTask, partition).ends)
 
-    def _task(self, ranges: Sequence[Range]) -> ReadTask:
-        return ReadTask(self.planner.pipeline_run.to_proto(self._options), ranges)
+    def _tasks(self, start: dict[str, Any], end: dict[str, Any], lists: Sequence[Sequence[Range]]) -> list[ReadTask]:
+        """A task for each list of ranges; the last one tells what ends with the batch."""
+        pipeline, ends = self.planner.pipeline_run.to_proto(self._options), self._ends(start, end)
+        tasks = [ReadTask(pipeline, ranges) for ranges in lists] or [ReadTask(pipeline, [])] * bool(ends)
+        return [*tasks[:-1], ReadTask(pipeline, lists[-1] if lists else [], ends)] if ends else tasks
+
+    def _ends(self, start: dict[str, Any], end: dict[str, Any]) -> Ends:
+        return NO_ENDS if self._ends_to_rows is None else self.planner.ends(start, end)
+
+    def _rows(self, frames: Iterable[Columns], ends: Ends) -> Iterator[pa.RecordBatch]:
+        yield from self._to_rows(frames)
+        if ends and self._ends_to_rows is not None:
+            yield from self._ends_to_rows(ends)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Does nothing.
@@ -127,8 +142,8 @@ else:
         Of the private class it keeps nothing but the type, which Spark's planner looks for.
         """
 
-        def __init__(self, options: Options, to_rows: ToRows = record_batches) -> None:
-            StreamReader.__init__(self, options, to_rows)
+        def __init__(self, options: Options, to_rows: ToRows = record_batches, ends_to_rows: EndsToRows | None = None) -> None:
+            StreamReader.__init__(self, options, to_rows, ends_to_rows)
             # Where Spark looks for `prepareForTriggerAvailableNow`.
             self.simple_reader = self  # type: ignore[assignment]
             self._inline: Iterator[pa.RecordBatch] | None = None
@@ -141,8 +156,8 @@ else:
             lists = self.planner.plan_reads(start, end)
             frames = self.planner.read_inline(start, end, lists)
             if frames is not None:
-                self._inline = self._to_rows(frames)
-            return [self._task(ranges) for ranges in lists]
+                self._inline = self._rows(frames, self._ends(start, end))
+            return self._tasks(start, end, lists)
 
         def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any] | None:
             """Spark calls it right after `partitions`, for the same batch."""

@@ -61,9 +61,10 @@ class HeadraceSource(DataSource):
         options = self._options
         if options.application is None:
             return Reader(options)
-        from headrace.engine.pipelines._arrivals import arriving_rows
+        from headrace.engine.pipelines._arrivals import arriving_rows, ending_rows
 
-        return Reader(options, partial(arriving_rows, self._plan(options.application)))
+        plan = self._plan(options.application)
+        return Reader(options, partial(arriving_rows, plan), partial(ending_rows, plan))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of one batch, which appends in every output mode."""

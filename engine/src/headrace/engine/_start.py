@@ -34,6 +34,7 @@ def start(
     worker_memory: str = DEFAULT_WORKER_MEMORY,
     drop_states: Collection[str] = (),
     migrate_states: Collection[str] = (),
+    finish: bool | None = None,
 ) -> StreamingQuery:
     """Starts an application; its query goes on until it is stopped.
 
@@ -46,6 +47,8 @@ def start(
         worker_memory: About how much memory each Python worker may use to hold states, such as `500mb`.
         drop_states: Steps that the pipeline no longer has, and whose states in the checkpoint are to be dropped. Once a
             micro-batch is committed, further starts need not say so.
+        finish: Whether event time comes to its end once all streams have ended, so that every window gives its result and every
+            timer rings; None for only with `available_now`. That a source is at its last message is not its end.
         migrate_states: Steps that take their states on as they are though their windows, their key or their sources have changed.
 
     Raises:
@@ -72,7 +75,8 @@ def start(
     register(spark, {graph.name: plan})
     own = {"application": graph.name}
     for_source, for_sink = _divided(options or {})
-    reader = spark.readStream.format(FORMAT).options(**{"pipeline": graph.name, **for_source}, **own)
+    ends = {} if finish is None else {"finish": str(finish).lower()}
+    reader = spark.readStream.format(FORMAT).options(**{"pipeline": graph.name, **for_source}, **own, **ends)
     rows = keyed_rows(plan, reader.option("stream", ",".join(graph.streams)).load())
     writer = rows.writeStream.format(FORMAT).queryName(graph.name).outputMode("append").options(**own)
     writer = writer.options(sink=",".join(graph.sinks), checkpointLocation=str(checkpoint), **for_sink)

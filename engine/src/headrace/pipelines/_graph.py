@@ -109,6 +109,11 @@ class Graph:
             roots.append(found | {number} if isinstance(step, KeyBy) and self._unkeyed[number] else found)
         return roots
 
+    @property
+    def first_keys(self) -> frozenset[int]:
+        """Every `key_by` that elements reach from sources: where marks are made."""
+        return frozenset[int]().union(*self.roots)
+
     def behind(self, key_by: int) -> frozenset[str]:
         """The names of the steps with states whose marks are made by this `key_by`; by it alone, if there are such."""
         steps = [(step.name, self.roots[number]) for number, step in enumerate(self.steps) if isinstance(step, KeyedStep)]

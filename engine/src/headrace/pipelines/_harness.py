@@ -73,6 +73,10 @@ class Trial:
                     arriving.read(number, Elements(values, origin, times=origin.times if graph.uses_time else None))
         self._behind(arriving)
 
+    def end(self, *streams: str) -> None:
+        """Says that streams have ended: windows and timers wait for them no more. One goes on if more is sent of it."""
+        self._behind(Pass(self.pipeline.graph), ended=streams)
+
     def finish(self) -> None:
         """Lets event time come to its end, so that every window closes and every timer is due that is set by now.
 
@@ -123,13 +127,14 @@ class Trial:
                 return {key: keyed.shown(state) for states in kept for key, state in states.items()}
         raise KeyError(f"pipeline {self.pipeline.name} has no step {step} that keeps states")
 
-    def _behind(self, arriving: Pass, end: int | None = None) -> None:
+    def _behind(self, arriving: Pass, end: int | None = None, ended: Sequence[str] = ()) -> None:
         """Takes what arrived on through all shuffles; what fires, fires by the watermark of all streams, or an `end` given."""
         graph, event_time = self.pipeline.graph, self._event_time
         known = event_time.lowest()
         self._keep(arriving)
         event_time.begin((key_by, elements.origin.stream) for key_by, elements in arriving.shuffled if _have_times(elements))
         arrived = [self._marked(*item) for item in in_order(arriving.shuffled)]
+        event_time.leave((key_by, stream) for key_by in graph.first_keys for stream in ended if graph.reaches(key_by, stream))
         event_time.end()
         firing: int | Mapping[int, int] = event_time.lowest() if end is None else end
         shuffled: list[tuple[int, Elements]] = []

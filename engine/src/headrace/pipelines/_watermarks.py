@@ -16,8 +16,12 @@ from headrace.pipelines._time import END
 
 _MAXIMA = "watermarks"
 _HEARD = "heard"
+_ENDED = "ended"
+_TIMES = (_MAXIMA, _HEARD, _ENDED)
 _BEHIND = "behind"
-"""What is kept across micro-batches, by these names: marks by the name of the `key_by`, and the steps with states behind it."""
+"""What is kept across micro-batches, by these names: times by the name of the `key_by`, and the steps with states behind it."""
+EVERY_STREAM = ""
+"""In the place of a stream's name where event time comes to its end in all."""
 
 
 def _never(stream: str) -> int | None:
@@ -32,11 +36,13 @@ class Watermarks:
         maxima: The mark that each stream has come to.
         heard: How far event time had come in all streams when one was last heard, at the end of that micro-batch; END during
             it. Only of streams that can be idle.
+        ended: The mark of each stream that has ended. It holds nothing up, and goes on from there should it come back.
         idle_after: After how much event time without an element a stream is idle; None for never.
     """
 
     maxima: dict[str, int] = field(default_factory=dict)
     heard: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, int] = field(default_factory=dict)
     idle_after: Callable[[str], int | None] = _never
     _silent: frozenset[str] = frozenset()
 
@@ -47,6 +53,8 @@ class Watermarks:
         """
         idle, reached = self._idle(), self.lowest()
         for stream in streams:
+            if stream in self.ended:
+                self.maxima[stream] = self.ended.pop(stream)
             if stream in idle:
                 self.advance(stream, reached)
             if self.idle_after(stream) is not None:
@@ -58,6 +66,12 @@ class Watermarks:
         if time > self.base(stream):
             self.maxima[stream] = time
 
+    def leave(self, stream: str) -> None:
+        """Takes note that a stream has ended, with the elements that came before."""
+        if stream in self.maxima:
+            self.ended[stream] = self.maxima.pop(stream)
+            self.heard.pop(stream, None)
+
     def end(self) -> None:
         """Takes note of the end of a micro-batch."""
         furthest = self._furthest()
@@ -68,9 +82,12 @@ class Watermarks:
         return self.maxima.get(stream, NO_TIME)
 
     def lowest(self) -> int:
-        """The watermark of all streams together: the mark of the one that lies farthest behind and is not idle."""
+        """The watermark of all streams together: the mark of the one that lies farthest behind and is not idle.
+
+        Where all have ended, it is that of the one that came farthest.
+        """
         idle = self._idle()
-        return min((time for stream, time in self.maxima.items() if stream not in idle), default=NO_TIME)
+        return min((time for stream, time in self.maxima.items() if stream not in idle), default=self._furthest())
 
     def others(self, stream: str) -> int:
         """The same without one stream, and with those idle that were so before the micro-batch; END where there is no other."""
@@ -78,7 +95,7 @@ class Watermarks:
         return min((time for name, time in self.maxima.items() if name != stream and name not in silent), default=END)
 
     def _furthest(self) -> int:
-        return max(self.maxima.values(), default=NO_TIME)
+        return max(max(self.maxima.values(), default=NO_TIME), max(self.ended.values(), default=NO_TIME))
 
     def _idle(self) -> frozenset[str]:
         """The streams that are idle. That which is ahead of all is not, so there is another one."""
@@ -100,9 +117,11 @@ class EventTime(dict[int, Watermarks]):
     def __init__(self, graph: Graph, kept: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self._graph = graph
-        for key_by, (maxima, heard) in _taken_over(graph, kept or {}).items():
+        for key_by, times in _taken_over(graph, kept or {}).items():
             watermarks = self[key_by]
-            watermarks.maxima = maxima
+            watermarks.maxima, watermarks.ended = times[_MAXIMA], times[_ENDED]
+            maxima = watermarks.maxima
+            heard = times[_HEARD]
             if not graph.has_idle_streams:
                 continue
             # A stream that could not be idle until now counts as heard just now.
@@ -124,6 +143,14 @@ class EventTime(dict[int, Watermarks]):
             streams.setdefault(key_by, set()).add(stream)
         for key_by, some in streams.items():
             self[key_by].begin(some)
+
+    def leave(self, ended: Iterable[tuple[int, str]]) -> bool:
+        """Takes note of the streams that have ended, by `key_by`; returns whether event time has come to its end in all."""
+        finishes = False
+        for key_by, stream in ended:
+            finishes |= stream == EVERY_STREAM
+            self[key_by].leave(stream)
+        return finishes
 
     def end(self) -> None:
         """Takes note of the end of a micro-batch."""
@@ -150,48 +177,47 @@ class EventTime(dict[int, Watermarks]):
         """What is to be kept across micro-batches."""
         names = {key_by: self._graph.steps[key_by].name for key_by in self}
         heard = {names[key_by]: watermarks.heard for key_by, watermarks in self.items() if watermarks.heard}
-        kept = {
+        ended = {names[key_by]: watermarks.ended for key_by, watermarks in self.items() if watermarks.ended}
+        return {
             _MAXIMA: {names[key_by]: watermarks.maxima for key_by, watermarks in self.items()},
             _BEHIND: {names[key_by]: sorted(self._graph.behind(key_by)) for key_by in self},
+            **({_HEARD: heard} if heard else {}),
+            **({_ENDED: ended} if ended else {}),
         }
-        return {**kept, _HEARD: heard} if heard else kept
 
 
 def merged(kept: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """What two parts of a pipeline keep, for one that takes over from both."""
     found: dict[str, dict[str, Any]] = {_BEHIND: {**kept.get(_BEHIND, {}), **other.get(_BEHIND, {})}}
-    for name in (_MAXIMA, _HEARD):
+    for name in _TIMES:
         for part in (kept, other):
             for key_by, streams in part.get(name, {}).items():
                 _raise(found.setdefault(name, {}).setdefault(key_by, {}), streams)
     return found
 
 
-def _taken_over(graph: Graph, kept: Mapping[str, Any]) -> dict[int, tuple[dict[str, int], dict[str, int]]]:
-    """What is kept for each `key_by` of a pipeline, which may have changed: the marks of the streams that reach it, and `heard`.
+def _taken_over(graph: Graph, kept: Mapping[str, Any]) -> dict[int, dict[str, dict[str, int]]]:
+    """What is kept for each `key_by` of a pipeline, which may have changed: the times of the streams that reach it.
 
     The steps with states tell which `key_by` is which, since their names last.
     """
     behind = kept.get(_BEHIND, {})
     known = {key_by: set(behind.get(key_by, ())) for key_by in kept.get(_MAXIMA, {})}
-    now = {number: graph.behind(number) for number in frozenset[int]().union(*graph.roots)}
+    now = {number: graph.behind(number) for number in graph.first_keys}
     sharing = {number: [key_by for key_by, steps in known.items() if steps & now[number]] for number in now}
     taken = {key_by for some in sharing.values() for key_by in some}
-    found: dict[int, tuple[dict[str, int], dict[str, int]]] = {}
+    found: dict[int, dict[str, dict[str, int]]] = {}
     for number, names in sharing.items():
         if not names:
             # Older checkpoints know a `key_by` by its number.
             names = [name for name in (graph.steps[number].name, number) if name in known.keys() - taken][:1]
-        maxima, heard = dict[str, int](), dict[str, int]()
-        for name in names:
-            _raise(maxima, kept[_MAXIMA][name])
-            _raise(heard, kept.get(_HEARD, {}).get(name, {}))
-        if names:
-            known_streams = [stream for stream in maxima if graph.reaches(number, stream)]
-            found[number] = (
-                {stream: maxima[stream] for stream in known_streams},
-                {stream: heard[stream] for stream in known_streams if stream in heard},
-            )
+        if not names:
+            continue
+        found[number] = {what: {} for what in _TIMES}
+        for what, times in found[number].items():
+            for name in names:
+                there = kept.get(what, {}).get(name, {})
+                _raise(times, {stream: time for stream, time in there.items() if graph.reaches(number, stream)})
     return found
 
 

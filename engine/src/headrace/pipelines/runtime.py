@@ -13,10 +13,11 @@ from headrace.pipelines._rows import Column, Rows
 from headrace.pipelines._state import StateClass
 from headrace.pipelines._time import END, prefix_maxima
 from headrace.pipelines._values import dumps_plain
-from headrace.pipelines._watermarks import EventTime, Watermarks, merged
+from headrace.pipelines._watermarks import EVERY_STREAM, EventTime, Watermarks, merged
 
 __all__ = [
     "END",
+    "EVERY_STREAM",
     "NO_TIME",
     "Column",
     "Elements",

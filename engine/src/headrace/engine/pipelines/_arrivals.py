@@ -7,11 +7,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.engine._decode import Columns, record_batch
+from headrace.engine._ranges import Ends
 from headrace.engine.pipelines._blocks import Block, Messages, Packed, blocks_by_bucket
 from headrace.engine.pipelines._departures import Departures
 from headrace.engine.pipelines._keys import packed_buckets
-from headrace.engine.pipelines._plan import ARROW_ROWS, BlockRow, Plan
-from headrace.pipelines.runtime import NO_TIME, Elements, Pass, Times, matches
+from headrace.engine.pipelines._plan import ARROW_ROWS, LAST, BlockRow, Plan
+from headrace.pipelines.runtime import END, EVERY_STREAM, NO_TIME, Elements, Pass, Times, matches
 
 PIECE_MESSAGES = 16_384
 PIECE_BYTES = 4 * 2**20
@@ -59,6 +60,19 @@ def arriving_rows(plan: Plan, frames: Iterable[Columns]) -> Iterator[pa.RecordBa
         rows = list(_rows(plan, piece))
         if rows:
             yield record_batch_of(rows)
+
+
+def ending_rows(plan: Plan, ends: Ends) -> Iterator[pa.RecordBatch]:
+    """What tells every bucket that streams have ended, or event time has come to its end."""
+    graph = plan.graph
+    if not graph.uses_time:
+        return
+    told = [(key_by, stream) for key_by in sorted(graph.first_keys) for stream in ends.streams if graph.reaches(key_by, stream)]
+    if ends.all:
+        told += [(key_by, EVERY_STREAM) for key_by in sorted(graph.first_keys)]
+    rows = [BlockRow(bucket, key_by, stream, LAST, 0, b"", END) for key_by, stream in told for bucket in plan.bucket_ids]
+    if rows:
+        yield record_batch_of(rows)
 
 
 def record_batch_of(rows: list[BlockRow]) -> pa.RecordBatch:

@@ -14,7 +14,7 @@ from headrace.engine.pipelines._durable import save
 from headrace.engine.pipelines._held import HELD, Held
 from headrace.engine.pipelines._plan import BlockRow, Plan
 from headrace.engine.pipelines._store import Store, read_head
-from headrace.pipelines.runtime import NO_TIME, Elements, EventTime, Pass, StateClass, in_order
+from headrace.pipelines.runtime import END, NO_TIME, Elements, EventTime, Pass, StateClass, in_order
 
 
 def keyed_rows(
@@ -51,11 +51,13 @@ def _through(plan: Plan, level: int, bucket: int, here: Sequence[BlockRow], stor
     event_time = EventTime(graph, head.beside)
     passed = Pass(graph, held.kept)
     known = event_time.lowest()
-    event_time.begin((row.target, row.stream) for row in here if row.peak != NO_TIME)
-    for key_by, elements, others in _arrived(here, event_time, passed):
+    arrived, ended = [row for row in here if not row.is_end], [row for row in here if row.is_end]
+    event_time.begin((row.target, row.stream) for row in arrived if row.peak != NO_TIME)
+    for key_by, elements, others in _arrived(arrived, event_time, passed):
         passed.enter(key_by, elements, others if level == 1 else event_time.others(key_by, known))
+    finishes = event_time.leave((row.target, row.stream) for row in ended)
     event_time.end()
-    passed.settle(level, event_time.lowest())
+    passed.settle(level, END if finishes else event_time.lowest())
     departing = list(Departures(plan).rows(passed))
     beside = event_time.to_keep() if graph.uses_time else {}
     head = save(store, head, held.kept, held.recent, passed.changed, classes, beside)

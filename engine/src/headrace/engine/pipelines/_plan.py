@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from headrace.pipelines.runtime import NO_TIME, Graph
+from headrace.pipelines.runtime import END, NO_TIME, Graph
 
 ROWS = StructType(
     [
@@ -31,6 +31,10 @@ ARROW_ROWS = pa.schema(
 )
 
 
+LAST = 2**63 - 1
+"""The sequence of what comes after all messages of its stream."""
+
+
 @dataclass(frozen=True, slots=True)
 class BlockRow:
     """One row between two stages.
@@ -42,7 +46,8 @@ class BlockRow:
         sequence: The sequence of the first.
         messages: How many elements it holds, since metrics count these and not blocks.
         block: The elements; what is written, as an Arrow record batch; empty where only the peak is told.
-        peak: The largest event time of the piece of the stream that the row was cut from; NO_TIME where no step asks for times.
+        peak: The largest event time of the piece of the stream that the row was cut from; NO_TIME where no step asks for times;
+            END where the stream has ended.
     """
 
     bucket: int
@@ -57,6 +62,11 @@ class BlockRow:
     def is_mark(self) -> bool:
         """Whether it only tells how far event time has come."""
         return not self.block
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it tells that its stream has ended."""
+        return self.peak == END
 
 
 @dataclass(frozen=True)

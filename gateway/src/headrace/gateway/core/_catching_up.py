@@ -9,6 +9,8 @@ from headrace.gateway.core._stream import Stream
 
 FIRST_STREAM_WAIT_S = 10.0
 """How long such a run waits for a first stream to appear, before it takes it that there is none."""
+ENDS_WAIT_S = 1.0
+"""How long it waits, once it has everything, for streams to end that have not."""
 
 
 def exhausted(pipeline: Pipeline, streams: Iterable[Stream]) -> bool:
@@ -23,6 +25,14 @@ def exhausted(pipeline: Pipeline, streams: Iterable[Stream]) -> bool:
                 return False
             pipeline.targets[stream.name] = target
     return all(_reached(pipeline, stream) >= pipeline.targets[stream.name] for stream in mine)
+
+
+def has_waited_for_ends(pipeline: Pipeline) -> bool:
+    """Whether sources that are at their last message have had the time to say that they end there."""
+    now = time.monotonic()
+    if pipeline.exhausted_at is None:
+        pipeline.exhausted_at = now
+    return now - pipeline.exhausted_at >= ENDS_WAIT_S
 
 
 def _reached(pipeline: Pipeline, stream: Stream) -> Position:

@@ -57,12 +57,18 @@ def check_reads(pipeline: Pipeline, streams: Iterable[str]) -> None:
 
 
 def attach(
-    gateway: Gateway, pipeline: Pipeline, committed: dict[str, Position], planned: dict[str, Position], available_now: bool
+    gateway: Gateway,
+    pipeline: Pipeline,
+    committed: dict[str, Position],
+    planned: dict[str, Position],
+    available_now: bool,
+    ended: Iterable[str] = (),
 ) -> None:
-    """Takes over every position of a pipeline's checkpoint."""
+    """Takes over every position of a pipeline's checkpoint, and which of the streams have ended."""
     pipeline.attached, pipeline.complete, pipeline.available_now = True, True, available_now
     pipeline.attached_at = time.monotonic()
     pipeline.take_checkpoint(committed, planned)
+    pipeline.ended, pipeline.exhausted_at = set(ended) & committed.keys(), None
     for name in committed:
         if gateway.stream(name).received == BEGINNING:
             gateway.streams[name].restart(committed[name])
@@ -94,14 +100,15 @@ def adopt(gateway: Gateway, pipeline: Pipeline, stream_name: str, committed: Pos
     return stream
 
 
-def commit(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Position]) -> None:
-    """Acknowledges what a pipeline's checkpoint has committed.
+def commit(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Position], ended: Iterable[str] = ()) -> None:
+    """Acknowledges what a pipeline's checkpoint has committed; `ended` are those of the streams that have ended.
 
     Raises:
         UnknownPipeline: its other positions are not known; it must attach first.
     """
     if not pipeline.complete:
         raise UnknownPipeline(f"pipeline {pipeline.name} is not attached to this gateway; attach it with all its positions")
+    pipeline.note_ended(positions, ended)
     for name in pipeline.commit(positions):
         acknowledge(gateway.stream(name))
     gateway.credit.settle()

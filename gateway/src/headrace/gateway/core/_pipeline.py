@@ -1,6 +1,7 @@
 """A pipeline as the gateway knows it: its positions in every stream it reads, and what is new for it."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from headrace.gateway._patterns import covers
@@ -33,8 +34,12 @@ class Pipeline:
     """Sources in which it has committed a position: a further stream of these begins with its first message."""
     targets: dict[str, Position] = field(default_factory=dict)
     """For a run that ends when it has caught up: how far that is."""
+    exhausted_at: float | None = None
+    """When such a run was first seen to have everything."""
     fresh: dict[str, None] = field(default_factory=dict)
     """Streams that have received messages which it has not committed."""
+    ended: set[str] = field(default_factory=set)
+    """Streams whose end is in its checkpoint."""
     news: Signal = field(default_factory=Signal)
     fetches: int = 0
     attached_at: float = 0.0
@@ -79,6 +84,11 @@ class Pipeline:
             if planned is not None and planned <= self.position(stream):
                 del self.planned[stream]
         return moved
+
+    def note_ended(self, positions: dict[str, Position], ended: Iterable[str]) -> None:
+        """Takes over which of the streams have ended, as its checkpoint says."""
+        self.ended -= positions.keys()
+        self.ended |= positions.keys() & set(ended)
 
     def notice(self, stream: str) -> None:
         """Notes that the stream has something new."""

@@ -1,13 +1,13 @@
 """How far the next micro-batch of a pipeline may read."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from headrace.gateway.core._frames import HeldFrame
 from headrace.gateway.core._pipeline import Pipeline
-from headrace.gateway.core._position import Position
+from headrace.gateway.core._position import BEGINNING, Position
 from headrace.gateway.core._starting import starts_of
 from headrace.gateway.core._stream import Stream
 
@@ -22,6 +22,8 @@ class PlannedRange:
     bytes: int
     start: bool = False
     """True where it is empty, and puts where the stream begins for the pipeline into its checkpoint."""
+    ended: bool = False
+    """Whether the source has ended the stream, and nothing lies after `end`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,42 @@ class _Supply:
     bytes: int
 
 
-def plan(pipeline: Pipeline, streams: Mapping[str, Stream], max_messages: int | None, max_bytes: int) -> list[PlannedRange]:
+def plan(
+    pipeline: Pipeline, streams: Mapping[str, Stream], max_messages: int | None, max_bytes: int, *, tell_ends: bool = False
+) -> list[PlannedRange]:
+    """What a batch reads; with `tell_ends` also the streams that have ended, until the pipeline's checkpoint says so."""
+    noticed = [streams[name] for name in pipeline.fresh] if tell_ends else []
+    ranges = _shared(pipeline, streams, max_messages, max_bytes)
+    if not tell_ends or any(r.start for r in ranges):
+        return ranges
+    planned = [replace(r, ended=r.stream.ended and r.end == r.stream.received) for r in ranges]
+    read = {r.stream.name for r in ranges}
+    for stream in noticed:
+        if stream.name not in read and stream.received > BEGINNING and _has_news_of_its_end(pipeline, stream):
+            planned.append(PlannedRange(stream, stream.received, 0, 0, ended=True))
+            pipeline.fresh[stream.name] = None
+    return planned
+
+
+def all_ended(pipeline: Pipeline, streams: Iterable[Stream]) -> bool:
+    """Whether every stream that the pipeline reads has ended, and is planned or committed to its end."""
+    mine = [stream for stream in streams if pipeline in stream.readers]
+    return bool(mine) and all(_is_over(pipeline, stream) for stream in mine)
+
+
+def _is_over(pipeline: Pipeline, stream: Stream) -> bool:
+    if stream.attachment is None and stream.name in pipeline.ended:
+        return True
+    reached = pipeline.planned.get(stream.name, pipeline.position(stream.name))
+    return stream.ended and reached >= stream.received
+
+
+def _has_news_of_its_end(pipeline: Pipeline, stream: Stream) -> bool:
+    """Whether the checkpoint does not say yet that the stream has ended, and has everything of it."""
+    return stream.ended and stream.name not in pipeline.ended and pipeline.position(stream.name) >= stream.received
+
+
+def _shared(pipeline: Pipeline, streams: Mapping[str, Stream], max_messages: int | None, max_bytes: int) -> list[PlannedRange]:
     """Shares a batch's limits over the streams that have something new, in proportion to what they have.
 
     Every stream that has something gets at least one message, until the message limit is used up. A limit on messages

@@ -9,11 +9,11 @@ import grpc.aio
 from headrace.gateway._identity import Identity, identity_of
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
 from headrace.gateway.core._bounds import MAX_PATTERNS, MAX_POSITIONS, check_count
-from headrace.gateway.core._catching_up import exhausted
+from headrace.gateway.core._catching_up import exhausted, has_waited_for_ends
 from headrace.gateway.core._checkpoints import adopt, attach, check_reads, commit, identify
 from headrace.gateway.core._errors import MalformedMessage, MessagesLost, NotPermitted, Superseded
 from headrace.gateway.core._pipeline import Pipeline
-from headrace.gateway.core._planning import PlannedRange, plan
+from headrace.gateway.core._planning import PlannedRange, all_ended, plan
 from headrace.gateway.core._position import BEGINNING, Position, check_pattern, from_stream_positions
 from headrace.gateway.core._reading import ReadRange, describe_loss, read
 from headrace.gateway.core._transaction import check_pipeline
@@ -45,7 +45,7 @@ class EngineService(EngineServiceServicer):
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
             committed, planned = _positions(pipeline, request.committed), _positions(pipeline, request.planned)
-            attach(self._gateway, pipeline, committed, planned, request.available_now)
+            attach(self._gateway, pipeline, committed, planned, request.available_now, request.ended)
         except ProtocolError as error:
             await end_call(context, error)
         return pb.AttachResponse(gateway_version=VERSION)
@@ -56,7 +56,7 @@ class EngineService(EngineServiceServicer):
         """Commits, then plans; waits a little where there is nothing to plan."""
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
-            commit(self._gateway, pipeline, _positions(pipeline, request.committed))
+            commit(self._gateway, pipeline, _positions(pipeline, request.committed), request.ended)
             return await self._plan(pipeline, request)
         except ProtocolError as error:
             await end_call(context, error)
@@ -69,11 +69,14 @@ class EngineService(EngineServiceServicer):
         max_bytes = request.max_bytes if request.HasField("max_bytes") else self._gateway.credit.shared_bytes // BATCH_SHARE
         while True:
             self._check_losses(pipeline)
-            ranges = plan(pipeline, self._gateway.streams, max_messages, max_bytes)
-            pipeline.planned = {r.stream.name: r.end for r in ranges}
+            ranges = plan(pipeline, self._gateway.streams, max_messages, max_bytes, tell_ends=request.tell_ends)
+            pipeline.planned = {r.stream.name: r.end for r in ranges if r.messages or r.start}
+            over = request.tell_ends and all_ended(pipeline, self._gateway.streams.values())
             done = pipeline.available_now and exhausted(pipeline, self._gateway.streams.values())
+            if done and request.tell_ends and not over:
+                done = has_waited_for_ends(pipeline)
             if ranges or done or not await pipeline.news.wait(max(0.0, deadline - loop.time())):
-                return pb.PlanResponse(ranges=[_to_proto(r) for r in ranges], exhausted=done)
+                return pb.PlanResponse(ranges=[_to_proto(r) for r in ranges], exhausted=done, all_ended=over)
             if pipeline.run != request.pipeline.run:
                 raise Superseded(f"pipeline {pipeline.name}: a newer run of it has taken over")
 
@@ -183,4 +186,5 @@ def _to_proto(planned: PlannedRange) -> pb.PlannedRange:
         messages=planned.messages,
         bytes=planned.bytes,
         start=planned.start,
+        ended=planned.ended,
     )

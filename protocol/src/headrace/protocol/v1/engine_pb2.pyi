@@ -68,6 +68,7 @@ class AttachRequest(_message.Message):
     COMMITTED_FIELD_NUMBER: _builtins.int
     PLANNED_FIELD_NUMBER: _builtins.int
     AVAILABLE_NOW_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
     available_now: _builtins.bool
     """True for a run that ends once everything that exists now is planned."""
     @_builtins.property
@@ -82,6 +83,10 @@ class AttachRequest(_message.Message):
     def planned(self) -> _containers.RepeatedCompositeFieldContainer[_frame_pb2.StreamPosition]:
         """Where the batch that was planned and never committed ends, if there is one; it will be fetched again."""
 
+    @_builtins.property
+    def ended(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The streams among `committed` whose end is in the checkpoint, too: they are not said to have ended once more."""
+
     def __init__(
         self,
         *,
@@ -89,10 +94,11 @@ class AttachRequest(_message.Message):
         committed: _abc.Iterable[_frame_pb2.StreamPosition] | None = ...,
         planned: _abc.Iterable[_frame_pb2.StreamPosition] | None = ...,
         available_now: _builtins.bool = ...,
+        ended: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["pipeline", b"pipeline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["available_now", b"available_now", "committed", b"committed", "pipeline", b"pipeline", "planned", b"planned"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["available_now", b"available_now", "committed", b"committed", "ended", b"ended", "pipeline", b"pipeline", "planned", b"planned"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -131,12 +137,18 @@ class PlanRequest(_message.Message):
     MAX_MESSAGES_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     WAIT_MS_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    TELL_ENDS_FIELD_NUMBER: _builtins.int
     max_messages: _builtins.int
     """The most messages for the batch, over all streams; absent means as many as the gateway thinks right."""
     max_bytes: _builtins.int
     """The most bytes of frames for the batch, over all streams; at least one message is planned. Absent as above."""
     wait_ms: _builtins.int
     """How long to wait for something new, in milliseconds."""
+    tell_ends: _builtins.bool
+    """True where the caller keeps in its checkpoint which streams have ended, and so wants to be told; otherwise a stream that
+    has ended is one that has nothing new.
+    """
     @_builtins.property
     def pipeline(self) -> Global___Pipeline:
         """Who calls."""
@@ -144,6 +156,10 @@ class PlanRequest(_message.Message):
     @_builtins.property
     def committed(self) -> _containers.RepeatedCompositeFieldContainer[_frame_pb2.StreamPosition]:
         """Every position that moved in the checkpoint since the last Plan or Attach. Acknowledged before the answer."""
+
+    @_builtins.property
+    def ended(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The streams among `committed` whose end is in the checkpoint, too. One that is in `committed` and not here has not ended."""
 
     def __init__(
         self,
@@ -153,10 +169,12 @@ class PlanRequest(_message.Message):
         max_messages: _builtins.int | None = ...,
         max_bytes: _builtins.int | None = ...,
         wait_ms: _builtins.int = ...,
+        ended: _abc.Iterable[_builtins.str] | None = ...,
+        tell_ends: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "committed", b"committed", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "committed", b"committed", "ended", b"ended", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline", "tell_ends", b"tell_ends", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_bytes: _TypeAlias = _typing.Literal["max_bytes"]  # noqa: Y015
     _WhichOneofArgType__max_bytes: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes"]  # noqa: Y015
@@ -177,8 +195,13 @@ class PlanResponse(_message.Message):
 
     RANGES_FIELD_NUMBER: _builtins.int
     EXHAUSTED_FIELD_NUMBER: _builtins.int
+    ALL_ENDED_FIELD_NUMBER: _builtins.int
     exhausted: _builtins.bool
     """Only for a run with available_now: everything that existed when it began is planned, with this answer or before."""
+    all_ended: _builtins.bool
+    """Every stream that the pipeline reads has ended, with this answer or before, and there is one at least. Only where the
+    request has `tell_ends`.
+    """
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedRange]:
         """Each stream that has something new."""
@@ -188,10 +211,11 @@ class PlanResponse(_message.Message):
         *,
         ranges: _abc.Iterable[Global___PlannedRange] | None = ...,
         exhausted: _builtins.bool = ...,
+        all_ended: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["exhausted", b"exhausted", "ranges", b"ranges"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_ended", b"all_ended", "exhausted", b"exhausted", "ranges", b"ranges"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -208,6 +232,7 @@ class PlannedRange(_message.Message):
     MESSAGES_FIELD_NUMBER: _builtins.int
     BYTES_FIELD_NUMBER: _builtins.int
     START_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """The stream's name."""
     messages: _builtins.int
@@ -217,6 +242,11 @@ class PlannedRange(_message.Message):
     start: _builtins.bool
     """True where the range holds no message, and says where the stream begins for this pipeline: what its source has at or before
     `end` is not for it. Commit `end` like any other, and do not fetch the range. Its batch has no other ranges.
+    """
+    ended: _builtins.bool
+    """The source has ended the stream (CloseStream.end_of_stream), and nothing lies after `end`. Only where the request has
+    `tell_ends`; the range may then hold no message, and its end be the committed position. A stream that has ended may
+    be opened again and go on: it has not ended then.
     """
     @_builtins.property
     def end(self) -> _frame_pb2.Position:
@@ -230,10 +260,11 @@ class PlannedRange(_message.Message):
         messages: _builtins.int = ...,
         bytes: _builtins.int = ...,
         start: _builtins.bool = ...,
+        ended: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "end", b"end", "messages", b"messages", "start", b"start", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "end", b"end", "ended", b"ended", "messages", b"messages", "start", b"start", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
