@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -166,6 +167,8 @@ func transient(err error) bool {
 		return true
 	case codes.Canceled, codes.Internal: // What gRPC makes of a connection that breaks.
 		return true
+	case codes.ResourceExhausted: // A limit of the gateway, unless somebody on the way found the pings of keepalive too many.
+		return strings.Contains(err.Error(), "too_many_pings") || strings.Contains(err.Error(), "ENHANCE_YOUR_CALM")
 	}
 	return false
 }

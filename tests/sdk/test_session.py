@@ -840,3 +840,15 @@ async def test_a_connector_can_be_stopped_while_the_gateway_is_away(gateway, con
     await asyncio.sleep(0.05)
     stop.set()
     await asyncio.wait_for(task, 10)
+
+
+async def test_pings_that_somebody_finds_too_many_do_not_end_the_connector(gateway, connect):
+    connector = connect(Log([b"a"], ends=False))
+    session = await gateway.session()
+    await session.open()
+    await session.messages(1)
+    session.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "GOAWAY received; Error code: 11 [ENHANCE_YOUR_CALM]; too_many_pings")
+    session = await gateway.session()
+    await session.open()
+    await session.messages(1)
+    assert not connector.done()

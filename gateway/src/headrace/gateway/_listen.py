@@ -12,6 +12,7 @@ from headrace.gateway._identity import Guard, TokenRegistry
 from headrace.gateway._tls import server_credentials
 from headrace.gateway.services import RefuseGarbage
 
+MAX_CALLS_PER_CONNECTION = 500
 _HANDSHAKE_TIMEOUT_MS = 10_000
 
 
@@ -31,7 +32,10 @@ def new_server(config: Config, registry: TokenRegistry) -> grpc.aio.Server:
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        # The protocol promises to take a ping every 10 s, of which a slow network may bring two at once.
+        ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+        # A call costs some 20 kB, also one that has said nothing yet. Further ones wait in the client.
+        ("grpc.max_concurrent_streams", MAX_CALLS_PER_CONNECTION),
         # Whoever connects and says nothing sensible is dropped.
         ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
     ]

@@ -11,6 +11,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from headrace.gateway._config import Config
+from headrace.gateway._health import Health
 from headrace.gateway._identity import TokenRegistry
 from headrace.gateway._listen import exposure, listen, new_server
 from headrace.gateway._reload import ConfigSource, follow
@@ -58,7 +59,7 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
     sink_pb2_grpc.add_SinkServiceServicer_to_server(SinkService(gateway), server)
     engine_pb2_grpc.add_EngineServiceServicer_to_server(EngineService(gateway), server)
     admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(gateway), server)
-    health_service = health.aio.HealthServicer()
+    health_service = Health()
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
     reflection.enable_server_reflection((*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     tasks = [asyncio.create_task(keep_house(gateway))]

@@ -51,6 +51,9 @@ type SourceServiceClient interface {
 	// UNAUTHENTICATED, PERMISSION_DENIED (the token does not allow to send streams), ABORTED (a newer session of the same instance
 	// took over: leave the streams to it), UNAVAILABLE (the gateway is stopping). Of these only UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input; so are
 	// the statuses that gRPC itself gives for a connection that broke.
+	//
+	// Pings of keepalive are taken every 10 s, with or without calls. Who pings more often than every second is cut off by GOAWAY
+	// ENHANCE_YOUR_CALM (too_many_pings), which gRPC may show as RESOURCE_EXHAUSTED: that is a connection that broke.
 	Ingest(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[IngestRequest, IngestResponse], error)
 }
 
@@ -104,6 +107,9 @@ type SourceServiceServer interface {
 	// UNAUTHENTICATED, PERMISSION_DENIED (the token does not allow to send streams), ABORTED (a newer session of the same instance
 	// took over: leave the streams to it), UNAVAILABLE (the gateway is stopping). Of these only UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input; so are
 	// the statuses that gRPC itself gives for a connection that broke.
+	//
+	// Pings of keepalive are taken every 10 s, with or without calls. Who pings more often than every second is cut off by GOAWAY
+	// ENHANCE_YOUR_CALM (too_many_pings), which gRPC may show as RESOURCE_EXHAUSTED: that is a connection that broke.
 	Ingest(grpc.BidiStreamingServer[IngestRequest, IngestResponse]) error
 	mustEmbedUnimplementedSourceServiceServer()
 }

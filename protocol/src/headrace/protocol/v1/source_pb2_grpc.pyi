@@ -57,6 +57,9 @@ class SourceServiceStub:
     UNAUTHENTICATED, PERMISSION_DENIED (the token does not allow to send streams), ABORTED (a newer session of the same instance
     took over: leave the streams to it), UNAVAILABLE (the gateway is stopping). Of these only UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input; so are
     the statuses that gRPC itself gives for a connection that broke.
+
+    Pings of keepalive are taken every 10 s, with or without calls. Who pings more often than every second is cut off by GOAWAY
+    ENHANCE_YOUR_CALM (too_many_pings), which gRPC may show as RESOURCE_EXHAUSTED: that is a connection that broke.
     """
 
 @_typing.type_check_only
@@ -88,6 +91,9 @@ class SourceServiceAsyncStub(SourceServiceStub):
     UNAUTHENTICATED, PERMISSION_DENIED (the token does not allow to send streams), ABORTED (a newer session of the same instance
     took over: leave the streams to it), UNAVAILABLE (the gateway is stopping). Of these only UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input; so are
     the statuses that gRPC itself gives for a connection that broke.
+
+    Pings of keepalive are taken every 10 s, with or without calls. Who pings more often than every second is cut off by GOAWAY
+    ENHANCE_YOUR_CALM (too_many_pings), which gRPC may show as RESOURCE_EXHAUSTED: that is a connection that broke.
     """
 
 class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -122,6 +128,9 @@ class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
         UNAUTHENTICATED, PERMISSION_DENIED (the token does not allow to send streams), ABORTED (a newer session of the same instance
         took over: leave the streams to it), UNAVAILABLE (the gateway is stopping). Of these only UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input; so are
         the statuses that gRPC itself gives for a connection that broke.
+
+        Pings of keepalive are taken every 10 s, with or without calls. Who pings more often than every second is cut off by GOAWAY
+        ENHANCE_YOUR_CALM (too_many_pings), which gRPC may show as RESOURCE_EXHAUSTED: that is a connection that broke.
         """
 
 def add_SourceServiceServicer_to_server(servicer: SourceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

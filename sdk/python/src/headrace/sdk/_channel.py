@@ -1,5 +1,7 @@
 """The gRPC channel to a gateway, and what its statuses mean."""
 
+import re
+
 import grpc
 import grpc.aio
 
@@ -43,6 +45,9 @@ _TRANSIENT = {
     grpc.StatusCode.OK,
 }
 
+# What a server, or a proxy before it, that counts pings more strictly has to say; it looks like one of the gateway's limits.
+_PINGED_TOO_OFTEN = re.compile(r"too[ _]many[ _]pings|ENHANCE_YOUR_CALM", re.IGNORECASE)
+
 
 def open_channel(endpoint: Endpoint) -> grpc.aio.Channel:
     """Makes a channel; it connects with the first call.
@@ -66,7 +71,7 @@ def metadata(endpoint: Endpoint) -> tuple[tuple[str, str], ...]:
 def call_ended(gateway: str, status: grpc.StatusCode, details: str) -> SessionEnded:
     """The error for a call that ended with this status."""
     text = f"gateway {gateway}: {details or 'no reason given'} ({status.name})"
-    if status in _TRANSIENT:
+    if status in _TRANSIENT or (status == grpc.StatusCode.RESOURCE_EXHAUSTED and _PINGED_TOO_OFTEN.search(details)):
         return GatewayUnavailable(text, status.name)
     if status == grpc.StatusCode.ABORTED:
         return SessionTakenOver(f"{text}; give each running copy of a connector an instance of its own", status.name)

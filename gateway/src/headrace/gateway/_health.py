@@ -1,0 +1,42 @@
+"""Health, for whoever asks: it needs no token, so what one caller can hold of it is bounded."""
+
+from collections import Counter
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health, health_pb2
+
+from headrace.gateway.core._bounds import MAX_NAME_BYTES
+
+WATCHES_PER_CONNECTION = 10
+WATCHES = 1_000
+"""For all connections together; a watch takes some 20 kB as long as it lasts."""
+
+
+class Health(health.aio.HealthServicer):
+    """Answers checks, and a limited number of watches at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._watching: Counter[str] = Counter()
+
+    async def Watch(
+        self,
+        request: health_pb2.HealthCheckRequest,
+        context: "grpc.aio.ServicerContext[Any, Any]",
+    ) -> None:
+        """As in grpc.health.v1, unless there are as many watches as may be."""
+        if len(request.service) > MAX_NAME_BYTES:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"a service's name has at most {MAX_NAME_BYTES} bytes")
+        connection = context.peer()
+        if self._watching[connection] >= WATCHES_PER_CONNECTION or self._watching.total() >= WATCHES:
+            text = f"at most {WATCHES_PER_CONNECTION} watches on a connection, and {WATCHES} in all; use Check"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+        self._watching[connection] += 1
+        try:
+            await super().Watch(request, context)
+        finally:
+            self._watching[connection] -= 1
+            if not self._watching[connection]:
+                del self._watching[connection]
