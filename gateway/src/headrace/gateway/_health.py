@@ -14,7 +14,7 @@ WATCHES = 1_000
 """For all connections together; a watch takes some 20 kB as long as it lasts."""
 
 
-class Health(health.aio.HealthServicer):
+class Health(health.aio.HealthServicer):  # type: ignore[misc]  # it has no types
     """Answers checks, and a limited number of watches at a time."""
 
     def __init__(self) -> None:
