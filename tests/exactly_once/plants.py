@@ -25,6 +25,7 @@ KILL_DRIVER = "kill the driver once the batch-idempotent sink has written"
 READ_AGAIN = "skip dedupe in the engine"
 DROP_UPDATE = "drop an update of Spark's state"
 DROP_DELTA = "drop a delta"
+BEGIN_ANEW = "find out anew where a stream begins"
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,23 @@ def drop_changes(module: ModuleType) -> None:
     module.save = planted  # type: ignore[attr-defined]
 
 
+def begin_anew(module: ModuleType) -> None:
+    """A source that begins at the end of its logs does so each time that they are read, whatever the checkpoint has."""
+    reader = module.Driver.reader
+
+    @wraps(reader)
+    def planted(driver: Any, task: Any) -> Any:
+        if driver.chooses_start and armed(BEGIN_ANEW):
+            task = replace(task, position=driver._source.starts([task.partition])[task.partition])
+            with open(os.path.join(PLANTS, "taken", f"{BEGIN_ANEW} {task.partition}"), "w"):
+                pass
+        return reader(driver, task)
+
+    module.Driver.reader = planted
+
+
 ALL = (
+    Plant(BEGIN_ANEW, "headrace.sdk._driver", begin_anew),
     Plant(ACK_EARLY, "headrace.gateway.services._engine", acknowledge_planned_ranges),
     Plant(COMMIT_WITHOUT_LOG, "headrace.connectors.file._sink", commit_at_vote),
     Plant(WRITE_AGAIN, "headrace.sdk._sink_idempotent", forget_transactions),

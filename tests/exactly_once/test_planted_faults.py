@@ -8,6 +8,7 @@ import pytest
 from tests.exactly_once import plants
 
 from headrace.chaos import IDEMPOTENT, TWO_PHASE, Finding, Role, World
+from headrace.chaos._workload import PARTITIONS, sequence_of
 
 OFFERED = 60
 
@@ -133,3 +134,26 @@ def test_messages_that_are_read_twice_are_reported(garden: Garden, report: Repor
     garden.harvest(plants.READ_AGAIN)
     doubled = {("doubled", TWO_PHASE), ("doubled", IDEMPOTENT)}
     assert doubled <= report.kinds() <= doubled | {("wrong state", TWO_PHASE), ("wrong state", IDEMPOTENT)}
+
+
+def test_a_start_that_is_found_out_anew_is_reported(garden: Garden, report: Report) -> None:
+    """The last test here: what is lost by it is never visible, and so the world never rests again."""
+    garden.world.kill(Role.REPLAYABLE)
+    garden.arm(plants.BEGIN_ANEW)
+    garden.world.offer(OFFERED)
+    garden.world.restart(Role.REPLAYABLE)
+    begun = [f"{plants.BEGIN_ANEW} {partition}" for partition in PARTITIONS]
+    garden.world.wait_for("all logs are read from their ends", lambda: all(map(garden.taken, begun)))
+    garden.world.offer(OFFERED)
+    last = str(sequence_of(garden.world.offered))
+    found: list[Finding] = []
+
+    def the_rest_is_visible() -> bool:
+        found[:] = [finding for finding in report.new() if finding.what == "lost" and finding.stream.startswith("replayable/")]
+        return not any(finding.name == last for finding in found)
+
+    garden.world.wait_for("what came later is visible", the_rest_is_visible)
+    streams = {f"replayable/{partition}" for partition in PARTITIONS}
+    assert {(finding.where, finding.stream) for finding in found} == {
+        (sink, stream) for sink in (TWO_PHASE, IDEMPOTENT) for stream in streams
+    }

@@ -49,6 +49,7 @@ class Replayable(_Sender):
     """
 
     name = REPLAYABLE
+    chooses_start = True
 
     def __init__(self, layout: Layout) -> None:
         super().__init__(layout)
@@ -59,6 +60,11 @@ class Replayable(_Sender):
     def partitions(self) -> Sequence[str]:
         """All of them, from the start."""
         return PARTITIONS
+
+    def starts(self, partitions: Sequence[str]) -> dict[str, SdkPosition]:
+        """A query that is new begins at the end of each log: what is offered from then on must not be left out."""
+        offered = self._offered()
+        return {partition: SdkPosition(sequence_of(offered) if offered else 0) for partition in partitions}
 
     def read(self, partition: str, position: SdkPosition | None) -> Iterator[Message | None]:
         """What follows a position, unless it is pruned."""
