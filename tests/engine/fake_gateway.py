@@ -28,6 +28,7 @@ class FakeGateway(EngineServiceServicer):
         self.plans: list[pb.PlanRequest] = []
         self.fetches: list[pb.FetchRequest] = []
         self.detached: list[pb.DetachRequest] = []
+        self.sinks_away: list[str] = []
         self.metadata: list[dict[str, str]] = []
         self.failure: tuple[grpc.StatusCode, str] | None = None
         """Ends every call."""
@@ -110,6 +111,8 @@ class FakeGateway(EngineServiceServicer):
             deadline = time.monotonic() + request.wait_ms / 1000
             while not (ranges := self._ranges(request, known)) and (left := deadline - time.monotonic()) > 0:
                 self._changed.wait(left)
+            if self.sinks_away:
+                return pb.PlanResponse(sinks_away=self.sinks_away)
             over = request.tell_ends and bool(self.streams) and self.ended >= self.streams.keys()
             return pb.PlanResponse(ranges=ranges, exhausted=not ranges, all_ended=over)
 
@@ -130,6 +133,11 @@ class FakeGateway(EngineServiceServicer):
                 yield pb.FetchResponse(frames=[pb.RangeFrame(range=index, frame=part)])
         if failure is not None:
             self._abort(context, failure[1], failure[2])
+
+    def AwaitSinks(self, request: pb.AwaitSinksRequest, context: grpc.ServicerContext) -> pb.AwaitSinksResponse:
+        with self._changed:
+            self._changed.wait_for(lambda: not self.sinks_away, request.wait_ms / 1000)
+            return pb.AwaitSinksResponse(away=self.sinks_away)
 
     def Detach(self, request: pb.DetachRequest, context: grpc.ServicerContext) -> pb.DetachResponse:
         with self._changed:

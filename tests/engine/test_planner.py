@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from tests.engine.fake_gateway import FakeGateway
 from tests.engine.frames import Message
 
-from headrace.engine import CheckpointError, GatewayAway, GatewayError, MessagesLost, NotAllowed, TakenOver
+from headrace.engine import CheckpointError, GatewayAway, GatewayError, MessagesLost, NotAllowed, SinkAway, TakenOver
 from headrace.engine._connection import Connection
 from headrace.engine._options import Defaults, parse
 from headrace.engine._planner import Planner
@@ -383,3 +383,29 @@ def test_event_time_comes_to_its_end_once_all_streams_have_ended(
     gateway.append("orders/1", messages(6, 7))
     at, ends = run(at)
     assert ends.count(True) == finishes, "what came since has windows of its own"
+
+
+def test_nothing_is_planned_while_sinks_are_away_and_not_for_ever(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    gateway.sinks_away = ["alerts"]
+    planner = make(gateway, gatewayTimeout="300ms")
+    start = planner.initial_offset()
+    assert planner.latest_offset(start, ALL) == start
+    gateway.sinks_away = []
+    end = planner.latest_offset(start, ALL)
+    assert sequences(end) == {"orders/0": 5}
+    gateway.sinks_away = ["alerts"]
+    gateway.append("orders/0", messages(6, 6))
+    with pytest.raises(SinkAway, match=r"no connector serves sink alerts.*Start its connector"):
+        list(iter(lambda: planner.latest_offset(end, ALL), None))
+
+
+def test_a_batch_of_an_earlier_run_waits_for_sinks_before_its_tasks(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    earlier = make(gateway)
+    start = earlier.initial_offset()
+    end = earlier.latest_offset(start, ALL)
+    assert len(earlier.plan_reads(start, end)) == 1
+    gateway.sinks_away = ["alerts"]
+    with pytest.raises(SinkAway, match="no connector serves sink alerts"):
+        make(gateway, gatewayTimeout="10ms").plan_reads(start, end)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from tests.engine.fake_sink_gateway import FakeSinkGateway
 
-from headrace.engine import GatewayAway, HeadraceError, NotAllowed, OlderCheckpoint, SinkFailed, SinkLost
+from headrace.engine import GatewayAway, HeadraceError, NotAllowed, OlderCheckpoint, SinkAway, SinkFailed, SinkLost
 from headrace.engine._connection import Connection
 from headrace.engine._delivery import Delivery, vote
 from headrace.engine._gateway_options import Defaults
@@ -106,6 +106,7 @@ def test_a_sink_that_takes_nothing_is_an_error(gateway: FakeSinkGateway, frames:
         (grpc.StatusCode.FAILED_PRECONDITION, OlderCheckpoint, ["alerts", "batch 7", "restore", "onOlderCheckpoint"]),
         (grpc.StatusCode.ABORTED, SinkFailed, ["alerts", "batch 7", "disk full", "restart the query"]),
         (grpc.StatusCode.DATA_LOSS, SinkLost, ["disk full", "onSinkLoss"]),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, SinkAway, ["alerts", "connector"]),
         (grpc.StatusCode.PERMISSION_DENIED, NotAllowed, ["disk full"]),
     ],
 )

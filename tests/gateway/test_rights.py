@@ -40,6 +40,7 @@ NEEDED = {
     "SinkService/Attach": {"sinks"},
     "EngineService/Attach": {"pipelines", "reads"},
     "EngineService/Plan": {"pipelines", "reads"},
+    "EngineService/AwaitSinks": {"pipelines", "reads"},
     "EngineService/Fetch": {"pipelines", "reads"},
     "EngineService/Detach": {"pipelines", "reads"},
     "EngineService/Deliver": {"pipelines", "writes"},

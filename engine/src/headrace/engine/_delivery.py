@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.engine._connection import Connection, to_error
 from headrace.engine._encode import frames
-from headrace.engine._errors import GatewayAway, GatewayError, HeadraceError, OlderCheckpoint, SinkFailed, SinkLost
+from headrace.engine._errors import GatewayAway, GatewayError, HeadraceError, OlderCheckpoint, SinkAway, SinkFailed, SinkLost
 from headrace.engine._patience import Patience
 from headrace.engine._sink_options import SinkOptions
 from headrace.engine._spool import Spool
@@ -113,7 +113,7 @@ class Delivery:
         """
         while True:
             meaning = sink_error(error, self._connection, self._options.sink, self._transaction.batch)
-            if not isinstance(meaning, GatewayAway):
+            if not isinstance(meaning, GatewayAway) or isinstance(meaning, SinkAway):
                 raise meaning from None
             if self._call is not None and self._call.taken > self._farthest:
                 self._farthest = self._call.taken
@@ -135,7 +135,13 @@ class Delivery:
 
     def _dial(self) -> "_Call":
         given = self._options
-        start = pb.DeliveryStart(sink=given.sink, part=self._part, accept_older=given.accept_older, accept_lost=given.accept_lost)
+        start = pb.DeliveryStart(
+            sink=given.sink,
+            part=self._part,
+            accept_older=given.accept_older,
+            accept_lost=given.accept_lost,
+            wait_ms=max(1, int(min(given.sink_timeout_s, given.gateway_timeout_s) * 1000)),
+        )
         return _Call(self._connection, start, self._options.gateway_timeout_s)
 
 
@@ -240,13 +246,13 @@ def vote(
             connection.stub().Vote(request, timeout=options.gateway_timeout_s, metadata=connection.metadata)
         except grpc.RpcError as error:
             meaning = sink_error(error, connection, options.sink, transaction.batch)
-            if not isinstance(meaning, GatewayAway):
-                raise meaning from None
-            if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise GatewayAway(
+            if isinstance(meaning, SinkAway):
+                raise SinkAway(
                     f"sink {options.sink} has not voted for {options.gateway_timeout_s:g} s. Is its connector running? "
                     "The option gatewayTimeout says how long to wait"
                 ) from None
+            if not isinstance(meaning, GatewayAway):
+                raise meaning from None
             patience.wait(meaning)
         else:
             patience.answered()
@@ -261,6 +267,10 @@ def sink_error(error: grpc.RpcError, connection: Connection, sink: str, batch: i
         return OlderCheckpoint(
             f"sink {sink} has committed batch {batch} already, and the checkpoint does not know of it: {details}. The checkpoint "
             "must be an older one; restore the newer one, or set onOlderCheckpoint to accept to write the batch once more"
+        )
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return SinkAway(
+            f"{details}. Start the connector of sink {sink} and restart the query; sinkTimeout says how long tasks wait"
         )
     if code is grpc.StatusCode.DATA_LOSS:
         return SinkLost(f"{details}. {WHAT_TO_DO}")

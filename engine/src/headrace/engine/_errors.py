@@ -11,6 +11,7 @@ HeadraceError
 │   └── SinkLost           it has lost what it voted for
 └── GatewayError       the gateway refused a call, or did not answer
     ├── GatewayAway        it could not be reached
+    │   └── SinkAway           no connector serves a sink
     ├── NotAllowed         the token, or its lack, does not allow the call
     ├── TakenOver          a newer run of the same pipeline is at work
     ├── NotAttached        it does not know the pipeline's positions; the engine mends this by itself
@@ -60,6 +61,10 @@ class GatewayError(HeadraceError):
 
 class GatewayAway(GatewayError):
     """The gateway could not be reached."""
+
+
+class SinkAway(GatewayAway):
+    """No connector serves a sink that the query writes to."""
 
 
 class NotAllowed(GatewayError):

@@ -138,6 +138,8 @@ class QueryWatch:
             last = execution.last_committed()
             if last is not None:
                 settled.readers |= {offset.pipeline for offset in execution.offsets(last)}
+            elif len(settled.readers) < len(sources):
+                settled.find_readers = lambda: {offset.pipeline for offset in execution.offsets(0)}
             followed = tuple(_of_followed(query, settled) for query in execution.followed())
             for each in (*followed, settled):
                 self._settling.start(each)

@@ -1,4 +1,4 @@
-"""How long a gateway that is away is waited for."""
+"""How long a gateway that is away is waited for, or a sink."""
 
 import logging
 import threading
@@ -14,7 +14,15 @@ log = logging.getLogger("headrace.engine")
 class Patience:
     """Remembers since when the gateway has been away, and gives up after a while."""
 
-    def __init__(self, timeout_s: float, longest_pause_s: float) -> None:
+    def __init__(
+        self,
+        timeout_s: float,
+        longest_pause_s: float,
+        awaited: str = "the gateway",
+        advice: str = "Start it or check the option gateway",
+    ) -> None:
+        self._awaited = awaited
+        self._advice = advice
         self._timeout_s = timeout_s
         self._longest_pause_s = longest_pause_s
         self._away_since: float | None = None
@@ -24,7 +32,7 @@ class Patience:
     def answered(self) -> None:
         """Notes that the gateway is there."""
         if self._away_since is not None:
-            log.warning("the gateway is back after %.1f s", time.monotonic() - self._away_since)
+            log.warning("%s is back after %.1f s", self._awaited, time.monotonic() - self._away_since)
             self._away_since, self._pause_s = None, FIRST_PAUSE_S
 
     def wait(self, error: GatewayAway) -> None:
@@ -39,8 +47,8 @@ class Patience:
             log.warning("%s; waiting for it for up to %g s", error, self._timeout_s)
         left = self._away_since + self._timeout_s - now
         if left <= 0:
-            raise GatewayAway(
-                f"{error}; it has been for {now - self._away_since:.0f} s. Start it or check the option gateway; "
+            raise type(error)(
+                f"{error}; it has been for {now - self._away_since:.0f} s. {self._advice}; "
                 "the option gatewayTimeout says how long to wait"
             ) from None
         self._never.wait(min(self._pause_s, left))

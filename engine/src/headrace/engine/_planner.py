@@ -4,7 +4,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from headrace.engine._connection import Connection, to_error
 from headrace.engine._decode import Columns
-from headrace.engine._errors import CheckpointError, FrameError, GatewayAway, GatewayError, NotAttached
+from headrace.engine._errors import CheckpointError, FrameError, GatewayAway, GatewayError, NotAttached, SinkAway
 from headrace.engine._fetch import PipelineRun, fetch_once
 from headrace.engine._options import Options
 from headrace.engine._patience import Patience
@@ -25,6 +25,8 @@ CALL_TIMEOUT_S = 5.0
 INLINE_TIMEOUT_S = 2.0
 DETACH_TIMEOUT_S = 1.0
 LONGEST_PAUSE_S = 0.25
+LONGEST_WAIT_FOR_SINKS_S = 60.0
+"""So long at most a batch that is planned waits for its sinks: Spark cannot stop the query meanwhile."""
 
 log = logging.getLogger("headrace.engine")
 
@@ -53,6 +55,7 @@ class Planner:
         self._sizes: dict[str, int] = {}
         """Bytes of each range of the last batch planned."""
         self._patience = Patience(options.gateway_timeout_s, LONGEST_PAUSE_S)
+        self._sinks_patience = Patience(options.gateway_timeout_s, LONGEST_PAUSE_S, "every sink", "Start its connector")
 
     def initial_offset(self) -> dict[str, Any]:
         """The offset before everything. The first batch planned from it fixes the pipeline's name for the checkpoint's life."""
@@ -89,6 +92,8 @@ class Planner:
         self._last_start, self._last_end, self._sizes = start, start, {}
         while True:
             response = self._plan(offset, limit)
+            if response is not None:
+                self._note_sinks(response.sinks_away)
             if response is not None and (response.ranges or self._finishes(offset, response)):
                 break
             # A run that must catch up may not answer "nothing new" before the gateway says that all is planned.
@@ -112,6 +117,36 @@ class Planner:
     def _keeps_ends(self) -> bool:
         """Whether anything depends on the end of a stream: the event time of an application does."""
         return self._options.application is not None
+
+    def _note_sinks(self, away: Sequence[str]) -> None:
+        """Pauses where nothing is planned because sinks are away.
+
+        Raises:
+            SinkAway: they have been for too long.
+        """
+        if away:
+            self._sinks_patience.wait(_sinks_away(away))
+        else:
+            self._sinks_patience.answered()
+
+    def _await_sinks(self) -> None:
+        """Waits, before a batch's tasks would do so in their slots, until the query's sinks are served.
+
+        Raises:
+            SinkAway: they were not for too long.
+        """
+        timeout_s = min(self._options.gateway_timeout_s, LONGEST_WAIT_FOR_SINKS_S)
+        deadline = time.monotonic() + timeout_s
+        request = pb.AwaitSinksRequest(pipeline=self.pipeline_run.to_proto(self._options), wait_ms=int(timeout_s * 1000))
+        stub = self._connection.stub()
+        try:
+            response = stub.AwaitSinks(request, timeout=timeout_s + CALL_TIMEOUT_S, metadata=self._connection.metadata)
+        except grpc.RpcError as error:
+            # Each task waits for the gateway and the sink, too.
+            log.warning("cannot wait for the query's sinks before its tasks: %s", to_error(error, self._connection))
+            return
+        if response.away and time.monotonic() >= deadline:
+            raise _sinks_away(response.away)
 
     def _check_start(self, start: dict[str, Any]) -> None:
         known = (self._last_start, self._last_end)
@@ -213,6 +248,9 @@ class Planner:
             for name, position in finish.streams.items()
             if begin.streams.get(name) != position and not position.start
         ]
+        if not self._planned_here(start, end) or not begin.streams:
+            # Of a query's first batch, the gateway did not know where it goes when it planned it.
+            self._await_sinks()
         if self._planned_here(start, end):
             weights = [max(1, self._sizes.get(r.stream, 1)) for r in ranges]
             return split(ranges, weights, task_count(sum(weights), self._options.read_tasks))
@@ -259,3 +297,7 @@ class Planner:
             self._connection.stub().Detach(request, timeout=DETACH_TIMEOUT_S, metadata=self._connection.metadata)
         except grpc.RpcError as error:
             log.info("cannot take leave: %s", to_error(error, self._connection))
+
+
+def _sinks_away(sinks: Sequence[str]) -> SinkAway:
+    return SinkAway(f"no connector serves sink {', '.join(sinks)}, which the query writes to")

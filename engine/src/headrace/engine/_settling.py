@@ -21,6 +21,8 @@ from headrace.protocol.v1 import engine_pb2 as pb
 CALL_TIMEOUT_S = 2.0
 INTERVAL_S = 1.0
 """How often the gateway is told again while a query runs: it may have restarted, or a sink may have come back."""
+READERS_INTERVAL_S = 0.5
+"""The same while it is not known under which names the query reads: the gateway keeps a batch from tasks by them."""
 LAST_INTERVAL_S = 0.1
 PATIENCE_AT_END_S = 5.0
 """So long after a query's end its last transactions are waited for; what is pending then is settled at its next start."""
@@ -45,6 +47,8 @@ class Settled:
     committed: int | None = None
     readers: set[str] = field(default_factory=set)
     """The names of the query's own sources at the gateway."""
+    find_readers: Callable[[], set[str]] | None = None
+    """Finds those names in the checkpoint, as long as not all are known: a query's first batch gives them."""
     due: float = 0.0
     """When the gateway is told next, on the monotonic clock."""
     ends: float | None = None
@@ -78,6 +82,26 @@ class Settled:
         self.votes.take(response)
         return response.pending
 
+    def look_for_readers(self) -> None:
+        """Looks for the names of the sources where they are not known."""
+        if self.find_readers is None:
+            return
+        try:
+            found = self.find_readers()
+        except Exception:
+            log.info("cannot read the offset log of query %s", self.pipeline, exc_info=True)
+            return
+        if found:
+            self.readers |= found
+            self.find_readers = None
+
+    @property
+    def interval_s(self) -> float:
+        """How long until the gateway is told again."""
+        if self.ends is not None:
+            return LAST_INTERVAL_S
+        return INTERVAL_S if self.find_readers is None else READERS_INTERVAL_S
+
     def note(self, batch: int | None) -> None:
         """Notes that a batch is in the commit log."""
         if batch is not None and (self.committed is None or batch > self.committed):
@@ -110,11 +134,12 @@ class Settling:
         """
         query.note(query.read_commit_log())
         query.votes.recall()
+        query.look_for_readers()
         query.first_batch = 0 if query.committed is None else query.committed + 1
         query.settle()
         query.votes.check()
         with self._changed:
-            query.due = time.monotonic() + INTERVAL_S
+            query.due = time.monotonic() + query.interval_s
             self._queries[query.pipeline] = query
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="headrace-settling", daemon=True)
@@ -151,6 +176,7 @@ class Settling:
 
     def _run(self) -> None:
         while (query := self._next()) is not None:
+            query.look_for_readers()
             pending = query.settle()
             with self._changed:
                 over = query.ends is not None and (pending == 0 or time.monotonic() > query.ends)
@@ -167,7 +193,7 @@ class Settling:
                         query.ends = query.ends or now + PATIENCE_AT_END_S
                 query = min(self._queries.values(), key=lambda q: q.due)
                 if query.due <= now:
-                    query.due = now + (INTERVAL_S if query.ends is None else LAST_INTERVAL_S)
+                    query.due = now + query.interval_s
                     return query
                 self._changed.wait(query.due - now)
             self._thread = None

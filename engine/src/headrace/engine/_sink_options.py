@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from headrace.engine._errors import OptionError
 from headrace.engine._gateway_options import NAMES as GATEWAY_NAMES
 from headrace.engine._gateway_options import Defaults, GatewayOptions, parse_gateway, parsed, spelled
+from headrace.engine._units import parse_duration
 
-NAMES = ("sink", *GATEWAY_NAMES, "onOlderCheckpoint", "onSinkLoss", "onRefused", "deadLetters")
+NAMES = ("sink", *GATEWAY_NAMES, "sinkTimeout", "onOlderCheckpoint", "onSinkLoss", "onRefused", "deadLetters")
 OWN_NAMES = ("application",)
 """What Headrace sets itself where it starts an application."""
+DEFAULT_SINK_TIMEOUT_S = 60.0
 _SPARKS_OWN = {
     "checkpointlocation",
     "path",
@@ -27,6 +29,7 @@ class SinkOptions(GatewayOptions):
     """The validated options of one sink."""
 
     sink: str
+    sink_timeout_s: float = DEFAULT_SINK_TIMEOUT_S
     accept_older: bool = False
     accept_lost: bool = False
     skip_refused: bool = False
@@ -70,6 +73,7 @@ def parse_sink(given: Mapping[str, str], defaults: Defaults) -> SinkOptions:
     return SinkOptions(
         **vars(parse_gateway(values, defaults)),
         sink=sink,
+        sink_timeout_s=parsed(values, "sinkTimeout", parse_duration, DEFAULT_SINK_TIMEOUT_S),
         accept_older=parsed(values, "onOlderCheckpoint", _fail_or("accept"), False),
         accept_lost=parsed(values, "onSinkLoss", _fail_or("accept"), False),
         skip_refused=parsed(values, "onRefused", _fail_or("skip"), False),

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from headrace.gateway.core._bounds import MAX_PIPELINES, check_room
-from headrace.gateway.core._errors import OlderCheckpoint, OutOfTurn, SinkFailed, Superseded
+from headrace.gateway.core._errors import OlderCheckpoint, OutOfTurn, SinkAbsent, SinkFailed, Superseded
 from headrace.gateway.core._gateway import Gateway
 from headrace.gateway.core._pipeline import Pipeline
 from headrace.gateway.core._sink import Ledger, Sink, Voted
@@ -39,14 +39,23 @@ def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
         if sink.name in ledger.sinks:
             _decide(session, ledger)
     sink.losses += gateway.votes.compare(session)
+    gateway.sinks_changed.notify()
     return sink
 
 
-async def instance_for(sink: Sink, part: Part) -> SinkSession:
-    """The instance that takes a part; waits for one where there is none."""
-    while (session := sink.instance_for(part)) is None:
-        await sink.news.wait()
-    return session
+async def instance_for(sink: Sink, part: Part, wait_ms: int = 0) -> SinkSession:
+    """The instance that takes a part; waits for one where there is none, for ever unless `wait_ms` is given.
+
+    Raises:
+        SinkAbsent: none has come in time.
+    """
+    try:
+        async with asyncio.timeout(wait_ms / 1000 if wait_ms else None):
+            while (session := sink.instance_for(part)) is None:
+                await sink.news.wait()
+            return session
+    except TimeoutError:
+        raise SinkAbsent(f"no connector has served sink {sink.name} for {wait_ms / 1000:g} s") from None
 
 
 def check_newer(sink: Sink, transaction: Transaction) -> None:
@@ -170,6 +179,7 @@ def settle(gateway: Gateway, ledger: Ledger, votes: Iterable[tuple[str, str, int
         check_room("commit logs of pipelines", gateway.ledgers, MAX_PIPELINES)
     gateway.votes.adopt(ledger.pipeline, votes)
     gateway.settled_at[ledger.pipeline] = time.monotonic()
+    gateway.sinks_changed.notify()
     if known is not None and known.run == ledger.run:
         ledger = replace(ledger, committed=max(ledger.committed, known.committed))
     gateway.ledgers[ledger.pipeline] = ledger

@@ -13,6 +13,7 @@ ProtocolError
 ├── Superseded            ABORTED              a newer session or run has taken over
 ├── Draining              UNAVAILABLE          the gateway is stopping
 ├── SinkAway              UNAVAILABLE          the sink's session was lost
+├── SinkAbsent            DEADLINE_EXCEEDED    no instance of the sink came in time
 ├── SinkFailed            ABORTED              a sink could not do it, or has lost a part
 ├── OlderCheckpoint       FAILED_PRECONDITION  the sink has committed more than the checkpoint knows
 ├── SinkLost              DATA_LOSS            a sink has lost what it voted for
@@ -106,6 +107,12 @@ class SinkAway(ProtocolError):
     """The session of a sink was lost before it answered."""
 
     status = grpc.StatusCode.UNAVAILABLE
+
+
+class SinkAbsent(ProtocolError):
+    """No instance of a sink came in time."""
+
+    status = grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 class SinkFailed(ProtocolError):

@@ -44,6 +44,8 @@ class Gateway:
         self.voted: dict[str, Voted] = {}
         """The last vote of each such pipeline, until its commit is known."""
         self.owners = QueryOwners()
+        self.sinks_changed = Signal()
+        """A sink's instance has come, or a pipeline has told of its commit log."""
         self.votes = Votes()
         """What instances of sinks must have when they come back."""
         self.credit = CreditPool(limits.buffer_bytes, limits.session_messages, limits.max_sessions)

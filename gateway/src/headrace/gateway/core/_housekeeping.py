@@ -66,3 +66,4 @@ def forget_unused(gateway: Gateway) -> None:
             del gateway.settled_at[pipeline]
             gateway.ledgers.pop(pipeline, None)
             gateway.voted.pop(pipeline, None)
+            gateway.votes.forget(pipeline)

@@ -117,6 +117,13 @@ class Votes:
             del self._lost[voter], self._logged[voter]
             log.warning("a query goes on without what a sink has lost", **asdict(voter), batch=batch)
 
+    def forget(self, pipeline: str) -> None:
+        """Forgets a pipeline; the next of its runs tells again what its checkpoint has."""
+        for voter in [voter for voter in {*self._cast, *self._logged, *self._lost} if voter.pipeline == pipeline]:
+            self._cast.pop(voter, None)
+            self._logged.pop(voter, None)
+            self._lost.pop(voter, None)
+
     def logged(self, pipeline: str) -> list[tuple[Voter, int]]:
         """The last vote of each instance whose batch is in a pipeline's commit log."""
         return sorted(self._of(self._logged, pipeline))

@@ -29,7 +29,7 @@ async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[
         raise OutOfTurn("the first message of a delivery must be DeliveryStart")
     sink, part = _sink(gateway, identity, first.start.sink), Part.from_proto(first.start.part)
     gateway.owners.claim(part.transaction.pipeline, identity)
-    session = await instance_for(sink, part)
+    session = await instance_for(sink, part, first.start.wait_ms)
     await session.room()
     if first.start.accept_lost:
         gateway.votes.accept(part.transaction.pipeline)

@@ -8,6 +8,7 @@ import grpc.aio
 
 from headrace.gateway._identity import Identity, identity_of
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
+from headrace.gateway.core._awaiting import await_sinks, sinks_away
 from headrace.gateway.core._bounds import MAX_PATTERNS, MAX_POSITIONS, check_count
 from headrace.gateway.core._catching_up import exhausted, has_waited_for_ends
 from headrace.gateway.core._checkpoints import adopt, attach, check_reads, commit, identify
@@ -72,13 +73,28 @@ class EngineService(EngineServiceServicer):
             ranges = plan(pipeline, self._gateway.streams, max_messages, max_bytes, tell_ends=request.tell_ends)
             pipeline.planned = {r.stream.name: r.end for r in ranges if r.messages or r.start}
             over = request.tell_ends and all_ended(pipeline, self._gateway.streams.values())
-            done = pipeline.available_now and exhausted(pipeline, self._gateway.streams.values())
+            away = sinks_away(self._gateway, pipeline.name) if ranges or over else []
+            if away:
+                ranges, over, pipeline.planned = [], False, {}
+            done = pipeline.available_now and not away and exhausted(pipeline, self._gateway.streams.values())
             if done and request.tell_ends and not over:
                 done = has_waited_for_ends(pipeline)
             if ranges or done or not await pipeline.news.wait(max(0.0, deadline - loop.time())):
-                return pb.PlanResponse(ranges=[_to_proto(r) for r in ranges], exhausted=done, all_ended=over)
+                planned = [_to_proto(r) for r in ranges]
+                return pb.PlanResponse(ranges=planned, exhausted=done, all_ended=over, sinks_away=away)
             if pipeline.run != request.pipeline.run:
                 raise Superseded(f"pipeline {pipeline.name}: a newer run of it has taken over")
+
+    async def AwaitSinks(
+        self, request: pb.AwaitSinksRequest, context: grpc.aio.ServicerContext[pb.AwaitSinksRequest, pb.AwaitSinksResponse]
+    ) -> pb.AwaitSinksResponse:
+        """Waits for the sinks of a query."""
+        try:
+            pipeline = self._pipeline(request.pipeline, identity_of(context))
+            return pb.AwaitSinksResponse(away=await await_sinks(self._gateway, pipeline.name, request.wait_ms / 1000))
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.AwaitSinksResponse()
 
     async def Fetch(self, request: pb.FetchRequest, context: FetchContext) -> AsyncIterator[pb.FetchResponse]:
         """Streams the frames of planned ranges."""

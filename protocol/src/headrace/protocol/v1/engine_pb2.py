@@ -26,7 +26,7 @@ from headrace.protocol.v1 import frame_pb2 as headrace_dot_protocol_dot_v1_dot_f
 from headrace.protocol.v1 import sink_pb2 as headrace_dot_protocol_dot_v1_dot_sink__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!headrace/protocol/v1/engine.proto\x12\x14headrace.protocol.v1\x1a headrace/protocol/v1/frame.proto\x1a\x1fheadrace/protocol/v1/sink.proto\"I\n\x08Pipeline\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\x04\x12\x0f\n\x07streams\x18\x03 \x03(\t\x12\x11\n\tskip_lost\x18\x04 \x01(\x08\"\xd7\x01\n\rAttachRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12\x37\n\tcommitted\x18\x02 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\x12\x35\n\x07planned\x18\x03 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\x12\x15\n\ravailable_now\x18\x04 \x01(\x08\x12\r\n\x05\x65nded\x18\x08 \x03(\t\")\n\x0e\x41ttachResponse\x12\x17\n\x0fgateway_version\x18\x01 \x01(\t\"\xfd\x01\n\x0bPlanRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12\x37\n\tcommitted\x18\x02 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\x12\x19\n\x0cmax_messages\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x16\n\tmax_bytes\x18\x04 \x01(\x04H\x01\x88\x01\x01\x12\x0f\n\x07wait_ms\x18\x05 \x01(\r\x12\r\n\x05\x65nded\x18\x08 \x03(\t\x12\x11\n\ttell_ends\x18\t \x01(\x08\x42\x0f\n\r_max_messagesB\x0c\n\n_max_bytes\"h\n\x0cPlanResponse\x12\x32\n\x06ranges\x18\x01 \x03(\x0b\x32\".headrace.protocol.v1.PlannedRange\x12\x11\n\texhausted\x18\x02 \x01(\x08\x12\x11\n\tall_ended\x18\x03 \x01(\x08\"\x8a\x01\n\x0cPlannedRange\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12+\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x1e.headrace.protocol.v1.Position\x12\x10\n\x08messages\x18\x03 \x01(\x04\x12\r\n\x05\x62ytes\x18\x04 \x01(\x04\x12\r\n\x05start\x18\x05 \x01(\x08\x12\r\n\x05\x65nded\x18\x06 \x01(\x08\"\xfb\x01\n\x05Range\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x36\n\tcommitted\x18\x02 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x00\x88\x01\x01\x12\x32\n\x05start\x18\x03 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x01\x88\x01\x01\x12+\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x1e.headrace.protocol.v1.Position\x12\x31\n\tbatch_end\x18\x05 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionB\x0c\n\n_committedB\x08\n\x06_start\"m\n\x0c\x46\x65tchRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12+\n\x06ranges\x18\x02 \x03(\x0b\x32\x1b.headrace.protocol.v1.Range\"A\n\rFetchResponse\x12\x30\n\x06\x66rames\x18\x01 \x03(\x0b\x32 .headrace.protocol.v1.RangeFrame\"G\n\nRangeFrame\x12\r\n\x05range\x18\x01 \x01(\r\x12*\n\x05\x66rame\x18\x02 \x01(\x0b\x32\x1b.headrace.protocol.v1.Frame\"z\n\rDetachRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12\x37\n\tcommitted\x18\x02 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\"\x10\n\x0e\x44\x65tachResponse\"\xb1\x01\n\x0e\x44\x65liverRequest\x12\x34\n\x05start\x18\x01 \x01(\x0b\x32#.headrace.protocol.v1.DeliveryStartH\x00\x12,\n\x05\x66rame\x18\x02 \x01(\x0b\x32\x1b.headrace.protocol.v1.FrameH\x00\x12\x30\n\x03\x65nd\x18\x03 \x01(\x0b\x32!.headrace.protocol.v1.DeliveryEndH\x00\x42\t\n\x07message\"r\n\rDeliveryStart\x12\x0c\n\x04sink\x18\x01 \x01(\t\x12(\n\x04part\x18\x02 \x01(\x0b\x32\x1a.headrace.protocol.v1.Part\x12\x14\n\x0c\x61\x63\x63\x65pt_older\x18\x03 \x01(\x08\x12\x13\n\x0b\x61\x63\x63\x65pt_lost\x18\x05 \x01(\x08\"\x1f\n\x0b\x44\x65liveryEnd\x12\x10\n\x08messages\x18\x01 \x01(\x04\"Z\n\x0f\x44\x65liverResponse\x12\x35\n\x07refused\x18\x01 \x03(\x0b\x32$.headrace.protocol.v1.Staged.Refused\x12\x10\n\x08instance\x18\x02 \x01(\t\"\x91\x01\n\x0bVoteRequest\x12\x0c\n\x04sink\x18\x01 \x01(\t\x12\x36\n\x0btransaction\x18\x02 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\x12)\n\x05parts\x18\x03 \x03(\x0b\x32\x1a.headrace.protocol.v1.Part\x12\x11\n\tinstances\x18\x04 \x03(\t\"\x0e\n\x0cVoteResponse\"\xcd\x01\n\rSettleRequest\x12\x10\n\x08pipeline\x18\x01 \x01(\t\x12\x16\n\tcommitted\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0f\n\x07readers\x18\x03 \x03(\t\x12\r\n\x05sinks\x18\x04 \x03(\t\x12\x0b\n\x03run\x18\x05 \x01(\t\x12\x13\n\x0b\x66irst_batch\x18\x06 \x01(\x04\x12-\n\x05votes\x18\x0b \x03(\x0b\x32\x1e.headrace.protocol.v1.SinkVote\x12\x13\n\x0b\x61\x63\x63\x65pt_lost\x18\x0c \x01(\x08\x42\x0c\n\n_committed\"9\n\x08SinkVote\x12\x0c\n\x04sink\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\x04\"~\n\x0eSettleResponse\x12\x0f\n\x07pending\x18\x01 \x01(\r\x12-\n\x05votes\x18\x03 \x03(\x0b\x32\x1e.headrace.protocol.v1.SinkVote\x12,\n\x04lost\x18\x04 \x03(\x0b\x32\x1e.headrace.protocol.v1.SinkVote2\xda\x04\n\rEngineService\x12S\n\x06\x41ttach\x12#.headrace.protocol.v1.AttachRequest\x1a$.headrace.protocol.v1.AttachResponse\x12M\n\x04Plan\x12!.headrace.protocol.v1.PlanRequest\x1a\".headrace.protocol.v1.PlanResponse\x12R\n\x05\x46\x65tch\x12\".headrace.protocol.v1.FetchRequest\x1a#.headrace.protocol.v1.FetchResponse0\x01\x12S\n\x06\x44\x65tach\x12#.headrace.protocol.v1.DetachRequest\x1a$.headrace.protocol.v1.DetachResponse\x12X\n\x07\x44\x65liver\x12$.headrace.protocol.v1.DeliverRequest\x1a%.headrace.protocol.v1.DeliverResponse(\x01\x12M\n\x04Vote\x12!.headrace.protocol.v1.VoteRequest\x1a\".headrace.protocol.v1.VoteResponse\x12S\n\x06Settle\x12#.headrace.protocol.v1.SettleRequest\x1a$.headrace.protocol.v1.SettleResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!headrace/protocol/v1/engine.proto\x12\x14headrace.protocol.v1\x1a headrace/protocol/v1/frame.proto\x1a\x1fheadrace/protocol/v1/sink.proto\"I\n\x08Pipeline\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\x04\x12\x0f\n\x07streams\x18\x03 \x03(\t\x12\x11\n\tskip_lost\x18\x04 \x01(\x08\"\xd7\x01\n\rAttachRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12\x37\n\tcommitted\x18\x02 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\x12\x35\n\x07planned\x18\x03 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\x12\x15\n\ravailable_now\x18\x04 \x01(\x08\x12\r\n\x05\x65nded\x18\x08 \x03(\t\")\n\x0e\x41ttachResponse\x12\x17\n\x0fgateway_version\x18\x01 \x01(\t\"\xfd\x01\n\x0bPlanRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12\x37\n\tcommitted\x18\x02 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\x12\x19\n\x0cmax_messages\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x16\n\tmax_bytes\x18\x04 \x01(\x04H\x01\x88\x01\x01\x12\x0f\n\x07wait_ms\x18\x05 \x01(\r\x12\r\n\x05\x65nded\x18\x08 \x03(\t\x12\x11\n\ttell_ends\x18\t \x01(\x08\x42\x0f\n\r_max_messagesB\x0c\n\n_max_bytes\"|\n\x0cPlanResponse\x12\x32\n\x06ranges\x18\x01 \x03(\x0b\x32\".headrace.protocol.v1.PlannedRange\x12\x11\n\texhausted\x18\x02 \x01(\x08\x12\x11\n\tall_ended\x18\x03 \x01(\x08\x12\x12\n\nsinks_away\x18\x04 \x03(\t\"V\n\x11\x41waitSinksRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12\x0f\n\x07wait_ms\x18\x02 \x01(\r\"\"\n\x12\x41waitSinksResponse\x12\x0c\n\x04\x61way\x18\x01 \x03(\t\"\x8a\x01\n\x0cPlannedRange\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12+\n\x03\x65nd\x18\x02 \x01(\x0b\x32\x1e.headrace.protocol.v1.Position\x12\x10\n\x08messages\x18\x03 \x01(\x04\x12\r\n\x05\x62ytes\x18\x04 \x01(\x04\x12\r\n\x05start\x18\x05 \x01(\x08\x12\r\n\x05\x65nded\x18\x06 \x01(\x08\"\xfb\x01\n\x05Range\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x36\n\tcommitted\x18\x02 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x00\x88\x01\x01\x12\x32\n\x05start\x18\x03 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x01\x88\x01\x01\x12+\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x1e.headrace.protocol.v1.Position\x12\x31\n\tbatch_end\x18\x05 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionB\x0c\n\n_committedB\x08\n\x06_start\"m\n\x0c\x46\x65tchRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12+\n\x06ranges\x18\x02 \x03(\x0b\x32\x1b.headrace.protocol.v1.Range\"A\n\rFetchResponse\x12\x30\n\x06\x66rames\x18\x01 \x03(\x0b\x32 .headrace.protocol.v1.RangeFrame\"G\n\nRangeFrame\x12\r\n\x05range\x18\x01 \x01(\r\x12*\n\x05\x66rame\x18\x02 \x01(\x0b\x32\x1b.headrace.protocol.v1.Frame\"z\n\rDetachRequest\x12\x30\n\x08pipeline\x18\x01 \x01(\x0b\x32\x1e.headrace.protocol.v1.Pipeline\x12\x37\n\tcommitted\x18\x02 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\"\x10\n\x0e\x44\x65tachResponse\"\xb1\x01\n\x0e\x44\x65liverRequest\x12\x34\n\x05start\x18\x01 \x01(\x0b\x32#.headrace.protocol.v1.DeliveryStartH\x00\x12,\n\x05\x66rame\x18\x02 \x01(\x0b\x32\x1b.headrace.protocol.v1.FrameH\x00\x12\x30\n\x03\x65nd\x18\x03 \x01(\x0b\x32!.headrace.protocol.v1.DeliveryEndH\x00\x42\t\n\x07message\"\x83\x01\n\rDeliveryStart\x12\x0c\n\x04sink\x18\x01 \x01(\t\x12(\n\x04part\x18\x02 \x01(\x0b\x32\x1a.headrace.protocol.v1.Part\x12\x14\n\x0c\x61\x63\x63\x65pt_older\x18\x03 \x01(\x08\x12\x13\n\x0b\x61\x63\x63\x65pt_lost\x18\x05 \x01(\x08\x12\x0f\n\x07wait_ms\x18\x06 \x01(\r\"\x1f\n\x0b\x44\x65liveryEnd\x12\x10\n\x08messages\x18\x01 \x01(\x04\"Z\n\x0f\x44\x65liverResponse\x12\x35\n\x07refused\x18\x01 \x03(\x0b\x32$.headrace.protocol.v1.Staged.Refused\x12\x10\n\x08instance\x18\x02 \x01(\t\"\x91\x01\n\x0bVoteRequest\x12\x0c\n\x04sink\x18\x01 \x01(\t\x12\x36\n\x0btransaction\x18\x02 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\x12)\n\x05parts\x18\x03 \x03(\x0b\x32\x1a.headrace.protocol.v1.Part\x12\x11\n\tinstances\x18\x04 \x03(\t\"\x0e\n\x0cVoteResponse\"\xcd\x01\n\rSettleRequest\x12\x10\n\x08pipeline\x18\x01 \x01(\t\x12\x16\n\tcommitted\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0f\n\x07readers\x18\x03 \x03(\t\x12\r\n\x05sinks\x18\x04 \x03(\t\x12\x0b\n\x03run\x18\x05 \x01(\t\x12\x13\n\x0b\x66irst_batch\x18\x06 \x01(\x04\x12-\n\x05votes\x18\x0b \x03(\x0b\x32\x1e.headrace.protocol.v1.SinkVote\x12\x13\n\x0b\x61\x63\x63\x65pt_lost\x18\x0c \x01(\x08\x42\x0c\n\n_committed\"9\n\x08SinkVote\x12\x0c\n\x04sink\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\x04\"~\n\x0eSettleResponse\x12\x0f\n\x07pending\x18\x01 \x01(\r\x12-\n\x05votes\x18\x03 \x03(\x0b\x32\x1e.headrace.protocol.v1.SinkVote\x12,\n\x04lost\x18\x04 \x03(\x0b\x32\x1e.headrace.protocol.v1.SinkVote2\xbb\x05\n\rEngineService\x12S\n\x06\x41ttach\x12#.headrace.protocol.v1.AttachRequest\x1a$.headrace.protocol.v1.AttachResponse\x12M\n\x04Plan\x12!.headrace.protocol.v1.PlanRequest\x1a\".headrace.protocol.v1.PlanResponse\x12_\n\nAwaitSinks\x12\'.headrace.protocol.v1.AwaitSinksRequest\x1a(.headrace.protocol.v1.AwaitSinksResponse\x12R\n\x05\x46\x65tch\x12\".headrace.protocol.v1.FetchRequest\x1a#.headrace.protocol.v1.FetchResponse0\x01\x12S\n\x06\x44\x65tach\x12#.headrace.protocol.v1.DetachRequest\x1a$.headrace.protocol.v1.DetachResponse\x12X\n\x07\x44\x65liver\x12$.headrace.protocol.v1.DeliverRequest\x1a%.headrace.protocol.v1.DeliverResponse(\x01\x12M\n\x04Vote\x12!.headrace.protocol.v1.VoteRequest\x1a\".headrace.protocol.v1.VoteResponse\x12S\n\x06Settle\x12#.headrace.protocol.v1.SettleRequest\x1a$.headrace.protocol.v1.SettleResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,39 +42,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PLANREQUEST']._serialized_start=463
   _globals['_PLANREQUEST']._serialized_end=716
   _globals['_PLANRESPONSE']._serialized_start=718
-  _globals['_PLANRESPONSE']._serialized_end=822
-  _globals['_PLANNEDRANGE']._serialized_start=825
-  _globals['_PLANNEDRANGE']._serialized_end=963
-  _globals['_RANGE']._serialized_start=966
-  _globals['_RANGE']._serialized_end=1217
-  _globals['_FETCHREQUEST']._serialized_start=1219
-  _globals['_FETCHREQUEST']._serialized_end=1328
-  _globals['_FETCHRESPONSE']._serialized_start=1330
-  _globals['_FETCHRESPONSE']._serialized_end=1395
-  _globals['_RANGEFRAME']._serialized_start=1397
-  _globals['_RANGEFRAME']._serialized_end=1468
-  _globals['_DETACHREQUEST']._serialized_start=1470
-  _globals['_DETACHREQUEST']._serialized_end=1592
-  _globals['_DETACHRESPONSE']._serialized_start=1594
-  _globals['_DETACHRESPONSE']._serialized_end=1610
-  _globals['_DELIVERREQUEST']._serialized_start=1613
-  _globals['_DELIVERREQUEST']._serialized_end=1790
-  _globals['_DELIVERYSTART']._serialized_start=1792
-  _globals['_DELIVERYSTART']._serialized_end=1906
-  _globals['_DELIVERYEND']._serialized_start=1908
-  _globals['_DELIVERYEND']._serialized_end=1939
-  _globals['_DELIVERRESPONSE']._serialized_start=1941
-  _globals['_DELIVERRESPONSE']._serialized_end=2031
-  _globals['_VOTEREQUEST']._serialized_start=2034
-  _globals['_VOTEREQUEST']._serialized_end=2179
-  _globals['_VOTERESPONSE']._serialized_start=2181
-  _globals['_VOTERESPONSE']._serialized_end=2195
-  _globals['_SETTLEREQUEST']._serialized_start=2198
-  _globals['_SETTLEREQUEST']._serialized_end=2403
-  _globals['_SINKVOTE']._serialized_start=2405
-  _globals['_SINKVOTE']._serialized_end=2462
-  _globals['_SETTLERESPONSE']._serialized_start=2464
-  _globals['_SETTLERESPONSE']._serialized_end=2590
-  _globals['_ENGINESERVICE']._serialized_start=2593
-  _globals['_ENGINESERVICE']._serialized_end=3195
+  _globals['_PLANRESPONSE']._serialized_end=842
+  _globals['_AWAITSINKSREQUEST']._serialized_start=844
+  _globals['_AWAITSINKSREQUEST']._serialized_end=930
+  _globals['_AWAITSINKSRESPONSE']._serialized_start=932
+  _globals['_AWAITSINKSRESPONSE']._serialized_end=966
+  _globals['_PLANNEDRANGE']._serialized_start=969
+  _globals['_PLANNEDRANGE']._serialized_end=1107
+  _globals['_RANGE']._serialized_start=1110
+  _globals['_RANGE']._serialized_end=1361
+  _globals['_FETCHREQUEST']._serialized_start=1363
+  _globals['_FETCHREQUEST']._serialized_end=1472
+  _globals['_FETCHRESPONSE']._serialized_start=1474
+  _globals['_FETCHRESPONSE']._serialized_end=1539
+  _globals['_RANGEFRAME']._serialized_start=1541
+  _globals['_RANGEFRAME']._serialized_end=1612
+  _globals['_DETACHREQUEST']._serialized_start=1614
+  _globals['_DETACHREQUEST']._serialized_end=1736
+  _globals['_DETACHRESPONSE']._serialized_start=1738
+  _globals['_DETACHRESPONSE']._serialized_end=1754
+  _globals['_DELIVERREQUEST']._serialized_start=1757
+  _globals['_DELIVERREQUEST']._serialized_end=1934
+  _globals['_DELIVERYSTART']._serialized_start=1937
+  _globals['_DELIVERYSTART']._serialized_end=2068
+  _globals['_DELIVERYEND']._serialized_start=2070
+  _globals['_DELIVERYEND']._serialized_end=2101
+  _globals['_DELIVERRESPONSE']._serialized_start=2103
+  _globals['_DELIVERRESPONSE']._serialized_end=2193
+  _globals['_VOTEREQUEST']._serialized_start=2196
+  _globals['_VOTEREQUEST']._serialized_end=2341
+  _globals['_VOTERESPONSE']._serialized_start=2343
+  _globals['_VOTERESPONSE']._serialized_end=2357
+  _globals['_SETTLEREQUEST']._serialized_start=2360
+  _globals['_SETTLEREQUEST']._serialized_end=2565
+  _globals['_SINKVOTE']._serialized_start=2567
+  _globals['_SINKVOTE']._serialized_end=2624
+  _globals['_SETTLERESPONSE']._serialized_start=2626
+  _globals['_SETTLERESPONSE']._serialized_end=2752
+  _globals['_ENGINESERVICE']._serialized_start=2755
+  _globals['_ENGINESERVICE']._serialized_end=3454
 # @@protoc_insertion_point(module_scope)

@@ -196,6 +196,7 @@ class PlanResponse(_message.Message):
     RANGES_FIELD_NUMBER: _builtins.int
     EXHAUSTED_FIELD_NUMBER: _builtins.int
     ALL_ENDED_FIELD_NUMBER: _builtins.int
+    SINKS_AWAY_FIELD_NUMBER: _builtins.int
     exhausted: _builtins.bool
     """Only for a run with available_now: everything that existed when it began is planned, with this answer or before."""
     all_ended: _builtins.bool
@@ -206,20 +207,79 @@ class PlanResponse(_message.Message):
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedRange]:
         """Each stream that has something new."""
 
+    @_builtins.property
+    def sinks_away(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The sinks that the query writes to, as Settle has said, and that nobody serves: there is something to plan, and it is not planned
+        before they are served.
+        """
+
     def __init__(
         self,
         *,
         ranges: _abc.Iterable[Global___PlannedRange] | None = ...,
         exhausted: _builtins.bool = ...,
         all_ended: _builtins.bool = ...,
+        sinks_away: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_ended", b"all_ended", "exhausted", b"exhausted", "ranges", b"ranges"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_ended", b"all_ended", "exhausted", b"exhausted", "ranges", b"ranges", "sinks_away", b"sinks_away"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PlanResponse: _TypeAlias = PlanResponse  # noqa: Y015
+
+@_typing.final
+class AwaitSinksRequest(_message.Message):
+    """Waits for sinks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIPELINE_FIELD_NUMBER: _builtins.int
+    WAIT_MS_FIELD_NUMBER: _builtins.int
+    wait_ms: _builtins.int
+    """How long to wait, in milliseconds."""
+    @_builtins.property
+    def pipeline(self) -> Global___Pipeline:
+        """Who calls."""
+
+    def __init__(
+        self,
+        *,
+        pipeline: Global___Pipeline | None = ...,
+        wait_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pipeline", b"pipeline"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pipeline", b"pipeline", "wait_ms", b"wait_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AwaitSinksRequest: _TypeAlias = AwaitSinksRequest  # noqa: Y015
+
+@_typing.final
+class AwaitSinksResponse(_message.Message):
+    """The sinks are served, or the time has passed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AWAY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def away(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The sinks that nobody serves, by name; empty where all are served, or where the query is not known to write to any."""
+
+    def __init__(
+        self,
+        *,
+        away: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["away", b"away"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AwaitSinksResponse: _TypeAlias = AwaitSinksResponse  # noqa: Y015
 
 @_typing.final
 class PlannedRange(_message.Message):
@@ -504,12 +564,17 @@ class DeliveryStart(_message.Message):
     PART_FIELD_NUMBER: _builtins.int
     ACCEPT_OLDER_FIELD_NUMBER: _builtins.int
     ACCEPT_LOST_FIELD_NUMBER: _builtins.int
+    WAIT_MS_FIELD_NUMBER: _builtins.int
     sink: _builtins.str
     """The sink's name."""
     accept_older: _builtins.bool
     """True where a batch that the sink has committed already is to be written once more."""
     accept_lost: _builtins.bool
     """True where the query goes on although instances of its sinks have come back without what they voted for."""
+    wait_ms: _builtins.int
+    """How long to wait for an instance where none is attached, in milliseconds; DEADLINE_EXCEEDED afterwards. Absent means up to the
+    caller's deadline.
+    """
     @_builtins.property
     def part(self) -> _sink_pb2.Part:
         """What is delivered."""
@@ -521,10 +586,11 @@ class DeliveryStart(_message.Message):
         part: _sink_pb2.Part | None = ...,
         accept_older: _builtins.bool = ...,
         accept_lost: _builtins.bool = ...,
+        wait_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_lost", b"accept_lost", "accept_older", b"accept_older", "part", b"part", "sink", b"sink"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_lost", b"accept_lost", "accept_older", b"accept_older", "part", b"part", "sink", b"sink", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

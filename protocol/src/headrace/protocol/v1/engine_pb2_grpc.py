@@ -48,6 +48,11 @@ class EngineServiceStub:
                 request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.PlanRequest.SerializeToString,
                 response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.PlanResponse.FromString,
                 _registered_method=True)
+        self.AwaitSinks = channel.unary_unary(
+                '/headrace.protocol.v1.EngineService/AwaitSinks',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.AwaitSinksRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.AwaitSinksResponse.FromString,
+                _registered_method=True)
         self.Fetch = channel.unary_stream(
                 '/headrace.protocol.v1.EngineService/Fetch',
                 request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.FetchRequest.SerializeToString,
@@ -95,6 +100,14 @@ class EngineServiceServicer:
         """Acknowledges what was committed and says how far the next micro-batch may read. Waits for up to `wait_ms` until
         there is something new. Ends with NOT_FOUND where the gateway does not know the pipeline's positions (it restarted): attach
         and call again. DATA_LOSS where a source no longer has what the pipeline must read next.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AwaitSinks(self, request, context):
+        """Waits until each sink is served that the pipeline's query writes to, as Settle has said, for up to `wait_ms`: tasks that wait for a
+        sink hold their slots meanwhile. Called before the tasks of a batch that Plan has not just planned for a known query.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -157,6 +170,11 @@ def add_EngineServiceServicer_to_server(servicer, server):
                     servicer.Plan,
                     request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.PlanRequest.FromString,
                     response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.PlanResponse.SerializeToString,
+            ),
+            'AwaitSinks': grpc.unary_unary_rpc_method_handler(
+                    servicer.AwaitSinks,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.AwaitSinksRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.AwaitSinksResponse.SerializeToString,
             ),
             'Fetch': grpc.unary_stream_rpc_method_handler(
                     servicer.Fetch,
@@ -242,6 +260,33 @@ class EngineService:
             '/headrace.protocol.v1.EngineService/Plan',
             headrace_dot_protocol_dot_v1_dot_engine__pb2.PlanRequest.SerializeToString,
             headrace_dot_protocol_dot_v1_dot_engine__pb2.PlanResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AwaitSinks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.EngineService/AwaitSinks',
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.AwaitSinksRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.AwaitSinksResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -47,6 +47,10 @@ class EngineServiceStub:
     there is something new. Ends with NOT_FOUND where the gateway does not know the pipeline's positions (it restarted): attach
     and call again. DATA_LOSS where a source no longer has what the pipeline must read next.
     """
+    AwaitSinks: _grpc.UnaryUnaryMultiCallable[_engine_pb2.AwaitSinksRequest, _engine_pb2.AwaitSinksResponse]
+    """Waits until each sink is served that the pipeline's query writes to, as Settle has said, for up to `wait_ms`: tasks that wait for a
+    sink hold their slots meanwhile. Called before the tasks of a batch that Plan has not just planned for a known query.
+    """
     Fetch: _grpc.UnaryStreamMultiCallable[_engine_pb2.FetchRequest, _engine_pb2.FetchResponse]
     """Streams the frames of ranges that were planned, in order within each range, and waits for the source to send them
     again where the gateway does not hold them. The ranges' committed positions let a gateway that has just restarted
@@ -90,6 +94,10 @@ class EngineServiceAsyncStub(EngineServiceStub):
     """Acknowledges what was committed and says how far the next micro-batch may read. Waits for up to `wait_ms` until
     there is something new. Ends with NOT_FOUND where the gateway does not know the pipeline's positions (it restarted): attach
     and call again. DATA_LOSS where a source no longer has what the pipeline must read next.
+    """
+    AwaitSinks: _aio.UnaryUnaryMultiCallable[_engine_pb2.AwaitSinksRequest, _engine_pb2.AwaitSinksResponse]  # type: ignore[assignment]
+    """Waits until each sink is served that the pipeline's query writes to, as Settle has said, for up to `wait_ms`: tasks that wait for a
+    sink hold their slots meanwhile. Called before the tasks of a batch that Plan has not just planned for a known query.
     """
     Fetch: _aio.UnaryStreamMultiCallable[_engine_pb2.FetchRequest, _engine_pb2.FetchResponse]  # type: ignore[assignment]
     """Streams the frames of ranges that were planned, in order within each range, and waits for the source to send them
@@ -143,6 +151,16 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         """Acknowledges what was committed and says how far the next micro-batch may read. Waits for up to `wait_ms` until
         there is something new. Ends with NOT_FOUND where the gateway does not know the pipeline's positions (it restarted): attach
         and call again. DATA_LOSS where a source no longer has what the pipeline must read next.
+        """
+
+    @_abc_1.abstractmethod
+    def AwaitSinks(
+        self,
+        request: _engine_pb2.AwaitSinksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_engine_pb2.AwaitSinksResponse, _abc.Awaitable[_engine_pb2.AwaitSinksResponse]]:
+        """Waits until each sink is served that the pipeline's query writes to, as Settle has said, for up to `wait_ms`: tasks that wait for a
+        sink hold their slots meanwhile. Called before the tasks of a batch that Plan has not just planned for a known query.
         """
 
     @_abc_1.abstractmethod
