@@ -256,6 +256,20 @@ def test_a_new_file_begins_when_one_is_old_enough(make, tmp_path, monkeypatch):
     assert files(tmp_path / "out") == {"s-000001.lines": b"a\nb\n", "s-000002.lines": b"c\n"}
 
 
+def test_a_file_is_complete_once_it_is_old_enough_though_nothing_comes(make, tmp_path):
+    sink = make(rotation=Rotation(seconds=0.05))
+    write(sink, FIRST, [b"a"])
+    deadline = time.monotonic() + 30
+    while files(tmp_path / "out") != {"s-000001.lines": b"a\n", "s-000002.lines": b""}:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    sink.rotate()
+    write(sink, SECOND, [b"b"])
+    assert files(tmp_path / "out")["s-000002.lines"] == b"b\n"
+    write(make(rotation=Rotation(seconds=60)), Transaction("p", 2), [b"c"])
+    assert b"".join(files(tmp_path / "out").values()) == b"a\nb\nc\n"
+
+
 @pytest.mark.parametrize(
     "change", [Path.unlink, lambda path: path.write_bytes(b"other"), lambda path: path.rename(path.parent / "x")]
 )

@@ -54,6 +54,7 @@ class Engine:
 
     def _commit(self, sink: FileSink, transaction: Transaction) -> None:
         sink.commit(transaction)
+        sink.rotate()
         self.confirmed = max(self.confirmed, transaction.batch + 1)
 
     def expected(self, batches: int) -> bytes:

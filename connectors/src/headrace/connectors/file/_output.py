@@ -123,18 +123,30 @@ class Output:
             if self._state().has(vote):
                 staging.forget(vote)
 
+    def rotate(self) -> None:
+        """Begins a new file, an empty one, where that is due though nothing has come. No commit may be unfinished."""
+        state, now = self._state(), time.time()
+        current = self._usable(state)
+        if current is None or not self._is_full(current, now):
+            return
+        files = self._free(state.files)
+        self._disk.create(self._folder / self._file(files)).close()
+        self._disk.sync_folder(self._folder)
+        after = replace(state, files=files, current=_Current(self._file(files), 0, now))
+        self._disk.replace(self._hidden / _STATE, _to_json(after))
+
     def _plan(self, vote: Vote, state: _State, staging: Staging) -> _Commit:
         """Decides where the parts of a vote go."""
-        current, files, now = self._usable(state.current), state.files, time.time()
+        current, files, now = self._usable(state), state.files, time.time()
         steps = []
         for part in vote.parts:
             size = (staging.folder / part).stat().st_size
             if size == 0:
                 continue
-            if current is None or size >= _OWN_FILE_BYTES or self._is_full(current, now):
-                files += 1
-                while (self._folder / self._file(files)).exists():
-                    files += 1
+            if current is not None and current.bytes == 0:
+                current = replace(current, began=now)
+            elif current is None or size >= _OWN_FILE_BYTES or self._is_full(current, now):
+                files = self._free(files)
                 current = _Current(self._file(files), 0, now)
             steps.append(_Step(part, current.file, current.bytes))
             current = replace(current, bytes=current.bytes + size)
@@ -142,9 +154,20 @@ class Output:
         after = _State({**state.batches, pipeline: batch}, {**state.votes, pipeline: vote.id}, files, current)
         return _Commit(vote, steps, after)
 
-    def _usable(self, current: _Current | None) -> _Current | None:
-        """The current file, unless somebody has taken or changed it, or it is of another format."""
+    def _free(self, files: int) -> int:
+        """The number of the next file that does not exist."""
+        files += 1
+        while (self._folder / self._file(files)).exists():
+            files += 1
+        return files
+
+    def _usable(self, state: _State) -> _Current | None:
+        """The current file, unless somebody has taken or changed it, it is of another format, or there is a next one."""
+        current = state.current
         if current is None or not current.file.endswith(self._suffix):
+            return None
+        if (self._folder / self._file(state.files + 1)).exists():
+            # A crash came between its creation and the note of it; the current one counts as complete since then.
             return None
         path = self._folder / current.file
         return current if path.exists() and path.stat().st_size == current.bytes else None
@@ -152,7 +175,8 @@ class Output:
     def _is_full(self, current: _Current, now: float) -> bool:
         """True where a new file is due."""
         seconds = self._rotation.seconds
-        return current.bytes >= self._rotation.bytes or (seconds is not None and now - current.began >= seconds)
+        is_old = seconds is not None and now - current.began >= seconds
+        return current.bytes > 0 and (current.bytes >= self._rotation.bytes or is_old)
 
     def _carry_out(self, commit: _Commit, staging: Staging) -> None:
         """Does what a commit says. What an earlier try has done already is done again, with the same bytes."""
@@ -161,8 +185,8 @@ class Output:
             if step.offset:
                 self._append(staged, file, step.offset)
             else:
-                # There was no such file when this was planned: if there is one now, it is the staged one.
-                if not file.exists():
+                # There was none, or an empty one, when this was planned: if there is more now, it is the staged one.
+                if not file.exists() or file.stat().st_size == 0:
                     self._disk.rename(staged, file)
                 self._disk.sync_folder(self._folder)
         self._disk.replace(self._hidden / _STATE, _to_json(commit.after))

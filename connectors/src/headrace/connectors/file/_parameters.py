@@ -44,6 +44,14 @@ class FileParameters(BadRecordParameters):
     rotated_seconds: float = Field(
         default=5.0, ge=0, description="How long a rotated file must be unchanged until the next one is read."
     )
+    max_streams: int = Field(
+        default=500,
+        ge=1,
+        description="How many files are read at the same time; more take turns. At most the gateway's max_streams_per_session.",
+    )
+    idle_seconds: float = Field(
+        default=2.0, ge=0, description="How long a file has nothing new until another one, which waits, gets its turn."
+    )
 
 
 class FileSinkParameters(Parameters):
@@ -75,6 +83,8 @@ def _source(parameters: FileParameters) -> FileSource:
         root=parameters.root,
         rotation=parameters.rotation,
         rotated_seconds=parameters.rotated_seconds,
+        max_streams=parameters.max_streams,
+        idle_seconds=parameters.idle_seconds,
         bad_records=parameters.bad_records,
         dead_letters=parameters.dead_letters,
     )

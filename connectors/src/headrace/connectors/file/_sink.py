@@ -1,7 +1,9 @@
 """The `file-sink`: every message of a transaction is in the files once it is committed, exactly once and in order."""
 
 import fcntl
+import logging
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,6 +12,10 @@ from headrace.connectors.file._format import SinkFormat, encode
 from headrace.connectors.file._output import Output, Rotation
 from headrace.connectors.file._staging import Staging
 from headrace.sdk import WRITTEN, InvalidSink, Outcome, Outcomes, Part, Recovered, Refused, Rows, Transaction, TwoPhaseSink
+
+log = logging.getLogger("headrace.connectors")
+
+_LOOK_SECONDS = 1.0
 
 
 class FileSink(TwoPhaseSink):
@@ -58,7 +64,15 @@ class FileSink(TwoPhaseSink):
             raise InvalidSink(f"another process writes the sink {name} to {folder}; give each one a folder of its own") from None
         except OSError as error:
             raise InvalidSink(f"cannot write to {folder}: {error.strerror}") from error
-        self._output = Output(folder, hidden, name, format.suffix, rotation or Rotation(), self._disk)
+        rotation = rotation or Rotation()
+        self._output = Output(folder, hidden, name, format.suffix, rotation, self._disk)
+        # Whoever is told what to commit, and who looks at the time, are two threads.
+        self._output_lock = threading.Lock()
+        self._closed = threading.Event()
+        self._clock = None if rotation.seconds is None else threading.Thread(target=self._rotate, args=(rotation.seconds,))
+        if self._clock is not None:
+            self._clock.daemon = True
+            self._clock.start()
 
     def stage(self, part: Part, rows: Iterator[Rows]) -> Outcomes:
         """Writes a part to a file of its own."""
@@ -84,34 +98,56 @@ class FileSink(TwoPhaseSink):
 
     def prepare(self, transaction: Transaction, parts: Sequence[Part]) -> None:
         """Writes the vote down."""
-        self._output.finish(self._staging)
-        self._staging.vote(transaction, parts)
+        with self._output_lock:
+            self._output.finish(self._staging)
+            self._staging.vote(transaction, parts)
 
     def commit(self, transaction: Transaction) -> None:
         """Moves or appends the parts to the files that are visible."""
-        self._output.finish(self._staging)
-        vote = self._staging.voted(transaction)
-        if vote is not None:
-            self._output.show(vote, self._staging)
-        elif self._output.shows(transaction):
+        with self._output_lock:
+            self._output.finish(self._staging)
+            vote = self._staging.voted(transaction)
+            if vote is not None:
+                self._output.show(vote, self._staging)
+                return
+            if not self._output.shows(transaction):
+                batch, pipeline = transaction.batch, transaction.pipeline
+                raise LookupError(f"batch {batch} of pipeline {pipeline} was never prepared in this folder")
             self._staging.abort(transaction)
-        else:
-            raise LookupError(f"batch {transaction.batch} of pipeline {transaction.pipeline} was never prepared in this folder")
 
     def abort(self, transaction: Transaction) -> None:
         """Removes the vote and the parts."""
-        self._output.finish(self._staging)
-        self._staging.abort(transaction)
+        with self._output_lock:
+            self._output.finish(self._staging)
+            self._staging.abort(transaction)
 
     def recover(self) -> Recovered:
         """Finishes a commit that was interrupted, and reads what there is."""
-        self._output.finish(self._staging)
+        with self._output_lock:
+            self._output.finish(self._staging)
         self._staging.tidy()
         votes = [vote.transaction for vote in self._staging.votes()]
         return Recovered(self._staging.parts(), votes, self._output.committed())
 
+    def rotate(self) -> None:
+        """Begins a new file where that is due, so that the one before is complete though nothing comes."""
+        with self._output_lock:
+            self._output.finish(self._staging)
+            self._output.rotate()
+
+    def _rotate(self, seconds: float) -> None:
+        """Looks at the time."""
+        while not self._closed.wait(min(seconds, _LOOK_SECONDS)):
+            try:
+                self.rotate()
+            except OSError as error:
+                log.warning("sink %s: no new file could be begun: %s; trying again", self.name, error)
+
     def close(self) -> None:
         """Lets another process write to the folder."""
+        self._closed.set()
+        if self._clock is not None:
+            self._clock.join()
         os.close(self._lock)
 
 

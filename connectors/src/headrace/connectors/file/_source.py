@@ -1,6 +1,7 @@
 """The `file` source: every file is a partition, every line or length-prefixed record a message."""
 
 import glob
+import math
 import os
 import time
 from collections.abc import AsyncIterator, Generator, Sequence
@@ -13,14 +14,17 @@ from headrace.connectors._records import Format
 from headrace.connectors.file._names import Names, partition_of, root_of, unrotated
 from headrace.connectors.file._parts import Part, is_copy, part_at
 from headrace.connectors.file._reader import Options, Reader
+from headrace.connectors.file._turns import Turns
 from headrace.connectors.file._watch import State, Watch, state_of
-from headrace.sdk import AsyncSource, Backlog, Batch, InvalidMessage, InvalidSource, Message, Position, PositionLost
+from headrace.sdk import CLOSE, AsyncSource, Backlog, Batch, Close, InvalidMessage, InvalidSource, Message, Position, PositionLost
 
 # Readers that are idle may keep so many files open.
 _OPEN_FILES = 200
 # How long to wait at most for a file to change, and for one that another takes the place of.
-_AGAIN_SECONDS, _SOON_SECONDS = 30.0, 0.25
+_AGAIN_SECONDS, _SOON_SECONDS = 30.0, 0.5
 _END = Batch(())
+# A new query reads files whose streams are closed once they have their next turn.
+_NEXT_TURN_SECONDS = 3600.0
 # A change of threads costs as much as reading a third of an item.
 _AT_ONCE = 4
 # A look for new files takes at most this share of a core, unless it is quick.
@@ -53,6 +57,7 @@ class FileSource(AsyncSource):
     connector = "file"
     version = "0.2.0"
     idle_seconds = 0.0
+    takes_turns = True
 
     def __init__(
         self,
@@ -65,6 +70,8 @@ class FileSource(AsyncSource):
         root: str | os.PathLike[str] | None = None,
         rotation: bool = True,
         rotated_seconds: float = 5.0,
+        max_streams: int = 500,
+        idle_seconds: float = 2.0,
         bad_records: BadRecords = BadRecords.FAIL,
         dead_letters: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -79,6 +86,8 @@ class FileSource(AsyncSource):
             root: The folder that paths are relative to, for names; where not given, that before the first wildcard of a pattern.
             rotation: Whether `app.log.1` and the like are what `app.log` was before.
             rotated_seconds: How long a rotated file has to be unchanged until the next one is read.
+            max_streams: How many files are read at the same time; more take turns.
+            idle_seconds: How long a file has nothing new until another one gets its turn.
             bad_records: What to do with a record that cannot be taken.
             dead_letters: The folder for those that are dead letters.
 
@@ -96,6 +105,10 @@ class FileSource(AsyncSource):
         self._partitions: dict[str, str] = {}
         self._listed: list[str] = []
         self._readers: dict[str, Reader] = {}
+        self._turns = Turns(max_streams, _NEXT_TURN_SECONDS)
+        self._turn_seconds = idle_seconds
+        self._acknowledged: dict[str, int] = {}
+        self._ends: dict[str, int] = {}
         self._watch = Watch()
         self._next_look = 0.0
         self._look()
@@ -104,13 +117,29 @@ class FileSource(AsyncSource):
 
     async def partitions(self) -> Sequence[str]:
         """The files that exist now."""
-        if time.monotonic() >= self._next_look:
-            await self._watch.run(self._look)
-        return self._listed
+        if time.monotonic() < self._next_look:
+            return await self._watch.run(self._turns.listed, self._listed)
+        await self._watch.run(self._look)
+        listed = await self._watch.run(self._turns.listed, self._listed)
+        for gone in self._streams.keys() - self._readers.keys() - set(self._listed) - set(listed):
+            del self._partitions[os.fspath(self._streams.pop(gone).path)]
+            self._acknowledged.pop(gone, None)
+        return listed
 
-    async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
+    async def acknowledged(self, partition: str, position: Position) -> None:
+        """A stream may be closed once all that was read of it is in the checkpoint."""
+        self._acknowledged[partition] = position.sequence
+        if position.sequence >= self._ends.get(partition, math.inf):
+            del self._ends[partition]
+            self._turns.end(partition)
+        elif self._turns.wanted and (reader := self._readers.get(partition)) is not None:
+            self._watch.wake(reader.path)
+
+    async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | Close | None]:
         """Yields a batch for each part of the file."""
-        stream = self._streams[partition]
+        stream, idle_since = self._streams[partition], math.inf
+        if (position.sequence if position is not None else 0) < self._acknowledged.get(partition, 0):
+            self._turns.begin_again()
         reader = self._reader(partition, stream, position)
         items = reader.items()
         self._readers[partition] = reader
@@ -119,13 +148,22 @@ class FileSource(AsyncSource):
                 state, some = await self._watch.run(_next, reader, items)
                 for item in some:
                     if item is _END:
+                        self._end(partition, reader.sequence)
                         return
                     reader.caught_up = item is None
                     yield item
-                if some[-1] is None:
+                if some[-1] is not None:
+                    idle_since = math.inf
+                else:
+                    idle_since = min(idle_since, time.monotonic())
+                    if self._is_turn_over(partition, reader, state, idle_since):
+                        self._turns.close(partition, reader.path, state)
+                        yield CLOSE
+                        return
                     if len(self._readers) > _OPEN_FILES:
                         await self._watch.run(reader.close)
-                    await self._watch.changed(reader.path, state, _SOON_SECONDS if reader.is_between else _AGAIN_SECONDS)
+                    soon = reader.is_between or self._turns.wanted
+                    await self._watch.changed(reader.path, state, _SOON_SECONDS if soon else _AGAIN_SECONDS)
         except PositionLost:
             # Where the loss is accepted, the files begin again, and sequences must not.
             stream.base = position.sequence if position is not None else stream.base
@@ -144,6 +182,22 @@ class FileSource(AsyncSource):
         """The bytes between what was yielded and the end of the last whole record."""
         reader = self._readers.get(partition)
         return None if reader is None else await self._watch.run(reader.backlog)
+
+    def _end(self, partition: str, sequence: int) -> None:
+        """A stream has ended; its turn is over once it is acknowledged, for a lost session begins with all that is not."""
+        if sequence <= self._acknowledged.get(partition, 0):
+            self._turns.end(partition)
+        else:
+            self._ends[partition] = sequence
+
+    def _is_turn_over(self, partition: str, reader: Reader, state: State, idle_since: float) -> bool:
+        """Whether an idle stream should make room for another, and can: nothing of it may have to be read again."""
+        if not self._turns.wanted or self._acknowledged.get(partition, 0) < reader.sequence:
+            return False
+        if reader.is_between and state is not None:
+            return False
+        changed = 0.0 if state is None else state[2] / 1e9
+        return max(time.monotonic() - idle_since, time.time() - changed) >= self._turn_seconds
 
     def _reader(self, partition: str, stream: _Stream, position: Position | None) -> Reader:
         """Makes what reads a stream."""
@@ -174,8 +228,6 @@ class FileSource(AsyncSource):
                 found[path] = root
         known = found.keys() | self._partitions.keys()
         self._listed = list(dict.fromkeys(self._added(path, root, known) for path, root in found.items()))
-        for partition in self._streams.keys() - self._readers.keys() - set(self._listed):
-            del self._partitions[os.fspath(self._streams.pop(partition).path)]
         seconds = time.monotonic() - began
         self._next_look = time.monotonic() + (seconds / _LOOKING_SHARE if seconds > _QUICK_SECONDS else 0.0)
 

@@ -33,6 +33,7 @@ class Watch:
         """Starts nothing yet."""
         self._thread = ThreadPoolExecutor(1, "headrace files")
         self._waiting: dict[asyncio.Future[None], tuple[Path, State]] = {}
+        self._asleep: dict[Path, asyncio.Future[None]] = {}
         self._looking: asyncio.Task[None] | None = None
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -48,14 +49,23 @@ class Watch:
         """Waits until a file is no longer in a state, or for so long."""
         future = asyncio.get_running_loop().create_future()
         self._waiting[future] = path, state
+        self._asleep[path] = future
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look(), name="headrace looks at files")
         try:
             await asyncio.wait({future}, timeout=seconds)
         finally:
             del self._waiting[future]
+            if self._asleep.get(path) is future:
+                del self._asleep[path]
             if not self._waiting:
                 await self._end()
+
+    def wake(self, path: Path) -> None:
+        """Ends the wait for a file."""
+        future = self._asleep.get(path)
+        if future is not None and not future.done():
+            future.set_result(None)
 
     async def _look(self) -> None:
         """Looks at every file that is waited for, again and again."""

@@ -19,7 +19,7 @@ from headrace.sdk._errors import (
 )
 from headrace.sdk._frame import decode_frame
 from headrace.sdk._gather import FrameTarget
-from headrace.sdk._message import Backlog, Batch, Headers, Message, Packed, Position, Steps
+from headrace.sdk._message import CLOSE, Backlog, Batch, Close, Headers, Message, Packed, Position, Steps
 from headrace.sdk._run import run
 from headrace.sdk._serve import serve
 from headrace.sdk._settings import DEFAULT_GATEWAY, Settings, Tls, stream_name
@@ -30,6 +30,7 @@ from headrace.sdk._sink_types import WRITTEN, Outcome, Outcomes, Part, Recovered
 from headrace.sdk._source import AsyncSource, Source, SourceKind
 
 __all__ = [
+    "CLOSE",
     "DEFAULT_GATEWAY",
     "NULL",
     "WRITTEN",
@@ -39,6 +40,7 @@ __all__ = [
     "AsyncTwoPhaseSink",
     "Backlog",
     "Batch",
+    "Close",
     "FrameTarget",
     "GatewayRefused",
     "GatewayUnavailable",

@@ -42,6 +42,7 @@ class Driver:
         if self.chooses_start and self.kind is not SourceKind.REPLAYABLE:
             raise InvalidSource(f"source {self.name}: chooses_start is for replayable sources")
         self.starts = KnownStarts(self._ask_for_starts)
+        self.takes_turns = source.takes_turns
         self._source = source
         self._asking: asyncio.Future[Any] | None = None
 
@@ -66,7 +67,7 @@ class Driver:
             stream_name(self.name, partition)
         if len(set(partitions)) != len(partitions):
             raise InvalidSource(f"source {self.name}: partitions() lists a partition twice: {partitions}")
-        if len(partitions) > at_most:
+        if len(partitions) > at_most and not self.takes_turns:
             raise InvalidSource(
                 f"source {self.name}: {len(partitions)} partitions, and the gateway allows a session {at_most} streams; "
                 "split them over several instances"

@@ -39,6 +39,7 @@ class Gather:
         self.full = False
         self.room = asyncio.Event()
         self.ended = False
+        self.for_now = False
         self.caught_up = False
         self.backlog: Backlog | None = None
         self.bytes = 0
@@ -84,10 +85,10 @@ class Gather:
             self.caught_up = caught_up
             self._raise_to(_FLUSH, again=True)
 
-    def end(self) -> None:
-        """Notes that the source has ended."""
+    def end(self, *, for_now: bool = False) -> None:
+        """Notes that the source has ended, or gives its stream up for now."""
         with self.condition:
-            self.ended = True
+            self.ended, self.for_now = True, for_now
             self._raise_to(_FULL, again=True)
 
     def take(self) -> list[Item]:

@@ -9,6 +9,16 @@ Headers = Sequence[tuple[str, bytes | None]]
 """The headers of one message: names with values, in order; a name may repeat."""
 
 
+class Close:
+    """The type of `CLOSE`."""
+
+    __slots__ = ()
+
+
+CLOSE = Close()
+"""What `read` yields last to give its stream up for now, though it has not ended: an idle file makes room for another."""
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """A place in a stream: everything at or before it has been seen, nothing after it has.

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from headrace.sdk._errors import HeadraceError, PositionLost, SourceFailed
 from headrace.sdk._gather import Gather
-from headrace.sdk._message import Position
+from headrace.sdk._message import Close, Position
 from headrace.sdk._source import Source
 from headrace.sdk._unsendable import Unsendable
 
@@ -143,13 +143,16 @@ class ThreadReader:
 
     def _read(self) -> bool:
         """Reads until the source ends (True) or the reader is stopped (False)."""
-        gather = self._gather
+        gather, for_now = self._gather, False
         if not self._attend():
             return False
         try:
             iterator = self._source.read(self._task.partition, self._task.position)
             try:
                 for item in iterator:
+                    if isinstance(item, Close):
+                        for_now = True
+                        break
                     if item is None:
                         self._pass_idle_time()
                     else:
@@ -164,7 +167,7 @@ class ThreadReader:
                     close()
         except PositionLost as lost:
             raise _Lost(lost) from lost
-        gather.end()
+        gather.end(for_now=for_now)
         return True
 
     def _attend(self) -> bool:

@@ -31,6 +31,7 @@ _FIRST_LOST_RETRY_SECONDS = 0.5
 _MAX_LOST_RETRY_SECONDS = 30.0
 _DRAIN_SHARE = 0.9
 _GOODBYE_SECONDS = 1.0
+_TURN_SECONDS = 0.05
 
 Write = Callable[[pb.IngestRequest], Awaitable[None]]
 Read = Callable[[], Awaitable[pb.IngestResponse]]
@@ -61,6 +62,8 @@ class Session:
         self._sender = Sender(welcome, self._window, write, linger, self._sent, self._stream_failed, self._unsendable)
         self._streams: dict[int, Stream] = {}
         self._current: dict[str, Stream] = {}
+        self._ended: set[str] = set()
+        self._closed: set[str] = set()
         self._next_id = 1
         self._lost_in_a_row: dict[str, int] = {}
         self._tasks = Tasks(self._finish)
@@ -107,6 +110,7 @@ class Session:
                     for position in response.ack.streams:
                         if (stream := self._streams.get(position.stream_id)) is not None:
                             self._acknowledged(stream, stream.acknowledge(position))
+                            self._forget_if_finished(stream)
                     self._look_for_end()
                     if response.ack.HasField("credit"):
                         self._sender.grant(response.ack.credit)
@@ -187,12 +191,12 @@ class Session:
             ended = self._all_finished()
             try:
                 partitions = await self._driver.partitions(self._welcome.max_streams)
-                fresh = [partition for partition in partitions if partition not in self._current]
+                fresh = [partition for partition in partitions if partition not in self._current and partition not in self._ended]
             except HeadraceError as error:
                 self._leave(error, self._settings.drain_seconds, flush=True)
                 return
             if self._leaving is None:
-                for partition in fresh:
+                for partition in fresh[: self._welcome.max_streams - len(self._current)]:
                     self._open(partition)
             if ended and not fresh and self._all_finished():
                 self._finish(Ending.SOURCE_ENDED)
@@ -200,9 +204,13 @@ class Session:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.partition_poll_seconds):
                     await self._poll_now.wait()
+            if self._driver.takes_turns:
+                # One that has ended is seldom the only one.
+                await asyncio.sleep(_TURN_SECONDS)
 
     def _open(self, partition: str) -> None:
         """Asks for a stream under a new id."""
+        self._closed.discard(partition)
         stream_id = self._next_id
         self._next_id += 1
         gather = Gather(asyncio.get_running_loop(), lambda: self._sender.look(stream), self._settings.frame)
@@ -224,6 +232,8 @@ class Session:
                 return
             answer = pb.Starts()
             for partition, start in starts.items():
+                if partition not in self._current:
+                    continue  # it has ended meanwhile
                 position = None if start is None else frame_pb2.Position(sequence=start.sequence, cursor=start.cursor)
                 answer.streams.add(stream_id=self._current[partition].id, position=position)
             self._sender.say(pb.IngestRequest(starts=answer))
@@ -314,7 +324,19 @@ class Session:
         """Something of a stream went out."""
         if stream.unacknowledged:
             self._lost_in_a_row.pop(stream.partition, None)
+        self._forget_if_finished(stream)
         self._look_for_end()
+
+    def _forget_if_finished(self, stream: Stream) -> None:
+        """Keeps nothing of a stream that has ended, or was closed for now, once all of it is acknowledged."""
+        if not stream.finished or self._leaving is not None or self._streams.pop(stream.id, None) is None:
+            return
+        del self._current[stream.partition]
+        (self._closed if stream.gather.for_now else self._ended).add(stream.partition)
+        if stream.reader is not None:
+            self._tasks.start(stream.reader.stop(self._stop))
+        if self._driver.takes_turns:
+            self._poll_now.set()
 
     def _look_for_end(self) -> None:
         """Ends the session where nothing is left to do."""
@@ -325,8 +347,8 @@ class Session:
             self._poll_now.set()
 
     def _all_finished(self) -> bool:
-        """True where there are partitions, and all have ended and are acknowledged."""
-        return bool(self._current) and all(stream.finished for stream in self._current.values())
+        """True where there were partitions, and all have ended and are acknowledged."""
+        return bool(self._ended) and not self._current and not self._closed
 
     def _all_acknowledged(self) -> bool:
         """True where nothing that was sent is outstanding."""

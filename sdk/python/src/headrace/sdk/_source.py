@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from enum import Enum
 
 from headrace.sdk._errors import InvalidMessage
-from headrace.sdk._message import Backlog, Batch, Message, Position
+from headrace.sdk._message import Backlog, Batch, Close, Message, Position
 
 
 class SourceKind(Enum):
@@ -30,6 +30,8 @@ class _SourceBase:
     """How the source gives its messages again."""
     chooses_start: bool = False
     """Whether partitions need not begin with their first message for a query that is new: then `starts` says where."""
+    takes_turns: bool = False
+    """Whether its streams end, or are closed for now, so that more partitions than the gateway has streams for can take turns."""
     idle_seconds: float = 0.01
     """How long the SDK waits after `read` yielded None before it asks again. An acknowledgement ends the wait early."""
 
@@ -67,7 +69,7 @@ class Source(_SourceBase, ABC):
         return {}
 
     @abstractmethod
-    def read(self, partition: str, position: Position | None) -> Iterator[Message | Batch | None]:
+    def read(self, partition: str, position: Position | None) -> Iterator[Message | Batch | Close | None]:
         """Yields what comes after `position`, in order.
 
         Called when a pipeline waits for the partition, and again after each reconnect; the iterator before is closed
@@ -76,7 +78,9 @@ class Source(_SourceBase, ABC):
         Yield None when there is nothing now. The SDK then sends what it gathered, reports that the source has caught up, waits
         `idle_seconds`, delivers acknowledgements and, if need be, closes the iterator. All this can only happen between two
         items: never wait longer than about a second inside, and rather not at all. Returning means that the partition has
-        ended for ever. A source that needs its connection to acknowledge goes on yielding None until it was told.
+        ended for ever; yielding `CLOSE` that this is all for now: the stream is closed, and opened anew when `partitions` lists
+        it once all of it is acknowledged. A source that needs its connection to acknowledge goes on yielding None until it was
+        told.
 
         Sequences must increase strictly. Gaps are fine. A source that may raise PositionLost gives sequences of its own: where
         the loss is accepted, `read` is called again with None, and what its pipelines have seen is dropped by sequence.
@@ -150,7 +154,7 @@ class AsyncSource(_SourceBase, ABC):
         return {}
 
     @abstractmethod
-    def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
+    def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | Close | None]:
         """As `Source.read`: write it as an `async def` generator. It may wait for its next item as long as it likes.
 
         Raises:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from headrace.sdk._errors import PositionLost
-from headrace.sdk._message import Position
+from headrace.sdk._message import Close, Position
 from headrace.sdk._reader import BACKLOG_SECONDS, ReaderTask, source_failed
 from headrace.sdk._source import AsyncSource
 from headrace.sdk._unsendable import Unsendable
@@ -91,12 +91,15 @@ class TaskReader:
 
     async def _read(self) -> None:
         """Reads until the source ends."""
-        gather = self._gather
+        gather, for_now = self._gather, False
         await self._told_earlier.wait()
         try:
             iterator = self._source.read(self._task.partition, self._task.position)
             try:
                 async for item in iterator:
+                    if isinstance(item, Close):
+                        for_now = True
+                        break
                     if item is None:
                         await self._pass_idle_time()
                     else:
@@ -114,7 +117,7 @@ class TaskReader:
                 close = getattr(iterator, "aclose", None)
                 if close is not None:
                     await close()
-            gather.end()
+            gather.end(for_now=for_now)
         except PositionLost as lost:
             self._task.ended_badly(lost)
         except Exception as error:

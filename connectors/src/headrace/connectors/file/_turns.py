@@ -1,0 +1,119 @@
+"""Which streams are open: more files than streams take turns."""
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.connectors.file._watch import State, state_of
+
+# So many closed files are looked at each second, which takes some ten milliseconds.
+_LOOKED_AT = 5_000
+_LOOK_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class _Closed:
+    """A stream that was closed for now.
+
+    Attributes:
+        path: Its file.
+        state: What the path led to then.
+        at: When, by the monotonic clock.
+    """
+
+    path: str
+    state: State
+    at: float
+
+
+class Turns:
+    """Says whose turn it is. A stream begins with its first turn; one that is closed gets another once its file has changed."""
+
+    def __init__(self, at_most: int, again_seconds: float) -> None:
+        """Begins without streams.
+
+        Args:
+            at_most: How many may have their turn at a time.
+            again_seconds: After how long a file has another turn that has not changed: a query may have come that must read it.
+        """
+        self._at_most = at_most
+        self._again_seconds = again_seconds
+        self._open: dict[str, None] = {}
+        self._waiting: dict[str, None] = {}
+        self._closed: dict[str, _Closed] = {}
+        self._ended: set[str] = set()
+        self._to_look_at: deque[str] = deque()
+        self._known: Sequence[str] = ()
+        self._next_look = 0.0
+        # To look at files takes a thread; streams are read, and end, on the loop.
+        self._lock = threading.Lock()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether others wait for a turn."""
+        return bool(self._waiting)
+
+    def listed(self, partitions: Sequence[str]) -> list[str]:
+        """Those whose turn it is, of all that there are."""
+        with self._lock:
+            if partitions is not self._known:
+                self._known = partitions
+                self._compare(partitions)
+            self._look_at_closed()
+            while self._waiting and len(self._open) < self._at_most:
+                partition = next(iter(self._waiting))
+                del self._waiting[partition]
+                self._open[partition] = None
+            return list(self._open)
+
+    def _compare(self, partitions: Sequence[str]) -> None:
+        """Lets go of those that are gone, and has the new ones wait."""
+        known = set(partitions)
+        for gone in [partition for partition in self._closed if partition not in known]:
+            del self._closed[gone]
+        self._ended &= known
+        self._waiting = {partition: None for partition in self._waiting if partition in known}
+        for partition in partitions:
+            if partition not in self._open and partition not in self._closed and partition not in self._ended:
+                self._waiting[partition] = None
+
+    def close(self, partition: str, path: Path, state: State) -> None:
+        """A stream's turn is over."""
+        with self._lock:
+            self._open.pop(partition, None)
+            self._closed[partition] = _Closed(os.fspath(path), state, time.monotonic())
+            self._to_look_at.append(partition)
+
+    def end(self, partition: str) -> None:
+        """A stream has ended."""
+        with self._lock:
+            self._open.pop(partition, None)
+            self._ended.add(partition)
+
+    def begin_again(self) -> None:
+        """Somebody has not read what was closed: all of it gets another turn."""
+        with self._lock:
+            self._waiting.update(dict.fromkeys(self._closed))
+            self._closed.clear()
+            self._to_look_at.clear()
+
+    def _look_at_closed(self) -> None:
+        """Gives those another turn that have changed, or were closed long ago; looks at some, and at others next time."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look, long_ago = now + _LOOK_SECONDS, now - self._again_seconds
+        for _ in range(min(_LOOKED_AT, len(self._to_look_at))):
+            partition = self._to_look_at.popleft()
+            closed = self._closed.get(partition)
+            if closed is None:
+                continue
+            if closed.at < long_ago or state_of(closed.path) != closed.state:
+                del self._closed[partition]
+                self._waiting[partition] = None
+            else:
+                self._to_look_at.append(partition)
