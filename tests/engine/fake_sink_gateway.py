@@ -46,6 +46,10 @@ class FakeSinkGateway(FakeGateway):
         """Ends the next deliveries after so many frames."""
         self.vote_failures: list[tuple[grpc.StatusCode, str]] = []
         """Ends the next votes."""
+        self.settle_failures: list[tuple[grpc.StatusCode, str]] = []
+        """Ends the next calls of Settle."""
+        self.undecided: list[list[int]] = []
+        """The batches that the next calls of Settle say are undecided; then none is."""
         self.refused: list[sink_pb2.Staged.Refused] = []
         """What sink `alerts` refuses of each part."""
         self.pending: list[int] = []
@@ -101,6 +105,9 @@ class FakeSinkGateway(FakeGateway):
     def Settle(self, request: pb.SettleRequest, context: grpc.ServicerContext) -> pb.SettleResponse:
         with self._changed:
             self._admit(context)
+            if self.settle_failures:
+                self._abort(context, *self.settle_failures.pop(0))
             self.settles.append(request)
             self._changed.notify_all()
-            return pb.SettleResponse(pending=self.pending.pop(0) if self.pending else 0)
+            undecided = self.undecided.pop(0) if self.undecided else []
+            return pb.SettleResponse(pending=self.pending.pop(0) if self.pending else 0, undecided=undecided)

@@ -18,7 +18,7 @@ from tests.sdk.fake_sink_gateway import frame_of
 from headrace.cli import cli
 from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.engine import CheckpointError, StoredStates, rescale
-from headrace.engine._checkpoint_log import CheckpointLog, Dropped, Followed
+from headrace.engine._checkpoint_log import CheckpointLog, Dropped
 from headrace.engine._state_format import SETTING
 from headrace.pipelines import Pipeline, StateError, total, tumbling
 from headrace.sdk import Part, Rows, Transaction
@@ -67,12 +67,12 @@ def run(
         return running.run(app, FileSource("n", [file], follow=False), checkpoint, drop, into, migrate)
 
 
-def prepare(folder: Path, rows: Mapping[Transaction, bytes]) -> None:
-    """Has the files of a sink hold transactions that nobody has decided yet."""
+def prepare(folder: Path, run: str, rows: Mapping[Transaction, bytes]) -> None:
+    """Has the files of a sink hold transactions of a run that nobody has decided yet."""
     sink = FileSink("counts", folder, SinkFormat.LENGTH_PREFIXED)
     sink.recover()
     for transaction, value in rows.items():
-        part = Part(transaction, 0, "old/0")
+        part = Part(transaction, 0, f"{run}/0")
         sink.stage(part, iter([Rows(frame_of([value]))]))
         sink.prepare(transaction, [part])
     sink.close()
@@ -95,8 +95,10 @@ def test_states_are_read_and_divided_anew(spark: SparkSession, tmp_path: Path, s
 
     # What the driver's death may leave at a sink: a micro-batch that is committed, and one that the new query does again.
     query, last = old.log.query(), old.committed.batch
-    assert new.log.followed() == (Followed(query, last),)
-    prepare(tmp_path / "sinks" / "counts", {Transaction(query, last): b"committed", Transaction(query, last + 1): b"not"})
+    (followed,) = new.log.followed()
+    assert (followed.query, followed.committed, followed.segments[-1].last_batch) == (query, last, last)
+    run_id = followed.segments[-1].run
+    prepare(tmp_path / "sinks" / "counts", run_id, {Transaction(query, last): b"committed", Transaction(query, last + 1): b"not"})
 
     with source.open("a") as file:
         file.writelines(f"{n}\n" for n in range(45, 80))

@@ -46,7 +46,7 @@ def test_the_start_is_acknowledged_and_only_what_moved_is_sent(gateway: FakeGate
     gateway.append("orders/1", messages(1, 5))
     planner = make(gateway)
     start = planner.initial_offset()
-    assert start == {"pipeline": "p", "streams": {}}
+    assert start == {"pipeline": "p", "checkpoint": start["checkpoint"], "streams": {}}
     first = planner.latest_offset(start, ALL)
     assert sequences(first) == {"orders/0": 5, "orders/1": 5}
     assert gateway.committed("orders/0") == -1

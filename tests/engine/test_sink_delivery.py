@@ -34,7 +34,7 @@ def options(gateway: FakeSinkGateway, **given: str) -> SinkOptions:
 def deliver(gateway: FakeSinkGateway, **given: str) -> str:
     """Delivers the values; returns the attempt that the sink has staged."""
     chosen = options(gateway, **given)
-    with Delivery(chosen, Connection.of(chosen), TRANSACTION, 3, "run-1") as delivery:
+    with Delivery(chosen, Connection.of(chosen), TRANSACTION, 3, "run-1", 4) as delivery:
         for low in range(0, len(VALUES), 20):
             delivery.send(pa.RecordBatch.from_pydict({"value": VALUES[low : low + 20]}))
         assert list(delivery.finish()) == []
@@ -76,7 +76,7 @@ def test_a_gateway_that_stays_away_is_an_error(gateway: FakeSinkGateway) -> None
     with pytest.raises(GatewayAway, match="gatewayTimeout"):
         deliver(gateway, gatewayTimeout="300ms")
     with pytest.raises(GatewayAway, match="gatewayTimeout"):
-        vote(options(gateway, gatewayTimeout="300ms"), Connection.of(options(gateway)), TRANSACTION, [])
+        vote(options(gateway, gatewayTimeout="300ms"), Connection.of(options(gateway)), TRANSACTION, [], 4)
 
 
 @pytest.mark.parametrize("frames", [0, 100])
@@ -120,15 +120,16 @@ def test_other_failures_are_final(
     assert len(gateway.delivered) == 1
     gateway.vote_failures = [(code, "disk full")]
     with pytest.raises(kind):
-        vote(options(gateway), Connection.of(options(gateway)), TRANSACTION, [])
+        vote(options(gateway), Connection.of(options(gateway)), TRANSACTION, [], 4)
 
 
 def test_a_vote_is_asked_for_until_the_gateway_is_there(gateway: FakeSinkGateway) -> None:
     gateway.vote_failures = [(UNAVAILABLE, "restarting"), (UNAVAILABLE, "restarting")]
     part = sink_pb2.Part(transaction=TRANSACTION, partition=3, attempt="a")
-    vote(options(gateway), Connection.of(options(gateway)), TRANSACTION, [(part, "alerts-1")])
+    vote(options(gateway), Connection.of(options(gateway)), TRANSACTION, [(part, "alerts-1")], 4)
     (request,) = gateway.votes
     assert (request.sink, request.transaction, list(request.parts)) == ("alerts", TRANSACTION, [part])
+    assert request.run_number == 4
 
 
 def test_an_older_checkpoint_can_be_accepted(gateway: FakeSinkGateway) -> None:

@@ -1,8 +1,11 @@
 """The sink inside Spark, against a scripted gateway."""
 
+import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +53,11 @@ class Rig:
         with pytest.raises(StreamingQueryException) as caught:
             self.start(frame, {"availableNow": True}, **options).awaitTermination(60)
         return str(caught.value)
+
+    @property
+    def runs(self) -> list[str]:
+        """The files of the checkpoint's runs."""
+        return [path.name for path in (self.checkpoint / "headrace" / "runs").glob("[0-9]*")]
 
     def wait_until(self, condition: Any, what: str) -> None:
         def checked() -> bool:
@@ -257,15 +265,96 @@ def test_a_query_that_ends_is_settled_until_nothing_is_pending(rig: Rig) -> None
     rig.wait_until(lambda: not rig.gateway.pending, "it is asked until nothing is pending")
 
 
-def test_a_gateway_that_is_away_at_the_start_is_told_later_where_the_run_began(rig: Rig) -> None:
+def test_a_gateway_that_is_away_at_the_start_is_waited_for_before_the_first_batch(rig: Rig) -> None:
     rig.gateway.append("orders/0", messages(1, 5))
     frame = rig.load()
     rig.gateway.stop()
-    query = rig.start(frame)
-    assert query.isActive
-    rig.gateway.start()
+
+    def come_back() -> None:
+        rig.gateway.wait_until(lambda: rig.runs, "the run is noted in the checkpoint")
+        rig.gateway.start()
+
+    with ThreadPoolExecutor(1) as pool:
+        coming_back = pool.submit(come_back)
+        query = rig.start(frame)
+        coming_back.result()
+    assert rig.gateway.settles, "before the query runs"
     rig.wait_until(lambda: 0 in rig.gateway.settled()[str(query.id)], "batch 0 is settled")
-    assert {settle.first_batch for settle in rig.gateway.settles} == {0}
+    assert {(settle.run, settle.run_number, settle.first_batch) for settle in rig.gateway.settles} == {(str(query.runId), 1, 0)}
+
+
+def test_a_gateway_that_does_not_hear_of_the_run_fails_the_query_before_its_first_batch(rig: Rig) -> None:
+    rig.gateway.append("orders/0", messages(1, 5))
+    frame = rig.load()
+    rig.gateway.stop()
+    failure = rig.failure(frame, gatewayTimeout="300ms")
+    assert "is away" in failure
+    assert "the option gatewayTimeout says how long to wait" in failure
+    assert not list(rig.checkpoint.glob("offsets/[0-9]*"))
+    rig.gateway.start()
+    rig.gateway.settle_failures = [(grpc.StatusCode.ABORTED, "run 9 has taken over")]
+    assert "run 9 has taken over" in rig.failure(frame)
+    assert rig.gateway.delivered == []
+
+
+def test_a_query_whose_run_is_replaced_at_the_gateway_ends_with_an_error(rig: Rig) -> None:
+    rig.gateway.append("orders/0", messages(1, 5))
+    query = rig.start()
+    rig.wait_until(lambda: 0 in rig.gateway.settled()[str(query.id)], "batch 0 is settled")
+    rig.gateway.settle_failures = [(grpc.StatusCode.ABORTED, "run 9 has taken over")]
+    with pytest.raises(StreamingQueryException, match="run 9 has taken over"):
+        query.awaitTermination(60)
+    assert rig.gateway.settle_failures == []
+
+
+def test_each_run_has_the_next_number_and_names_those_before_it(rig: Rig) -> None:
+    runs = []
+    for batch in (0, 1, None, 2):
+        if batch is not None:
+            rig.gateway.append("orders/0", messages(10 * batch + 1, 10 * batch + 5))
+        query = rig.start(rig.load(pipeline="p"))
+        run = str(query.runId)
+        if batch is None:
+            rig.wait_until(lambda: len(rig.gateway.attached) == 3, "it plans")
+        else:
+            pipeline, expected = str(query.id), batch
+            rig.wait_until(lambda p=pipeline, b=expected: b in rig.gateway.settled()[p], "it is settled")
+        query.stop()
+        runs.append(run)
+    told = {settle.run: settle for settle in rig.gateway.settles}
+    assert [told[run].run_number for run in runs] == [1, 2, 3, 4]
+    assert [told[run].first_batch for run in runs] == [0, 1, 2, 2]
+    segments = [(s.run, s.first_batch, s.last_batch) for s in told[runs[3]].segments]
+    assert segments == [(runs[0], 0, 0), (runs[1], 1, 1)]
+    delivered = [(d.attempt.partition("/")[0], d.start.run_number) for d in rig.gateway.delivered]
+    assert list(dict.fromkeys(delivered)) == [(runs[n], n + 1) for n in (0, 1, 3)]
+    assert [vote.run_number for vote in rig.gateway.votes] == [1, 2, 4]
+    planned = [(a.pipeline.run, a.pipeline.checkpoint) for a in rig.gateway.attached]
+    assert [run for run, _ in planned] == [1, 2, 3, 3], "a run that planned nothing leaves its number to the next"
+    assert len({checkpoint for _, checkpoint in planned}) == 1
+    assert len({a.pipeline.run_id for a in rig.gateway.attached}) == 4
+    assert len(rig.runs) == 3, "the last has what is known of those before it"
+
+
+def test_a_checkpoint_from_before_runs_were_numbered_goes_on(rig: Rig) -> None:
+    rig.gateway.append("orders/0", messages(1, 5))
+    rig.run()
+    shutil.rmtree(rig.checkpoint / "headrace")
+    nanoseconds = 1_795_000_000_000_000_123
+    logged = rig.checkpoint / "offsets" / "0"
+    *head, last = logged.read_text().splitlines()
+    document = json.loads(last)
+    old = {"pipeline": document["pipeline"], "run": nanoseconds, "streams": document["streams"]}
+    logged.write_text("\n".join([*head, json.dumps(old, separators=(",", ":"))]))
+    (rig.checkpoint / "offsets" / ".0.crc").unlink(missing_ok=True)
+    rig.gateway.append("orders/0", messages(6, 9))
+    rig.run()
+    assert rig.gateway.attached[-1].pipeline.run == nanoseconds + 1
+    assert rig.gateway.attached[-1].pipeline.checkpoint == ""
+    told = rig.gateway.settles[-1]
+    assert (told.run_number, told.first_batch) == (1, 1)
+    assert [(s.run, s.first_batch, s.last_batch) for s in told.segments] == [("", 0, 0)]
+    assert rig.gateway.values == [m.value for m in messages(1, 9)]
 
 
 JOB = """

@@ -51,12 +51,17 @@ class SinkClient:
     async def send(self, **message: Any) -> None:
         await self.call.write(sink_pb2.SinkServiceAttachRequest(**message))
 
-    async def expect(self, kind: str) -> Any:
-        """The next message, which must be of a kind."""
+    async def receive(self) -> Any:
+        """The next message."""
         async with asyncio.timeout(DEADLINE_S):
             response = await self.call.read()
         if response is grpc.aio.EOF:
             raise AssertionError(f"the session ended with {await self.call.code()}: {await self.call.details()}")
+        return response
+
+    async def expect(self, kind: str) -> Any:
+        """The next message, which must be of a kind."""
+        response = await self.receive()
         assert response.WhichOneof("message") == kind, f"expected {kind}, got {response}"
         return getattr(response, kind)
 
@@ -101,20 +106,28 @@ class SinkClient:
 class Writer:
     """One run of a pipeline that writes to sink `out`."""
 
-    def __init__(self, address: str, run: str = "r1", first_batch: int = 0, readers: Sequence[str] = ()) -> None:
+    def __init__(
+        self, address: str, run: str = "r1", first_batch: int = 0, readers: Sequence[str] = (), number: int | None = None
+    ) -> None:
         self._channel = grpc.aio.insecure_channel(address)
         self.stub = engine_pb2_grpc.EngineServiceStub(self._channel)
         self.run = run
+        self.number = int(run.removeprefix("r")) if number is None else number
+        self._settled = False
         self.first_batch = first_batch
         self.readers = readers
 
     def part(self, batch: int, partition: int = 0, attempt: str = "a") -> sink_pb2.Part:
         return part(batch, partition, f"{self.run}/{attempt}")
 
+    def start(self, batch: int, partition: int = 0, attempt: str = "a") -> engine_pb2.DeliveryStart:
+        """How a delivery of a part begins."""
+        return engine_pb2.DeliveryStart(sink="out", part=self.part(batch, partition, attempt), run_number=self.number)
+
     def deliver(
         self, batch: int, values: Sequence[bytes] = (b"v",), partition: int = 0, attempt: str = "a", **start: Any
     ) -> "asyncio.Task[engine_pb2.DeliverResponse]":
-        """Delivers a part of one frame."""
+        """Delivers a part of one frame; settles before, where that was not done yet."""
         return self._deliver(self.part(batch, partition, attempt), [frame(0, 0, values)], len(values), **start)
 
     def deliver_frames(
@@ -126,24 +139,41 @@ class Writer:
     def _deliver(
         self, part: sink_pb2.Part, frames: Sequence[Frame], messages: int, **start: Any
     ) -> "asyncio.Task[engine_pb2.DeliverResponse]":
+        start.setdefault("run_number", self.number)
         requests = [
             engine_pb2.DeliverRequest(start=engine_pb2.DeliveryStart(sink="out", part=part, **start)),
             *(engine_pb2.DeliverRequest(frame=each) for each in frames),
             engine_pb2.DeliverRequest(end=engine_pb2.DeliveryEnd(messages=messages)),
         ]
-        return asyncio.ensure_future(self.stub.Deliver(iter(requests), timeout=DEADLINE_S))
+        return asyncio.ensure_future(self._present(self.stub.Deliver, iter(requests)))
 
     def vote(self, batch: int, *parts: sink_pb2.Part, instances: Sequence[str] = ()) -> "asyncio.Task[engine_pb2.VoteResponse]":
-        counting = parts or [self.part(batch)]
-        request = engine_pb2.VoteRequest(sink="out", transaction=transaction(batch), parts=counting, instances=instances)
-        return asyncio.ensure_future(self.stub.Vote(request, timeout=DEADLINE_S))
+        """Asks for the vote; settles before, where that was not done yet."""
+        request = engine_pb2.VoteRequest(
+            sink="out",
+            transaction=transaction(batch),
+            parts=parts or [self.part(batch)],
+            instances=instances,
+            run_number=self.number,
+        )
+        return asyncio.ensure_future(self._present(self.stub.Vote, request))
 
-    async def settle(self, committed: int | None = None) -> int:
+    def wait_for_others_settle(self) -> None:
+        """Has deliveries and votes go out though this run has told nothing."""
+        self._settled = True
+
+    async def _present(self, call: Any, request: Any) -> Any:
+        if not self._settled:
+            await self.settle()
+        return await call(request, timeout=DEADLINE_S)
+
+    async def settle(self, committed: int | None = None, **more: Any) -> int:
         """Tells what the commit log holds; returns how many transactions in it are not visible yet."""
-        return (await self.settled(committed)).pending
+        return (await self.settled(committed, **more)).pending
 
     async def settled(self, committed: int | None = None, **more: Any) -> engine_pb2.SettleResponse:
         """Tells what the commit log holds."""
+        self._settled = True
         request = engine_pb2.SettleRequest(
             pipeline="query",
             run=self.run,
@@ -151,9 +181,12 @@ class Writer:
             committed=committed,
             readers=self.readers,
             sinks=["out"],
+            run_number=self.number,
             **more,
         )
-        return await self.stub.Settle(request, timeout=DEADLINE_S)
+        response = await self.stub.Settle(request, timeout=DEADLINE_S)
+        assert isinstance(response, engine_pb2.SettleResponse)
+        return response
 
     async def close(self) -> None:
         await self._channel.close()

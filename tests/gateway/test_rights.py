@@ -227,7 +227,7 @@ async def test_rows_of_streams_that_a_token_may_not_read_are_not_fetched() -> No
 
 
 def delivery(batch: int, sink: str = "out", query: str = "query", attempt: str = "r1/a") -> list[engine_pb2.DeliverRequest]:
-    start = engine_pb2.DeliveryStart(sink=sink, part=part(batch, attempt=attempt, pipeline=query))
+    start = engine_pb2.DeliveryStart(sink=sink, part=part(batch, attempt=attempt, pipeline=query), run_number=1)
     return [
         engine_pb2.DeliverRequest(start=start),
         engine_pb2.DeliverRequest(frame=frame(0, 0, [b"forged"])),
@@ -237,11 +237,11 @@ def delivery(batch: int, sink: str = "out", query: str = "query", attempt: str =
 
 def vote(batch: int, sink: str = "out", query: str = "query") -> engine_pb2.VoteRequest:
     parts = [part(batch, pipeline=query)]
-    return engine_pb2.VoteRequest(sink=sink, transaction=transaction(batch, query), parts=parts)
+    return engine_pb2.VoteRequest(sink=sink, transaction=transaction(batch, query), parts=parts, run_number=1)
 
 
 def settlement(*sinks: str, query: str = "query", run: str = "r1", **more: Any) -> engine_pb2.SettleRequest:
-    return engine_pb2.SettleRequest(pipeline=query, run=run, sinks=sinks, **more)
+    return engine_pb2.SettleRequest(pipeline=query, run=run, run_number=int(run[1:]), sinks=sinks, **more)
 
 
 WRITERS = (
@@ -286,13 +286,14 @@ async def test_a_call_names_only_sinks_and_readers_of_its_token() -> None:
 
 
 async def test_a_settlement_touches_only_the_sinks_that_it_names() -> None:
-    """Sink `out` holds what run r1 prepared; a settlement of run r2 that names another sink must not abort it."""
+    """Sink `out` holds what run r1 prepared; a settlement that names another sink must not abort it."""
     async with serve() as (_, address), grpc.aio.insecure_channel(address) as channel:
         sink = SinkClient(address)
         try:
             await sink.hello(staged=[part(7)], prepared=[transaction(7)])
             caller = Caller(channel, "anybody")
-            assert (await caller.code("Settle", settlement("other", run="r2", first_batch=7)))[0] is grpc.StatusCode.OK
+            closing = settlement("other", closed=True)
+            assert (await caller.code("Settle", closing))[0] is grpc.StatusCode.OK
             stub = engine_pb2_grpc.EngineServiceStub(channel)
             response = await stub.Settle(settlement("out", committed=7, first_batch=7), timeout=DEADLINE_S)
             assert response.pending == 1

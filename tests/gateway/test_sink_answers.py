@@ -43,8 +43,9 @@ async def test_staged_before_the_end_of_the_part_ends_the_session() -> None:
     async with serve() as (_, address):
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello()
+        await writer.settle()
         call = writer.stub.Deliver()
-        await call.write(engine_pb2.DeliverRequest(start=engine_pb2.DeliveryStart(sink="out", part=writer.part(0))))
+        await call.write(engine_pb2.DeliverRequest(start=writer.start(0)))
         start = await sink.expect("start_part")
         await sink.send(staged=sink_pb2.Staged(id=start.id))
         code, details = await sink.ended()
@@ -132,14 +133,19 @@ async def test_an_answer_to_a_vote_that_was_aborted_meanwhile_is_ignored(late: s
         await sink.expect("prepare")
         second = Writer(address, run="r2")
         await second.settle()
-        await sink.expect("abort")
         assert (await status_of(vote))[0] is grpc.StatusCode.ABORTED
+        delivery = second.deliver(0)
+        await sink.expect("abort")
         answers = {
             "prepared": sink_pb2.Prepared(transaction=transaction(0)),
             "failed": sink_pb2.Failed(transaction=transaction(0), reason="late"),
         }
         await sink.send(**{late: answers[late]})
-        await stage_and_vote(sink, second, 0)
+        await sink.take_part()
+        await delivery
+        again = second.vote(0)
+        await sink.vote()
+        await again
         for client in (sink, first, second):
             await client.close()
 
@@ -149,8 +155,10 @@ async def test_a_part_that_failed_in_the_middle_ends_its_delivery_at_once() -> N
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello()
 
+        await writer.settle()
+
         async def endless() -> AsyncIterator[engine_pb2.DeliverRequest]:
-            yield engine_pb2.DeliverRequest(start=engine_pb2.DeliveryStart(sink="out", part=writer.part(0)))
+            yield engine_pb2.DeliverRequest(start=writer.start(0))
             for n in itertools.count():
                 yield engine_pb2.DeliverRequest(frame=frame(0, n, [b"v"]))
 

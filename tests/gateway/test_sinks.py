@@ -124,7 +124,10 @@ async def test_a_sink_that_comes_back_learns_what_was_decided(restarted: bool, i
         if in_log:
             assert await back.commit() == transaction(4)
         else:
+            delivery = later.deliver(4)
             assert (await back.expect("abort")).transaction == transaction(4)
+            await back.take_part()
+            await delivery
         for client in (back, writer, later):
             await client.close()
 
@@ -308,8 +311,9 @@ async def test_a_sink_that_does_not_read_stops_who_delivers() -> None:
     async with serve() as (_, address):
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello()
+        await writer.settle()
         call = writer.stub.Deliver()
-        await call.write(engine_pb2.DeliverRequest(start=engine_pb2.DeliveryStart(sink="out", part=writer.part(0))))
+        await call.write(engine_pb2.DeliverRequest(start=writer.start(0)))
         written = 0
         with suppress(TimeoutError):
             for n in range(200):
@@ -472,10 +476,8 @@ async def test_a_delivery_that_is_under_way_ends_when_its_transaction_is_decided
             await sink.vote()
             await vote
         else:
-            newer = Writer(address, run="r2")
-            await newer.settle()
+            await writer.settle(closed=True)
             await sink.expect("abort")
-            await newer.close()
         assert (await status_of(late))[0] is grpc.StatusCode.ABORTED
         for client in (sink, writer):
             await client.close()

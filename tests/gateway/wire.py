@@ -148,12 +148,22 @@ class Engine:
     """One run of a pipeline, as Spark's planner and executors see it."""
 
     def __init__(
-        self, address: str, name: str = "p", run: int = 1, streams: str = "orders/*", *, skip_lost: bool = False
+        self,
+        address: str,
+        name: str = "p",
+        run: int = 1,
+        streams: str = "orders/*",
+        *,
+        skip_lost: bool = False,
+        run_id: str = "",
+        checkpoint: str = "",
     ) -> None:
         self._channel = grpc.aio.insecure_channel(address, options=[("grpc.max_receive_message_length", 64 * 2**20)])
         self.stub = engine_pb2_grpc.EngineServiceStub(self._channel)
         self.admin = admin_pb2_grpc.AdminServiceStub(self._channel)
-        self.who = engine_pb2.Pipeline(name=name, run=run, streams=[streams], skip_lost=skip_lost)
+        self.who = engine_pb2.Pipeline(
+            name=name, run=run, streams=[streams], skip_lost=skip_lost, run_id=run_id, checkpoint=checkpoint
+        )
 
     async def attach(self, committed: dict[str, int] | None = None, planned: dict[str, int] | None = None, **flags: Any) -> None:
         request = engine_pb2.AttachRequest(
@@ -181,6 +191,9 @@ class Engine:
         request = engine_pb2.FetchRequest(pipeline=self.who, ranges=[wanted])
         responses = self.stub.Fetch(request, timeout=DEADLINE_S)
         return [found.frame async for response in responses for found in response.frames]
+
+    async def detach(self) -> None:
+        await self.stub.Detach(engine_pb2.DetachRequest(pipeline=self.who), timeout=DEADLINE_S)
 
     async def status(self) -> admin_pb2.GetStatusResponse:
         return await self.admin.GetStatus(admin_pb2.GetStatusRequest(), timeout=DEADLINE_S)

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from headrace.engine._errors import CheckpointError
 from headrace.engine._position import Offset
+from headrace.engine._runs import Segment
 from headrace.pipelines.runtime import Fingerprint
 
 _UNFINISHED = "headrace-unfinished"
@@ -41,10 +42,12 @@ class Followed:
     Attributes:
         query: Its id, by which sinks know its transactions.
         committed: Its last micro-batch in the commit log. What it did after that, the other query does again.
+        segments: Which of its runs committed which micro-batches.
     """
 
     query: str
     committed: int
+    segments: tuple[Segment, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ class CheckpointLog:
     def followed(self) -> tuple[Followed, ...]:
         """The queries in whose place the checkpoint's own goes on, the latest last."""
         path = self._path(_FOLLOWS)
-        return tuple(Followed(**each) for each in json.loads(self._text(path))) if self._files.exists(path) else ()
+        return tuple(_followed(each) for each in json.loads(self._text(path))) if self._files.exists(path) else ()
 
     def follow(self, queries: Sequence[Followed]) -> None:
         """Notes the queries in whose place the checkpoint's own goes on."""
@@ -223,3 +226,10 @@ class CheckpointLog:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
+
+
+def _followed(document: dict[str, Any]) -> Followed:
+    # Checkpoints from before runs were noted do not name them: then nobody knows which run committed a micro-batch.
+    unknown = [{"run": "", "first_batch": 0, "last_batch": document["committed"]}]
+    segments = tuple(Segment(**segment) for segment in document.get("segments") or unknown)
+    return Followed(document["query"], document["committed"], segments)

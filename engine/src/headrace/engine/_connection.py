@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 
@@ -90,6 +91,12 @@ def to_error(error: grpc.RpcError, connection: Connection) -> GatewayError:
         return GatewayAway(f"{where} is away ({code.name}: {details})")
     kind, text = _MEANING.get(code, (GatewayError, "failed"))
     return kind(f"{where} {text}: {details}")
+
+
+def is_superseded(error: grpc.RpcError) -> bool:
+    """Whether a call failed because its run is not the present one."""
+    metadata: Any = error.trailing_metadata() if isinstance(error, grpc.Call) else None
+    return any(key == "headrace-reason" and value == "superseded" for key, value in metadata or ())
 
 
 def _is_away(code: grpc.StatusCode, details: str) -> bool:

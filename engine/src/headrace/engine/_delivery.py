@@ -11,7 +11,7 @@ from types import TracebackType
 import grpc
 import pyarrow as pa
 
-from headrace.engine._connection import Connection, to_error
+from headrace.engine._connection import Connection, is_superseded, to_error
 from headrace.engine._encode import frames
 from headrace.engine._errors import GatewayAway, GatewayError, HeadraceError, OlderCheckpoint, SinkAway, SinkFailed, SinkLost
 from headrace.engine._patience import Patience
@@ -44,13 +44,20 @@ class Delivery:
     """
 
     def __init__(
-        self, options: SinkOptions, connection: Connection, transaction: sink_pb2.Transaction, partition: int, run: str
+        self,
+        options: SinkOptions,
+        connection: Connection,
+        transaction: sink_pb2.Transaction,
+        partition: int,
+        run: str,
+        run_number: int,
     ) -> None:
         self._options = options
         self._connection = connection
         self._transaction = transaction
         self._partition = partition
         self._run = run
+        self._run_number = run_number
         self._patience = Patience(options.gateway_timeout_s, LONGEST_PAUSE_S)
         self._call: _Call | None = None
         self._farthest = 0
@@ -141,6 +148,7 @@ class Delivery:
             accept_older=given.accept_older,
             accept_lost=given.accept_lost,
             wait_ms=max(1, int(min(given.sink_timeout_s, given.gateway_timeout_s) * 1000)),
+            run_number=self._run_number,
         )
         return _Call(self._connection, start, self._options.gateway_timeout_s)
 
@@ -224,7 +232,11 @@ class _Call:
 
 
 def vote(
-    options: SinkOptions, connection: Connection, transaction: sink_pb2.Transaction, parts: Sequence[tuple[sink_pb2.Part, str]]
+    options: SinkOptions,
+    connection: Connection,
+    transaction: sink_pb2.Transaction,
+    parts: Sequence[tuple[sink_pb2.Part, str]],
+    run_number: int,
 ) -> None:
     """Waits for the sink's vote for a transaction.
 
@@ -233,13 +245,18 @@ def vote(
         connection: The gateway.
         transaction: What the batch writes.
         parts: Each part that counts, and the instance that has staged it.
+        run_number: The number of the run that asks.
 
     Raises:
         HeadraceError: the sink votes against it, has lost a part, or did not answer for too long.
     """
     patience = Patience(options.gateway_timeout_s, LONGEST_PAUSE_S)
     request = pb.VoteRequest(
-        sink=options.sink, transaction=transaction, parts=[p for p, _ in parts], instances=[instance for _, instance in parts]
+        sink=options.sink,
+        transaction=transaction,
+        parts=[part for part, _ in parts],
+        instances=[instance for _, instance in parts],
+        run_number=run_number,
     )
     while True:
         try:
@@ -274,6 +291,6 @@ def sink_error(error: grpc.RpcError, connection: Connection, sink: str, batch: i
         )
     if code is grpc.StatusCode.DATA_LOSS:
         return SinkLost(f"{details}. {WHAT_TO_DO}")
-    if code is grpc.StatusCode.ABORTED:
+    if code is grpc.StatusCode.ABORTED and not is_superseded(error):
         return SinkFailed(f"sink {sink} cannot write batch {batch}: {details}; the batch must be run again: restart the query")
     return to_error(error, connection)

@@ -4,7 +4,8 @@ HeadraceError
 ├── OptionError        an option of the source or of the sink is wrong
 ├── SchemaError        rows are to be written that no sink takes
 ├── CheckpointError    Spark's checkpoint and the source do not fit together
-│   └── OlderCheckpoint    a sink has committed what the checkpoint does not know of
+│   ├── OlderCheckpoint    a sink has committed what the checkpoint does not know of
+│   └── Replaced           another run of the query has started on the checkpoint
 ├── FrameError         a frame's columns do not add up
 ├── SinkFailed         a sink cannot write a batch
 │   ├── SinkRefused        it refuses messages for good
@@ -37,6 +38,10 @@ class CheckpointError(HeadraceError):
 
 class OlderCheckpoint(CheckpointError):
     """A sink has committed a batch that the checkpoint does not know of, so that the checkpoint must be an older one."""
+
+
+class Replaced(CheckpointError):
+    """Another run of the query has started on the same checkpoint, so that this one must end."""
 
 
 class FrameError(HeadraceError):

@@ -7,10 +7,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.engine._checkpoint_log import CheckpointLog, Followed
+from headrace.engine._folder import HadoopFolder
 from headrace.engine._gateway_options import Defaults
 from headrace.engine._options import Options, parse
 from headrace.engine._position import Offset
-from headrace.engine._sink_options import SinkOptions, parse_sink
+from headrace.engine._runs import RUNS, RunLog
+from headrace.engine._sink_options import RUN_NUMBER, SinkOptions, parse_sink
 from headrace.engine._votes import VOTES
 
 FORMAT = "headrace"
@@ -63,6 +65,24 @@ class Execution:
         given = kind.getDeclaredField("extraOptions")
         given.setAccessible(True)
         return parse_sink(dict(self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(given.get(self._execution))), defaults)
+
+    @property
+    def runs(self) -> RunLog:
+        """The runs that its checkpoint knows."""
+        return RunLog(HadoopFolder(self._spark, f"{self._execution.resolvedCheckpointRoot()}/{RUNS}"))
+
+    def tell_tasks(self, run_number: int) -> None:
+        """Has every task of the query know the number of its run."""
+        # Spark hands the settings of a query's own session to its tasks.
+        self._execution.sparkSessionForStream().conf().set(RUN_NUMBER, str(run_number))
+
+    def first_batch(self) -> int | None:
+        """The first batch that the run has executed, or would as its next; None where Spark has not yet said."""
+        last = self._execution.lastExecution()
+        progress = self._execution.recentProgress()
+        if len(progress):
+            return int(progress[0].batchId())
+        return None if last is None else int(last.currentBatchId())
 
     def followed(self) -> tuple[Followed, ...]:
         """The queries in whose place it goes on."""
@@ -117,15 +137,23 @@ class Execution:
 
     def refuse(self, reason: str) -> None:
         """Ends the query before its first batch, with an error that `exception()` and `awaitTermination()` report."""
+        self._set_cause(reason)
+        # What stop() does first. All of stop() would wait for the thread that waits for this callback.
+        runtime = self._jvm.org.apache.spark.sql.execution.streaming.runtime
+        self._execution.state().set(getattr(getattr(runtime, "TERMINATED$"), "MODULE$"))
+
+    def fail(self, reason: str) -> None:
+        """Ends the query between batches, or within one, with an error that `exception()` and `awaitTermination()` report."""
+        self._set_cause(reason)
+        self.stop()
+
+    def stop(self) -> None:
+        """Stops the query; waits for its thread."""
+        self._query.stop()
+
+    def _set_cause(self, reason: str) -> None:
         cause = self._jvm.java.lang.UnsupportedOperationException(reason)
         parameters = self._jvm.PythonUtils.toScalaMap(self._jvm.java.util.HashMap())
         streaming = self._jvm.org.apache.spark.sql.streaming
         failure = streaming.StreamingQueryException(reason, cause, "STREAM_FAILED", parameters)
         getattr(self._execution, "streamDeathCause_$eq")(failure)
-        # What stop() does first. All of stop() would wait for the thread that waits for this callback.
-        runtime = self._jvm.org.apache.spark.sql.execution.streaming.runtime
-        self._execution.state().set(getattr(getattr(runtime, "TERMINATED$"), "MODULE$"))
-
-    def stop(self) -> None:
-        """Stops the query; waits for its thread."""
-        self._query.stop()

@@ -17,10 +17,19 @@ from headrace.protocol.v1 import engine_pb2 as pb
 
 @dataclass(frozen=True)
 class PipelineRun:
-    """One run of a pipeline, as the gateway is told with every call."""
+    """One run of a pipeline, as the gateway is told with every call.
+
+    Attributes:
+        name: The pipeline's name.
+        run: The run's number.
+        run_id: The run's unique id; empty where the checkpoint is from before there were such ids.
+        checkpoint: The checkpoint's id; empty likewise.
+    """
 
     name: str
     run: int
+    run_id: str = ""
+    checkpoint: str = ""
 
     def to_proto(self, options: Options) -> pb.Pipeline:
         """The wire form."""
@@ -29,6 +38,8 @@ class PipelineRun:
             run=self.run,
             streams=options.streams,
             skip_lost=not options.fail_on_data_loss,
+            run_id=self.run_id,
+            checkpoint=self.checkpoint,
         )
 
 

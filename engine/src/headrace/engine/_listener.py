@@ -1,14 +1,15 @@
 """Watches a session's queries from the driver.
 
-It refuses async progress tracking before a query's first batch, and when a query ends it tells the gateway what the
-commit log proves, so that the last batch is acknowledged without waiting for the next start. What a query writes to a
-sink is settled all along.
+It refuses async progress tracking before a query's first batch, and makes each start of a query the present run of its
+checkpoint. When a query ends it tells the gateway what the commit log proves, so that the last batch is acknowledged without
+waiting for the next start. What a query writes to a sink is settled all along.
 """
 
 import logging
 import threading
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import grpc
@@ -22,7 +23,8 @@ from headrace.engine._fetch import PipelineRun
 from headrace.engine._gateway_options import Defaults
 from headrace.engine._options import Options
 from headrace.engine._position import Offset, to_stream_positions
-from headrace.engine._settling import Settled, Settling
+from headrace.engine._settling import Log, Settled, Settling
+from headrace.engine._sink_options import SinkOptions
 from headrace.engine._votes import Votes
 from headrace.protocol.v1 import engine_pb2 as pb
 
@@ -48,7 +50,7 @@ class _Watched:
 
     execution: Execution
     sources: tuple[Options, ...]
-    settled: Settled | None
+    settled: Settled
     followed: tuple[Settled, ...] = ()
 
 
@@ -72,7 +74,7 @@ class QueryWatch:
             except HeadraceError as error:
                 _refuse(execution, str(error))
                 return
-            if watched.sources or watched.settled:
+            if watched is not None:
                 self._watched[event.runId().toString()] = watched
         except Exception:
             log.warning("cannot watch a query that starts", exc_info=True)
@@ -80,11 +82,11 @@ class QueryWatch:
     def onQueryProgress(self, event: Any) -> None:
         """Has the batch settled that is in the commit log now."""
         try:
-            if not any(watched.settled for watched in list(self._watched.values())):
+            if not any(watched.settled.options for watched in list(self._watched.values())):
                 return
             progress = event.progress()
             watched = self._watched.get(progress.runId().toString())
-            if watched is None or watched.settled is None:
+            if watched is None or watched.settled.options is None:
                 return
             batch = int(progress.batchId())
             # Progress also exists for triggers that ran nothing, with the batch that would be next; only the log is proof.
@@ -105,8 +107,7 @@ class QueryWatch:
             if watched is None:
                 return
             for settled in (watched.settled, *watched.followed):
-                if settled is not None:
-                    self._settling.end(settled)
+                self._settling.end(settled)
             last = watched.execution.last_committed() if watched.sources else None
             if last is not None:
                 for offset in watched.execution.offsets(last):
@@ -119,8 +120,8 @@ class QueryWatch:
 
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
-    def _watch(self, execution: Execution, query_id: str, run_id: str) -> _Watched:
-        """What there is to watch of a query that starts.
+    def _watch(self, execution: Execution, query_id: str, run_id: str) -> _Watched | None:
+        """A query that starts and has a Headrace source or sink, as its checkpoint's present run; None for others.
 
         Raises:
             HeadraceError: the query must not start.
@@ -129,30 +130,50 @@ class QueryWatch:
         sources = execution.sources(defaults)
         if sources and execution.is_asynchronous:
             raise HeadraceError(ASYNC_REFUSED)
-        if not execution.writes_to_sink:
-            return _Watched(execution, sources, None)
+        if not sources and not execution.writes_to_sink:
+            return None
         try:
-            votes = Votes(execution.read_votes, execution.write_votes)
-            settled = Settled(query_id, run_id, execution.sink_options(defaults), execution.last_committed, votes)
+            options = execution.sink_options(defaults) if execution.writes_to_sink else None
+            settled = _begun(execution, query_id, run_id, options)
             settled.readers |= {source.pipeline for source in sources if source.pipeline is not None}
             last = execution.last_committed()
             if last is not None:
                 settled.readers |= {offset.pipeline for offset in execution.offsets(last)}
-            elif len(settled.readers) < len(sources):
+            elif options is not None and len(settled.readers) < len(sources):
                 settled.find_readers = lambda: {offset.pipeline for offset in execution.offsets(0)}
-            followed = tuple(_of_followed(query, settled) for query in execution.followed())
+            followed = tuple(_of_followed(query, settled) for query in execution.followed()) if options is not None else ()
             for each in (*followed, settled):
                 self._settling.start(each)
         except HeadraceError:
             raise
         except Exception as error:
-            raise HeadraceError(f"the sink would not learn what is committed: {error}; nothing was processed") from error
+            raise HeadraceError(f"the checkpoint cannot be read or written: {error}; nothing was processed") from error
         return _Watched(execution, sources, settled, followed)
+
+
+def _begun(execution: Execution, query_id: str, run_id: str, options: SinkOptions | None) -> Settled:
+    """A run that is the present one of its checkpoint from now on.
+
+    Raises:
+        Replaced: another one began at the same time.
+    """
+    runs, last = execution.runs, execution.last_committed()
+    run = runs.begin(run_id, 0 if last is None else last + 1)
+    execution.tell_tasks(run.number)
+    commits = Log(last=execution.last_committed, first_run=execution.first_batch, fail=partial(_fail, execution))
+    votes = Votes(execution.read_votes, execution.write_votes)
+    return Settled(query_id, run, options, commits, runs, votes, committed=last)
 
 
 def _of_followed(query: Followed, settled: Settled) -> Settled:
     """What was committed by a query in whose place another one goes on."""
-    return Settled(query.query, settled.run, settled.options, lambda: query.committed)
+    run = replace(settled.run, first_batch=query.committed + 1, earlier=query.segments)
+    return Settled(query.query, run, settled.options, committed=query.committed)
+
+
+def _fail(execution: Execution, reason: str) -> None:
+    """Ends a query that runs. Its own thread may wait for the caller's."""
+    threading.Thread(target=execution.fail, args=(reason,), name="headrace-replaced", daemon=True).start()
 
 
 def _refuse(execution: Execution, reason: str) -> None:
@@ -174,7 +195,7 @@ def _take_leave(sources: tuple[Options, ...], offset: Offset) -> None:
         return
     options, connection = candidates[0], Connection.of(candidates[0])
     request = pb.DetachRequest(
-        pipeline=PipelineRun(offset.pipeline, offset.run).to_proto(options),
+        pipeline=PipelineRun(offset.pipeline, offset.run, offset.run_id, offset.checkpoint).to_proto(options),
         committed=to_stream_positions(offset.streams),
     )
     try:

@@ -41,8 +41,9 @@ class Planner:
     def __init__(self, options: Options, connection: Connection) -> None:
         self._options = options
         self._connection = connection
-        self._run = time.time_ns()
         self._name = options.pipeline
+        self._run: PipelineRun | None = None
+        """Known as soon as Spark has said where the checkpoint is."""
         self._available_now = False
         self._attached = False
         self._committed: dict[str, Position] = {}
@@ -61,7 +62,8 @@ class Planner:
         """The offset before everything. The first batch planned from it fixes the pipeline's name for the checkpoint's life."""
         if self._options.resume_at is not None:
             return dict(json.loads(self._options.resume_at))
-        self._initial = Offset(self._options.pipeline or f"pipeline-{uuid.uuid4().hex[:12]}", {}).to_json()
+        name = self._options.pipeline or f"pipeline-{uuid.uuid4().hex[:12]}"
+        self._initial = Offset(name, {}, checkpoint=uuid.uuid4().hex).to_json()
         return self._initial
 
     def prepare_available_now(self) -> None:
@@ -102,7 +104,16 @@ class Planner:
         self._sizes = {r.stream: r.bytes for r in response.ranges}
         moved_to = {r.stream: Position.from_proto(r.end, start=r.start, ended=r.ended) for r in response.ranges}
         finishes = self._finishes(offset, response)
-        end = Offset(offset.pipeline, {**offset.streams, **moved_to}, self._run, offset.finish + finishes, finishes)
+        run = self.pipeline_run
+        end = Offset(
+            offset.pipeline,
+            {**offset.streams, **moved_to},
+            run.run,
+            offset.finish + finishes,
+            finishes,
+            run_id=run.run_id,
+            checkpoint=run.checkpoint,
+        )
         self._last_end = end.to_json()
         self._parsed = [(start, offset), (self._last_end, end)]
         return self._last_end
@@ -168,6 +179,8 @@ class Planner:
                 f"option pipeline is {self._name!r}, and the checkpoint belongs to pipeline {offset.pipeline!r}; "
                 "remove the option or use a new checkpointLocation"
             )
+        if self._run is None:
+            self._run = PipelineRun(self._name, (offset.run or 0) + 1, uuid.uuid4().hex, offset.checkpoint)
         return offset
 
     def _plan(self, offset: Offset, limit: ReadLimit) -> pb.PlanResponse | None:
@@ -233,8 +246,8 @@ class Planner:
     @property
     def pipeline_run(self) -> PipelineRun:
         """Which run of which pipeline this is."""
-        assert self._name is not None, "the first call of Spark names the pipeline"
-        return PipelineRun(self._name, self._run)
+        assert self._run is not None, "the first call of Spark names the pipeline, and the run that planned last"
+        return self._run
 
     def plan_reads(self, start: dict[str, Any], end: dict[str, Any]) -> list[list[Range]]:
         """Cuts a batch into one list of ranges for each task.

@@ -42,9 +42,10 @@ class Position:
 class Offset:
     """Where a pipeline is in each of its streams: what Spark writes into its offset log, as JSON.
 
-    `run` is the run of the pipeline that planned it, so that the driver can speak for that run when the query ends;
-    absent in the first offset. `finish` counts how often event time has come to its end, since all streams had ended, and
-    `finished` says that it did so here.
+    `run` and `run_id` name the run of the pipeline that planned it: the next one's number is one more, and the driver can
+    speak for this one when the query ends. They are absent in the first offset. `finish` counts how often event time has come to
+    its end, since all streams had ended, and `finished` says that it did so here. `checkpoint` is the checkpoint's own id, absent
+    in those that were made before there were such ids.
     """
 
     pipeline: str
@@ -52,6 +53,8 @@ class Offset:
     run: int | None = None
     finish: int = 0
     finished: bool = False
+    run_id: str = ""
+    checkpoint: str = ""
 
     @classmethod
     def from_json(cls, document: Any) -> "Offset":
@@ -63,7 +66,8 @@ class Offset:
         try:
             streams = {name: _position(position) for name, position in document["streams"].items()}
             finish, finished = int(document.get("finish", 0)), document.get("finished") is True
-            return cls(document["pipeline"], streams, document.get("run"), finish, finished)
+            run_id, checkpoint = (str(document.get(name, "")) for name in ("run_id", "checkpoint"))
+            return cls(document["pipeline"], streams, document.get("run"), finish, finished, run_id, checkpoint)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"the checkpoint's offset is not one of this source ({type(error).__name__}: {error}); "
@@ -73,12 +77,16 @@ class Offset:
     def to_json(self) -> dict[str, Any]:
         """The JSON form; equal offsets give equal texts."""
         document: dict[str, Any] = {"pipeline": self.pipeline}
+        if self.checkpoint:
+            document["checkpoint"] = self.checkpoint
         if self.run is not None:
             document["run"] = self.run
         if self.finish:
             document["finish"] = self.finish
         if self.finished:
             document["finished"] = True
+        if self.run_id:
+            document["run_id"] = self.run_id
         document["streams"] = {name: _document(self.streams[name]) for name in sorted(self.streams)}
         return document
 

@@ -11,6 +11,8 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from headrace.engine._checkpoint_log import CheckpointLog, Followed
 from headrace.engine._errors import CheckpointError
+from headrace.engine._folder import HadoopFolder
+from headrace.engine._runs import RUNS, RunLog
 from headrace.engine._session import register
 from headrace.engine._source import FORMAT
 from headrace.engine._start import keyed_rows
@@ -72,7 +74,8 @@ def rescale(pipeline: Pipeline, spark: SparkSession, checkpoint: str, into: str,
     if new.last_committed() is None:
         raise CheckpointError(f"{into} was not made: Spark ran no micro-batch on it")
     # Sinks may still have transactions of the old query, which only its commit log decides, and nobody reads that any more.
-    new.follow([*old.log.followed(), Followed(old.log.query(), old.committed.batch)])
+    runs = RunLog(HadoopFolder(spark, f"{checkpoint}/{RUNS}"))
+    new.follow([*old.log.followed(), Followed(old.log.query(), old.committed.batch, runs.segments(old.committed.batch))])
     new.mark_finished()
     return keys
 

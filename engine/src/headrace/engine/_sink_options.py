@@ -13,6 +13,8 @@ NAMES = ("sink", *GATEWAY_NAMES, "sinkTimeout", "onOlderCheckpoint", "onSinkLoss
 OWN_NAMES = ("application",)
 """What Headrace sets itself where it starts an application."""
 DEFAULT_SINK_TIMEOUT_S = 60.0
+RUN_NUMBER = "spark.sql.headrace.run"
+"""The setting of a query by which its tasks know the number of their run."""
 _SPARKS_OWN = {
     "checkpointlocation",
     "path",

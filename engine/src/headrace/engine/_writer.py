@@ -15,7 +15,7 @@ from headrace.engine._connection import Connection
 from headrace.engine._dead_letters import dead_letters
 from headrace.engine._delivery import Attempt, Delivery, vote
 from headrace.engine._errors import HeadraceError, SinkRefused
-from headrace.engine._sink_options import SinkOptions
+from headrace.engine._sink_options import RUN_NUMBER, SinkOptions
 from headrace.engine._spool import Spool
 from headrace.protocol.v1 import sink_pb2
 
@@ -40,8 +40,11 @@ class Task:
     pipeline: str
     """The query's id, which its checkpoint keeps."""
     run: str
+    """The run's unique id, as Spark gives it."""
     batch: int
     partition: int
+    run_number: int
+    """Its place among the runs of the checkpoint."""
 
     @property
     def transaction(self) -> sink_pb2.Transaction:
@@ -108,19 +111,22 @@ class Writer(DataSourceStreamArrowWriter):
         """
         keep_what_there_is()
         written = [message for message in messages if isinstance(message, Written)]
+        numbers = {w.task.run_number for w in written if w.task is not None}
+        if not numbers:
+            return
         options = self._options.for_dead_letters()
         if options is not None:
-            self._vote(options, [w.dead_part for w in written])
-        self._vote(self._options, [w.part for w in written])
+            self._vote(options, [w.dead_part for w in written], max(numbers))
+        self._vote(self._options, [w.part for w in written], max(numbers))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Does nothing: the sink drops these parts when it prepares the batch, or when the query starts again."""
         log.warning("batch %d is not written to sink %s; its parts do not count", batchId, self._options.sink)
 
-    def _vote(self, options: SinkOptions, parts: list[Part | None]) -> None:
+    def _vote(self, options: SinkOptions, parts: list[Part | None], run_number: int) -> None:
         there = sorted((part for part in parts if part is not None), key=lambda part: part[0].partition)
         if there:
-            vote(options, self._connection, there[0][0].transaction, there)
+            vote(options, self._connection, there[0][0].transaction, there, run_number)
 
 
 class TaskWriter:
@@ -130,7 +136,7 @@ class TaskWriter:
         self._options = options
         self._connection = connection
         self._task = task
-        self._delivery = Delivery(options, connection, task.transaction, task.partition, task.run)
+        self._delivery = Delivery(options, connection, task.transaction, task.partition, task.run, task.run_number)
 
     def __enter__(self) -> "TaskWriter":
         return self
@@ -182,7 +188,7 @@ class TaskWriter:
     def _bury(self, refused: Refused, task: Task, spool: Spool, options: SinkOptions) -> Attempt:
         """Delivers refused messages to the dead-letter sink, in the same transaction; returns the attempt."""
         reasons = iter([reason for _, reason in refused])
-        with Delivery(options, self._connection, task.transaction, task.partition, task.run) as delivery:
+        with Delivery(options, self._connection, task.transaction, task.partition, task.run, task.run_number) as delivery:
             for rows in spool.pick([place for place, _ in refused]):
                 of_these = list(itertools.islice(reasons, rows.num_rows))
                 delivery.send(dead_letters(rows, of_these, self._options.sink, task.batch))
@@ -216,7 +222,10 @@ def this_task() -> Task:
     """
     keep_what_there_is()
     context = TaskContext.get()
-    query, run, batch = (context.getLocalProperty(name) if context is not None else None for name in (QUERY, RUN, BATCH))
+    names = (QUERY, RUN, BATCH, RUN_NUMBER)
+    query, run, batch, number = (context.getLocalProperty(name) if context is not None else None for name in names)
     if context is None or query is None or run is None or batch is None:
         raise HeadraceError("only streaming queries write to sinks; use df.writeStream")
-    return Task(query, run, int(batch), context.partitionId())
+    if number is None:
+        raise HeadraceError("the driver does not watch this query, so that its run has no number; restart the query")
+    return Task(query, run, int(batch), context.partitionId(), int(number))

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from headrace.gateway.core._gateway import Gateway
-from headrace.gateway.core._sink import Ledger
+from headrace.gateway.core._ledger import Ledger
 
 RECENT_S = 10.0
 """A query that has not settled for so long does not run: what it wrote to says nothing of who reads under its name now."""

@@ -16,6 +16,8 @@ MAX_LISTED = 20_000
 """Entries in each list of a SinkHello."""
 MAX_AWAY = 100
 """Instances of one sink that the gateway remembers while they are away."""
+MAX_SEGMENTS = 256
+"""Run segments in one request."""
 MAX_WRITTEN = 256
 """Sinks, and readers, that a pipeline may name as its own."""
 MAX_VOTES = 20_000

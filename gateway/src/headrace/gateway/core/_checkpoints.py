@@ -11,7 +11,7 @@ from headrace.gateway.core._errors import NotPermitted, Superseded, UnknownPipel
 from headrace.gateway.core._gateway import Gateway
 from headrace.gateway.core._lending import lend_where_awaited
 from headrace.gateway.core._opening import acknowledge, reconcile
-from headrace.gateway.core._pipeline import Pipeline
+from headrace.gateway.core._pipeline import Pipeline, Run
 from headrace.gateway.core._position import BEGINNING, Position
 from headrace.gateway.core._starting import begin_with_first
 from headrace.gateway.core._stream import Stream
@@ -19,22 +19,27 @@ from headrace.gateway.core._stream import Stream
 log = structlog.get_logger("headrace.gateway")
 
 
-def identify(gateway: Gateway, name: str, run: int, patterns: tuple[str, ...], skip_lost: bool) -> Pipeline:
+def identify(gateway: Gateway, name: str, run: Run, patterns: tuple[str, ...], skip_lost: bool) -> Pipeline:
     """The pipeline that calls, known or new.
 
     Raises:
-        Superseded: a newer run of it is attached.
+        Superseded: another run of it has taken over.
         LimitExceeded: it is new, and there are as many as may be.
     """
-    known = gateway.pipelines.get(name)
-    if known is not None and run < known.run:
-        raise Superseded(f"pipeline {name}: a newer run of it has taken over; one checkpoint serves one query at a time")
-    if known is None:
+    pipeline = gateway.pipelines.get(name)
+    if pipeline is not None and not pipeline.admits(run):
+        raise Superseded(
+            f"pipeline {name}: {run} is not the present one, {pipeline.run} has taken over; one checkpoint serves one query at a "
+            f"time. Where the checkpoint was set back on purpose, run: headrace forget {name}"
+        )
+    if pipeline is None:
         check_room("pipelines", gateway.pipelines, MAX_PIPELINES)
-    pipeline = known or gateway.pipelines.setdefault(name, Pipeline(name))
+        pipeline = gateway.pipelines[name] = Pipeline(name)
     pipeline.called_at = time.monotonic()
-    if run > pipeline.run or patterns != pipeline.patterns:
-        pipeline.run, pipeline.patterns, pipeline.skip_lost = run, patterns, skip_lost
+    if run != pipeline.run or patterns != pipeline.patterns:
+        if run != pipeline.run:
+            pipeline.succeed(run)
+        pipeline.patterns, pipeline.skip_lost = patterns, skip_lost
         pipeline.complete = False
         pipeline.fresh = {}
         for stream in gateway.streams.values():
@@ -72,7 +77,8 @@ def attach(
     for name in committed:
         if gateway.stream(name).received == BEGINNING:
             gateway.streams[name].restart(committed[name])
-    log.info("pipeline attached", pipeline=pipeline.name, run=pipeline.run, streams=pipeline.patterns, positions=len(committed))
+    who = {"pipeline": pipeline.name, "run": str(pipeline.run)}
+    log.info("pipeline attached", **who, streams=pipeline.patterns, positions=len(committed))
     for stream in list(gateway.streams.values()):
         if pipeline in stream.readers:
             stream.loss = None

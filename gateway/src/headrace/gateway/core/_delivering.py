@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Coroutine, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -11,12 +11,23 @@ import structlog
 from headrace.gateway.core._bounds import MAX_PIPELINES, check_room
 from headrace.gateway.core._errors import OlderCheckpoint, OutOfTurn, SinkAbsent, SinkFailed, Superseded
 from headrace.gateway.core._gateway import Gateway
+from headrace.gateway.core._ledger import Ledger, Verdict, Voted
 from headrace.gateway.core._pipeline import Pipeline
-from headrace.gateway.core._sink import Ledger, Sink, Voted
+from headrace.gateway.core._runs import check_open, check_present, replaced, succeed
+from headrace.gateway.core._sink import Sink
 from headrace.gateway.core._sink_session import Holdings, SinkSession
 from headrace.gateway.core._transaction import Part, Transaction
 
 log = structlog.get_logger("headrace.gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What is in a commit log and not visible yet."""
+
+    transactions: int
+    undecided: tuple[int, ...]
+    """The batches of those that no segment tells the run of."""
 
 
 def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
@@ -43,16 +54,18 @@ def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
     return sink
 
 
-async def instance_for(sink: Sink, part: Part, wait_ms: int = 0) -> SinkSession:
+async def instance_for(gateway: Gateway, sink: Sink, part: Part, number: int, wait_ms: int = 0) -> SinkSession:
     """The instance that takes a part; waits for one where there is none, for ever unless `wait_ms` is given.
 
     Raises:
         SinkAbsent: none has come in time.
+        Superseded: the run that delivers it was replaced meanwhile.
     """
     try:
         async with asyncio.timeout(wait_ms / 1000 if wait_ms else None):
             while (session := sink.instance_for(part)) is None:
                 await sink.news.wait()
+                check_present(gateway, part.transaction.pipeline, part.run, number)
             return session
     except TimeoutError:
         raise SinkAbsent(f"no connector has served sink {sink.name} for {wait_ms / 1000:g} s") from None
@@ -72,7 +85,20 @@ def check_newer(sink: Sink, transaction: Transaction) -> None:
         )
 
 
-async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Mapping[Part, str]) -> None:
+def begin(gateway: Gateway, transaction: Transaction, run: str, number: int) -> None:
+    """Notes that the present run executes a batch: what other runs left of it, and of later ones, is void.
+
+    Raises:
+        Superseded: the run is not the present one, or the batch is in the commit log already.
+    """
+    ledger = check_present(gateway, transaction.pipeline, run, number)
+    check_open(ledger, transaction)
+    if ledger.begun is None:
+        ledger = gateway.ledgers[ledger.pipeline] = replace(ledger, begun=transaction.batch)
+        _tell(gateway, ledger)
+
+
+async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Mapping[Part, str], number: int) -> None:
     """Asks every instance that has staged some of the parts for its vote; waits for instances that are away.
 
     `parts` has the name of the instance that has staged each part; empty where that is not known.
@@ -80,10 +106,13 @@ async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Ma
     Raises:
         SinkAway: an instance was lost before its vote; ask again.
         SinkFailed: one votes against it, or has lost a part.
+        Superseded: the run that asks is not the present one, or is no more when all have voted.
     """
+    run = next(iter(parts)).run
+    begin(gateway, transaction, run, number)
     sink.voting[transaction] = ""
     try:
-        shares = await _shares(sink, transaction, parts)
+        shares = await _shares(gateway, sink, transaction, parts, number)
     finally:
         sink.voting.pop(transaction, None)
     for session in sink.sessions.values():
@@ -94,7 +123,7 @@ async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Ma
     for task in tasks:
         if (error := task.result()) is not None:
             raise error
-    run = next(iter(parts)).run
+    check_present(gateway, transaction.pipeline, run, number)
     if sink.durable:
         _check_kept(sink, transaction, shares)
         _await_proof(gateway, transaction, run)
@@ -128,11 +157,14 @@ def _await_proof(gateway: Gateway, transaction: Transaction, run: str) -> None:
         gateway.voted[transaction.pipeline] = Voted(transaction.batch, run, planned)
 
 
-async def _shares(sink: Sink, transaction: Transaction, parts: Mapping[Part, str]) -> dict[SinkSession, list[Part]]:
+async def _shares(
+    gateway: Gateway, sink: Sink, transaction: Transaction, parts: Mapping[Part, str], number: int
+) -> dict[SinkSession, list[Part]]:
     """The parts that each instance has staged; of what is written already, those that somebody is still known to have.
 
     Raises:
         SinkFailed: a part is lost for good, or an instance is against the transaction.
+        Superseded: the run was replaced meanwhile.
     """
     while True:
         shares: dict[SinkSession, list[Part]] = {}
@@ -152,6 +184,7 @@ async def _shares(sink: Sink, transaction: Transaction, parts: Mapping[Part, str
             names = ", ".join(sorted({parts[part] for part in lost}))
             raise _lost(sink, transaction, lost, f"were staged by instance {names}, which has come back without them")
         await sink.news.wait()
+        check_present(gateway, transaction.pipeline, next(iter(parts)).run, number)
 
 
 def _lost(sink: Sink, transaction: Transaction, parts: set[Part], how: str) -> SinkFailed:
@@ -168,22 +201,44 @@ async def _outcome(voting: Coroutine[Any, Any, None]) -> Exception | None:
     return None
 
 
-def settle(gateway: Gateway, ledger: Ledger, votes: Iterable[tuple[str, str, int]] = ()) -> int:
-    """Takes over what a commit log says; returns how many transactions in it are not visible yet.
+def settle(
+    gateway: Gateway, ledger: Ledger, votes: Iterable[tuple[str, str, int]] = (), *, accept_older: bool = False
+) -> Pending:
+    """Takes over what a commit log says; returns which transactions in it are not visible yet.
 
-    A commit log only grows: what was proved by a reader meanwhile stays proved. `votes` are those of batches in the log that
-    this gateway need not have been there for: sink, instance, batch.
+    `votes` are those of batches in the log that this gateway need not have been there for: sink, instance, batch.
+
+    Raises:
+        Superseded: the run that tells of it is not the present one, and does not replace it.
     """
     known = gateway.ledgers.get(ledger.pipeline)
     if known is None:
         check_room("commit logs of pipelines", gateway.ledgers, MAX_PIPELINES)
+    ledger = succeed(known, ledger, accept_older)
     gateway.votes.adopt(ledger.pipeline, votes)
     gateway.settled_at[ledger.pipeline] = time.monotonic()
     gateway.sinks_changed.notify()
-    if known is not None and known.run == ledger.run:
-        ledger = replace(ledger, committed=max(ledger.committed, known.committed))
     gateway.ledgers[ledger.pipeline] = ledger
+    if known is None or known.run != ledger.run:
+        log.info("run settles", pipeline=ledger.pipeline, run=ledger.run, number=ledger.number, committed=ledger.committed)
+        for sink in gateway.sinks.values():
+            sink.news.notify()
+            for session in sink.sessions.values():
+                _refuse_replaced(session, ledger)
+        gateway.settled.notify()
     return _tell(gateway, ledger)
+
+
+def _refuse_replaced(session: SinkSession, ledger: Ledger) -> None:
+    """Ends what runs before the present one are delivering, and their wait for votes."""
+    for opened in list(session.open.values()):
+        error = replaced(ledger, opened.part)
+        if error is not None:
+            session.refuse_part(opened, error)
+    for transaction in list(session.votes):
+        errors = [replaced(ledger, part) for part in session.holdings.staged if part.transaction == transaction]
+        if errors and errors[0] is not None:
+            session.refuse_vote(transaction, errors[0])
 
 
 def prove(gateway: Gateway, pipeline: Pipeline) -> None:
@@ -200,31 +255,33 @@ def prove(gateway: Gateway, pipeline: Pipeline) -> None:
                 _tell(gateway, ledger)
 
 
-def _tell(gateway: Gateway, ledger: Ledger) -> int:
-    pending = 0
+def _tell(gateway: Gateway, ledger: Ledger) -> Pending:
+    pending, undecided = 0, set[int]()
     gateway.votes.follow(ledger.pipeline, ledger.run, ledger.first_batch, ledger.committed)
     for sink in map(gateway.sink, ledger.sinks):
         for session in sink.sessions.values():
-            pending += _decide(session, ledger)
-        pending += sum(_undone(holdings, ledger) for holdings in sink.away.values())
+            _decide(session, ledger)
+        for holdings in sink.holders():
+            verdicts = _verdicts(holdings, ledger)
+            pending += sum(verdict in (Verdict.COMMIT, Verdict.UNDECIDED) for _, verdict in verdicts)
+            undecided |= {t.batch for t, verdict in verdicts if verdict is Verdict.UNDECIDED}
     for name in gateway.votes.compare_all(ledger.pipeline, lambda sink, instance: gateway.sink(sink).sessions.get(instance)):
         gateway.sink(name).losses += 1
-    return pending
+    return Pending(pending, tuple(sorted(undecided)))
 
 
-def _decide(session: SinkSession, ledger: Ledger) -> int:
-    """Tells an instance what is decided of what it holds; returns how much of it is to become visible."""
-    holdings, pending = session.holdings, 0
-    for transaction in sorted(t for t in holdings.transactions() if t.pipeline == ledger.pipeline):
-        runs, prepared = holdings.runs(transaction), transaction in holdings.prepared
-        if ledger.is_void(transaction, runs, prepared):
+def _decide(session: SinkSession, ledger: Ledger) -> None:
+    """Tells an instance what is decided of what it holds."""
+    for transaction, verdict in _verdicts(session.holdings, ledger):
+        if verdict is Verdict.ABORT:
             session.abort(transaction)
-        elif prepared and ledger.is_committed(transaction, runs):
-            pending += 1
+        elif verdict is Verdict.COMMIT:
             session.commit(transaction)
-    return pending
 
 
-def _undone(holdings: Holdings, ledger: Ledger) -> int:
-    mine = (t for t in holdings.prepared if t.pipeline == ledger.pipeline)
-    return sum(ledger.is_committed(transaction, holdings.runs(transaction)) for transaction in mine)
+def _verdicts(holdings: Holdings, ledger: Ledger) -> list[tuple[Transaction, Verdict]]:
+    """What is decided of what an instance holds of a pipeline, by ascending batch."""
+    return [
+        (transaction, ledger.verdict(transaction, holdings.runs(transaction), prepared=transaction in holdings.prepared))
+        for transaction in sorted(t for t in holdings.transactions() if t.pipeline == ledger.pipeline)
+    ]

@@ -29,6 +29,8 @@ class ProtocolError(Exception):
     """Ends the call that caused it with `status`; the message says what was wrong, where, and what to do."""
 
     status: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
+    reason: ClassVar[str | None] = None
+    """What tells programs more than the status does, where one status has several meanings."""
 
 
 class MalformedMessage(ProtocolError):
@@ -89,6 +91,7 @@ class Superseded(ProtocolError):
     """A newer session of the same instance, or a newer run of the same pipeline, has taken over."""
 
     status = grpc.StatusCode.ABORTED
+    reason = "superseded"
 
 
 class Draining(ProtocolError):

@@ -14,12 +14,13 @@ from headrace.gateway._identity import Identity, TokenRegistry
 from headrace.gateway.core._bounds import MAX_POSITIONS, MAX_SINKS, check_room
 from headrace.gateway.core._credit import CreditPool
 from headrace.gateway.core._errors import Draining, LimitExceeded, ProtocolError, TokenRevoked
+from headrace.gateway.core._ledger import Ledger, Voted
 from headrace.gateway.core._owners import QueryOwners
 from headrace.gateway.core._pipeline import Pipeline
 from headrace.gateway.core._position import BEGINNING
 from headrace.gateway.core._session import Session
 from headrace.gateway.core._signal import Signal
-from headrace.gateway.core._sink import Ledger, Sink, Voted
+from headrace.gateway.core._sink import Sink
 from headrace.gateway.core._sink_session import SinkSession
 from headrace.gateway.core._stream import Stream
 from headrace.gateway.core._votes import Votes
@@ -41,6 +42,8 @@ class Gateway:
         """What is known of the commit log of each pipeline that writes to sinks."""
         self.settled_at: dict[str, float] = {}
         """When each of them was last told."""
+        self.settled = Signal()
+        """A run has told of its commit log."""
         self.voted: dict[str, Voted] = {}
         """The last vote of each such pipeline, until its commit is known."""
         self.owners = QueryOwners()

@@ -1,12 +1,31 @@
 """A pipeline as the gateway knows it: its positions in every stream it reads, and what is new for it."""
 
 import time
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from headrace.gateway._patterns import covers
 from headrace.gateway.core._position import BEGINNING, Position, source_of
 from headrace.gateway.core._signal import Signal
+
+MOST_REPLACED = 64
+"""So many runs that were replaced are remembered for each pipeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a pipeline."""
+
+    number: int = 0
+    """Its place among the runs of its checkpoint, as far as those planned anything."""
+    id: str = ""
+    """What tells it from others of the same number."""
+    checkpoint: str = ""
+    """The checkpoint's id: numbers of different ones do not compare."""
+
+    def __str__(self) -> str:
+        return f"run {self.number}" + (f" ({self.id})" if self.id else "")
 
 
 @dataclass(slots=True, eq=False)
@@ -16,7 +35,10 @@ class Pipeline:
     name: str
     declared: tuple[str, ...] = ()
     """Patterns of the streams that the configuration says it reads, attached or not."""
-    run: int = 0
+    run: Run = field(default_factory=Run)
+    """The present one."""
+    replaced: deque[Run] = field(default_factory=lambda: deque(maxlen=MOST_REPLACED))
+    """The runs that were present before; the latest last."""
     attached: bool = False
     complete: bool = False
     """True once every position of its checkpoint is known; streams without one are then new to it."""
@@ -44,6 +66,18 @@ class Pipeline:
     fetches: int = 0
     attached_at: float = 0.0
     called_at: float = field(default_factory=time.monotonic)
+
+    def admits(self, run: Run) -> bool:
+        """Whether a run is the present one, or takes its place."""
+        if run == self.run:
+            return True
+        return run not in self.replaced and (run.checkpoint != self.run.checkpoint or run.number >= self.run.number)
+
+    def succeed(self, run: Run) -> None:
+        """Makes a run the present one; the one before is refused from now on."""
+        if self.run.number:
+            self.replaced.append(self.run)
+        self.run = run
 
     def knows(self, stream: str) -> bool:
         """Whether it is known what it needs of the stream."""

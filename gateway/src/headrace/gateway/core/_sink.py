@@ -1,11 +1,10 @@
-"""A sink as the gateway knows it: its instances, what they hold, and what the pipelines' commit logs say of it."""
+"""A sink as the gateway knows it: its instances, and what they hold."""
 
 import time
 import zlib
 from dataclasses import dataclass, field
 
 from headrace.gateway.core._bounds import MAX_AWAY, MAX_LISTED
-from headrace.gateway.core._position import Position
 from headrace.gateway.core._signal import Signal
 from headrace.gateway.core._sink_session import Holdings, SinkSession
 from headrace.gateway.core._transaction import Part, Transaction
@@ -115,42 +114,3 @@ class Sink:
 def _weight(instance: str, part: Part) -> int:
     """How much an instance is for a part's pipeline: few pipelines move to another one when instances come and go."""
     return zlib.crc32(f"{instance}/{part.transaction.pipeline}".encode())
-
-
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """What a pipeline's commit log says, as its present run tells it."""
-
-    pipeline: str
-    run: str
-    """The present run, as its parts name it."""
-    first_batch: int
-    """The first batch that the present run executes."""
-    committed: int
-    """The last batch in the commit log; -1 for none."""
-    readers: tuple[str, ...] = ()
-    """The names under which the same query reads streams."""
-    sinks: tuple[str, ...] = ()
-    """The sinks that it concerns."""
-
-    def is_committed(self, transaction: Transaction, runs: set[str]) -> bool:
-        """Whether a prepared transaction, with parts of these runs, is in the commit log."""
-        return transaction.batch <= self.committed and not self._is_left_over(transaction, runs)
-
-    def is_void(self, transaction: Transaction, runs: set[str], prepared: bool) -> bool:
-        """Whether a transaction will never be in the commit log, as these runs have delivered it."""
-        return self._is_left_over(transaction, runs) or (transaction.batch <= self.committed and not prepared)
-
-    def _is_left_over(self, transaction: Transaction, runs: set[str]) -> bool:
-        # A sink that does not list the parts of what it has prepared does not say whose they are: only the log can tell then.
-        return transaction.batch >= self.first_batch and bool(runs) and self.run not in runs
-
-
-@dataclass(frozen=True, slots=True)
-class Voted:
-    """A transaction that a query's sinks have voted for, and what will show that its batch was committed."""
-
-    batch: int
-    run: str
-    planned: dict[str, dict[str, Position]]
-    """Where the batch ends in the streams of each reader."""

@@ -162,9 +162,7 @@ class SinkSession:
         return on_their_way or any(part.transaction == transaction for part in self.holdings.staged)
 
     def start_part(self, part: Part) -> OpenPart:
-        """Begins to deliver a part. What an earlier run of the pipeline left of the same transaction is aborted first."""
-        if any(run != part.run for run in self.holdings.runs(part.transaction)):
-            self.abort(part.transaction)
+        """Begins to deliver a part."""
         opened = OpenPart(self._next_part, part, asyncio.get_running_loop().create_future())
         self._next_part += 1
         self.open[opened.id] = opened
@@ -172,13 +170,13 @@ class SinkSession:
         self.send(pb.SinkServiceAttachResponse(start_part=start))
         return opened
 
-    async def room(self) -> None:
-        """Waits until more may be queued.
+    async def room(self, opened: OpenPart | None = None) -> None:
+        """Waits until more may be queued, or it is of no use any more for a part.
 
         Raises:
             SinkAway: the session has ended.
         """
-        while self._waiting_bytes >= QUEUE_BYTES and not self._closed:
+        while self._waiting_bytes >= QUEUE_BYTES and not self._closed and not (opened is not None and opened.staged.done()):
             await self._room.wait()
         self._check_open()
 
@@ -188,8 +186,9 @@ class SinkSession:
         Raises:
             SinkAway: the session has ended.
             SinkFailed: the sink has failed to stage the part meanwhile.
+            Superseded: the run that delivers it was replaced.
         """
-        await self.room()
+        await self.room(opened)
         if opened.staged.done():
             await _outcome(opened.staged)
         opened.messages += frame.count
@@ -204,8 +203,11 @@ class SinkSession:
         Raises:
             SinkAway: the session ended before the answer.
             SinkFailed: the sink could not stage it.
+            Superseded: the run that delivers it was replaced.
         """
         self._check_open()
+        if opened.staged.done():
+            return await _outcome(opened.staged)
         opened.complete = True
         self.send(pb.SinkServiceAttachResponse(end_part=pb.EndPart(id=opened.id, messages=opened.messages)))
         return await _outcome(opened.staged)
@@ -214,6 +216,12 @@ class SinkSession:
         """Forgets a part whose delivery has ended; the sink is told where it was not staged."""
         if self.open.pop(opened.id, None) is not None and not self._closed:
             self.send(pb.SinkServiceAttachResponse(drop_part=pb.DropPart(id=opened.id)))
+
+    def refuse_part(self, opened: OpenPart, error: ProtocolError) -> None:
+        """Ends the delivery of a part."""
+        _answer(opened.staged, error)
+        self.drop_part(opened)
+        self._room.notify()
 
     def staged(self, part_id: int, refused: Refused) -> OpenPart | None:
         """Notes that a part is staged, and returns it; None where it was dropped meanwhile.
@@ -280,6 +288,12 @@ class SinkSession:
             prepare = pb.Prepare(transaction=transaction.to_proto(), parts=[part.to_proto() for part in parts])
             self.send(pb.SinkServiceAttachResponse(prepare=prepare))
         await _outcome(answer)
+
+    def refuse_vote(self, transaction: Transaction, error: ProtocolError) -> None:
+        """Ends the wait for a vote, which may still come."""
+        answer = self.votes.get(transaction)
+        if answer is not None:
+            _answer(answer, error)
 
     def prepared(self, transaction: Transaction) -> bool:
         """Notes the vote; False where the transaction was aborted meanwhile.

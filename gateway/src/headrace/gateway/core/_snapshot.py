@@ -105,11 +105,11 @@ def _pipeline(pipeline: Pipeline, gateway: Gateway) -> pb.PipelineStatus:
     ]
     return pb.PipelineStatus(
         pipeline=pipeline.name,
-        run=pipeline.run,
+        run=pipeline.run.number,
         attached=pipeline.attached,
         patterns=sorted({*pipeline.patterns, *pipeline.declared}),
         committed=to_stream_positions(pipeline.committed),
-        idle_ms=_ms_since(pipeline.called_at) if pipeline.run else 0,
+        idle_ms=_ms_since(pipeline.called_at) if pipeline.run.number else 0,
         lag_messages=sum(frame.count for frame in waiting),
         lag_bytes=sum(frame.size for frame in waiting),
     )

@@ -60,7 +60,7 @@ class Votes:
             if vote.batch <= committed and (is_of_this_run or vote.batch < first_batch):
                 self._logged[voter] = vote.batch
                 del self._cast[voter]
-            elif not is_of_this_run:
+            elif vote.batch <= committed:
                 del self._cast[voter]
 
     def adopt(self, pipeline: str, votes: Iterable[tuple[str, str, int]]) -> None:

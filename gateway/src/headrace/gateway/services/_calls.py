@@ -1,4 +1,4 @@
-"""What the sessions of sources and of sinks have in common: how they begin, and how they end."""
+"""How sessions begin, and how they and other calls end."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
@@ -13,6 +13,8 @@ from headrace.gateway.core._errors import OutOfTurn, TooSlow
 PROTOCOL_VERSION = 1
 LAST_WORD_S = 2.0
 """How long a client may take to read why its call has ended."""
+REASON = "headrace-reason"
+"""The trailing metadata that has an error's reason."""
 
 
 async def first_hello(coming: Awaitable[Any], timeout_ms: int) -> Any:
@@ -63,7 +65,7 @@ async def end_call(context: "grpc.aio.ServicerContext[Any, Any]", error: Protoco
     """
     try:
         async with asyncio.timeout(LAST_WORD_S):
-            await context.abort(error.status, str(error))
+            await context.abort(error.status, str(error), ((REASON, error.reason),) if error.reason else ())
     except TimeoutError:
         raise asyncio.CancelledError from None
     except grpc.aio.AbortError as aborted:

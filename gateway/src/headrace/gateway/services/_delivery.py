@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator, Sequence
 from headrace.gateway._identity import Identity
 from headrace.gateway.core import Gateway
 from headrace.gateway.core import _frames as frames
-from headrace.gateway.core._bounds import MAX_NAME_BYTES, MAX_PARTS, MAX_WRITTEN, check_count, check_length
-from headrace.gateway.core._delivering import check_newer, instance_for, settle, vote
+from headrace.gateway.core._bounds import MAX_NAME_BYTES, MAX_PARTS, MAX_SEGMENTS, MAX_WRITTEN, check_count, check_length
+from headrace.gateway.core._delivering import begin, check_newer, instance_for, settle, vote
 from headrace.gateway.core._errors import MalformedMessage, NotPermitted, OutOfTurn
-from headrace.gateway.core._sink import Ledger, Sink
+from headrace.gateway.core._ledger import Ledger, Segment
+from headrace.gateway.core._runs import admit
+from headrace.gateway.core._sink import Sink
 from headrace.gateway.core._transaction import Part, Transaction, check_pipeline, check_sink
 from headrace.gateway.core._votes import Voter
 from headrace.protocol.v1 import engine_pb2 as pb
@@ -16,6 +18,8 @@ from headrace.protocol.v1 import frame_pb2
 
 MOST_VOTES = 1024
 """So many votes may a request name."""
+MOST_UNDECIDED = 100
+"""So many undecided batches are answered."""
 
 
 async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[pb.DeliverRequest]) -> pb.DeliverResponse:
@@ -28,14 +32,17 @@ async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[
     if first is None or first.WhichOneof("message") != "start":
         raise OutOfTurn("the first message of a delivery must be DeliveryStart")
     sink, part = _sink(gateway, identity, first.start.sink), Part.from_proto(first.start.part)
-    gateway.owners.claim(part.transaction.pipeline, identity)
-    session = await instance_for(sink, part, first.start.wait_ms)
+    transaction, number = part.transaction, first.start.run_number
+    gateway.owners.claim(transaction.pipeline, identity)
+    await admit(gateway, transaction.pipeline, part.run, number)
+    session = await instance_for(gateway, sink, part, number, first.start.wait_ms)
     await session.room()
+    begin(gateway, transaction, part.run, number)
     if first.start.accept_lost:
-        gateway.votes.accept(part.transaction.pipeline)
-    gateway.votes.check_kept(part.transaction.pipeline)
+        gateway.votes.accept(transaction.pipeline)
+    gateway.votes.check_kept(transaction.pipeline)
     if not first.start.accept_older:
-        check_newer(sink, part.transaction)
+        check_newer(sink, transaction)
     opened = session.start_part(part)
     try:
         async for request in requests:
@@ -72,7 +79,11 @@ async def ask_for_vote(gateway: Gateway, identity: Identity, request: pb.VoteReq
         raise MalformedMessage(f"sink {sink.name}, {transaction}: {counts}; name one for each part, or none at all")
     for instance in set(request.instances):
         check_length("instance", instance)
-    await vote(gateway, sink, transaction, dict(zip(parts, request.instances or [""] * len(parts), strict=True)))
+    if any(part.run != parts[0].run for part in parts):
+        raise MalformedMessage(f"sink {sink.name}, {transaction}: want the parts of one run")
+    by_part = dict(zip(parts, request.instances or [""] * len(parts), strict=True))
+    await admit(gateway, transaction.pipeline, parts[0].run, request.run_number)
+    await vote(gateway, sink, transaction, by_part, request.run_number)
     return pb.VoteResponse()
 
 
@@ -80,13 +91,17 @@ def take_log(gateway: Gateway, identity: Identity, request: pb.SettleRequest) ->
     """Takes over what a commit log says.
 
     Raises:
-        ProtocolError: a name is not valid, the caller may not use it, or the query is somebody else's.
+        ProtocolError: a name or a segment is not valid, the caller may not use it, the query is somebody else's, or the run is
+            not the present one.
     """
     check_count("sinks", request.sinks, MAX_WRITTEN)
     check_count("readers", request.readers, MAX_WRITTEN)
     check_length("run", request.run)
-    if not request.run:
-        raise MalformedMessage(f"pipeline {request.pipeline[:80]}: a commit log without the run that tells of it")
+    if not request.run or "/" in request.run or not request.run_number:
+        raise MalformedMessage(
+            f"pipeline {request.pipeline[:80]}: want the run that tells of the commit log, as a number from 1 and an id "
+            "without a slash"
+        )
     if not request.sinks:
         raise MalformedMessage(
             f"pipeline {request.pipeline[:80]}: a commit log that names no sink settles nothing; name its sinks"
@@ -100,16 +115,20 @@ def take_log(gateway: Gateway, identity: Identity, request: pb.SettleRequest) ->
     ledger = Ledger(
         check_pipeline(request.pipeline),
         request.run,
+        request.run_number,
         request.first_batch,
         request.committed if request.HasField("committed") else -1,
         tuple(request.readers),
         sinks,
+        _segments(request),
+        request.closed,
     )
-    pending = settle(gateway, ledger, _votes(request, ledger, sinks))
+    pending = settle(gateway, ledger, _votes(request, ledger, sinks), accept_older=request.accept_older)
     if request.accept_lost:
         gateway.votes.accept(ledger.pipeline)
     return pb.SettleResponse(
-        pending=pending,
+        pending=pending.transactions,
+        undecided=pending.undecided[:MOST_UNDECIDED],
         votes=[_vote(voter, batch) for voter, batch in gateway.votes.logged(ledger.pipeline)],
         lost=[_vote(voter, batch) for voter, batch in gateway.votes.lost() if voter.pipeline == ledger.pipeline],
     )
@@ -133,6 +152,24 @@ def _votes(request: pb.SettleRequest, ledger: Ledger, sinks: Sequence[str]) -> l
 
 def _vote(voter: Voter, batch: int) -> pb.SinkVote:
     return pb.SinkVote(sink=voter.sink, instance=voter.instance, batch=batch)
+
+
+def _segments(request: pb.SettleRequest) -> tuple[Segment, ...]:
+    """The run segments that a request names.
+
+    Raises:
+        LimitExceeded: there are too many.
+        MalformedMessage: one has a run whose name is too long, or ends before it begins.
+    """
+    where = f"pipeline {request.pipeline[:80]}"
+    check_count("segments", request.segments, MAX_SEGMENTS)
+    for told in request.segments:
+        check_length("run", told.run)
+        if told.first_batch > told.last_batch:
+            raise MalformedMessage(
+                f"{where}: a run segment from batch {told.first_batch} to {told.last_batch}: want them in order"
+            )
+    return tuple(Segment(told.run, told.first_batch, told.last_batch) for told in request.segments)
 
 
 def _sink(gateway: Gateway, identity: Identity, name: str) -> Sink:

@@ -9,11 +9,11 @@ import grpc.aio
 from headrace.gateway._identity import Identity, identity_of
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
 from headrace.gateway.core._awaiting import await_sinks, sinks_away
-from headrace.gateway.core._bounds import MAX_PATTERNS, MAX_POSITIONS, check_count
+from headrace.gateway.core._bounds import MAX_PATTERNS, MAX_POSITIONS, check_count, check_length
 from headrace.gateway.core._catching_up import exhausted, has_waited_for_ends
 from headrace.gateway.core._checkpoints import adopt, attach, check_reads, commit, identify
 from headrace.gateway.core._errors import MalformedMessage, MessagesLost, NotPermitted, Superseded
-from headrace.gateway.core._pipeline import Pipeline
+from headrace.gateway.core._pipeline import Pipeline, Run
 from headrace.gateway.core._planning import PlannedRange, all_ended, plan
 from headrace.gateway.core._position import BEGINNING, Position, check_pattern, from_stream_positions
 from headrace.gateway.core._reading import ReadRange, describe_loss, read
@@ -82,8 +82,7 @@ class EngineService(EngineServiceServicer):
             if ranges or done or not await pipeline.news.wait(max(0.0, deadline - loop.time())):
                 planned = [_to_proto(r) for r in ranges]
                 return pb.PlanResponse(ranges=planned, exhausted=done, all_ended=over, sinks_away=away)
-            if pipeline.run != request.pipeline.run:
-                raise Superseded(f"pipeline {pipeline.name}: a newer run of it has taken over")
+            _check_present(pipeline, request.pipeline)
 
     async def AwaitSinks(
         self, request: pb.AwaitSinksRequest, context: grpc.aio.ServicerContext[pb.AwaitSinksRequest, pb.AwaitSinksResponse]
@@ -109,6 +108,7 @@ class EngineService(EngineServiceServicer):
             response, size = pb.FetchResponse(), 0
             for index, (stream, wanted) in enumerate(zip(streams, ranges, strict=True)):
                 async for held in read(pipeline, stream, wanted):
+                    _check_present(pipeline, request.pipeline)
                     response.frames.add(range=index).frame.MergeFromString(held.payload)
                     size += held.size
                     if size >= RESPONSE_BYTES:
@@ -164,10 +164,12 @@ class EngineService(EngineServiceServicer):
 
     def _pipeline(self, who: pb.Pipeline, identity: Identity) -> Pipeline:
         check_pipeline(who.name)
+        check_length("run_id", who.run_id)
+        check_length("checkpoint", who.checkpoint)
         if not who.streams:
             raise MalformedMessage(f"pipeline {who.name!r}: want at least one stream")
         _permit(identity, who)
-        return identify(self._gateway, who.name, who.run, tuple(who.streams), who.skip_lost)
+        return identify(self._gateway, who.name, _run(who), tuple(who.streams), who.skip_lost)
 
     def _check_losses(self, pipeline: Pipeline) -> None:
         if pipeline.skip_lost:
@@ -181,6 +183,20 @@ def _positions(pipeline: Pipeline, wire: Sequence[frame_pb2.StreamPosition]) -> 
     positions = from_stream_positions(wire)
     check_reads(pipeline, positions)
     return positions
+
+
+def _run(who: pb.Pipeline) -> Run:
+    return Run(who.run, who.run_id, who.checkpoint)
+
+
+def _check_present(pipeline: Pipeline, who: pb.Pipeline) -> None:
+    """Checks that no other run has taken over while a call lasts.
+
+    Raises:
+        Superseded: one has.
+    """
+    if pipeline.run != _run(who):
+        raise Superseded(f"pipeline {pipeline.name}: {pipeline.run} has taken over from {_run(who)}")
 
 
 def _permit(identity: Identity, who: pb.Pipeline) -> None:

@@ -32,12 +32,24 @@ class Pipeline(_message.Message):
     RUN_FIELD_NUMBER: _builtins.int
     STREAMS_FIELD_NUMBER: _builtins.int
     SKIP_LOST_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The pipeline's name, the same for the life of its checkpoint."""
     run: _builtins.int
-    """Rises with every start of the pipeline (its start in nanoseconds since 1970); a lower run is refused with ABORTED."""
+    """The run's number: one more than that of the run which planned the last batch in the checkpoint, from 1. Runs of one checkpoint with a
+    lower number than the present one are refused.
+    """
     skip_lost: _builtins.bool
     """True where lost messages are skipped, logged and counted instead of failing the query."""
+    run_id: _builtins.str
+    """The run's unique id: a run that planned nothing leaves its number to the next one. Of two runs with one number, the one that calls
+    first later is the present one; the other is refused for good. At most 255 bytes; absent means that the number is all there is.
+    """
+    checkpoint: _builtins.str
+    """The checkpoint's id, which is made with its first offset: numbers of different checkpoints do not compare, and the one that calls first
+    later is the present one. At most 255 bytes; absent in checkpoints that were made before there were such ids.
+    """
     @_builtins.property
     def streams(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The streams it reads, as patterns: `orders/*`, `orders/0`. `*` matches within a part of the name."""
@@ -49,10 +61,12 @@ class Pipeline(_message.Message):
         run: _builtins.int = ...,
         streams: _abc.Iterable[_builtins.str] | None = ...,
         skip_lost: _builtins.bool = ...,
+        run_id: _builtins.str = ...,
+        checkpoint: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "run", b"run", "skip_lost", b"skip_lost", "streams", b"streams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "name", b"name", "run", b"run", "run_id", b"run_id", "skip_lost", b"skip_lost", "streams", b"streams"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -563,12 +577,15 @@ class DeliveryStart(_message.Message):
     SINK_FIELD_NUMBER: _builtins.int
     PART_FIELD_NUMBER: _builtins.int
     ACCEPT_OLDER_FIELD_NUMBER: _builtins.int
+    RUN_NUMBER_FIELD_NUMBER: _builtins.int
     ACCEPT_LOST_FIELD_NUMBER: _builtins.int
     WAIT_MS_FIELD_NUMBER: _builtins.int
     sink: _builtins.str
     """The sink's name."""
     accept_older: _builtins.bool
     """True where a batch that the sink has committed already is to be written once more."""
+    run_number: _builtins.int
+    """The number of the run, as in SettleRequest; its id is in the part's attempt."""
     accept_lost: _builtins.bool
     """True where the query goes on although instances of its sinks have come back without what they voted for."""
     wait_ms: _builtins.int
@@ -585,12 +602,13 @@ class DeliveryStart(_message.Message):
         sink: _builtins.str = ...,
         part: _sink_pb2.Part | None = ...,
         accept_older: _builtins.bool = ...,
+        run_number: _builtins.int = ...,
         accept_lost: _builtins.bool = ...,
         wait_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_lost", b"accept_lost", "accept_older", b"accept_older", "part", b"part", "sink", b"sink", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_lost", b"accept_lost", "accept_older", b"accept_older", "part", b"part", "run_number", b"run_number", "sink", b"sink", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -656,15 +674,18 @@ class VoteRequest(_message.Message):
     TRANSACTION_FIELD_NUMBER: _builtins.int
     PARTS_FIELD_NUMBER: _builtins.int
     INSTANCES_FIELD_NUMBER: _builtins.int
+    RUN_NUMBER_FIELD_NUMBER: _builtins.int
     sink: _builtins.str
     """The sink's name."""
+    run_number: _builtins.int
+    """The number of the run, as in SettleRequest; its id is in the parts' attempts."""
     @_builtins.property
     def transaction(self) -> _sink_pb2.Transaction:
         """The transaction."""
 
     @_builtins.property
     def parts(self) -> _containers.RepeatedCompositeFieldContainer[_sink_pb2.Part]:
-        """Every part that counts: one for each task that had rows."""
+        """Every part that counts: one for each task that had rows; all of one run."""
 
     @_builtins.property
     def instances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -679,10 +700,11 @@ class VoteRequest(_message.Message):
         transaction: _sink_pb2.Transaction | None = ...,
         parts: _abc.Iterable[_sink_pb2.Part] | None = ...,
         instances: _abc.Iterable[_builtins.str] | None = ...,
+        run_number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["transaction", b"transaction"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["instances", b"instances", "parts", b"parts", "sink", b"sink", "transaction", b"transaction"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instances", b"instances", "parts", b"parts", "run_number", b"run_number", "sink", b"sink", "transaction", b"transaction"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -717,6 +739,10 @@ class SettleRequest(_message.Message):
     SINKS_FIELD_NUMBER: _builtins.int
     RUN_FIELD_NUMBER: _builtins.int
     FIRST_BATCH_FIELD_NUMBER: _builtins.int
+    RUN_NUMBER_FIELD_NUMBER: _builtins.int
+    SEGMENTS_FIELD_NUMBER: _builtins.int
+    CLOSED_FIELD_NUMBER: _builtins.int
+    ACCEPT_OLDER_FIELD_NUMBER: _builtins.int
     VOTES_FIELD_NUMBER: _builtins.int
     ACCEPT_LOST_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
@@ -724,9 +750,17 @@ class SettleRequest(_message.Message):
     committed: _builtins.int
     """The last batch in its commit log; absent where it is empty."""
     run: _builtins.str
-    """The present run, as the attempts of its parts begin: an attempt is named `RUN/TRY`."""
+    """The run's unique id, as the attempts of its parts begin: an attempt is named `RUN/TRY`."""
     first_batch: _builtins.int
-    """The first batch that the present run executes. What other runs left of it and of later ones is aborted."""
+    """The first batch that the run executes, as far as it is known: batches from there to `committed` are its own."""
+    run_number: _builtins.int
+    """The run's number: one more than that of the last run in the checkpoint, from 1."""
+    closed: _builtins.bool
+    """True where the log will not grow any more, since another query goes on in its place: what is after `committed` is aborted."""
+    accept_older: _builtins.bool
+    """True where a checkpoint that was set back is accepted: its run may replace one with a higher number, unless it was replaced itself
+    before.
+    """
     accept_lost: _builtins.bool
     """True where the query goes on although instances of its sinks have come back without what they voted for: that is forgotten."""
     @_builtins.property
@@ -738,6 +772,10 @@ class SettleRequest(_message.Message):
     @_builtins.property
     def sinks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The sinks that it writes to."""
+
+    @_builtins.property
+    def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunSegment]:
+        """Which runs committed earlier batches. At most 256: the last ones, and one for each batch that the last answer called undecided."""
 
     @_builtins.property
     def votes(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkVote]:
@@ -752,12 +790,16 @@ class SettleRequest(_message.Message):
         sinks: _abc.Iterable[_builtins.str] | None = ...,
         run: _builtins.str = ...,
         first_batch: _builtins.int = ...,
+        run_number: _builtins.int = ...,
+        segments: _abc.Iterable[Global___RunSegment] | None = ...,
+        closed: _builtins.bool = ...,
+        accept_older: _builtins.bool = ...,
         votes: _abc.Iterable[Global___SinkVote] | None = ...,
         accept_lost: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "committed", b"committed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "accept_lost", b"accept_lost", "committed", b"committed", "first_batch", b"first_batch", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "sinks", b"sinks", "votes", b"votes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "accept_lost", b"accept_lost", "accept_older", b"accept_older", "closed", b"closed", "committed", b"committed", "first_batch", b"first_batch", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "run_number", b"run_number", "segments", b"segments", "sinks", b"sinks", "votes", b"votes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__committed: _TypeAlias = _typing.Literal["committed"]  # noqa: Y015
     _WhichOneofArgType__committed: _TypeAlias = _typing.Literal["_committed", b"_committed"]  # noqa: Y015
@@ -796,16 +838,53 @@ class SinkVote(_message.Message):
 Global___SinkVote: _TypeAlias = SinkVote  # noqa: Y015
 
 @_typing.final
+class RunSegment(_message.Message):
+    """Batches that one run committed, one after the other."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_FIELD_NUMBER: _builtins.int
+    FIRST_BATCH_FIELD_NUMBER: _builtins.int
+    LAST_BATCH_FIELD_NUMBER: _builtins.int
+    run: _builtins.str
+    """The run's unique id; empty where it is not known, so that whatever is prepared of these batches is taken for committed."""
+    first_batch: _builtins.int
+    """The first batch."""
+    last_batch: _builtins.int
+    """The last batch."""
+    def __init__(
+        self,
+        *,
+        run: _builtins.str = ...,
+        first_batch: _builtins.int = ...,
+        last_batch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_batch", b"first_batch", "last_batch", b"last_batch", "run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunSegment: _TypeAlias = RunSegment  # noqa: Y015
+
+@_typing.final
 class SettleResponse(_message.Message):
     """What is left to do."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PENDING_FIELD_NUMBER: _builtins.int
+    UNDECIDED_FIELD_NUMBER: _builtins.int
     VOTES_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
     pending: _builtins.int
-    """Transactions in the commit log that a sink has not yet made visible."""
+    """Transactions in the commit log that a sink has not yet made visible, those that are undecided included."""
+    @_builtins.property
+    def undecided(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Batches in the commit log, at most 100, of which something is prepared and no segment tells whose they are: name their segments in
+        the next request.
+        """
+
     @_builtins.property
     def votes(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkVote]:
         """The last vote of each instance of the sinks whose batch is in the commit log: keep them in the checkpoint and name them in later
@@ -822,12 +901,13 @@ class SettleResponse(_message.Message):
         self,
         *,
         pending: _builtins.int = ...,
+        undecided: _abc.Iterable[_builtins.int] | None = ...,
         votes: _abc.Iterable[Global___SinkVote] | None = ...,
         lost: _abc.Iterable[Global___SinkVote] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lost", b"lost", "pending", b"pending", "votes", b"votes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lost", b"lost", "pending", b"pending", "undecided", b"undecided", "votes", b"votes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

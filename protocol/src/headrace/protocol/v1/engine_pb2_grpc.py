@@ -28,6 +28,10 @@ if _version_not_supported:
 class EngineServiceStub:
     """What Spark calls: one pipeline is one query with its checkpoint.
 
+    A pipeline has one run at a time: the present one. Runs are numbered in the order in which they started, from the checkpoint and never
+    by a clock, and each has a unique id besides. Every call names its run. A call of an older run ends with ABORTED and changes nothing,
+    however late it comes; its trailing metadata has `headrace-reason: superseded`.
+
     The checkpoint is the only record. Positions that the engine names as committed are in the checkpoint's commit log
     already; the gateway may have forgotten everything, and learns it again from any of these calls.
     """
@@ -83,6 +87,10 @@ class EngineServiceStub:
 class EngineServiceServicer:
     """What Spark calls: one pipeline is one query with its checkpoint.
 
+    A pipeline has one run at a time: the present one. Runs are numbered in the order in which they started, from the checkpoint and never
+    by a clock, and each has a unique id besides. Every call names its run. A call of an older run ends with ABORTED and changes nothing,
+    however late it comes; its trailing metadata has `headrace-reason: superseded`.
+
     The checkpoint is the only record. Positions that the engine names as committed are in the checkpoint's commit log
     already; the gateway may have forgotten everything, and learns it again from any of these calls.
     """
@@ -90,7 +98,7 @@ class EngineServiceServicer:
     def Attach(self, request, context):
         """Announces a pipeline and every position that its checkpoint has committed. Streams that match its patterns and are
         not among the positions are new to it, and begin with their first message. A newer run of the same pipeline replaces the
-        older one, whose calls then end with ABORTED.
+        older one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -133,9 +141,11 @@ class EngineServiceServicer:
     def Deliver(self, request_iterator, context):
         """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged them, as its
         mode promises it; waits, up to the caller's deadline, for a sink that is away or slow. A call that ends otherwise has delivered
-        nothing: call again with another attempt. UNAVAILABLE where the sink's session was lost meanwhile; FAILED_PRECONDITION where the
-        sink has committed this batch already, so that the checkpoint must be an older one; ABORTED where the sink failed, with its reason;
-        DATA_LOSS where an instance of a sink of the pipeline has come back without what it voted for.
+        nothing: call again with another attempt. Waits, too, until Settle has told a gateway that has just started which run is the present
+        one. UNAVAILABLE where the sink's session was lost meanwhile; FAILED_PRECONDITION where the sink has committed this batch already, so
+        that the checkpoint must be an older one; ABORTED where the sink failed, with its reason, where the batch is in the commit log already,
+        and where the run is not the present one; DATA_LOSS where an instance of a sink of the pipeline has come back without what it voted
+        for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -143,16 +153,22 @@ class EngineServiceServicer:
 
     def Vote(self, request, context):
         """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted; waits for those that
-        are away. ABORTED where a part is lost for good (its instance has come back without it) or a sink votes against it: the batch
-        must be run again.
+        are away, and for Settle as Deliver does. ABORTED where a part is lost for good (its instance has come back without it) or a sink
+        votes against it: the batch must be run again. ABORTED, too, where the run is not the present one, or is no more when the sink has
+        voted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Settle(self, request, context):
-        """Says what a pipeline's commit log holds: its transactions up to there are committed, and what other runs left after it is
-        aborted. Called at the start of a query, after commits, and now and then, for a gateway that has restarted.
+        """Says which run is the present one, and what the pipeline's commit log holds. Of what sinks have prepared up to there, the parts of the
+        run that committed the batch are committed, and those of any other run are aborted. What another run has left after that is aborted
+        once the present run delivers the same batch or an earlier one: until then the other run may still write its commit entry.
+
+        Called at the start of a query, and answered before its first batch; after commits; and now and then, for a gateway that has
+        restarted. ABORTED where the run is not the present one: its number is lower than the present run's or, where two runs took one number
+        at the same time, its id is the lower one in the order of bytes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -211,6 +227,10 @@ def add_EngineServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class EngineService:
     """What Spark calls: one pipeline is one query with its checkpoint.
+
+    A pipeline has one run at a time: the present one. Runs are numbered in the order in which they started, from the checkpoint and never
+    by a clock, and each has a unique id besides. Every call names its run. A call of an older run ends with ABORTED and changes nothing,
+    however late it comes; its trailing metadata has `headrace-reason: superseded`.
 
     The checkpoint is the only record. Positions that the engine names as committed are in the checkpoint's commit log
     already; the gateway may have forgotten everything, and learns it again from any of these calls.
