@@ -36,6 +36,15 @@ BUSY = pb.GetStatusResponse(
             lag_messages=34_567,
             lag_bytes=2_108_587,
             oldest_unacknowledged_ms=140,
+            holders=[
+                pb.AcknowledgementHolder(
+                    pipeline="market",
+                    state=pb.PIPELINE_STATE_ATTACHED,
+                    committed=Position(epoch=0, sequence=100),
+                    held_ms=140,
+                ),
+                pb.AcknowledgementHolder(pipeline="billing", state=pb.PIPELINE_STATE_AWAY, held_ms=125_000),
+            ],
         ),
         pb.StreamStatus(stream="trades/eu", state=pb.STREAM_STATE_PARKED, detail="waits for a pipeline that reads it"),
     ],
@@ -60,6 +69,7 @@ BUSY = pb.GetStatusResponse(
             pipeline="market",
             run=1_795_000_000_000_000_123,
             attached=True,
+            state=pb.PIPELINE_STATE_ATTACHED,
             patterns=["orders/*"],
             committed=[
                 StreamPosition(stream="orders/0", position=Position(epoch=0, sequence=100, cursor=b"\x00\xff")),
@@ -69,7 +79,8 @@ BUSY = pb.GetStatusResponse(
             lag_messages=34_567,
             lag_bytes=2_108_587,
         ),
-        pb.PipelineStatus(pipeline="archive", patterns=["orders/*"]),
+        pb.PipelineStatus(pipeline="archive", patterns=["orders/*"], state=pb.PIPELINE_STATE_AWAITED),
+        pb.PipelineStatus(pipeline="billing", patterns=["orders/*"], run=7, state=pb.PIPELINE_STATE_AWAY, away_ms=65_000),
     ],
     sinks=[
         pb.SinkStatus(
@@ -100,7 +111,7 @@ class _Canned(AdminServiceServicer):
         return self._status
 
     def ForgetPipeline(self, request: pb.ForgetPipelineRequest, context: grpc.ServicerContext) -> pb.ForgetPipelineResponse:
-        if request.pipeline == "market":
+        if request.pipeline == "market" and not request.force:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "pipeline 'market' is attached; stop its query first")
         return pb.ForgetPipelineResponse()
 

@@ -84,6 +84,7 @@ def test_forgetting_a_pipeline_prints_one_object() -> None:
         done = CliRunner().invoke(cli, ["forget", "old", "--json", "--gateway", address])
         refused = CliRunner().invoke(cli, ["forget", "market", "--json", "--gateway", address])
         plain = CliRunner().invoke(cli, ["forget", "market", "--gateway", address])
+        forced = CliRunner().invoke(cli, ["forget", "market", "--force", "--gateway", address])
 
     assert done.exit_code == 0
     assert json.loads(done.stdout) == {
@@ -93,6 +94,7 @@ def test_forgetting_a_pipeline_prints_one_object() -> None:
         "result": {"pipeline": "old"},
         "error": None,
     }
+    assert (forced.exit_code, forced.stdout) == (0, "market is forgotten\n")
     assert refused.exit_code == 1
     assert json.loads(refused.stdout) == {
         "command": "forget",

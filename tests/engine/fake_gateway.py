@@ -25,6 +25,8 @@ class FakeGateway(EngineServiceServicer):
         """Where streams begin for a pipeline that has no position in them."""
         self.positions: dict[str, dict[str, int]] = {}
         self.attached: list[pb.AttachRequest] = []
+        self.renewed: list[pb.RenewRequest] = []
+        self.lease_ms = 0
         self.plans: list[pb.PlanRequest] = []
         self.fetches: list[pb.FetchRequest] = []
         self.detached: list[pb.DetachRequest] = []
@@ -94,7 +96,13 @@ class FakeGateway(EngineServiceServicer):
             if request.available_now:
                 self.arrived = {stream: len(messages) for stream, messages in self.streams.items()}
             self._changed.notify_all()
-        return pb.AttachResponse(gateway_version="fake")
+        return pb.AttachResponse(gateway_version="fake", lease_ms=self.lease_ms)
+
+    def Renew(self, request: pb.RenewRequest, context: grpc.ServicerContext) -> pb.RenewResponse:
+        with self._changed:
+            self.renewed.append(request)
+            self._changed.notify_all()
+        return pb.RenewResponse(lease_ms=self.lease_ms)
 
     def Plan(self, request: pb.PlanRequest, context: grpc.ServicerContext) -> pb.PlanResponse:
         with self._changed:

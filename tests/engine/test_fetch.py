@@ -9,6 +9,7 @@ from tests.engine.frames import Message
 from headrace.engine import GatewayAway, MessagesLost
 from headrace.engine._connection import Connection
 from headrace.engine._decode import record_batches
+from headrace.engine._errors import SourceSilent
 from headrace.engine._fetch import PipelineRun, fetch
 from headrace.engine._options import Defaults, parse
 from headrace.engine._patience import Patience
@@ -71,6 +72,20 @@ def test_a_gateway_that_stays_away_fails_the_task(gateway: FakeGateway) -> None:
     gateway.stop()
     with pytest.raises(GatewayAway, match="gatewayTimeout"):
         read(gateway, part("orders/0", None, 9), timeout_s=0.2)
+
+
+def test_a_source_that_sends_nothing_is_waited_for_and_what_came_is_not_read_again(gateway: FakeGateway) -> None:
+    gateway.fetch_failures = [(3, grpc.StatusCode.DEADLINE_EXCEEDED, "stream orders/0: nothing came")] * 2
+    assert read(gateway, part("orders/0", None, 100)) == {"orders/0": list(range(1, 101))}
+    assert [f.ranges[0].start.sequence for f in gateway.fetches] == [0, 30, 60]
+    assert gateway.fetches[0].progress_timeout_ms == 10_000
+
+
+def test_a_source_that_sends_nothing_for_too_long_fails_the_task(gateway: FakeGateway) -> None:
+    gateway.fetch_failures = [(0, grpc.StatusCode.DEADLINE_EXCEEDED, "stream orders/0: no connector has it")] * 50
+    with pytest.raises(SourceSilent, match=r"^stream orders/0: no connector has it; .* gatewayTimeout"):
+        read(gateway, part("orders/0", None, 100), timeout_s=0.3)
+    assert gateway.fetches[0].progress_timeout_ms == 300
 
 
 def test_lost_messages_fail_the_task_at_once(gateway: FakeGateway) -> None:

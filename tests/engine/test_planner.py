@@ -2,6 +2,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -293,6 +294,19 @@ def test_a_process_that_plans_takes_leave_when_spark_ends_it(gateway: FakeGatewa
     (leave,) = gateway.detached
     assert leave.pipeline.run == gateway.attached[0].pipeline.run
     assert not leave.committed
+
+
+def test_the_lease_is_renewed_while_a_batch_runs_and_no_longer_than_the_run(gateway: FakeGateway) -> None:
+    gateway.lease_ms = 100
+    gateway.append("orders/0", messages(1, 5))
+    planner = make(gateway)
+    planner.latest_offset(planner.initial_offset(), ALL)
+    plans = len(gateway.plans)
+    gateway.wait_until(lambda: len(gateway.renewed) > 5, "renewals without any other call")
+    assert len(gateway.plans) == plans
+    assert {r.pipeline.run for r in gateway.renewed} == {gateway.attached[0].pipeline.run}
+    planner.stop()
+    assert not [thread.name for thread in threading.enumerate() if thread.name == "headrace-lease"]
 
 
 def test_stopping_takes_leave_once(gateway: FakeGateway) -> None:

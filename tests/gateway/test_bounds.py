@@ -236,7 +236,7 @@ async def test_what_nobody_uses_is_forgotten(monkeypatch: pytest.MonkeyPatch) ->
                 await writer.settle()
         housekeeping.forget_unused(gateway)
         assert set(gateway.sinks) == {"a", "b", "out", "absent"}
-        monkeypatch.setattr(housekeeping, "ABANDONED_AFTER_S", 0.0)
+        monkeypatch.setattr(housekeeping, "UNUSED_AFTER_S", 0.0)
         housekeeping.forget_unused(gateway)
         assert set(gateway.sinks) == {"out", "absent"}
         assert set(gateway.ledgers) == set(gateway.settled_at) == {"query"}

@@ -31,6 +31,7 @@ async def test_a_stream_that_starts_over_gives_its_credit_back(sent: int, asks: 
         await source.send(frame=numbered(1, 11, sent))
         await source.send(frame=numbered(2, 1, WINDOW - sent))
         await first.plan_until("orders/1", WINDOW - sent)
+        await first.fetch("orders/0", 10, 10 + sent)
         await second.attach(committed={"orders/0": 5})
         assert (await source.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
         await source.open("orders/0", 3)
@@ -109,4 +110,57 @@ async def test_each_frame_that_a_batch_waits_for_gets_credit_of_its_own_and_the_
         status = (await pipeline.status()).sessions[0]
         assert (status.credit_messages, status.outstanding_messages) == (0, WINDOW)
         for client in (source, pipeline):
+            await client.close()
+
+
+async def test_a_new_query_on_an_old_stream_waits_for_the_batch_of_another_and_reads_its_history_within_the_credit() -> None:
+    async with serve(Limits(session_messages=WINDOW)) as (_, address):
+        old, new = Engine(address, "old"), Engine(address, "new")
+        await old.attach({"orders/0": 100})
+        source = Connector(address)
+        await source.hello()
+        await source.open()
+        assert (await source.expect("stream_opened")).resume.sequence == 100
+        await source.send(frame=numbered(1, 101, 10))
+        await old.plan_until("orders/0", 110)
+        await new.attach()
+        assert list((await new.plan(wait_ms=100)).ranges) == [], "a batch that runs comes first"
+        assert values_of(await old.fetch("orders/0", 100, 110)) == [b"%d" % n for n in range(101, 111)]
+        assert list((await new.plan(wait_ms=0)).ranges) == []
+        assert (await source.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
+        await source.open(stream_id=2)
+        assert not (await source.expect("stream_opened")).HasField("resume")
+        for first in range(1, 101, 10):
+            await source.send(frame=numbered(2, first, 10))
+            end = (await new.plan_until("orders/0", first + 9)).end
+            session = (await old.status()).sessions[0]
+            assert session.outstanding_messages + session.credit_messages <= WINDOW, "history takes credit"
+            await new.plan({"orders/0": end}, wait_ms=0)
+        # The other's batch is read once more, as when its task was lost.
+        await source.send(frame=numbered(2, 101, 10))
+        assert len(values_of(await old.fetch("orders/0", 100, 110))) == 10
+        for client in (source, old, new):
+            await client.close()
+
+
+async def test_a_batch_that_is_read_again_comes_before_what_another_query_reads() -> None:
+    async with serve(Limits(session_messages=WINDOW)) as (_, address):
+        behind, ahead = Engine(address, "behind"), Engine(address, "ahead")
+        await behind.attach()
+        source = Connector(address)
+        await source.hello()
+        await source.open()
+        assert not (await source.expect("stream_opened")).HasField("resume")
+        await source.send(frame=numbered(1, 1, 10))
+        await ahead.attach({"orders/0": 1000}, {"orders/0": 1010})
+        assert (await source.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
+        await source.open(stream_id=2)
+        assert (await source.expect("stream_opened")).resume.sequence == 1000
+        await source.send(frame=numbered(2, 1001, 10))
+        assert len(values_of(await ahead.fetch("orders/0", 1000, 1010))) == 10
+        assert list((await behind.plan(wait_ms=0)).ranges) == []
+        assert (await source.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
+        await source.open(stream_id=3)
+        assert not (await source.expect("stream_opened")).HasField("resume")
+        for client in (source, behind, ahead):
             await client.close()

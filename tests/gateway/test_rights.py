@@ -39,6 +39,7 @@ NEEDED = {
     "SourceService/Ingest": {"sources"},
     "SinkService/Attach": {"sinks"},
     "EngineService/Attach": {"pipelines", "reads"},
+    "EngineService/Renew": {"pipelines", "reads"},
     "EngineService/Plan": {"pipelines", "reads"},
     "EngineService/AwaitSinks": {"pipelines", "reads"},
     "EngineService/Fetch": {"pipelines", "reads"},

@@ -8,7 +8,7 @@ import grpc
 import pytest
 from tests.gateway.wire import REDELIVERING, REPLAYABLE, Connector, Engine, frame, numbered, serve, values_of
 
-from headrace.gateway._config import StreamRule
+from headrace.gateway._config import Limits, StreamRule
 from headrace.protocol.v1 import admin_pb2, engine_pb2, source_pb2
 
 MakeConnector = Callable[[], Connector]
@@ -195,6 +195,10 @@ async def test_a_declared_pipeline_holds_acknowledgements_before_it_ever_attache
         assert not stream.HasField("acknowledged")
         assert "late" in stream.detail
         await late.attach()
+        assert (await source.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
+        await source.open(stream_id=2)
+        assert not (await source.expect("stream_opened")).HasField("resume"), "what nobody held for it comes again"
+        await source.send(frame=numbered(2, 0, 10))
         await late.plan_until("orders/0", 9)
         await late.plan({"orders/0": 9}, wait_ms=0)
         assert (await source.expect("ack")).streams[0].position.sequence == 9
@@ -422,6 +426,117 @@ async def test_a_run_that_has_everything_waits_a_little_for_the_end_of_its_strea
     assert (told.exhausted, told.all_ended, [r.ended for r in told.ranges]) == (True, True, [True])
     other = engine("other")
     await other.attach({"orders/0": 0, "orders/9": 3}, available_now=True)
+    await source.expect("ack")
+    await source.open("orders/9", stream_id=9)
+    await source.expect("stream_opened")
+    await source.send(backlog=source_pb2.Backlog(stream_id=9, latest_sequence=3))
     async with asyncio.timeout(10):
         while not (answer := await other.plan(tell_ends=True, wait_ms=50)).exhausted:
             assert not answer.all_ended
+
+
+async def test_streams_that_were_closed_do_not_count() -> None:
+    async with serve(Limits(max_streams_per_session=2)) as (_, address):
+        source = Connector(address)
+        await source.hello()
+        for hour in range(5):
+            await source.open(f"orders/{hour}", hour)
+            await source.send(close_stream=source_pb2.CloseStream(stream_id=hour, end_of_stream=True))
+        await source.open("orders/a", 10)
+        await source.open("orders/b", 11)
+        await source.open("orders/c", 12)
+        code, text = await source.ended()
+        assert (code, "max_streams_per_session" in text) == (grpc.StatusCode.RESOURCE_EXHAUSTED, True)
+        await source.close()
+
+
+async def test_acknowledgements_of_a_stream_that_was_closed_come_though_another_has_it_now(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    first, second, pipeline = connector(), connector(), engine()
+    await pipeline.attach()
+    await first.hello("first")
+    await first.open(stream_id=3)
+    await first.expect("stream_opened")
+    await first.send(frame=numbered(3, 0, 10))
+    await first.send(close_stream=source_pb2.CloseStream(stream_id=3))
+    await pipeline.plan_until("orders/0", 9)
+    await second.hello("second")
+    await second.open()
+    assert (await second.expect("stream_opened")).resume.sequence == 9
+    await second.send(frame=numbered(1, 10, 10))
+    await pipeline.plan_until("orders/0", 19)
+    await pipeline.plan({"orders/0": 4}, wait_ms=0)
+    assert [(a.stream_id, a.position.sequence) for a in (await first.expect("ack")).streams] == [(3, 4)]
+    await pipeline.plan({"orders/0": 19}, wait_ms=0)
+    assert [(a.stream_id, a.position.sequence) for a in (await first.expect("ack")).streams] == [(3, 9)]
+    assert (await second.expect("ack")).streams[0].position.sequence == 4
+    assert (await second.expect("ack")).streams[0].position.sequence == 19
+
+
+async def test_a_queue_that_was_closed_and_waits_for_acknowledgements_goes_to_nobody_else(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    first, second, pipeline = connector(), connector(), engine()
+    await pipeline.attach()
+    await first.hello("first")
+    await first.open(kind=REDELIVERING)
+    await first.expect("stream_opened")
+    await first.send(frame=numbered(1, 1, 10))
+    end = (await pipeline.plan_until("orders/0", 10)).end
+    await first.send(close_stream=source_pb2.CloseStream(stream_id=1))
+    await second.hello("second")
+    await second.open(kind=REDELIVERING)
+    rejected = await second.expect("reject")
+    assert (rejected.reason, "'first'" in rejected.message) == (source_pb2.REJECT_REASON_OWNED, True)
+    await pipeline.plan({"orders/0": end}, wait_ms=0)
+    assert (await first.expect("ack")).streams[0].position.sequence == 10
+    await second.open(stream_id=2, kind=REDELIVERING)
+    assert (await second.expect("stream_opened")).epoch > end.epoch
+
+
+async def test_a_position_that_a_former_owner_has_lost_does_not_concern_the_new_one(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    first, second, pipeline = connector(), connector(), engine()
+    await pipeline.attach()
+    await first.hello("first")
+    await first.open()
+    await first.expect("stream_opened")
+    await first.send(close_stream=source_pb2.CloseStream(stream_id=1))
+    await second.hello("second")
+    await second.open()
+    await second.expect("stream_opened")
+    await first.send(position_lost=source_pb2.PositionLost(stream_id=1, earliest_sequence=50, reason="late"))
+    assert (await first.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
+    await second.send(frame=numbered(1, 0, 10))
+    assert (await pipeline.plan_until("orders/0", 9)).messages == 10
+    assert (await pipeline.status()).streams[0].state == admin_pb2.STREAM_STATE_LIVE
+
+
+async def test_sequence_0_of_a_redelivering_source_is_refused_rather_than_dropped(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    source, pipeline = connector(), engine()
+    await pipeline.attach()
+    await source.hello()
+    await source.open(kind=REDELIVERING)
+    await source.expect("stream_opened")
+    await source.send(frame=numbered(1, 0, 3))
+    code, text = await source.ended()
+    assert (code, "from 1" in text) == (grpc.StatusCode.OUT_OF_RANGE, True)
+
+
+async def test_a_run_that_catches_up_waits_for_the_connector_of_a_stream_that_its_checkpoint_knows_and_that_has_not_ended(
+    connector: MakeConnector, engine: MakeEngine
+) -> None:
+    source, pipeline = connector(), engine()
+    await pipeline.attach({"orders/0": 9, "orders/1": 5}, ended=["orders/1"], available_now=True)
+    assert not (await pipeline.plan(wait_ms=0)).exhausted
+    await source.hello()
+    await source.open()
+    await source.expect("stream_opened")
+    await source.send(frame=numbered(1, 10, 5))
+    await source.send(backlog=source_pb2.Backlog(stream_id=1, latest_sequence=14))
+    assert (await pipeline.plan_until("orders/0", 14)).messages == 5
+    assert (await pipeline.plan({"orders/0": 14}, wait_ms=0)).exhausted

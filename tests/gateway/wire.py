@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -12,6 +12,7 @@ import grpc.aio
 from headrace.gateway._config import Limits, StreamRule, Token
 from headrace.gateway._identity import Guard, TokenRegistry
 from headrace.gateway.core import Gateway
+from headrace.gateway.core._housekeeping import keep_house
 from headrace.gateway.services import AdminService, EngineService, RefuseGarbage, SinkService, SourceService, add_source_service
 from headrace.protocol.v1 import (
     admin_pb2,
@@ -45,9 +46,11 @@ async def serve(
     sink_pb2_grpc.add_SinkServiceServicer_to_server(SinkService(gateway), server)
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
+    housekeeping = asyncio.create_task(keep_house(gateway))
     try:
         yield gateway, f"127.0.0.1:{port}"
     finally:
+        housekeeping.cancel()
         gateway.close()
         await server.stop(0.2)
 
@@ -185,15 +188,27 @@ class Engine:
                     if planned.stream == stream and planned.end.sequence >= sequence:
                         return planned
 
-    async def fetch(self, stream: str, start: Any, end: Any, committed: Any = None) -> list[Frame]:
+    async def fetch(
+        self, stream: str, start: Any, end: Any, committed: Any = None, progress_timeout_ms: int | None = None
+    ) -> list[Frame]:
         start = position(start)
         wanted = engine_pb2.Range(stream=stream, committed=position(committed) or start, start=start, end=position(end))
-        request = engine_pb2.FetchRequest(pipeline=self.who, ranges=[wanted])
+        request = engine_pb2.FetchRequest(pipeline=self.who, ranges=[wanted], progress_timeout_ms=progress_timeout_ms)
         responses = self.stub.Fetch(request, timeout=DEADLINE_S)
         return [found.frame async for response in responses for found in response.frames]
 
     async def detach(self) -> None:
         await self.stub.Detach(engine_pb2.DetachRequest(pipeline=self.who), timeout=DEADLINE_S)
+
+    async def renew(self) -> engine_pb2.RenewResponse:
+        return await self.stub.Renew(engine_pb2.RenewRequest(pipeline=self.who), timeout=DEADLINE_S)
+
+    async def status_once(self, holds: Callable[[admin_pb2.GetStatusResponse], bool]) -> admin_pb2.GetStatusResponse:
+        """The first status for which a condition holds."""
+        async with asyncio.timeout(DEADLINE_S):
+            while not holds(status := await self.status()):  # noqa: ASYNC110 - there is no event to wait on
+                await asyncio.sleep(0.01)
+        return status
 
     async def status(self) -> admin_pb2.GetStatusResponse:
         return await self.admin.GetStatus(admin_pb2.GetStatusRequest(), timeout=DEADLINE_S)

@@ -8,17 +8,20 @@ from headrace.cli._output import EXIT_FAILED, print_action
 
 @click.command()
 @click.argument("pipeline")
+@click.option("--force", is_flag=True, help="Also where a query runs it, as far as the gateway knows.")
 @click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
 @connection_options
 @click.pass_context
-def forget(ctx: click.Context, pipeline: str, as_json: bool, connection: Connection) -> None:
+def forget(ctx: click.Context, pipeline: str, force: bool, as_json: bool, connection: Connection) -> None:
     """Forget PIPELINE, so that it holds its streams' acknowledgements no longer.
 
-    A pipeline that stopped keeps its sources from pruning what it has not read. Forget it where it will never come back.
+    A pipeline that stopped keeps its sources from pruning what it has not read. Forget it where it will never come back: if it
+    does, its messages may be gone. One whose machine died is away once its lease has ended; --force does not wait for that.
 
     \b
-    Example:
+    Examples:
       headrace forget market-spread
+      headrace forget market-spread --force
     """
     import grpc
 
@@ -27,7 +30,7 @@ def forget(ctx: click.Context, pipeline: str, as_json: bool, connection: Connect
 
     try:
         with connection.channel() as channel:
-            request = ForgetPipelineRequest(pipeline=pipeline)
+            request = ForgetPipelineRequest(pipeline=pipeline, force=force)
             AdminServiceStub(channel).ForgetPipeline(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
     except grpc.RpcError as error:
         failure = connection.failure(error)

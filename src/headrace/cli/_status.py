@@ -32,11 +32,12 @@ def status(as_json: bool, watch: bool, interval: float, connection: Connection) 
                  rejected_sessions {status name: count}
       streams    [stream, state (parked, live, detached, ended, lost), detail, instance, replayable,
                  received, acknowledged, received_messages, acknowledged_messages, duplicate_messages,
-                 losses, lag_messages, lag_bytes, oldest_unacknowledged_ms]
+                 losses, lag_messages, lag_bytes, oldest_unacknowledged_ms,
+                 holders [pipeline, state (attached, away, detached, awaited), committed, held_ms]]
       sessions   [session, connector, connector_version, instance, peer, age_ms, streams, credit_bytes,
                  credit_messages, outstanding_bytes, outstanding_messages, linger_ms]
-      pipelines  [pipeline, run, attached, patterns, committed {stream: position}, idle_ms,
-                 lag_messages, lag_bytes]
+      pipelines  [pipeline, run, attached, state, away_ms, patterns, committed {stream: position},
+                 idle_ms, lag_messages, lag_bytes]
       A position is null or {epoch, sequence, cursor (base64 or null)}.
     """
     with connection.channel() as channel:

@@ -5,6 +5,7 @@ from typing import Any
 
 from headrace.protocol.v1.admin_pb2 import (
     GetStatusResponse,
+    PipelineState,
     PipelineStatus,
     SessionStatus,
     SinkStatus,
@@ -51,6 +52,15 @@ def _stream(stream: StreamStatus) -> dict[str, Any]:
         "lag_messages": stream.lag_messages,
         "lag_bytes": stream.lag_bytes,
         "oldest_unacknowledged_ms": stream.oldest_unacknowledged_ms,
+        "holders": [
+            {
+                "pipeline": holder.pipeline,
+                "state": _pipeline_state(holder.state),
+                "committed": _position(holder.committed) if holder.HasField("committed") else None,
+                "held_ms": holder.held_ms,
+            }
+            for holder in stream.holders
+        ],
     }
 
 
@@ -76,6 +86,8 @@ def _pipeline(pipeline: PipelineStatus) -> dict[str, Any]:
         "pipeline": pipeline.pipeline,
         "run": pipeline.run,
         "attached": pipeline.attached,
+        "state": _pipeline_state(pipeline.state),
+        "away_ms": pipeline.away_ms if pipeline.HasField("away_ms") else None,
         "patterns": list(pipeline.patterns),
         "committed": {
             entry.stream: _position(entry.position) if entry.HasField("position") else None for entry in pipeline.committed
@@ -84,6 +96,10 @@ def _pipeline(pipeline: PipelineStatus) -> dict[str, Any]:
         "lag_messages": pipeline.lag_messages,
         "lag_bytes": pipeline.lag_bytes,
     }
+
+
+def _pipeline_state(state: PipelineState.ValueType) -> str:
+    return PipelineState.Name(state).removeprefix("PIPELINE_STATE_").lower()
 
 
 def _sink(sink: SinkStatus) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from rich.text import Text
 from headrace.cli._output import bytes_text, duration_text
 
 _STATE_STYLES = {"live": "green", "parked": "yellow", "detached": "yellow", "ended": "dim", "lost": "bold red"}
+_LONG_HELD_MS = 60_000
+"""A query that runs holds acknowledgements for as long as a batch takes; only one that takes long is worth a line."""
 
 
 def status_tables(document: dict[str, Any]) -> RenderableType:
@@ -24,6 +26,10 @@ def _parts(document: dict[str, Any]) -> Iterator[RenderableType]:
     for stream in document["streams"]:
         if stream["detail"]:
             yield Text(f"  {stream['stream']}: {stream['detail']}", style="yellow")
+        for holder in stream["holders"]:
+            if holder["state"] != "attached" or holder["held_ms"] >= _LONG_HELD_MS:
+                held = f"{holder['pipeline']} ({holder['state']}) has held acknowledgements for"
+                yield Text(f"  {stream['stream']}: {held} {duration_text(holder['held_ms'])}", style="yellow")
     yield _sessions(document["sessions"])
     yield _pipelines(document["pipelines"])
     if document["sinks"]:
@@ -122,7 +128,8 @@ def _pipelines(pipelines: list[dict[str, Any]]) -> RenderableType:
 def _pipeline_state(pipeline: dict[str, Any]) -> Text:
     if pipeline["attached"]:
         return Text("attached", style="green")
-    return Text("detached" if pipeline["run"] else "awaited", style="yellow")
+    away = f" for {duration_text(pipeline['away_ms'])}" if pipeline["away_ms"] is not None else ""
+    return Text(pipeline["state"] + away, style="yellow")
 
 
 def _sinks(sinks: list[dict[str, Any]]) -> RenderableType:

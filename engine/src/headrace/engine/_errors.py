@@ -12,12 +12,15 @@ HeadraceError
 │   └── SinkLost           it has lost what it voted for
 └── GatewayError       the gateway refused a call, or did not answer
     ├── GatewayAway        it could not be reached
-    │   └── SinkAway           no connector serves a sink
+    │   ├── SinkAway           no connector serves a sink
+    │   └── SourceSilent       a source sends nothing of what a batch must read again
     ├── NotAllowed         the token, or its lack, does not allow the call
     ├── TakenOver          a newer run of the same pipeline is at work
     ├── NotAttached        it does not know the pipeline's positions; the engine mends this by itself
     └── MessagesLost       a source no longer has what the pipeline must read
 """
+
+from typing import ClassVar
 
 
 class HeadraceError(Exception):
@@ -66,6 +69,15 @@ class GatewayError(HeadraceError):
 
 class GatewayAway(GatewayError):
     """The gateway could not be reached."""
+
+    advice: ClassVar[str] = ""
+    """What to do where it has been for too long; empty where whoever waits knows."""
+
+
+class SourceSilent(GatewayAway):
+    """A source sends nothing of what a batch must read."""
+
+    advice = "Start its connector"
 
 
 class SinkAway(GatewayAway):

@@ -7,12 +7,15 @@ import grpc
 
 from headrace.engine._connection import Connection, to_error
 from headrace.engine._decode import Columns, columns, cut
-from headrace.engine._errors import FrameError, GatewayAway, MessagesLost
+from headrace.engine._errors import FrameError, GatewayAway, MessagesLost, SourceSilent
 from headrace.engine._options import Options
 from headrace.engine._patience import Patience
 from headrace.engine._position import Position
 from headrace.engine._ranges import Range
 from headrace.protocol.v1 import engine_pb2 as pb
+
+PROGRESS_TIMEOUT_S = 10.0
+"""How long the gateway waits for a source that sends nothing of what a batch needs, before it says so."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +52,14 @@ def fetch(connection: Connection, pipeline: pb.Pipeline, ranges: Sequence[Range]
     A call that breaks is taken up again after the last message of each range that came through.
 
     Raises:
-        GatewayError: the gateway refused, was away for too long, or a source lost messages.
+        GatewayError: the gateway refused, it or a source was away for too long, or a source lost messages.
         FrameError: a frame's sequences do not add up.
     """
     left = list(ranges)
+    progress_s = min(PROGRESS_TIMEOUT_S, patience.timeout_s)
     while left:
         try:
-            for index, frame in _call(connection, pipeline, left, None):
+            for index, frame in _call(connection, pipeline, left, None, progress_s):
                 patience.answered()
                 part = cut(frame, left[index].low, left[index].end.sequence)
                 if part is not None:
@@ -64,7 +68,7 @@ def fetch(connection: Connection, pipeline: pb.Pipeline, ranges: Sequence[Range]
             _check_whole(pipeline, left)
             return
         except grpc.RpcError as error:
-            away = to_error(error, connection)
+            away = _source_silent(error) or to_error(error, connection)
             if not isinstance(away, GatewayAway):
                 raise away from None
             left = [r for r in left if r.low < r.end.sequence]
@@ -79,7 +83,7 @@ def fetch_once(connection: Connection, pipeline: pb.Pipeline, ranges: Sequence[R
         FrameError: a frame's sequences do not add up.
     """
     try:
-        frames = _call(connection, pipeline, ranges, timeout_s)
+        frames = _call(connection, pipeline, ranges, timeout_s, timeout_s)
         left = list(ranges)
         parts = []
         for index, frame in frames:
@@ -91,6 +95,13 @@ def fetch_once(connection: Connection, pipeline: pb.Pipeline, ranges: Sequence[R
         return parts
     except grpc.RpcError as error:
         raise to_error(error, connection) from None
+
+
+def _source_silent(error: grpc.RpcError) -> SourceSilent | None:
+    """The gateway's word that it waits for a source; None where the call, which has no deadline of its own, ended otherwise."""
+    if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return SourceSilent(error.details() or "the source sends nothing")
+    return None
 
 
 def _check_whole(pipeline: pb.Pipeline, left: Sequence[Range]) -> None:
@@ -108,9 +119,11 @@ def _check_whole(pipeline: pb.Pipeline, left: Sequence[Range]) -> None:
 
 
 def _call(
-    connection: Connection, pipeline: pb.Pipeline, ranges: Sequence[Range], timeout_s: float | None
+    connection: Connection, pipeline: pb.Pipeline, ranges: Sequence[Range], timeout_s: float | None, progress_s: float
 ) -> Iterator[tuple[int, Columns]]:
-    request = pb.FetchRequest(pipeline=pipeline, ranges=[r.to_proto() for r in ranges])
+    request = pb.FetchRequest(
+        pipeline=pipeline, ranges=[r.to_proto() for r in ranges], progress_timeout_ms=int(progress_s * 1000)
+    )
     call = connection.stub().Fetch(request, metadata=connection.metadata, timeout=timeout_s)
     try:
         for response in call:

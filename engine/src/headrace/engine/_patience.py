@@ -29,6 +29,11 @@ class Patience:
         self._pause_s = FIRST_PAUSE_S
         self._never = threading.Event()
 
+    @property
+    def timeout_s(self) -> float:
+        """For how long it waits, in seconds."""
+        return self._timeout_s
+
     def answered(self) -> None:
         """Notes that the gateway is there."""
         if self._away_since is not None:
@@ -48,7 +53,7 @@ class Patience:
         left = self._away_since + self._timeout_s - now
         if left <= 0:
             raise type(error)(
-                f"{error}; it has been for {now - self._away_since:.0f} s. {self._advice}; "
+                f"{error}; it has been for {now - self._away_since:.0f} s. {error.advice or self._advice}; "
                 "the option gatewayTimeout says how long to wait"
             ) from None
         self._never.wait(min(self._pause_s, left))

@@ -14,6 +14,7 @@ from headrace.engine._connection import Connection, to_error
 from headrace.engine._decode import Columns
 from headrace.engine._errors import CheckpointError, FrameError, GatewayAway, GatewayError, NotAttached, SinkAway
 from headrace.engine._fetch import PipelineRun, fetch_once
+from headrace.engine._lease import Lease
 from headrace.engine._options import Options
 from headrace.engine._patience import Patience
 from headrace.engine._position import Offset, Position, ended, moved, to_stream_positions
@@ -57,6 +58,7 @@ class Planner:
         """Bytes of each range of the last batch planned."""
         self._patience = Patience(options.gateway_timeout_s, LONGEST_PAUSE_S)
         self._sinks_patience = Patience(options.gateway_timeout_s, LONGEST_PAUSE_S, "every sink", "Start its connector")
+        self._lease = Lease(connection, lambda: self.pipeline_run.to_proto(options))
 
     def initial_offset(self) -> dict[str, Any]:
         """The offset before everything. The first batch planned from it fixes the pipeline's name for the checkpoint's life."""
@@ -238,10 +240,11 @@ class Planner:
             available_now=self._available_now,
         )
         try:
-            self._connection.stub().Attach(request, timeout=CALL_TIMEOUT_S, metadata=self._connection.metadata)
+            response = self._connection.stub().Attach(request, timeout=CALL_TIMEOUT_S, metadata=self._connection.metadata)
         except grpc.RpcError as error:
             raise to_error(error, self._connection) from None
         self._attached, self._committed = True, dict(committed)
+        self._lease.keep(response.lease_ms)
 
     @property
     def pipeline_run(self) -> PipelineRun:
@@ -302,6 +305,7 @@ class Planner:
 
     def stop(self) -> None:
         """Tells the gateway that this run ends. What was committed and acknowledged stays so."""
+        self._lease.end()
         if not self._attached:
             return
         self._attached = False

@@ -94,6 +94,10 @@ class Limits(_Model):
     """How long a client may read nothing while the gateway has something for it; a sink that says it is busy may take longer."""
     drain_timeout_ms: int = Field(default=10_000, ge=0)
     """How long a stopping gateway waits for what is in flight to be acknowledged."""
+    query_lease_ms: int = Field(default=60_000, ge=100)
+    """How long a query may be silent before the others go on without it. Queries call several times in that time."""
+    forget_after_ms: int = Field(default=0, ge=0)
+    """After how long without a call a query that is gone is forgotten, with its acknowledgements; 0 is never."""
 
     @field_validator("max_frame_bytes")
     @classmethod

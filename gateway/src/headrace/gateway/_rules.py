@@ -21,6 +21,7 @@ RULES: Mapping[str, frozenset[Right]] = {
     f"{_V1}SourceService/Ingest": frozenset({Right.SEND}),
     f"{_V1}SinkService/Attach": frozenset({Right.SERVE_SINK}),
     f"{_V1}EngineService/Attach": frozenset({Right.RUN, Right.READ}),
+    f"{_V1}EngineService/Renew": frozenset({Right.RUN, Right.READ}),
     f"{_V1}EngineService/Plan": frozenset({Right.RUN, Right.READ}),
     f"{_V1}EngineService/AwaitSinks": frozenset({Right.RUN, Right.READ}),
     f"{_V1}EngineService/Fetch": frozenset({Right.RUN, Right.READ}),

@@ -1131,7 +1131,7 @@ type Welcome struct {
 	MaxFrameBytes uint64 `protobuf:"varint,4,opt,name=max_frame_bytes,json=maxFrameBytes,proto3" json:"max_frame_bytes,omitempty"`
 	// The most messages that a frame may hold.
 	MaxFrameMessages uint32 `protobuf:"varint,5,opt,name=max_frame_messages,json=maxFrameMessages,proto3" json:"max_frame_messages,omitempty"`
-	// How many streams the session may have open.
+	// How many streams the session may have open; those that it has closed do not count.
 	MaxStreams uint32 `protobuf:"varint,6,opt,name=max_streams,json=maxStreams,proto3" json:"max_streams,omitempty"`
 	// The first credit.
 	Credit *Credit `protobuf:"bytes,7,opt,name=credit,proto3" json:"credit,omitempty"`

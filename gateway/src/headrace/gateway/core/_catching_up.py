@@ -11,6 +11,8 @@ FIRST_STREAM_WAIT_S = 10.0
 """How long such a run waits for a first stream to appear, before it takes it that there is none."""
 ENDS_WAIT_S = 1.0
 """How long it waits, once it has everything, for streams to end that have not."""
+CONNECTOR_WAIT_S = 60.0
+"""How long it waits for the connector of a stream that its checkpoint knows, before it goes on with what is here."""
 
 
 def exhausted(pipeline: Pipeline, streams: Iterable[Stream]) -> bool:
@@ -20,7 +22,7 @@ def exhausted(pipeline: Pipeline, streams: Iterable[Stream]) -> bool:
         return time.monotonic() - pipeline.attached_at > FIRST_STREAM_WAIT_S
     for stream in mine:
         if stream.name not in pipeline.targets:
-            target = _target(stream)
+            target = _target(pipeline, stream)
             if target is None:
                 return False
             pipeline.targets[stream.name] = target
@@ -41,10 +43,13 @@ def _reached(pipeline: Pipeline, stream: Stream) -> Position:
     return planned if stream.replayable else max(planned, stream.start)
 
 
-def _target(stream: Stream) -> Position | None:
-    """Where everything that exists in the stream now ends; None where its source has not said."""
-    if stream.ended or stream.attachment is None:
+def _target(pipeline: Pipeline, stream: Stream) -> Position | None:
+    """Where everything that exists in the stream now ends; None where its source has not said, or has not come yet."""
+    if stream.ended:
         return stream.received
+    if stream.attachment is None:
+        gone = stream.name in pipeline.ended or time.monotonic() - pipeline.attached_at > CONNECTOR_WAIT_S
+        return stream.received if gone else None
     latest = stream.backlog.latest_sequence
     if latest is None or not stream.attachment.opened:
         return None

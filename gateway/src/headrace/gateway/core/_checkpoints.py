@@ -9,8 +9,9 @@ from headrace.gateway.core._bounds import MAX_PIPELINES, check_room
 from headrace.gateway.core._delivering import prove
 from headrace.gateway.core._errors import NotPermitted, Superseded, UnknownPipeline
 from headrace.gateway.core._gateway import Gateway
+from headrace.gateway.core._leases import come_back
 from headrace.gateway.core._lending import lend_where_awaited
-from headrace.gateway.core._opening import acknowledge, reconcile
+from headrace.gateway.core._opening import reconcile
 from headrace.gateway.core._pipeline import Pipeline, Run
 from headrace.gateway.core._position import BEGINNING, Position
 from headrace.gateway.core._starting import begin_with_first
@@ -36,6 +37,8 @@ def identify(gateway: Gateway, name: str, run: Run, patterns: tuple[str, ...], s
         check_room("pipelines", gateway.pipelines, MAX_PIPELINES)
         pipeline = gateway.pipelines[name] = Pipeline(name)
     pipeline.called_at = time.monotonic()
+    if run == pipeline.run and pipeline.away_since is not None:
+        come_back(gateway, pipeline)
     if run != pipeline.run or patterns != pipeline.patterns:
         if run != pipeline.run:
             pipeline.succeed(run)
@@ -71,12 +74,12 @@ def attach(
 ) -> None:
     """Takes over every position of a pipeline's checkpoint, and which of the streams have ended."""
     pipeline.attached, pipeline.complete, pipeline.available_now = True, True, available_now
-    pipeline.attached_at = time.monotonic()
+    pipeline.attached_at, pipeline.away_since = time.monotonic(), None
     pipeline.take_checkpoint(committed, planned)
     pipeline.ended, pipeline.exhausted_at = set(ended) & committed.keys(), None
     for name in committed:
         if gateway.stream(name).received == BEGINNING:
-            gateway.streams[name].restart(committed[name])
+            gateway.streams[name].go_on_after(committed[name])
     who = {"pipeline": pipeline.name, "run": str(pipeline.run)}
     log.info("pipeline attached", **who, streams=pipeline.patterns, positions=len(committed))
     for stream in list(gateway.streams.values()):
@@ -84,6 +87,8 @@ def attach(
             stream.loss = None
             if pipeline.position(stream.name) < stream.horizon and not pipeline.skip_lost:
                 stream.horizon = BEGINNING
+            if pipeline.position(stream.name) < stream.received:
+                pipeline.behind_since.setdefault(stream.name, pipeline.attached_at)
             reconcile(stream)
             lend_where_awaited(stream)
             pipeline.notice(stream.name)
@@ -97,12 +102,15 @@ def adopt(gateway: Gateway, pipeline: Pipeline, stream_name: str, committed: Pos
     if begins_first or not pipeline.knows(stream_name):
         pipeline.attached = True
         pipeline.committed[stream_name] = committed
-        pipeline.planned[stream_name] = batch_end
         if stream.received == BEGINNING:
-            stream.restart(committed)
-        reconcile(stream)
-        lend_where_awaited(stream)
-        gateway.credit.settle()
+            stream.go_on_after(committed)
+    if batch_end > pipeline.position(stream_name):
+        pipeline.planned[stream_name] = max(batch_end, pipeline.planned.get(stream_name, BEGINNING))
+        pipeline.had_batch = True
+    pipeline.fetched.discard(stream_name)
+    reconcile(stream)
+    lend_where_awaited(stream)
+    gateway.credit.settle()
     return stream
 
 
@@ -116,7 +124,15 @@ def commit(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Position],
         raise UnknownPipeline(f"pipeline {pipeline.name} is not attached to this gateway; attach it with all its positions")
     pipeline.note_ended(positions, ended)
     for name in pipeline.commit(positions):
-        acknowledge(gateway.stream(name))
+        stream = gateway.stream(name)
+        if pipeline.position(name) < stream.received:
+            pipeline.behind_since[name] = pipeline.called_at
+        else:
+            pipeline.behind_since.pop(name, None)
+        reconcile(stream)
+    for name in list(pipeline.fresh):
+        if gateway.streams[name].must_be_rewound_for(pipeline):
+            reconcile(gateway.streams[name])
     gateway.credit.settle()
     prove(gateway, pipeline)
 

@@ -11,6 +11,8 @@ ProtocolError
 ├── NotPermitted          PERMISSION_DENIED    the token does not allow it
 ├── TokenRevoked          UNAUTHENTICATED      the session's token is in force no longer
 ├── Superseded            ABORTED              a newer session or run has taken over
+├── SourceSilent          DEADLINE_EXCEEDED    a source that sends nothing of what a batch needs
+├── AtCapacity            UNAVAILABLE          as many sessions as there may be; later there may be room
 ├── Draining              UNAVAILABLE          the gateway is stopping
 ├── SinkAway              UNAVAILABLE          the sink's session was lost
 ├── SinkAbsent            DEADLINE_EXCEEDED    no instance of the sink came in time
@@ -92,6 +94,18 @@ class Superseded(ProtocolError):
 
     status = grpc.StatusCode.ABORTED
     reason = "superseded"
+
+
+class SourceSilent(ProtocolError):
+    """A source has sent nothing of what a batch needs for as long as its caller wants to wait."""
+
+    status = grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+class AtCapacity(ProtocolError):
+    """There are as many sessions as there may be: worth another try, later."""
+
+    status = grpc.StatusCode.UNAVAILABLE
 
 
 class Draining(ProtocolError):

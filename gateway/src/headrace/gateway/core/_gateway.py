@@ -13,7 +13,7 @@ from headrace.gateway._config import Limits, StreamRule
 from headrace.gateway._identity import Identity, TokenRegistry
 from headrace.gateway.core._bounds import MAX_POSITIONS, MAX_SINKS, check_room
 from headrace.gateway.core._credit import CreditPool
-from headrace.gateway.core._errors import Draining, LimitExceeded, ProtocolError, TokenRevoked
+from headrace.gateway.core._errors import AtCapacity, Draining, ProtocolError, TokenRevoked
 from headrace.gateway.core._ledger import Ledger, Voted
 from headrace.gateway.core._owners import QueryOwners
 from headrace.gateway.core._pipeline import Pipeline
@@ -66,7 +66,7 @@ class Gateway:
 
         Raises:
             Draining: the gateway is stopping.
-            LimitExceeded: it has as many as it may.
+            AtCapacity: it has as many as it may.
         """
         self._check_room()
         session = Session(hello, peer, identity, self.credit)
@@ -79,7 +79,7 @@ class Gateway:
 
         Raises:
             Draining: the gateway is stopping.
-            LimitExceeded: it has as many as it may.
+            AtCapacity: it has as many as it may.
         """
         self._check_room()
         session = SinkSession(hello, peer, identity)
@@ -90,13 +90,15 @@ class Gateway:
         if self.draining:
             raise Draining("the gateway is stopping; reconnect in a moment")
         if len(self.sessions) + len(self.sink_sessions) >= self.limits.max_sessions:
-            raise LimitExceeded(f"max_sessions is {self.limits.max_sessions} and all are taken; raise it, or close sessions")
+            raise AtCapacity(f"max_sessions is {self.limits.max_sessions} and all are taken; raise it, or close sessions")
 
     def close_session(self, session: Session) -> None:
         """Lets a session go, with its streams and its credit. What a redelivering source sent in it is void."""
         del self.sessions[session.id]
         for attachment in session.attachments.values():
             stream = attachment.stream
+            if attachment in stream.former:
+                stream.former.remove(attachment)
             if stream.attachment is attachment:
                 self.detach(stream)
         self.credit.close(session.account)
@@ -133,12 +135,12 @@ class Gateway:
         return sink
 
     def detach(self, stream: Stream) -> None:
-        """Takes a stream from its session. Nothing is kept of one that never carried anything."""
+        """Takes a stream from its session. Nothing is kept of one that never carried anything and that no batch waits for."""
         stream.attachment = None
         if not stream.replayable:
             stream.void()
         stream.news.notify()
-        kept = any(stream.name in p.committed or stream.name in p.begins for p in stream.readers)
+        kept = any(stream.name in positions for p in stream.readers for positions in (p.committed, p.begins, p.planned))
         if stream.received == BEGINNING and not stream.frames and not kept:
             for pipeline in stream.readers:
                 pipeline.fresh.pop(stream.name, None)

@@ -1,4 +1,4 @@
-"""What the gateway looks after once a second: the pace of its connectors, and pipelines that will not come back."""
+"""What the gateway looks after once a second: the pace of its connectors, leases, and queries that will not come back."""
 
 import asyncio
 import time
@@ -7,23 +7,29 @@ import structlog
 
 from headrace.gateway.core._checkpoints import forget
 from headrace.gateway.core._gateway import Gateway
+from headrace.gateway.core._leases import end_leases, forgettable
 
 INTERVAL_S = 1.0
 FRAMES_PER_SECOND = 3_000
 """How many frames that are not full the gateway wants to take; well under what one core can (about 10,000)."""
 SHORTEST_LINGER_MS = 5
 LONGEST_LINGER_MS = 500
-ABANDONED_AFTER_S = 600.0
+UNUSED_AFTER_S = 600.0
+"""After how long names that nobody uses are forgotten."""
 
 log = structlog.get_logger("headrace.gateway")
 
 
 async def keep_house(gateway: Gateway) -> None:
     """Runs until it is cancelled."""
+    interval_s = min(INTERVAL_S, gateway.limits.query_lease_ms / 1000)
     while True:
-        await asyncio.sleep(INTERVAL_S)
+        await asyncio.sleep(interval_s)
         pace(gateway)
-        forget_abandoned(gateway)
+        end_leases(gateway)
+        for pipeline in forgettable(gateway):
+            log.warning("pipeline forgotten", pipeline=pipeline.name, silent_s=int(time.monotonic() - pipeline.called_at))
+            forget(gateway, pipeline)
         forget_unused(gateway)
 
 
@@ -42,18 +48,9 @@ def suitable_linger_ms(senders: int) -> int:
     return min(max(SHORTEST_LINGER_MS, senders * 1000 // FRAMES_PER_SECOND), LONGEST_LINGER_MS)
 
 
-def forget_abandoned(gateway: Gateway) -> None:
-    """Forgets pipelines that never committed anything and have been silent for long: their queries never got going."""
-    silent_since = time.monotonic() - ABANDONED_AFTER_S
-    for pipeline in list(gateway.pipelines.values()):
-        if not pipeline.declared and not pipeline.committed and not pipeline.fetches and pipeline.called_at < silent_since:
-            log.warning("pipeline forgotten: it never committed anything and is silent", pipeline=pipeline.name)
-            forget(gateway, pipeline)
-
-
 def forget_unused(gateway: Gateway) -> None:
     """Forgets sinks, commit logs and streams that nobody has named for long, and of which nothing is left."""
-    since = time.monotonic() - ABANDONED_AFTER_S
+    since = time.monotonic() - UNUSED_AFTER_S
     for name in [sink.name for sink in gateway.sinks.values() if sink.is_unused(since)]:
         del gateway.sinks[name]
     for name in [stream.name for stream in gateway.streams.values() if stream.is_unused(since)]:

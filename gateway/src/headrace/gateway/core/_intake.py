@@ -5,7 +5,14 @@ import time
 import structlog
 
 from headrace.gateway.core import _frames
-from headrace.gateway.core._errors import LimitExceeded, MalformedMessage, OutOfTurn, Superseded, UnknownStream
+from headrace.gateway.core._errors import (
+    LimitExceeded,
+    MalformedMessage,
+    OutOfTurn,
+    SequenceOutOfRange,
+    Superseded,
+    UnknownStream,
+)
 from headrace.gateway.core._frames import OVERHEAD_BYTES, HeldFrame
 from headrace.gateway.core._gateway import Gateway
 from headrace.gateway.core._lending import answered
@@ -35,7 +42,7 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
         raise MalformedMessage(f"stream {name}: only a replayable stream can have chooses_start")
     if request.stream_id in session.attachments or request.stream_id in session.retired:
         raise MalformedMessage(f"stream {name}: stream id {request.stream_id} was used before in this session; use a new one")
-    if len(session.attachments) >= gateway.limits.max_streams_per_session:
+    if sum(1 for a in session.attachments.values() if not a.closed) >= gateway.limits.max_streams_per_session:
         raise LimitExceeded(f"max_streams_per_session is {gateway.limits.max_streams_per_session} and all are taken")
     stream = gateway.stream(name)
     owner = stream.attachment
@@ -48,6 +55,10 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
             return
         _take_over(gateway, gateway.sessions[owner.session.id], session)
         stream = gateway.stream(name)
+    elif owner is not None and not _hand_over(stream, owner):
+        text = f"stream {name} was closed by instance {owner.session.instance!r}, which waits for its last acknowledgements"
+        session.reject(request.stream_id, source_pb2.REJECT_REASON_OWNED, text, OWNED_RETRY_MS)
+        return
     replayable = request.kind == source_pb2.SOURCE_KIND_REPLAYABLE
     if stream.replayable != replayable:
         stream.replayable = replayable
@@ -58,6 +69,21 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
     stream.backlog = Backlog()
     reconcile(stream)
     gateway.credit.settle()
+
+
+def _hand_over(stream: Stream, owner: Attachment) -> bool:
+    """Whether a stream that its session has closed can go to another one. Acknowledgements that it waits for still come to it.
+
+    What a redelivering source sent is void for the next owner, and its queue gives it again only once the session is over.
+    """
+    if not owner.opened:
+        return True
+    if stream.replayable:
+        if owner.told < stream.received:
+            owner.end = stream.received
+            stream.former.append(owner)
+        return True
+    return owner.last_sequence < 0 or Position(owner.epoch, owner.last_sequence) <= owner.told
 
 
 def _take_over(gateway: Gateway, older: Session, newer: Session) -> None:
@@ -86,6 +112,8 @@ def take_frame(gateway: Gateway, session: Session, frame: frame_pb2.Frame, size:
     if not attachment.opened or attachment.closed:
         raise OutOfTurn(f"stream {name}: a frame " + ("after CloseStream" if attachment.closed else "before StreamOpened"))
     _frames.check_order(frame.first_sequence, attachment.last_sequence, name)
+    if frame.first_sequence == 0 and not attachment.stream.replayable:
+        raise SequenceOutOfRange(f"stream {name}: sequence 0; a redelivering source counts its messages from 1 in each session")
     attachment.last_sequence = last
     answered(session, attachment)
     gateway.frames_received += 1
@@ -109,7 +137,8 @@ def _hold(gateway: Gateway, stream: Stream, session: Session, frame: frame_pb2.F
     first, now = frame.first_sequence, time.monotonic()
     payload = frame.SerializeToString()
     held = HeldFrame(first, last, count, len(payload), payload, cursor, now, session.account, charged)
-    if any(Position(stream.live_epoch, last) <= p.planned.get(stream.name, BEGINNING) for p in stream.readers):
+    end = Position(stream.live_epoch, last)
+    if any(p.in_flight(stream.name) and p.position(stream.name) < end <= p.planned[stream.name] for p in stream.readers):
         # A batch that is being read again must fit, however small the window has become.
         held.account = None
         _give_back(gateway, session, charged, count)
@@ -141,6 +170,10 @@ def lose_position(session: Session, lost: source_pb2.PositionLost) -> None:
     if attachment is None:
         return
     stream = attachment.stream
+    if stream.attachment is not attachment or attachment.closed:
+        # The stream has another owner, or was given up: what this session cannot resume concerns nobody.
+        session.reject(lost.stream_id, source_pb2.REJECT_REASON_REOPEN, "this session has the stream no longer; open it again")
+        return
     earliest = lost.earliest_sequence if lost.HasField("earliest_sequence") else None
     stream.loss = Loss(stream.received, earliest, lost.reason[:500])
     stream.attachment = None

@@ -21,9 +21,9 @@ def reconcile(stream: Stream) -> None:
     if attachment is not None:
         if not attachment.opened and not attachment.closed:
             _open(stream, attachment)
-        elif attachment.opened and stream.replayable and _floor(stream) < stream.start:
+        elif attachment.opened and stream.replayable and _is_elsewhere(stream):
             stream.attachment = None
-            text = "a pipeline must read from an earlier position; open the stream again to learn it"
+            text = "a pipeline must read from another position; open the stream again to learn it"
             attachment.session.reject(attachment.stream_id, source_pb2.REJECT_REASON_REOPEN, text)
     acknowledge(stream)
 
@@ -63,27 +63,57 @@ def _skip(stream: Stream, loss: Loss) -> None:
 
 
 def acknowledge(stream: Stream) -> None:
-    """Lets go of what every reader has committed, and tells the connector."""
+    """Lets go of what no reader needs that runs; tells the connector what every reader has committed."""
     position = _committed_by_all(stream)
-    if position is None or position == BEGINNING:
+    committed = BEGINNING if position is None else position
+    stream.release(_needed_after(stream, committed), committed)
+    if committed == BEGINNING:
         return
-    stream.release(position)
     attachment = stream.attachment
-    if attachment is not None and attachment.opened and position.epoch == attachment.epoch and position > attachment.told:
-        attachment.session.acknowledge(attachment, position)
+    if attachment is not None and attachment.opened and committed.epoch == attachment.epoch and committed > attachment.told:
+        attachment.session.acknowledge(attachment, committed)
+    for former in stream.former:
+        until = min(committed, former.end)
+        if until.epoch == former.epoch and until > former.told:
+            former.session.acknowledge(former, until)
+    stream.former = [former for former in stream.former if former.told < former.end]
 
 
 def _committed_by_all(stream: Stream) -> Position | None:
-    """What every reader has committed; None where that is not known."""
+    """What every reader has committed, also those that are away; None where that is not known."""
     if not stream.readers or not all(p.knows(stream.name) for p in stream.readers):
         return None
     return min(p.position(stream.name) for p in stream.readers)
 
 
+def _needed_after(stream: Stream, committed: Position) -> Position:
+    """The position after which a reader that runs needs frames.
+
+    A replayable source sends again what the others need, once they are back, and what it would have to send again anyway. A
+    redelivering one cannot, nor is there any need where none runs.
+    """
+    running = [p for p in stream.readers if p.attached]
+    if not stream.replayable or not all(p.knows(stream.name) for p in running):
+        return committed
+    return min((p.reads_after(stream.name) for p in running if not stream.must_be_rewound_for(p)), default=committed)
+
+
 def _floor(stream: Stream) -> Position:
-    """The earliest position that a known reader needs, and that still exists."""
-    known = (p.reads_after(stream.name) for p in stream.readers if p.knows(stream.name))
-    return max(min(known, default=stream.start), stream.horizon)
+    """The earliest position that a reader needs now, and that still exists.
+
+    Batches that run come first: a query that must go back waits until the others' are committed, or their tasks would wait for
+    all that it reads before. Queries that are away count where none is there.
+    """
+    known = [p for p in stream.readers if p.knows(stream.name)]
+    running = [p for p in known if p.attached] or known
+    needed = [p for p in running if p.in_flight(stream.name)] or running
+    return max(min((p.reads_after(stream.name) for p in needed), default=stream.start), stream.horizon)
+
+
+def _is_elsewhere(stream: Stream) -> bool:
+    """Whether what is needed now lies before what is held, or a batch that runs lies beyond what would come next."""
+    floor = _floor(stream)
+    return floor < stream.start or (floor > stream.received and stream.is_awaited())
 
 
 def _positions(pipeline: Pipeline, stream: Stream) -> Iterator[Position]:

@@ -1,7 +1,7 @@
 """A pipeline as the gateway knows it: its positions in every stream it reads, and what is new for it."""
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -40,6 +40,9 @@ class Pipeline:
     replaced: deque[Run] = field(default_factory=lambda: deque(maxlen=MOST_REPLACED))
     """The runs that were present before; the latest last."""
     attached: bool = False
+    """Whether a query runs it: it attached, did not leave, and has called within its lease."""
+    away_since: float | None = None
+    """When its lease ended, on the monotonic clock; None where it stands, or the query left in good order."""
     complete: bool = False
     """True once every position of its checkpoint is known; streams without one are then new to it."""
     patterns: tuple[str, ...] = ()
@@ -54,6 +57,16 @@ class Pipeline:
     """Streams of which it is not yet known where they begin for it."""
     sources: set[str] = field(default_factory=set)
     """Sources in which it has committed a position: a further stream of these begins with its first message."""
+    fetched: set[str] = field(default_factory=set)
+    """Streams of that batch that were served up to its end."""
+    reading: Counter[str] = field(default_factory=Counter)
+    """How many ranges of each stream are being served, or wait for it."""
+    calls: int = 0
+    """Its calls that wait or are being served."""
+    had_batch: bool = False
+    """Whether a batch was ever planned: its checkpoint may name messages that it has not committed."""
+    behind_since: dict[str, float] = field(default_factory=dict)
+    """Since when, on the monotonic clock, it has not committed what was received of a stream, or moved there last."""
     targets: dict[str, Position] = field(default_factory=dict)
     """For a run that ends when it has caught up: how far that is."""
     exhausted_at: float | None = None
@@ -63,7 +76,6 @@ class Pipeline:
     ended: set[str] = field(default_factory=set)
     """Streams whose end is in its checkpoint."""
     news: Signal = field(default_factory=Signal)
-    fetches: int = 0
     attached_at: float = 0.0
     called_at: float = field(default_factory=time.monotonic)
 
@@ -77,7 +89,7 @@ class Pipeline:
         """Makes a run the present one; the one before is refused from now on."""
         if self.run.number:
             self.replaced.append(self.run)
-        self.run = run
+        self.run, self.away_since = run, None
 
     def knows(self, stream: str) -> bool:
         """Whether it is known what it needs of the stream."""
@@ -97,7 +109,8 @@ class Pipeline:
 
     def take_checkpoint(self, committed: dict[str, Position], planned: dict[str, Position]) -> None:
         """Takes over every position of its checkpoint. Where streams begin that these do not name stays as it was found out."""
-        self.committed, self.planned, self.targets = dict(committed), dict(planned), {}
+        self.committed, self.targets = dict(committed), {}
+        self.plan(dict(planned))
         self.sources = {source_of(stream) for stream, position in committed.items() if position > BEGINNING}
         self.begins = {stream: start for stream, start in self.begins.items() if self.position(stream) == BEGINNING}
         self.undecided.clear()
@@ -123,6 +136,20 @@ class Pipeline:
         """Takes over which of the streams have ended, as its checkpoint says."""
         self.ended -= positions.keys()
         self.ended |= positions.keys() & set(ended)
+
+    def in_flight(self, stream: str) -> bool:
+        """Whether a batch that it runs has messages of the stream that were not served yet."""
+        if not self.attached or stream not in self.planned or not self.knows(stream):
+            return False
+        if self.planned[stream] <= self.reads_after(stream):
+            return False
+        return stream not in self.fetched or self.reading[stream] > 0
+
+    def plan(self, ends: dict[str, Position]) -> None:
+        """Notes where the next batch ends in each stream that it has messages of."""
+        self.planned = ends
+        self.fetched.clear()
+        self.had_batch = self.had_batch or bool(ends)
 
     def notice(self, stream: str) -> None:
         """Notes that the stream has something new."""

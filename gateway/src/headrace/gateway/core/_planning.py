@@ -99,6 +99,9 @@ def _shared(pipeline: Pipeline, streams: Mapping[str, Stream], max_messages: int
 
 
 def _supply(pipeline: Pipeline, stream: Stream) -> _Supply:
+    if stream.replayable and (stream.must_be_rewound_for(pipeline) or stream.is_awaited(but_by=pipeline)):
+        # What it reads next is not here yet, or a batch of another one that needs the source comes first. It is noticed again.
+        return _Supply(stream, stream.start, 0, 0)
     start = _within_epoch(pipeline.position(stream.name), stream)
     known = pipeline.knows(stream.name)
     frames = list(stream.after(start)) if known and stream.received > start else []

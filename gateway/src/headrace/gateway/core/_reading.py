@@ -1,9 +1,10 @@
 """Serves planned ranges from the frames that are held, and waits for the source where they are not held any more."""
 
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from headrace.gateway.core._errors import MessagesLost
+from headrace.gateway.core._errors import MessagesLost, SourceSilent
 from headrace.gateway.core._frames import HeldFrame
 from headrace.gateway.core._pipeline import Pipeline
 from headrace.gateway.core._position import BEGINNING, Position, check_name, from_proto
@@ -36,14 +37,24 @@ class ReadRange:
         )
 
 
-async def read(pipeline: Pipeline, stream: Stream, wanted: ReadRange) -> AsyncIterator[HeldFrame]:
+async def read(
+    pipeline: Pipeline, stream: Stream, wanted: ReadRange, patience_s: float | None = None
+) -> AsyncIterator[HeldFrame]:
     """The frames of a range in order; the first and the last may reach beyond it.
 
     A range of an epoch that is over is empty: its messages come again under a new one.
 
+    Args:
+        pipeline: Who reads.
+        stream: What it reads.
+        wanted: The range.
+        patience_s: How long to wait for the next frame, in seconds; None is for ever.
+
     Raises:
         MessagesLost: the source no longer has the range, and the pipeline does not accept that.
+        SourceSilent: the source has sent nothing of it for `patience_s`.
     """
+    waits_since = time.monotonic()
     at, end = wanted.start, wanted.end
     while at < end:
         if end.epoch and end.epoch != stream.live_epoch:
@@ -56,6 +67,7 @@ async def read(pipeline: Pipeline, stream: Stream, wanted: ReadRange) -> AsyncIt
                     break
                 at = Position(end.epoch, frame.last, frame.cursor)
                 yield frame
+            waits_since = time.monotonic()
             # While they were sent, more may have come, and its notice is missed: look again before waiting or ending.
             continue
         if readable:
@@ -63,7 +75,9 @@ async def read(pipeline: Pipeline, stream: Stream, wanted: ReadRange) -> AsyncIt
                 return
         elif stream.loss is not None:
             _gone(pipeline, stream, wanted)
-        await stream.news.wait()
+        left = None if patience_s is None else waits_since + patience_s - time.monotonic()
+        if not await stream.news.wait(left if left is None else max(0.0, left)) and left is not None and left <= 0:
+            raise SourceSilent(_describe_silence(stream, at, end, patience_s or 0.0))
 
 
 def _gone(pipeline: Pipeline, stream: Stream, wanted: ReadRange) -> bool:
@@ -81,6 +95,13 @@ def _gone(pipeline: Pipeline, stream: Stream, wanted: ReadRange) -> bool:
             )
         return True
     return stream.losses > 0 and stream.loss is None and stream.attachment is not None and stream.caught_up()
+
+
+def _describe_silence(stream: Stream, at: Position, end: Position, patience_s: float) -> str:
+    """What is waited for, and who should send it."""
+    owner = stream.attachment
+    who = f"instance {owner.session.instance!r} has it" if owner is not None else "no connector has it; start its connector"
+    return f"stream {stream.name}: what follows {at}, up to {end}, is needed again, and nothing came for {patience_s:g} s; {who}"
 
 
 REMEDY = "restore the source, or set failOnDataLoss to false to go on without what is lost"

@@ -49,9 +49,10 @@ def _stream(stream: Stream) -> pb.StreamStatus:
         acknowledged_messages=stream.acknowledged_messages,
         duplicate_messages=stream.duplicate_messages,
         losses=stream.losses,
-        lag_messages=stream.held_messages + stream.backlog.messages,
+        lag_messages=stream.held_messages + stream.released_messages + stream.backlog.messages,
         lag_bytes=stream.held_bytes + stream.backlog.bytes,
         oldest_unacknowledged_ms=stream.oldest_age_ms(),
+        holders=_holders(stream),
     )
     _set(status, "received", stream.received)
     _set(status, "acknowledged", stream.acknowledged)
@@ -74,8 +75,38 @@ def _state(stream: Stream) -> tuple[pb.StreamState.ValueType, str]:
 
 def _held_up(stream: Stream) -> str:
     """Names the pipelines that hold acknowledgements up without being there."""
-    away = [p.name for p in stream.readers if not p.attached and p.position(stream.name) < stream.received]
-    return f"held for pipeline {', '.join(away)}, which is not attached" if away else ""
+    gone = [p for p in stream.readers if not p.attached and p.position(stream.name) < stream.received]
+    away = [p.name for p in gone if p.away_since is not None]
+    left = [p.name for p in gone if p.away_since is None]
+    told = [f"held for pipeline {', '.join(left)}, which is not attached"] if left else []
+    told += [f"acknowledgements held for pipeline {', '.join(away)}, whose lease has ended"] if away else []
+    return "; ".join(told)
+
+
+def _holders(stream: Stream) -> list[pb.AcknowledgementHolder]:
+    """The readers that acknowledgements wait for: those that are furthest behind, and those whose positions are not known."""
+    if stream.received == BEGINNING:
+        return []
+    known = [p.position(stream.name) for p in stream.readers if p.knows(stream.name)]
+    last = min(known, default=BEGINNING)
+    found = []
+    for pipeline in stream.readers:
+        knows = pipeline.knows(stream.name)
+        if not knows or pipeline.position(stream.name) == last < stream.received:
+            since = pipeline.behind_since.get(stream.name, pipeline.called_at)
+            holder = pb.AcknowledgementHolder(pipeline=pipeline.name, state=_pipeline_state(pipeline), held_ms=_ms_since(since))
+            if knows and last > BEGINNING:
+                holder.committed.CopyFrom(last.to_proto())
+            found.append(holder)
+    return found
+
+
+def _pipeline_state(pipeline: Pipeline) -> pb.PipelineState.ValueType:
+    if pipeline.attached:
+        return pb.PIPELINE_STATE_ATTACHED
+    if pipeline.away_since is not None:
+        return pb.PIPELINE_STATE_AWAY
+    return pb.PIPELINE_STATE_DETACHED if pipeline.complete or pipeline.committed else pb.PIPELINE_STATE_AWAITED
 
 
 def _session(session: Session) -> pb.SessionStatus:
@@ -112,6 +143,8 @@ def _pipeline(pipeline: Pipeline, gateway: Gateway) -> pb.PipelineStatus:
         idle_ms=_ms_since(pipeline.called_at) if pipeline.run.number else 0,
         lag_messages=sum(frame.count for frame in waiting),
         lag_bytes=sum(frame.size for frame in waiting),
+        state=_pipeline_state(pipeline),
+        away_ms=None if pipeline.away_since is None else _ms_since(pipeline.away_since),
     )
 
 

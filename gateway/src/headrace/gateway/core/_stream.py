@@ -70,6 +70,8 @@ class Attachment:
     lent_bytes: int = 0
     """Credit that the stream alone was given for that frame."""
     lent_messages: int = 0
+    end: Position = BEGINNING
+    """Of one that was closed, and whose stream has another owner now: the last position that it waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,8 @@ class Backlog:
 class Stream:
     """The messages after `start`, up to and including `received`, in frames.
 
-    Everything at or before `start` is either committed by every reader or has not been asked for.
+    Everything at or before `start` is committed by every reader that runs, or has not been asked for. A replayable source sends
+    it again where a reader that was away needs it.
     """
 
     name: str
@@ -108,6 +111,8 @@ class Stream:
     chooses_start: bool = False
     """Whether its connector says where it begins for a pipeline that is new to its source."""
     attachment: Attachment | None = None
+    former: list[Attachment] = field(default_factory=list)
+    """Sessions that closed the stream before another one opened it, and still wait for acknowledgements."""
     readers: list[Pipeline] = field(default_factory=list)
     start: Position = BEGINNING
     received: Position = BEGINNING
@@ -123,6 +128,8 @@ class Stream:
     news: Signal = field(default_factory=Signal)
     held_bytes: int = 0
     held_messages: int = 0
+    released_messages: int = 0
+    """Messages that are held no longer and not acknowledged: for a reader that is away, which has the source send them again."""
     received_messages: int = 0
     acknowledged_messages: int = 0
     duplicate_messages: int = 0
@@ -138,12 +145,23 @@ class Stream:
         self.start = self.received = at
         self.live_epoch = at.epoch
         self.ended = False
+        self.released_messages = 0
+        self.news.notify()
+
+    def go_on_after(self, committed: Position) -> None:
+        """Begins after what a checkpoint has committed. A session's epoch is over: this gateway has not given it."""
+        self.restart(committed)
+        if committed.epoch:
+            self.replayable = False
+            self.live_epoch = -1
 
     def void(self) -> None:
         """Ends the epoch of a redelivering stream: what was not acknowledged comes again under a new one."""
         self.drop_frames(len(self.frames))
         self.start = self.received
         self.live_epoch = -1
+        self.released_messages = 0
+        self.news.notify()
 
     def append(self, frame: HeldFrame) -> None:
         """Adds a frame that follows what was received."""
@@ -156,17 +174,21 @@ class Stream:
         self.backlog.messages = max(0, self.backlog.messages - frame.count)
         self.backlog.bytes = max(0, self.backlog.bytes - frame.size)
         self.sent_at = frame.received_at
+        for pipeline in self.readers:
+            pipeline.behind_since.setdefault(self.name, frame.received_at)
 
-    def release(self, acknowledged: Position) -> None:
-        """Lets go of the frames that every reader has committed."""
+    def release(self, needed_after: Position, acknowledged: Position) -> None:
+        """Lets go of the frames that no reader needs that runs, and notes what every reader has committed."""
         self.acknowledged = max(self.acknowledged, acknowledged)
-        if acknowledged.epoch != self.live_epoch:
-            return
-        done = bisect_right(self._ends, acknowledged.sequence)
-        self.acknowledged_messages += sum(frame.count for frame in self.frames[:done])
-        if done:
-            self.start = max(self.start, Position(self.live_epoch, self._ends[done - 1]))
-        self.drop_frames(done)
+        if needed_after.epoch == self.live_epoch:
+            done = bisect_right(self._ends, needed_after.sequence)
+            self.released_messages += sum(frame.count for frame in self.frames[:done])
+            if done:
+                self.start = max(self.start, Position(self.live_epoch, self._ends[done - 1]))
+            self.drop_frames(done)
+        if self.released_messages and acknowledged >= self.start:
+            self.acknowledged_messages += self.released_messages
+            self.released_messages = 0
 
     def drop_frames(self, count: int) -> None:
         """Drops the first `count` frames and gives their credit back."""
@@ -204,9 +226,13 @@ class Stream:
         for pipeline in self.readers:
             pipeline.notice(self.name)
 
-    def is_awaited(self) -> bool:
-        """Whether a batch is planned that cannot end before the source sends more."""
-        return any(pipeline.planned.get(self.name, BEGINNING) > self.received for pipeline in self.readers)
+    def is_awaited(self, but_by: Pipeline | None = None) -> bool:
+        """Whether a batch runs that cannot end before the source sends more, other than that of one pipeline."""
+        return any(p is not but_by and p.in_flight(self.name) and p.planned[self.name] > self.received for p in self.readers)
+
+    def must_be_rewound_for(self, pipeline: Pipeline) -> bool:
+        """Whether what the pipeline reads next is not held any more."""
+        return self.replayable and max(pipeline.reads_after(self.name), self.horizon) < self.start
 
     def caught_up(self) -> bool:
         """Whether everything that the source had when it last said so has been received."""

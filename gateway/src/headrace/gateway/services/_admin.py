@@ -30,14 +30,14 @@ class AdminService(AdminServiceServicer):
         request: pb.ForgetPipelineRequest,
         context: grpc.aio.ServicerContext[pb.ForgetPipelineRequest, pb.ForgetPipelineResponse],
     ) -> pb.ForgetPipelineResponse:
-        """Forgets a pipeline that is neither attached nor declared."""
+        """Forgets a pipeline that is not declared, nor attached unless forced."""
         await _permit(context)
         pipeline = self._gateway.pipelines.get(request.pipeline)
         if pipeline is None:
             known = ", ".join(sorted(self._gateway.pipelines)) or "none"
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no pipeline {request.pipeline!r}; known: {known}")
-        if pipeline.attached:
-            text = f"pipeline {pipeline.name!r} is attached; stop its query first"
+        if pipeline.attached and not request.force:
+            text = f"pipeline {pipeline.name!r} is attached; stop its query first, or forget it by force if its machine is gone"
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
         if pipeline.declared:
             text = f"pipeline {pipeline.name!r} is declared for {', '.join(pipeline.declared)}; remove it from the configuration"

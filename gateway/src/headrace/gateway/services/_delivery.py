@@ -8,6 +8,7 @@ from headrace.gateway.core import _frames as frames
 from headrace.gateway.core._bounds import MAX_NAME_BYTES, MAX_PARTS, MAX_SEGMENTS, MAX_WRITTEN, check_count, check_length
 from headrace.gateway.core._delivering import begin, check_newer, instance_for, settle, vote
 from headrace.gateway.core._errors import MalformedMessage, NotPermitted, OutOfTurn
+from headrace.gateway.core._leases import renew
 from headrace.gateway.core._ledger import Ledger, Segment
 from headrace.gateway.core._runs import admit
 from headrace.gateway.core._sink import Sink
@@ -124,6 +125,7 @@ def take_log(gateway: Gateway, identity: Identity, request: pb.SettleRequest) ->
         request.closed,
     )
     pending = settle(gateway, ledger, _votes(request, ledger, sinks), accept_older=request.accept_older)
+    renew(gateway, request.readers)
     if request.accept_lost:
         gateway.votes.accept(ledger.pipeline)
     return pb.SettleResponse(

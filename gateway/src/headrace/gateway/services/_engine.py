@@ -1,6 +1,8 @@
 """EngineService: what Spark calls."""
 
 import asyncio
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
 import grpc
@@ -12,7 +14,8 @@ from headrace.gateway.core._awaiting import await_sinks, sinks_away
 from headrace.gateway.core._bounds import MAX_PATTERNS, MAX_POSITIONS, check_count, check_length
 from headrace.gateway.core._catching_up import exhausted, has_waited_for_ends
 from headrace.gateway.core._checkpoints import adopt, attach, check_reads, commit, identify
-from headrace.gateway.core._errors import MalformedMessage, MessagesLost, NotPermitted, Superseded
+from headrace.gateway.core._errors import MalformedMessage, MessagesLost, NotPermitted, Superseded, UnknownPipeline
+from headrace.gateway.core._leases import leave
 from headrace.gateway.core._pipeline import Pipeline, Run
 from headrace.gateway.core._planning import PlannedRange, all_ended, plan
 from headrace.gateway.core._position import BEGINNING, Position, check_pattern, from_stream_positions
@@ -49,7 +52,19 @@ class EngineService(EngineServiceServicer):
             attach(self._gateway, pipeline, committed, planned, request.available_now, request.ended)
         except ProtocolError as error:
             await end_call(context, error)
-        return pb.AttachResponse(gateway_version=VERSION)
+        return pb.AttachResponse(gateway_version=VERSION, lease_ms=self._gateway.limits.query_lease_ms)
+
+    async def Renew(
+        self, request: pb.RenewRequest, context: grpc.aio.ServicerContext[pb.RenewRequest, pb.RenewResponse]
+    ) -> pb.RenewResponse:
+        """Renews a query's lease."""
+        try:
+            pipeline = self._pipeline(request.pipeline, identity_of(context))
+            if not pipeline.attached:
+                raise UnknownPipeline(f"pipeline {pipeline.name} is not attached to this gateway; attach it")
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.RenewResponse(lease_ms=self._gateway.limits.query_lease_ms)
 
     async def Plan(
         self, request: pb.PlanRequest, context: grpc.aio.ServicerContext[pb.PlanRequest, pb.PlanResponse]
@@ -58,7 +73,12 @@ class EngineService(EngineServiceServicer):
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
             commit(self._gateway, pipeline, _positions(pipeline, request.committed), request.ended)
-            return await self._plan(pipeline, request)
+            pipeline.calls += 1
+            try:
+                return await self._plan(pipeline, request)
+            finally:
+                pipeline.calls -= 1
+                pipeline.called_at = time.monotonic()
         except ProtocolError as error:
             await end_call(context, error)
         return pb.PlanResponse()
@@ -71,11 +91,12 @@ class EngineService(EngineServiceServicer):
         while True:
             self._check_losses(pipeline)
             ranges = plan(pipeline, self._gateway.streams, max_messages, max_bytes, tell_ends=request.tell_ends)
-            pipeline.planned = {r.stream.name: r.end for r in ranges if r.messages or r.start}
+            pipeline.plan({r.stream.name: r.end for r in ranges if r.messages or r.start})
             over = request.tell_ends and all_ended(pipeline, self._gateway.streams.values())
             away = sinks_away(self._gateway, pipeline.name) if ranges or over else []
             if away:
-                ranges, over, pipeline.planned = [], False, {}
+                ranges, over = [], False
+                pipeline.plan({})
             done = pipeline.available_now and not away and exhausted(pipeline, self._gateway.streams.values())
             if done and request.tell_ends and not over:
                 done = has_waited_for_ends(pipeline)
@@ -97,30 +118,38 @@ class EngineService(EngineServiceServicer):
 
     async def Fetch(self, request: pb.FetchRequest, context: FetchContext) -> AsyncIterator[pb.FetchResponse]:
         """Streams the frames of planned ranges."""
+        reading = Counter[str]()
         pipeline = None
+        patience_s = request.progress_timeout_ms / 1000 if request.HasField("progress_timeout_ms") else None
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
             check_count("ranges", request.ranges, MAX_POSITIONS)
             ranges = [ReadRange.from_proto(wire) for wire in request.ranges]
             check_reads(pipeline, (r.stream for r in ranges))
-            pipeline.fetches += 1
+            reading.update(r.stream for r in ranges)
+            pipeline.calls += bool(reading)
+            pipeline.reading += reading
             streams = [adopt(self._gateway, pipeline, r.stream, r.committed, r.batch_end) for r in ranges]
             response, size = pb.FetchResponse(), 0
             for index, (stream, wanted) in enumerate(zip(streams, ranges, strict=True)):
-                async for held in read(pipeline, stream, wanted):
+                async for held in read(pipeline, stream, wanted, patience_s):
                     _check_present(pipeline, request.pipeline)
                     response.frames.add(range=index).frame.MergeFromString(held.payload)
                     size += held.size
                     if size >= RESPONSE_BYTES:
                         yield response
                         response, size = pb.FetchResponse(), 0
+                if wanted.end == wanted.batch_end:
+                    pipeline.fetched.add(wanted.stream)
             if size:
                 yield response
         except ProtocolError as error:
             await end_call(context, error)
         finally:
-            if pipeline is not None:
-                pipeline.fetches -= 1
+            if pipeline is not None and reading:
+                pipeline.calls -= 1
+                pipeline.called_at = time.monotonic()
+                pipeline.reading -= reading
 
     async def Detach(
         self, request: pb.DetachRequest, context: grpc.aio.ServicerContext[pb.DetachRequest, pb.DetachResponse]
@@ -129,7 +158,7 @@ class EngineService(EngineServiceServicer):
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
             commit(self._gateway, pipeline, _positions(pipeline, request.committed))
-            pipeline.attached = False
+            leave(self._gateway, pipeline)
         except ProtocolError as error:
             await end_call(context, error)
         return pb.DetachResponse()

@@ -57,6 +57,38 @@ STREAM_STATE_LOST: StreamState.ValueType  # 5
 """Its source lost messages that a pipeline must read."""
 Global___StreamState: _TypeAlias = StreamState  # noqa: Y015
 
+class _PipelineState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PipelineStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PipelineState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PIPELINE_STATE_UNSPECIFIED: _PipelineState.ValueType  # 0
+    """Not used."""
+    PIPELINE_STATE_ATTACHED: _PipelineState.ValueType  # 1
+    """A query runs it."""
+    PIPELINE_STATE_AWAY: _PipelineState.ValueType  # 2
+    """It has not called within its lease: its machine may have died."""
+    PIPELINE_STATE_DETACHED: _PipelineState.ValueType  # 3
+    """Its query was stopped."""
+    PIPELINE_STATE_AWAITED: _PipelineState.ValueType  # 4
+    """It is declared in the configuration, or was heard of, and has not told this gateway its positions."""
+
+class PipelineState(_PipelineState, metaclass=_PipelineStateEnumTypeWrapper):
+    """A pipeline as its gateway finds it."""
+
+PIPELINE_STATE_UNSPECIFIED: PipelineState.ValueType  # 0
+"""Not used."""
+PIPELINE_STATE_ATTACHED: PipelineState.ValueType  # 1
+"""A query runs it."""
+PIPELINE_STATE_AWAY: PipelineState.ValueType  # 2
+"""It has not called within its lease: its machine may have died."""
+PIPELINE_STATE_DETACHED: PipelineState.ValueType  # 3
+"""Its query was stopped."""
+PIPELINE_STATE_AWAITED: PipelineState.ValueType  # 4
+"""It is declared in the configuration, or was heard of, and has not told this gateway its positions."""
+Global___PipelineState: _TypeAlias = PipelineState  # noqa: Y015
+
 @_typing.final
 class GetStatusRequest(_message.Message):
     """Asks for a snapshot."""
@@ -206,6 +238,7 @@ class StreamStatus(_message.Message):
     LAG_MESSAGES_FIELD_NUMBER: _builtins.int
     LAG_BYTES_FIELD_NUMBER: _builtins.int
     OLDEST_UNACKNOWLEDGED_MS_FIELD_NUMBER: _builtins.int
+    HOLDERS_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """Its name."""
     state: Global___StreamState.ValueType
@@ -238,6 +271,10 @@ class StreamStatus(_message.Message):
     def acknowledged(self) -> _frame_pb2.Position:
         """Everything at or before it is acknowledged."""
 
+    @_builtins.property
+    def holders(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcknowledgementHolder]:
+        """The pipelines that acknowledgements wait for, those that are furthest behind; none where everything received is acknowledged."""
+
     def __init__(
         self,
         *,
@@ -255,10 +292,11 @@ class StreamStatus(_message.Message):
         lag_messages: _builtins.int = ...,
         lag_bytes: _builtins.int = ...,
         oldest_unacknowledged_ms: _builtins.int = ...,
+        holders: _abc.Iterable[Global___AcknowledgementHolder] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_received", b"_received", "acknowledged", b"acknowledged", "received", b"received"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_received", b"_received", "acknowledged", b"acknowledged", "acknowledged_messages", b"acknowledged_messages", "detail", b"detail", "duplicate_messages", b"duplicate_messages", "instance", b"instance", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "losses", b"losses", "oldest_unacknowledged_ms", b"oldest_unacknowledged_ms", "received", b"received", "received_messages", b"received_messages", "replayable", b"replayable", "state", b"state", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_received", b"_received", "acknowledged", b"acknowledged", "acknowledged_messages", b"acknowledged_messages", "detail", b"detail", "duplicate_messages", b"duplicate_messages", "holders", b"holders", "instance", b"instance", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "losses", b"losses", "oldest_unacknowledged_ms", b"oldest_unacknowledged_ms", "received", b"received", "received_messages", b"received_messages", "replayable", b"replayable", "state", b"state", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__acknowledged: _TypeAlias = _typing.Literal["acknowledged"]  # noqa: Y015
     _WhichOneofArgType__acknowledged: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged"]  # noqa: Y015
@@ -270,6 +308,44 @@ class StreamStatus(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__received) -> _WhichOneofReturnType__received | None: ...
 
 Global___StreamStatus: _TypeAlias = StreamStatus  # noqa: Y015
+
+@_typing.final
+class AcknowledgementHolder(_message.Message):
+    """A pipeline that has not committed what was received of a stream, so that nobody is told that it is acknowledged."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIPELINE_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    COMMITTED_FIELD_NUMBER: _builtins.int
+    HELD_MS_FIELD_NUMBER: _builtins.int
+    pipeline: _builtins.str
+    """The pipeline's name."""
+    state: Global___PipelineState.ValueType
+    """How the gateway finds it."""
+    held_ms: _builtins.int
+    """Since when it has not moved on in the stream, in milliseconds before now."""
+    @_builtins.property
+    def committed(self) -> _frame_pb2.Position:
+        """Its committed position in the stream; absent where it has none, or has not told it."""
+
+    def __init__(
+        self,
+        *,
+        pipeline: _builtins.str = ...,
+        state: Global___PipelineState.ValueType = ...,
+        committed: _frame_pb2.Position | None = ...,
+        held_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "committed", b"committed"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "committed", b"committed", "held_ms", b"held_ms", "pipeline", b"pipeline", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__committed: _TypeAlias = _typing.Literal["committed"]  # noqa: Y015
+    _WhichOneofArgType__committed: _TypeAlias = _typing.Literal["_committed", b"_committed"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__committed) -> _WhichOneofReturnType__committed | None: ...
+
+Global___AcknowledgementHolder: _TypeAlias = AcknowledgementHolder  # noqa: Y015
 
 @_typing.final
 class SessionStatus(_message.Message):
@@ -351,6 +427,8 @@ class PipelineStatus(_message.Message):
     IDLE_MS_FIELD_NUMBER: _builtins.int
     LAG_MESSAGES_FIELD_NUMBER: _builtins.int
     LAG_BYTES_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    AWAY_MS_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """Its name."""
     run: _builtins.int
@@ -363,6 +441,10 @@ class PipelineStatus(_message.Message):
     """Messages received and not yet committed by it."""
     lag_bytes: _builtins.int
     """Bytes of the same."""
+    state: Global___PipelineState.ValueType
+    """How the gateway finds it."""
+    away_ms: _builtins.int
+    """How long ago its lease ended, in milliseconds; absent where it did not."""
     @_builtins.property
     def patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The patterns of the streams it reads."""
@@ -382,12 +464,16 @@ class PipelineStatus(_message.Message):
         idle_ms: _builtins.int = ...,
         lag_messages: _builtins.int = ...,
         lag_bytes: _builtins.int = ...,
+        state: Global___PipelineState.ValueType = ...,
+        away_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "away_ms", b"away_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attached", b"attached", "committed", b"committed", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "patterns", b"patterns", "pipeline", b"pipeline", "run", b"run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "attached", b"attached", "away_ms", b"away_ms", "committed", b"committed", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "patterns", b"patterns", "pipeline", b"pipeline", "run", b"run", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__away_ms: _TypeAlias = _typing.Literal["away_ms"]  # noqa: Y015
+    _WhichOneofArgType__away_ms: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__away_ms) -> _WhichOneofReturnType__away_ms | None: ...
 
 Global___PipelineStatus: _TypeAlias = PipelineStatus  # noqa: Y015
 
@@ -498,16 +584,22 @@ class ForgetPipelineRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PIPELINE_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """Its name."""
+    force: _builtins.bool
+    """True to forget it although it is attached. Where its query lives, it attaches anew, and finds that its sources may have
+    forgotten what it had not committed.
+    """
     def __init__(
         self,
         *,
         pipeline: _builtins.str = ...,
+        force: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["pipeline", b"pipeline"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["force", b"force", "pipeline", b"pipeline"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -60,7 +60,7 @@ class AdminServiceServicer:
 
     def ForgetPipeline(self, request, context):
         """Forgets a pipeline that will not come back, so that it holds its streams' acknowledgements no longer. NOT_FOUND where
-        there is none of that name, FAILED_PRECONDITION where it is attached or declared in the configuration.
+        there is none of that name, FAILED_PRECONDITION where it is attached, unless forced, or declared in the configuration.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -37,7 +37,7 @@ class AdminServiceStub:
     """A snapshot of everything the gateway knows."""
     ForgetPipeline: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ForgetPipelineRequest, _admin_pb2.ForgetPipelineResponse]
     """Forgets a pipeline that will not come back, so that it holds its streams' acknowledgements no longer. NOT_FOUND where
-    there is none of that name, FAILED_PRECONDITION where it is attached or declared in the configuration.
+    there is none of that name, FAILED_PRECONDITION where it is attached, unless forced, or declared in the configuration.
     """
 
 @_typing.type_check_only
@@ -49,7 +49,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """A snapshot of everything the gateway knows."""
     ForgetPipeline: _aio.UnaryUnaryMultiCallable[_admin_pb2.ForgetPipelineRequest, _admin_pb2.ForgetPipelineResponse]  # type: ignore[assignment]
     """Forgets a pipeline that will not come back, so that it holds its streams' acknowledgements no longer. NOT_FOUND where
-    there is none of that name, FAILED_PRECONDITION where it is attached or declared in the configuration.
+    there is none of that name, FAILED_PRECONDITION where it is attached, unless forced, or declared in the configuration.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -70,7 +70,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ForgetPipelineResponse, _abc.Awaitable[_admin_pb2.ForgetPipelineResponse]]:
         """Forgets a pipeline that will not come back, so that it holds its streams' acknowledgements no longer. NOT_FOUND where
-        there is none of that name, FAILED_PRECONDITION where it is attached or declared in the configuration.
+        there is none of that name, FAILED_PRECONDITION where it is attached, unless forced, or declared in the configuration.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -125,20 +125,72 @@ class AttachResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GATEWAY_VERSION_FIELD_NUMBER: _builtins.int
+    LEASE_MS_FIELD_NUMBER: _builtins.int
     gateway_version: _builtins.str
     """The gateway's own version, for people."""
+    lease_ms: _builtins.int
+    """How long the pipeline may be silent before the gateway goes on without it, in milliseconds. Call several times in that time.
+    Absent or 0 means for ever.
+    """
     def __init__(
         self,
         *,
         gateway_version: _builtins.str = ...,
+        lease_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gateway_version", b"gateway_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gateway_version", b"gateway_version", "lease_ms", b"lease_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AttachResponse: _TypeAlias = AttachResponse  # noqa: Y015
+
+@_typing.final
+class RenewRequest(_message.Message):
+    """Renews a lease."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIPELINE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pipeline(self) -> Global___Pipeline:
+        """Who calls."""
+
+    def __init__(
+        self,
+        *,
+        pipeline: Global___Pipeline | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pipeline", b"pipeline"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pipeline", b"pipeline"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenewRequest: _TypeAlias = RenewRequest  # noqa: Y015
+
+@_typing.final
+class RenewResponse(_message.Message):
+    """The lease is renewed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_MS_FIELD_NUMBER: _builtins.int
+    lease_ms: _builtins.int
+    """As in AttachResponse."""
+    def __init__(
+        self,
+        *,
+        lease_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ms", b"lease_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenewResponse: _TypeAlias = RenewResponse  # noqa: Y015
 
 @_typing.final
 class PlanRequest(_message.Message):
@@ -409,6 +461,9 @@ class FetchRequest(_message.Message):
 
     PIPELINE_FIELD_NUMBER: _builtins.int
     RANGES_FIELD_NUMBER: _builtins.int
+    PROGRESS_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    progress_timeout_ms: _builtins.int
+    """How long to wait for a source that sends nothing of what is left of a range, in milliseconds. Absent means for ever."""
     @_builtins.property
     def pipeline(self) -> Global___Pipeline:
         """Who calls."""
@@ -422,12 +477,15 @@ class FetchRequest(_message.Message):
         *,
         pipeline: Global___Pipeline | None = ...,
         ranges: _abc.Iterable[Global___Range] | None = ...,
+        progress_timeout_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["pipeline", b"pipeline"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_progress_timeout_ms", b"_progress_timeout_ms", "pipeline", b"pipeline", "progress_timeout_ms", b"progress_timeout_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["pipeline", b"pipeline", "ranges", b"ranges"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_progress_timeout_ms", b"_progress_timeout_ms", "pipeline", b"pipeline", "progress_timeout_ms", b"progress_timeout_ms", "ranges", b"ranges"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__progress_timeout_ms: _TypeAlias = _typing.Literal["progress_timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__progress_timeout_ms: _TypeAlias = _typing.Literal["_progress_timeout_ms", b"_progress_timeout_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__progress_timeout_ms) -> _WhichOneofReturnType__progress_timeout_ms | None: ...
 
 Global___FetchRequest: _TypeAlias = FetchRequest  # noqa: Y015
 

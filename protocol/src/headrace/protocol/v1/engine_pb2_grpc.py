@@ -47,6 +47,11 @@ class EngineServiceStub:
                 request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.AttachRequest.SerializeToString,
                 response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.AttachResponse.FromString,
                 _registered_method=True)
+        self.Renew = channel.unary_unary(
+                '/headrace.protocol.v1.EngineService/Renew',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.RenewRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.RenewResponse.FromString,
+                _registered_method=True)
         self.Plan = channel.unary_unary(
                 '/headrace.protocol.v1.EngineService/Plan',
                 request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.PlanRequest.SerializeToString,
@@ -104,6 +109,19 @@ class EngineServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Renew(self, request, context):
+        """Renews a pipeline's lease, and does nothing else: for a batch in which nothing else calls for long. NOT_FOUND where the pipeline
+        is not attached (the gateway restarted): it attaches with its next Plan.
+
+        An attached pipeline is there for as long as it calls within its lease (`AttachResponse.lease_ms`): Attach, Renew, Plan and Fetch
+        renew it, as does Settle for its `readers`. Once the lease has ended, the gateway goes on without the pipeline: it holds no more
+        messages of replayable streams for it, and nothing waits for its batch. Its acknowledgements stay held, so that nothing is lost; its
+        next call brings it back, and has sources send again what it needs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Plan(self, request, context):
         """Acknowledges what was committed and says how far the next micro-batch may read. Waits for up to `wait_ms` until
         there is something new. Ends with NOT_FOUND where the gateway does not know the pipeline's positions (it restarted): attach
@@ -124,7 +142,8 @@ class EngineServiceServicer:
     def Fetch(self, request, context):
         """Streams the frames of ranges that were planned, in order within each range, and waits for the source to send them
         again where the gateway does not hold them. The ranges' committed positions let a gateway that has just restarted
-        resume the sources without waiting for the planner. First and last frames may reach beyond the range.
+        resume the sources without waiting for the planner. First and last frames may reach beyond the range. DEADLINE_EXCEEDED where
+        the source sends nothing for `progress_timeout_ms`: nothing is lost, call again.
         DATA_LOSS where the source no longer has the range and the pipeline does not accept that.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -181,6 +200,11 @@ def add_EngineServiceServicer_to_server(servicer, server):
                     servicer.Attach,
                     request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.AttachRequest.FromString,
                     response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.AttachResponse.SerializeToString,
+            ),
+            'Renew': grpc.unary_unary_rpc_method_handler(
+                    servicer.Renew,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.RenewRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.RenewResponse.SerializeToString,
             ),
             'Plan': grpc.unary_unary_rpc_method_handler(
                     servicer.Plan,
@@ -253,6 +277,33 @@ class EngineService:
             '/headrace.protocol.v1.EngineService/Attach',
             headrace_dot_protocol_dot_v1_dot_engine__pb2.AttachRequest.SerializeToString,
             headrace_dot_protocol_dot_v1_dot_engine__pb2.AttachResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Renew(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.EngineService/Renew',
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.RenewRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.RenewResponse.FromString,
             options,
             channel_credentials,
             insecure,

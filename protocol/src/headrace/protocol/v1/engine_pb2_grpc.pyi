@@ -46,6 +46,15 @@ class EngineServiceStub:
     not among the positions are new to it, and begin with their first message. A newer run of the same pipeline replaces the
     older one.
     """
+    Renew: _grpc.UnaryUnaryMultiCallable[_engine_pb2.RenewRequest, _engine_pb2.RenewResponse]
+    """Renews a pipeline's lease, and does nothing else: for a batch in which nothing else calls for long. NOT_FOUND where the pipeline
+    is not attached (the gateway restarted): it attaches with its next Plan.
+
+    An attached pipeline is there for as long as it calls within its lease (`AttachResponse.lease_ms`): Attach, Renew, Plan and Fetch
+    renew it, as does Settle for its `readers`. Once the lease has ended, the gateway goes on without the pipeline: it holds no more
+    messages of replayable streams for it, and nothing waits for its batch. Its acknowledgements stay held, so that nothing is lost; its
+    next call brings it back, and has sources send again what it needs.
+    """
     Plan: _grpc.UnaryUnaryMultiCallable[_engine_pb2.PlanRequest, _engine_pb2.PlanResponse]
     """Acknowledges what was committed and says how far the next micro-batch may read. Waits for up to `wait_ms` until
     there is something new. Ends with NOT_FOUND where the gateway does not know the pipeline's positions (it restarted): attach
@@ -58,7 +67,8 @@ class EngineServiceStub:
     Fetch: _grpc.UnaryStreamMultiCallable[_engine_pb2.FetchRequest, _engine_pb2.FetchResponse]
     """Streams the frames of ranges that were planned, in order within each range, and waits for the source to send them
     again where the gateway does not hold them. The ranges' committed positions let a gateway that has just restarted
-    resume the sources without waiting for the planner. First and last frames may reach beyond the range.
+    resume the sources without waiting for the planner. First and last frames may reach beyond the range. DEADLINE_EXCEEDED where
+    the source sends nothing for `progress_timeout_ms`: nothing is lost, call again.
     DATA_LOSS where the source no longer has the range and the pipeline does not accept that.
     """
     Detach: _grpc.UnaryUnaryMultiCallable[_engine_pb2.DetachRequest, _engine_pb2.DetachResponse]
@@ -106,6 +116,15 @@ class EngineServiceAsyncStub(EngineServiceStub):
     not among the positions are new to it, and begin with their first message. A newer run of the same pipeline replaces the
     older one.
     """
+    Renew: _aio.UnaryUnaryMultiCallable[_engine_pb2.RenewRequest, _engine_pb2.RenewResponse]  # type: ignore[assignment]
+    """Renews a pipeline's lease, and does nothing else: for a batch in which nothing else calls for long. NOT_FOUND where the pipeline
+    is not attached (the gateway restarted): it attaches with its next Plan.
+
+    An attached pipeline is there for as long as it calls within its lease (`AttachResponse.lease_ms`): Attach, Renew, Plan and Fetch
+    renew it, as does Settle for its `readers`. Once the lease has ended, the gateway goes on without the pipeline: it holds no more
+    messages of replayable streams for it, and nothing waits for its batch. Its acknowledgements stay held, so that nothing is lost; its
+    next call brings it back, and has sources send again what it needs.
+    """
     Plan: _aio.UnaryUnaryMultiCallable[_engine_pb2.PlanRequest, _engine_pb2.PlanResponse]  # type: ignore[assignment]
     """Acknowledges what was committed and says how far the next micro-batch may read. Waits for up to `wait_ms` until
     there is something new. Ends with NOT_FOUND where the gateway does not know the pipeline's positions (it restarted): attach
@@ -118,7 +137,8 @@ class EngineServiceAsyncStub(EngineServiceStub):
     Fetch: _aio.UnaryStreamMultiCallable[_engine_pb2.FetchRequest, _engine_pb2.FetchResponse]  # type: ignore[assignment]
     """Streams the frames of ranges that were planned, in order within each range, and waits for the source to send them
     again where the gateway does not hold them. The ranges' committed positions let a gateway that has just restarted
-    resume the sources without waiting for the planner. First and last frames may reach beyond the range.
+    resume the sources without waiting for the planner. First and last frames may reach beyond the range. DEADLINE_EXCEEDED where
+    the source sends nothing for `progress_timeout_ms`: nothing is lost, call again.
     DATA_LOSS where the source no longer has the range and the pipeline does not accept that.
     """
     Detach: _aio.UnaryUnaryMultiCallable[_engine_pb2.DetachRequest, _engine_pb2.DetachResponse]  # type: ignore[assignment]
@@ -171,6 +191,21 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def Renew(
+        self,
+        request: _engine_pb2.RenewRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_engine_pb2.RenewResponse, _abc.Awaitable[_engine_pb2.RenewResponse]]:
+        """Renews a pipeline's lease, and does nothing else: for a batch in which nothing else calls for long. NOT_FOUND where the pipeline
+        is not attached (the gateway restarted): it attaches with its next Plan.
+
+        An attached pipeline is there for as long as it calls within its lease (`AttachResponse.lease_ms`): Attach, Renew, Plan and Fetch
+        renew it, as does Settle for its `readers`. Once the lease has ended, the gateway goes on without the pipeline: it holds no more
+        messages of replayable streams for it, and nothing waits for its batch. Its acknowledgements stay held, so that nothing is lost; its
+        next call brings it back, and has sources send again what it needs.
+        """
+
+    @_abc_1.abstractmethod
     def Plan(
         self,
         request: _engine_pb2.PlanRequest,
@@ -199,7 +234,8 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_engine_pb2.FetchResponse], _abc.AsyncIterator[_engine_pb2.FetchResponse]]:
         """Streams the frames of ranges that were planned, in order within each range, and waits for the source to send them
         again where the gateway does not hold them. The ranges' committed positions let a gateway that has just restarted
-        resume the sources without waiting for the planner. First and last frames may reach beyond the range.
+        resume the sources without waiting for the planner. First and last frames may reach beyond the range. DEADLINE_EXCEEDED where
+        the source sends nothing for `progress_timeout_ms`: nothing is lost, call again.
         DATA_LOSS where the source no longer has the range and the pipeline does not accept that.
         """
 

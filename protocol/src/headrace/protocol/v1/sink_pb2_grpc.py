@@ -74,8 +74,9 @@ class SinkServiceServicer:
 
         The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message, refused messages that the
         part does not have), FAILED_PRECONDITION (an unsupported protocol version, another mode than the sink's other instances, an answer to
-        nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, RESOURCE_EXHAUSTED (too many sessions), DEADLINE_EXCEEDED (no Hello in
-        time, or nothing read and nothing said for too long), ABORTED (a newer session of the same instance took over), UNAVAILABLE (the gateway is stopping; reconnect).
+        nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED (no Hello in
+        time, or nothing read and nothing said for too long), ABORTED (a newer session of the same instance took over), UNAVAILABLE (the gateway is
+        stopping, or has as many sessions as it may; reconnect).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -61,8 +61,9 @@ class SinkServiceStub:
 
     The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message, refused messages that the
     part does not have), FAILED_PRECONDITION (an unsupported protocol version, another mode than the sink's other instances, an answer to
-    nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, RESOURCE_EXHAUSTED (too many sessions), DEADLINE_EXCEEDED (no Hello in
-    time, or nothing read and nothing said for too long), ABORTED (a newer session of the same instance took over), UNAVAILABLE (the gateway is stopping; reconnect).
+    nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED (no Hello in
+    time, or nothing read and nothing said for too long), ABORTED (a newer session of the same instance took over), UNAVAILABLE (the gateway is
+    stopping, or has as many sessions as it may; reconnect).
     """
 
 @_typing.type_check_only
@@ -98,8 +99,9 @@ class SinkServiceAsyncStub(SinkServiceStub):
 
     The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message, refused messages that the
     part does not have), FAILED_PRECONDITION (an unsupported protocol version, another mode than the sink's other instances, an answer to
-    nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, RESOURCE_EXHAUSTED (too many sessions), DEADLINE_EXCEEDED (no Hello in
-    time, or nothing read and nothing said for too long), ABORTED (a newer session of the same instance took over), UNAVAILABLE (the gateway is stopping; reconnect).
+    nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED (no Hello in
+    time, or nothing read and nothing said for too long), ABORTED (a newer session of the same instance took over), UNAVAILABLE (the gateway is
+    stopping, or has as many sessions as it may; reconnect).
     """
 
 class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -138,8 +140,9 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
 
         The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message, refused messages that the
         part does not have), FAILED_PRECONDITION (an unsupported protocol version, another mode than the sink's other instances, an answer to
-        nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, RESOURCE_EXHAUSTED (too many sessions), DEADLINE_EXCEEDED (no Hello in
-        time, or nothing read and nothing said for too long), ABORTED (a newer session of the same instance took over), UNAVAILABLE (the gateway is stopping; reconnect).
+        nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED (no Hello in
+        time, or nothing read and nothing said for too long), ABORTED (a newer session of the same instance took over), UNAVAILABLE (the gateway is
+        stopping, or has as many sessions as it may; reconnect).
         """
 
 def add_SinkServiceServicer_to_server(servicer: SinkServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -589,7 +589,7 @@ class Welcome(_message.Message):
     max_frame_messages: _builtins.int
     """The most messages that a frame may hold."""
     max_streams: _builtins.int
-    """How many streams the session may have open."""
+    """How many streams the session may have open; those that it has closed do not count."""
     frame_overhead_bytes: _builtins.int
     """What each frame takes of the credit besides its own bytes, in bytes; it does not count towards max_frame_bytes. Absent means 0."""
     @_builtins.property

@@ -65,10 +65,11 @@ class SourceServiceServicer:
 
         The gateway ends a session that breaks these rules with a status that names the rule: INVALID_ARGUMENT (a malformed
         frame, stream name or request), NOT_FOUND (an unknown stream id), OUT_OF_RANGE (a sequence that steps back or is too large),
-        RESOURCE_EXHAUSTED (a frame above the limit, credit overrun, too many sessions or streams), FAILED_PRECONDITION (an
+        RESOURCE_EXHAUSTED (a frame above the limit, credit overrun, too many open streams), FAILED_PRECONDITION (an
         unsupported protocol version, or a message out of turn), DEADLINE_EXCEEDED (no Hello in time, or nothing read for too long),
         UNAUTHENTICATED, PERMISSION_DENIED (the token does not allow to send streams), ABORTED (a newer session of the same instance
-        took over: leave the streams to it), UNAVAILABLE (the gateway is stopping). Of these only UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input; so are
+        took over: leave the streams to it), UNAVAILABLE (the gateway is stopping, or has as many sessions as it may). Of these only
+        UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input; so are
         the statuses that gRPC itself gives for a connection that broke.
 
         Pings of keepalive are taken every 10 s, with or without calls. Who pings more often than every second is cut off by GOAWAY

@@ -1,0 +1,87 @@
+"""A fetch gets its range, learns that none will come, or ends; it never waits for what cannot happen."""
+
+import asyncio
+
+import grpc
+import pytest
+from tests.gateway.wire import REDELIVERING, Connector, Engine, numbered, positions, serve, until_gone, values_of
+
+from headrace.gateway._config import Limits
+from headrace.protocol.v1 import engine_pb2, source_pb2
+
+pytestmark = pytest.mark.timeout(60)
+
+
+async def opened(address: str, **stream: source_pb2.SourceKind.ValueType) -> Connector:
+    source = Connector(address)
+    await source.hello()
+    await source.open(**stream)
+    await source.expect("stream_opened")
+    return source
+
+
+async def test_a_session_that_is_lost_before_its_first_frame_does_not_take_the_stream_from_a_fetch() -> None:
+    async with serve() as (_, address):
+        pipeline = Engine(address)
+        await pipeline.attach(planned={"orders/0": 5})
+        first = await opened(address)
+        fetching = asyncio.create_task(pipeline.fetch("orders/0", None, 5))
+        await pipeline.renew()
+        await first.close()
+        await until_gone(address, "test-0")
+        second = await opened(address)
+        await second.send(frame=numbered(1, 1, 5))
+        assert len(values_of(await asyncio.wait_for(fetching, 10))) == 5
+        for client in (second, pipeline):
+            await client.close()
+
+
+async def test_a_range_of_an_epoch_that_a_restarted_gateway_does_not_know_is_empty_at_once() -> None:
+    async with serve() as (_, address):
+        attached, unknown = Engine(address, "attached"), Engine(address, "unknown")
+        await attached.stub.Attach(attach_request(attached, committed=(7, 10), planned=(7, 20)))
+        assert await asyncio.wait_for(attached.fetch("orders/0", (7, 10), (7, 20)), 10) == []
+        assert await asyncio.wait_for(unknown.fetch("orders/1", (7, 10), (7, 20)), 10) == []
+        for client in (attached, unknown):
+            await client.close()
+
+
+def attach_request(engine: Engine, committed: tuple[int, int], planned: tuple[int, int]) -> engine_pb2.AttachRequest:
+    return engine_pb2.AttachRequest(
+        pipeline=engine.who, committed=positions({"orders/0": committed}), planned=positions({"orders/0": planned})
+    )
+
+
+async def test_a_fetch_that_waits_for_an_epoch_learns_at_once_that_it_is_over() -> None:
+    async with serve(Limits(session_messages=10)) as (_, address):
+        pipeline = Engine(address)
+        await pipeline.attach()
+        first = await opened(address, kind=REDELIVERING)
+        await first.send(frame=numbered(1, 1, 5))
+        end = (await pipeline.plan_until("orders/0", 5)).end
+        # A range that nobody planned, so that the fetch waits for as long as the epoch lives.
+        beyond = type(end)(epoch=end.epoch, sequence=9)
+        fetching = asyncio.create_task(pipeline.fetch("orders/0", (end.epoch, 5), beyond))
+        await pipeline.renew()
+        await first.close()
+        assert await asyncio.wait_for(fetching, 10) == []
+        await pipeline.close()
+
+
+async def test_a_fetch_ends_where_its_source_sends_nothing_and_says_who_should() -> None:
+    async with serve() as (_, address):
+        pipeline = Engine(address)
+        await pipeline.attach(planned={"orders/0": 10})
+        with pytest.raises(grpc.aio.AioRpcError) as nobody:
+            await pipeline.fetch("orders/0", None, 10, progress_timeout_ms=50)
+        source = await opened(address)
+        await source.send(frame=numbered(1, 1, 4))
+        with pytest.raises(grpc.aio.AioRpcError) as silent:
+            await pipeline.fetch("orders/0", None, 10, progress_timeout_ms=50)
+        for error, parts in ((nobody, ("no connector",)), (silent, ("follows sequence 4", "sequence 10", "test-0"))):
+            assert error.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            assert all(part in (error.value.details() or "") for part in ("orders/0", *parts)), error.value.details()
+        await source.send(frame=numbered(1, 5, 6))
+        assert len(values_of(await pipeline.fetch("orders/0", 4, 10, progress_timeout_ms=10_000))) == 6
+        for client in (source, pipeline):
+            await client.close()
