@@ -5,7 +5,7 @@ from itertools import islice
 import pytest
 
 from headrace.chaos import Role
-from headrace.chaos._schedule import Strike, schedule
+from headrace.chaos._schedule import How, Strike, schedule
 
 
 def _victims(strike: Strike) -> list[Role]:
@@ -34,3 +34,9 @@ def test_moments_are_within_seconds() -> None:
 def test_a_seed_means_the_same_again() -> None:
     assert list(islice(schedule(7), 50)) == list(islice(schedule(7), 50))
     assert len({tuple(islice(schedule(seed), 5)) for seed in range(20)}) == 20
+
+
+def test_a_driver_alone_is_killed_or_meets_another_one() -> None:
+    strikes = list(islice(schedule(1), 300))
+    assert {strike.how for strike in strikes if strike.first == (Role.DRIVER,) and strike.second is None} == set(How)
+    assert {strike.how for strike in strikes if strike.first != (Role.DRIVER,) or strike.second} == {How.KILL}

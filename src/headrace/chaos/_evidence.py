@@ -54,6 +54,11 @@ class Layout:
         return self.folder / "failures.journal"
 
     @property
+    def driver(self) -> Path:
+        """The process id of the driver that was started last."""
+        return self.folder / "driver.pid"
+
+    @property
     def offered(self) -> Path:
         """How many messages each sender may send in all."""
         return self.folder / "offered"

@@ -89,16 +89,23 @@ def _batch() -> int:
 
 
 def _run(spark: SparkSession, layout: Layout, gateway: str, is_over: Callable[[], bool]) -> None:
-    """Runs the queries until it is over."""
+    """Runs the queries until it is over, or one has failed and another driver was started meanwhile."""
     failures = Journal(layout.failures)
     queries = {sink: start(spark, layout, sink, gateway) for sink in SINKS}
     while not is_over():
         for sink, query in queries.items():
             if not query.isActive:
                 failures.note(query=sink, error=str(query.exception()))
+                if not _is_present(layout):
+                    return
                 queries[sink] = start(spark, layout, sink, gateway)
     for query in queries.values():
         query.stop()
+
+
+def _is_present(layout: Layout) -> bool:
+    """Whether this is the driver that was started last: two that start queries again by turns would never agree."""
+    return layout.driver.read_text() == str(os.getpid())
 
 
 def main() -> None:

@@ -7,8 +7,10 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.chaos._run import Outcome
+from headrace.chaos._schedule import How
 
 _SHOWN = 20
+_HOW = {How.KILL: "", How.RIVAL: ", replaced while it ran", How.STALE: ", replaced while it stood still"}
 
 
 def summary(outcome: Outcome) -> str:
@@ -23,7 +25,7 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
     """Every kill with its recovery, and the verdict."""
     table = Table("at", "killed", "process", "recovered after", box=None, pad_edge=False, header_style="bold")
     for killed in outcome.kills:
-        names = " and ".join(killed.roles) + (", while others recovered" if killed.in_recovery else "")
+        names = " and ".join(killed.roles) + (", while others recovered" if killed.in_recovery else _HOW[killed.how])
         table.add_row(f"{killed.at_s:.1f} s", names, " ".join(map(str, killed.pids)), f"{killed.recovered_s:.1f} s")
     console.print(table)
     console.print()

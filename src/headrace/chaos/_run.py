@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headrace.chaos._evidence import JournalReader
 from headrace.chaos._roles import Role
-from headrace.chaos._schedule import Strike, schedule
+from headrace.chaos._schedule import How, Strike, schedule
 from headrace.chaos._validator import Finding
 from headrace.chaos._workload import STREAMS
 from headrace.chaos._world import World
@@ -36,6 +36,7 @@ class Killed:
         at_s: When, since everything ran.
         in_recovery: True where the ones before had not recovered yet.
         recovered_s: How long it took until messages that every sender had sent after it were visible in both sinks.
+        how: What became of them.
     """
 
     roles: tuple[Role, ...]
@@ -43,6 +44,7 @@ class Killed:
     at_s: float
     in_recovery: bool
     recovered_s: float
+    how: How = How.KILL
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class _Blow:
     at_s: float
     in_recovery: bool
     offered: int
+    how: How = How.KILL
 
 
 @dataclass
@@ -108,6 +111,9 @@ class Run:
     def _carry_out(self, world: World, strike: Strike) -> None:
         """Waits, kills, and waits until all have recovered."""
         self._pass_time(world, strike.pause_s)
+        if strike.how is not How.KILL:
+            self._replace_driver(world, strike.how)
+            return
         blows = [self._kill(world, strike.first, in_recovery=False)]
         if strike.second is not None:
             self._pass_time(world, strike.second_after_s)
@@ -129,12 +135,25 @@ class Run:
         self.say(f"{at_s:6.1f} s  kill -9 {' and '.join(roles)} ({', '.join(map(str, pids)) or 'none runs'}){while_}")
         return _Blow(tuple(roles), pids, at_s, in_recovery, offered)
 
+    def _replace_driver(self, world: World, how: How) -> None:
+        """Starts another driver beside the present one, and waits until that one has ended and all is well."""
+        offered, at_s = world.offered, self._now()
+        pid = world.replace_driver(pausing=how is How.STALE)
+        does = "stands still" if how is How.STALE else "goes on"
+        self.say(f"{at_s:6.1f} s  another driver starts, and the one before {does} ({pid or 'none runs'})")
+        blow = _Blow((Role.DRIVER,), (pid,) if pid else (), at_s, in_recovery=False, offered=offered, how=how)
+        world.wait_for("the new driver goes on", lambda: self._has_recovered(world, blow), RECOVERS_WITHIN_S)
+        self._note(blow)
+        world.wake()
+        world.wait_for("the driver before ends by itself", world.is_alone, RECOVERS_WITHIN_S)
+        self.say(f"{self._now():6.1f} s  the driver before has ended")
+
     def _has_recovered(self, world: World, blow: _Blow) -> bool:
         return world.offered - world.lag() > blow.offered
 
     def _note(self, blow: _Blow) -> None:
         recovered_s = self._now() - blow.at_s
-        self.kills.append(Killed(blow.roles, blow.pids, blow.at_s, blow.in_recovery, recovered_s))
+        self.kills.append(Killed(blow.roles, blow.pids, blow.at_s, blow.in_recovery, recovered_s, blow.how))
         self.say(f"{self._now():6.1f} s  {' and '.join(blow.roles)}: recovered {recovered_s:.1f} s after the kill")
 
     def _pass_time(self, world: World, seconds: float) -> None:

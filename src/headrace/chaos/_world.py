@@ -53,8 +53,11 @@ class World:
         self._address = free_address()
         self._is_cluster = master.startswith("local-cluster")
         self._environ = {**spark_environ(self._scratch), "SPARK_WORKER_DIR": str(self._scratch / "work"), **(environ or {})}
+        self._master = master
         self._processes = {role: self._process(role, command) for role, command in self._commands(master).items()}
         self._ends: dict[Role, int] = {}
+        self._replaced: list[OwnedProcess] = []
+        """Drivers beside which another one was started, and that have not ended yet."""
         self._observer = Observer(self.layout)
         self._write_offered()
 
@@ -76,9 +79,10 @@ class World:
         # An impatient second Ctrl-C waits until nothing is left.
         signals = {signal.SIGINT, signal.SIGTERM}
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-        for process in self._processes.values():
+        processes = [*self._processes.values(), *self._replaced]
+        for process in processes:
             process.strike()
-        for process in self._processes.values():
+        for process in processes:
             process.kill()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -124,7 +128,34 @@ class World:
         self._ends.pop(role, None)
         process.start()
         if role == Role.DRIVER:
-            (self.folder / "driver.pid").write_text(str(process.pid))
+            self.layout.driver.write_text(str(process.pid))
+
+    def replace_driver(self, *, pausing: bool = False) -> int | None:
+        """Starts another driver on the same checkpoints while the present one runs; returns the id of that one, None for none.
+
+        Args:
+            pausing: Whether the present one stands still from now on, until `wake` is called.
+        """
+        if not self.alive(Role.DRIVER):
+            self.restart(Role.DRIVER)
+            return None
+        before = self._processes[Role.DRIVER]
+        if pausing:
+            before.signal(signal.SIGSTOP)
+        self._replaced.append(before)
+        self._processes[Role.DRIVER] = self._process(Role.DRIVER, self._commands(self._master)[Role.DRIVER])
+        self.restart(Role.DRIVER)
+        return before.pid
+
+    def wake(self) -> None:
+        """Has drivers go on that stand still."""
+        for process in self._replaced:
+            process.signal(signal.SIGCONT)
+
+    def is_alone(self) -> bool:
+        """Whether every driver beside which another one was started has ended."""
+        self._replaced = [process for process in self._replaced if process.exit_code() is None]
+        return not self._replaced
 
     # What becomes of it
 

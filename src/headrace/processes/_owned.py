@@ -100,6 +100,12 @@ class OwnedProcess:
                 self._process.wait(timeout_s)
         self.kill()
 
+    def signal(self, number: int) -> None:
+        """Sends a signal to it and all its descendants."""
+        for pid in _members(self.pid) if self._process is not None else []:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
     def ask_to_stop(self) -> None:
         """Sends SIGTERM, if it runs."""
         if self._process is not None and self._process.poll() is None:
