@@ -17,7 +17,8 @@ setup-dev: ## ... and with what its tests need
 demo: setup ## Run a whole job on real flights (ARGS=--chaos kills its processes meanwhile)
 	@.venv/bin/headrace demo $(ARGS)
 
-chaos: setup-dev ## kill -9 at all pairs of fault points (hours; ARGS='--shard 1/8' for a part), then at random for ten minutes
+chaos: setup-dev ## Fuzz the wire, kill -9 at all pairs of fault points (hours; ARGS='--shard 1/8' for a part), then at random
+	.venv/bin/python -m pytest tests/gateway/test_fuzz.py --fuzz-seconds 600 -s
 	.venv/bin/python -m pytest tests/exactly_once --every-pair $(ARGS)
 	.venv/bin/headrace chaos --minutes 10
 

@@ -1,3 +1,5 @@
+import os
+import random
 import signal
 from collections.abc import Iterator
 
@@ -19,6 +21,9 @@ hypothesis.settings.load_profile("tests")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What `tests/exactly_once` is run in full with. Pytest takes options from this file only, whatever folder is run."""
     parser.addoption("--every-pair", action="store_true", help="kill at every ordered pair of fault points: takes hours")
+    seconds = 60.0 if os.environ.get("CI") else 15.0
+    parser.addoption("--fuzz-seconds", type=float, default=seconds, help="how long to fuzz the gateway's wire")
+    parser.addoption("--fuzz-seed", default=f"{random.getrandbits(32):08x}", help="which calls to make; the default is random")
     parser.addoption("--shard", type=_shard, default=(1, 1), metavar="I/N", help="of the pairs, take the I-th of N parts")
 
 

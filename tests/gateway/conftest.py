@@ -35,3 +35,13 @@ def engine(address: str, stack: AsyncExitStack) -> Callable[..., Engine]:
         return made
 
     return make
+
+
+@pytest.fixture
+def fuzz_seconds(request: pytest.FixtureRequest) -> float:
+    return float(request.config.getoption("--fuzz-seconds"))
+
+
+@pytest.fixture
+def fuzz_seed(request: pytest.FixtureRequest) -> str:
+    return str(request.config.getoption("--fuzz-seed"))

@@ -264,6 +264,21 @@ async def test_ids_of_rejected_streams_cost_nothing() -> None:
             await client.close()
 
 
+async def test_a_connector_that_asks_and_never_reads_the_answers_is_ended() -> None:
+    async with serve() as (gateway, address):
+        owner, deaf = Connector(address), Connector(address)
+        await owner.hello("owner")
+        await owner.open("orders/0", 1)
+        await deaf.hello("deaf")
+        session = next(session for session in gateway.sessions.values() if session.instance == "deaf")
+        refused = source_pb2.IngestResponse(reject=source_pb2.Reject(message="no" * 1000))
+        while session.failure is None:
+            session.send(refused)
+        assert (await deaf.ended())[0] is grpc.StatusCode.DEADLINE_EXCEEDED
+        for client in (owner, deaf):
+            await client.close()
+
+
 @given(ids=st.lists(st.integers(0, 30), max_size=60))
 def test_ranges_of_ids_are_a_set(ids: list[int]) -> None:
     ranges = IdRanges()

@@ -14,7 +14,7 @@ from headrace.gateway.core._stream import Attachment, Wanted
 from headrace.protocol.v1 import source_pb2 as pb
 
 MOST_WAITING = 10_000
-"""So many messages may wait for a connector to read them; acks and credit are merged, and do not count."""
+"""So many messages may wait for a connector to read them, and some for each of its streams; acks and credit are merged."""
 
 _ids = itertools.count(1)
 
@@ -61,8 +61,8 @@ class Session:
     def send(self, response: pb.IngestResponse) -> None:
         """Queues a message. A connector that asks and never reads the answers is ended."""
         self._control.append(response)
-        if len(self._control) > MOST_WAITING:
-            self.end(TooSlow(f"{MOST_WAITING} answers wait for the connector; read them while you send"))
+        if len(self._control) > MOST_WAITING + 4 * len(self.attachments):
+            self.end(TooSlow(f"{len(self._control)} answers wait for the connector; read them while you send"))
         self.outgoing.notify()
 
     def acknowledge(self, attachment: Attachment, position: Position) -> None:

@@ -58,6 +58,11 @@ async def first_to_end(*coroutines: Coroutine[Any, Any, None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def begin_call(context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+    """Sends the metadata of a session: with its first message they would go out twice where the call ends meanwhile."""
+    await context.send_initial_metadata(())
+
+
 async def end_call(context: "grpc.aio.ServicerContext[Any, Any]", error: ProtocolError) -> None:
     """Ends a call with an error; what the handler returns then goes nowhere.
 

@@ -14,7 +14,7 @@ from headrace.gateway.core._errors import MalformedMessage, NotPermitted, OutOfT
 from headrace.gateway.core._sink import Sink
 from headrace.gateway.core._sink_session import SinkSession
 from headrace.gateway.core._transaction import Transaction, check_sink
-from headrace.gateway.services._calls import PROTOCOL_VERSION, end_call, first_hello, first_to_end
+from headrace.gateway.services._calls import PROTOCOL_VERSION, begin_call, end_call, first_hello, first_to_end
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceServicer
 
@@ -35,6 +35,7 @@ class SinkService(SinkServiceServicer):
         identity, session = identity_of(context), None
         try:
             hello = await self._hello(request_iterator, identity)
+            await begin_call(context)
             session = self._gateway.open_sink_session(hello, context.peer(), identity)
             log.info("sink session opened", session=session.id, sink=hello.sink, instance=hello.instance, peer=session.peer)
             welcome = pb.SinkWelcome(

@@ -18,7 +18,7 @@ from headrace.gateway.core._housekeeping import SHORTEST_LINGER_MS
 from headrace.gateway.core._lending import request_credit
 from headrace.gateway.core._position import check_name
 from headrace.gateway.core._session import Session
-from headrace.gateway.services._calls import PROTOCOL_VERSION, end_call, first_hello, first_to_end
+from headrace.gateway.services._calls import PROTOCOL_VERSION, begin_call, end_call, first_hello, first_to_end
 from headrace.gateway.services._received import Received
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer
@@ -40,6 +40,7 @@ class SourceService(SourceServiceServicer):
         try:
             hello = await first_hello(_first(request_iterator), self._gateway.limits.hello_timeout_ms)
             check_hello(hello)
+            await begin_call(context)
             session = self._gateway.open_session(hello, context.peer(), identity)
             log.info("session opened", session=session.id, connector=hello.connector, instance=hello.instance, peer=session.peer)
             session.send(self._welcome(session))
