@@ -1,5 +1,7 @@
 """Record batches turned into columns: the same as what kafka-python makes of them."""
 
+from array import array
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -135,3 +137,8 @@ def test_a_codec_that_is_not_installed_is_told_with_its_package(monkeypatch, num
 def test_kafka_python_still_takes_batches_apart_where_it_is_expected_to():
     assert issubclass(_Fetched, Fetcher.PartitionRecords)
     assert _Fetched._unpack_records is not Fetcher.PartitionRecords._unpack_records
+
+
+def test_a_time_that_does_not_fit_is_that_of_its_record_alone():
+    records = Records(array("q", [7, 8]), array("q", [1, 2**62]), [None, None], [b"a", b"b"])
+    assert records.batch(None).event_times == [1000, 2**62 * 1000]

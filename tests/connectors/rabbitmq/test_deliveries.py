@@ -198,6 +198,15 @@ def test_event_times(properties, event_time):
         assert ("amqp-timestamp", b"9223372036854775808") in batch.headers[0]
 
 
+def test_a_message_whose_properties_cannot_be_read_is_taken_with_them_as_they_came():
+    whole = Arrived([1, 2], [b"\x00\x00\x01k"] * 2, [b"\x00\x00", b"\x00\x40"], [b"a", b"b"])
+    batch = Columns("routing-key").batch(whole)
+    assert (batch.values, batch.keys) == ([b"a", b"b"], [b"k", b"k"])
+    assert batch.headers[0] is None
+    assert dict(batch.headers[1])["amqp-properties"] == b"\x00\x40"
+    assert b"cannot be read" in dict(batch.headers[1])["amqp-unreadable"]
+
+
 def test_some_of_what_has_arrived():
     arrived = Arrived([1, 2], [b"r", b"s"], [b"p", b"q"], [b"v", b"w"], 2)
     kept = arrived.only([False, True])

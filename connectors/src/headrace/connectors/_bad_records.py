@@ -1,5 +1,6 @@
 """What a source does with a record that it cannot take: one policy for all of them."""
 
+import asyncio
 import logging
 import os
 import threading
@@ -13,7 +14,7 @@ from pydantic import Field, model_validator
 
 from headrace.connectors._dead_letters import letter_of
 from headrace.connectors._parameters import Parameters
-from headrace.sdk import Message
+from headrace.sdk import AsyncSource, InvalidMessage, Message
 
 log = logging.getLogger("headrace.connectors")
 
@@ -57,6 +58,17 @@ class BadRecordParameters(Parameters):
         return self
 
 
+class PolicySource(AsyncSource):
+    """A source that does with a message that the gateway cannot take what `bad_records` says."""
+
+    bad_records: "BadRecordPolicy"
+    """Set by who subclasses it, before it is read."""
+
+    async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
+        """Leaves it out, once it is kept where it should be."""
+        await asyncio.to_thread(self.bad_records.take, partition, message, error)
+
+
 class BadRecordPolicy:
     """Carries the policy of one source out, on any thread, and counts."""
 
@@ -77,6 +89,11 @@ class BadRecordPolicy:
         self._lock = threading.Lock()
         self._told = 0
         self._tell_at = 0.0
+
+    @classmethod
+    def of(cls, source: str, parameters: BadRecordParameters) -> "BadRecordPolicy":
+        """The policy that a source was told."""
+        return cls(source, parameters.bad_records, parameters.dead_letters)
 
     def take(self, partition: str, message: Message, error: Exception) -> None:
         """Leaves a record out, once it is kept where it should be.

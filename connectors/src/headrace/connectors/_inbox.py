@@ -106,6 +106,14 @@ class Inbox(Generic[T]):
             if token.settled is not None and not token.settled.done():
                 token.settled.set_result(None)
 
+    def refuse(self, token: object, error: Exception) -> None:
+        """Lets go of what cannot be taken, and tells who waits for it why."""
+        assert isinstance(token, Ticket)
+        if self._given.pop(token, None) is not None:
+            self._room.give(token.messages, token.bytes)
+        if token.settled is not None and not token.settled.done():
+            token.settled.set_exception(error)
+
     def abandon(self, ticket: Ticket) -> None:
         """Whoever waited for it has gone: it is not given any more, unless a query has it already."""
         ticket.wanted = False

@@ -9,14 +9,14 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.connectors._bad_records import BadRecordPolicy, BadRecords
+from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors._records import Format
 from headrace.connectors.file._names import Names, partition_of, root_of, unrotated
 from headrace.connectors.file._parts import Part, is_copy, part_at
 from headrace.connectors.file._reader import Options, Reader
 from headrace.connectors.file._turns import Turns
 from headrace.connectors.file._watch import State, Watch, state_of
-from headrace.sdk import CLOSE, AsyncSource, Backlog, Batch, Close, InvalidMessage, InvalidSource, Message, Position, PositionLost
+from headrace.sdk import CLOSE, Backlog, Batch, Close, InvalidSource, Position, PositionLost
 
 # Readers that are idle may keep so many files open.
 _OPEN_FILES = 200
@@ -46,7 +46,7 @@ class _Stream:
     base: int = 0
 
 
-class FileSource(AsyncSource):
+class FileSource(PolicySource):
     """Reads files and, where asked to, goes on as they grow, and as they are rotated.
 
     The sequence of a message is the number of bytes from the beginning of its stream to just past its record: of its file, and
@@ -98,7 +98,7 @@ class FileSource(AsyncSource):
         self._patterns = [os.path.abspath(path) for path in paths]
         self._root = None if root is None else os.path.abspath(root)
         self._names = names
-        self._policy = BadRecordPolicy(name, bad_records, dead_letters)
+        self.bad_records = BadRecordPolicy(name, bad_records, dead_letters)
         self._format, self._follow = format, follow
         self._rotation, self._rotated_seconds = rotation, rotated_seconds
         self._streams: dict[str, _Stream] = {}
@@ -174,10 +174,6 @@ class FileSource(AsyncSource):
             if self._readers.get(partition) is reader:
                 del self._readers[partition]
 
-    async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
-        """Does with a record what `bad_records` says."""
-        await self._watch.run(self._policy.take, partition, message, error)
-
     async def backlog(self, partition: str) -> Backlog | None:
         """The bytes between what was yielded and the end of the last whole record."""
         reader = self._readers.get(partition)
@@ -206,7 +202,7 @@ class FileSource(AsyncSource):
             self._follow,
             self._rotation,
             self._rotated_seconds,
-            lambda message, error: self._policy.take(partition, message, error),
+            lambda message, error: self.bad_records.take(partition, message, error),
         )
         earlier = (part_at(path, current=False) for path in stream.rotated if not is_copy(path))
         parts: list[Part] = sorted((part for part in earlier if part is not None), key=lambda part: part.order)

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
+from headrace.connectors._bad_records import BadRecordParameters, BadRecords
 from headrace.connectors._listening import Listening
 from headrace.connectors._parameters import Parameters
 
@@ -22,13 +23,18 @@ UrlPath = Annotated[str, StringConstraints(pattern=r"^/[^?#\s{}]*$")]
 """The path of a URL."""
 
 
-class HttpParameters(Listening):
+class HttpParameters(Listening, BadRecordParameters):
     """Receive webhooks: each POST is a message, answered once it is in the checkpoint of every query that reads it.
 
     A client that got no 2xx answer sends again; with id_header a query can drop what it has seen. Put a proxy in front of it
     where strangers can reach it.
     """
 
+    bad_records: BadRecords = Field(
+        BadRecords.SKIP,
+        description="What to do with a message that cannot be taken, such as one above the gateway's max_frame_bytes: fail; "
+        "skip, which is counted and logged; or dead-letter. In either case its request is answered with 413.",
+    )
     listen: str = Field("127.0.0.1:8080", description="Where to listen, HOST:PORT.")
     source: str = Field(description="Streams are called SOURCE/<path>, and SOURCE/0 for the path /.", examples=["hooks"])
     paths: tuple[UrlPath, ...] = Field(("/",), min_length=1, description="The paths to receive at.", examples=["/orders"])

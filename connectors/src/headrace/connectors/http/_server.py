@@ -12,7 +12,7 @@ from aiohttp import web
 from headrace.connectors._inbox import Inbox, Room, Ticket
 from headrace.connectors._owned import close_with_loop
 from headrace.connectors.http._parameters import PATH, HttpParameters
-from headrace.sdk import Batch, Headers, Message
+from headrace.sdk import Batch, Headers, InvalidMessage, Message
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +101,8 @@ class Server:
         try:
             async with asyncio.timeout(self._parameters.answer_seconds):
                 await asyncio.shield(settled)
+        except InvalidMessage as error:
+            raise web.HTTPRequestEntityTooLarge(self._limit, text=f"the message cannot be taken: {error}") from None
         except TimeoutError:
             raise self._later(f"not in the checkpoint after {self._parameters.answer_seconds:g} s") from None
         finally:

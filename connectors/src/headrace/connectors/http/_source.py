@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors._inbox import Inbox, Room
 from headrace.connectors.http._parameters import HttpParameters
 from headrace.connectors.http._server import Received, Server
-from headrace.sdk import AsyncSource, Batch, Message, Position, SourceKind
+from headrace.sdk import Batch, InvalidMessage, Message, Position, SourceKind
 
 
-class HttpSource(AsyncSource):
+class HttpSource(PolicySource):
     """Receives POST requests as messages.
 
     It listens from its first session on, also while there is no gateway: what is received then waits, as long as there is room.
@@ -24,6 +25,7 @@ class HttpSource(AsyncSource):
     def __init__(self, parameters: HttpParameters) -> None:
         """Does not listen yet."""
         self.name = parameters.source
+        self.bad_records = BadRecordPolicy.of(self.name, parameters)
         room = Room(parameters.max_waiting_messages, parameters.max_waiting_bytes)
         self._inboxes: dict[str, Inbox[Received]] = {name: Inbox(room) for name in parameters.partitions}
         self._server = Server(parameters, self._inboxes, room)
@@ -49,3 +51,9 @@ class HttpSource(AsyncSource):
     async def settle(self, partition: str, tokens: Sequence[object]) -> None:
         """Answers the requests whose messages are in the checkpoint."""
         self._inboxes[partition].settle(tokens)
+
+    async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
+        """Leaves a message out, and lets go of what it came with."""
+        await super().unsendable(partition, message, error)
+        if message.token is not None:
+            self._inboxes[partition].refuse(message.token, error)

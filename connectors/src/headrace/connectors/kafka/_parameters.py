@@ -5,11 +5,12 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from headrace.connectors._bad_records import BadRecordParameters
 from headrace.connectors.kafka._connection import KafkaConnection
 from headrace.connectors.kafka._route import Route, is_topic
 
 
-class KafkaParameters(KafkaConnection):
+class KafkaParameters(KafkaConnection, BadRecordParameters):
     """Stream the records of topics, exactly once; each partition of a topic is a partition of the source.
 
     Where to go on is kept in Spark's checkpoint; a group, if there is one, is only told how far that has come.

@@ -183,7 +183,12 @@ def _microseconds(times: "array[int]") -> "array[int] | list[int | None]":
     """Timestamps as event times."""
     if _NO_TIMESTAMP in times:
         return [None if time == _NO_TIMESTAMP else time * 1000 for time in times]
-    return array("q", [time * 1000 for time in times])
+    microseconds = [time * 1000 for time in times]
+    try:
+        return array("q", microseconds)
+    except OverflowError:
+        # A producer may write any time; the SDK tells which messages have one that cannot be.
+        return list(microseconds)
 
 
 def _size(entries: Sequence[bytes | None]) -> int:

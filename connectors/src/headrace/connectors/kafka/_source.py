@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from kafka import TopicPartition
 
+from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.kafka._calls import Calls
 from headrace.connectors.kafka._cluster import Cluster, Topic
 from headrace.connectors.kafka._errors import KafkaAway
@@ -15,7 +16,7 @@ from headrace.connectors.kafka._group import GroupOffsets
 from headrace.connectors.kafka._parameters import KafkaParameters
 from headrace.connectors.kafka._patience import Backoff, Complaint
 from headrace.connectors.kafka._reading import Reading
-from headrace.sdk import AsyncSource, Backlog, Batch, Position, PositionLost
+from headrace.sdk import Backlog, Batch, Position, PositionLost
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +24,7 @@ _IDLE_SECONDS = 1.0
 _FLUSH_SECONDS = 3.0
 
 
-class KafkaSource(AsyncSource):
+class KafkaSource(PolicySource):
     """Reads topics, from where the checkpoint says.
 
     The sequence of a message is the offset after it, which is what a consumer group commits for it. The cursor is the id of the
@@ -40,6 +41,7 @@ class KafkaSource(AsyncSource):
         self.name = parameters.source
         self.chooses_start = parameters.start == "latest"
         self._parameters = parameters
+        self.bad_records = BadRecordPolicy.of(self.name, parameters)
         self._cluster = Cluster(parameters)
         self._questions = Calls("headrace kafka cluster")
         self._fetching = Fetching(parameters, self._cluster, self._questions)

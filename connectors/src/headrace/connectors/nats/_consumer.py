@@ -14,6 +14,7 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo
 from nats.js.errors import NotFoundError
 
+from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.nats._client import Client
 from headrace.connectors.nats._columns import Delivered, batch_of, delivered
 from headrace.connectors.nats._connection import connected, jetstream, stream_info
@@ -22,14 +23,15 @@ from headrace.connectors.nats._parameters import NatsConsumerParameters
 from headrace.connectors.nats._pull import Pull
 from headrace.connectors.nats._retry import Retry
 from headrace.connectors.nats._unsettled import Unsettled, give_back, say
-from headrace.sdk import AsyncSource, Backlog, Batch, Position, SourceKind
+from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, SourceKind
 
 log = logging.getLogger(__name__)
 
+_GIVE_UP = b"+TERM"
 _DEFAULT_ACK_WAIT_SECONDS = 30.0
 
 
-class NatsConsumerSource(AsyncSource):
+class NatsConsumerSource(PolicySource):
     """Reads a durable pull consumer, and acknowledges each message for itself.
 
     To acknowledge up to a message would be cheaper, and lose messages: those that come again come after later ones.
@@ -44,6 +46,7 @@ class NatsConsumerSource(AsyncSource):
         """Connects to nothing yet."""
         self.name = parameters.source
         self._parameters = parameters
+        self.bad_records = BadRecordPolicy.of(self.name, parameters)
         self._what = _what(parameters)
         self._settled: dict[int, None] = {}
         self._unsettled = Unsettled(self._settled)
@@ -73,6 +76,11 @@ class NatsConsumerSource(AsyncSource):
     async def settle(self, partition: str, tokens: Sequence[object]) -> None:
         """Acknowledges messages, and sees that the server has heard it; where it is away, once it is back."""
         await self._unsettled.settle(cast("Sequence[int]", tokens))
+
+    async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
+        """Leaves a message out, and tells the server not to give it again."""
+        await super().unsendable(partition, message, error)
+        await self._unsettled.settle([cast("int", message.token)], _GIVE_UP)
 
     async def backlog(self, partition: str) -> Backlog:
         """What the consumer has left."""

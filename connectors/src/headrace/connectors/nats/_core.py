@@ -7,13 +7,14 @@ from collections.abc import AsyncGenerator, Sequence
 
 from nats.aio.msg import Msg
 
+from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.nats._client import heed_cancellation
 from headrace.connectors.nats._columns import batch_of
 from headrace.connectors.nats._connection import connected
 from headrace.connectors.nats._errors import NatsAway
 from headrace.connectors.nats._parameters import NatsCoreParameters
 from headrace.connectors.nats._retry import Retry
-from headrace.sdk import AsyncSource, Batch, Position, SourceKind
+from headrace.sdk import Batch, Position, SourceKind
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +23,7 @@ _BATCH_MESSAGES = 5000
 _TELL_SECONDS = 10.0
 
 
-class NatsCoreSource(AsyncSource):
+class NatsCoreSource(PolicySource):
     """Reads subjects, at most once. Nobody keeps the messages: what is given is neither acknowledged nor given again."""
 
     connector = "nats-core"
@@ -34,6 +35,7 @@ class NatsCoreSource(AsyncSource):
         """Connects to nothing yet."""
         self.name = parameters.source
         self._parameters = parameters
+        self.bad_records = BadRecordPolicy.of(self.name, parameters)
 
     async def partitions(self) -> Sequence[str]:
         """One."""

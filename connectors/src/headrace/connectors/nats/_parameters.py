@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
+from headrace.connectors._bad_records import BadRecordParameters, BadRecords
 from headrace.connectors._parameters import Parameters
 
 _NAME = r"^[^\s.*>/\\]+$"
@@ -104,7 +105,7 @@ class JetStreamParameters(Parameters):
         return partition_name(self.stream)
 
 
-class NatsParameters(NatsConnection, ShapeParameters, JetStreamParameters):
+class NatsParameters(NatsConnection, ShapeParameters, JetStreamParameters, BadRecordParameters):
     """Stream a JetStream stream of limits retention by its sequences, exactly once.
 
     Where to go on is in Spark's checkpoint alone: nothing is acknowledged, and no durable consumer is needed.
@@ -133,12 +134,17 @@ class NatsParameters(NatsConnection, ShapeParameters, JetStreamParameters):
         return {self.partition: self.subjects}
 
 
-class NatsConsumerParameters(NatsConnection, ShapeParameters, JetStreamParameters):
+class NatsConsumerParameters(NatsConnection, ShapeParameters, JetStreamParameters, BadRecordParameters):
     """Stream a JetStream stream of work-queue or interest retention by a durable consumer, at least once.
 
     Messages are acknowledged once the checkpoint has them. What was not acknowledged when a connection is lost comes again.
     """
 
+    bad_records: BadRecords = Field(
+        BadRecords.SKIP,
+        description="What to do with a message that cannot be taken, such as one above the gateway's max_frame_bytes: fail; "
+        "skip, which is counted and logged, and tells the server to give it up; or dead-letter, which keeps it first.",
+    )
     source: str = Field(description="Streams are called SOURCE/<stream>.", examples=["jobs"])
     consumer: str = Field(pattern=_NAME, description="The durable pull consumer.", examples=["headrace"])
     subjects: tuple[Subject, ...] = Field((), description="Read only these; wildcards are fine.", examples=["jobs.>"])
@@ -154,9 +160,14 @@ class NatsConsumerParameters(NatsConnection, ShapeParameters, JetStreamParameter
     )
 
 
-class NatsCoreParameters(NatsConnection, ShapeParameters):
+class NatsCoreParameters(NatsConnection, ShapeParameters, BadRecordParameters):
     """Stream subjects of core NATS, at most once: what is sent while the connector is away, or too fast for it, is lost."""
 
+    bad_records: BadRecords = Field(
+        BadRecords.SKIP,
+        description="What to do with a message that cannot be taken, such as one above the gateway's max_frame_bytes: fail; "
+        "skip, which is counted and logged; or dead-letter.",
+    )
     source: str = Field(description="The stream is called SOURCE/0.", examples=["metrics"])
     subjects: tuple[Subject, ...] = Field(
         min_length=1, description="The subjects to subscribe to; wildcards are fine.", examples=["metrics.>"]

@@ -11,6 +11,7 @@ from typing import NoReturn
 import nats.errors
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, RetentionPolicy, StreamConfig, StreamInfo
 
+from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.nats._client import Client
 from headrace.connectors.nats._columns import Delivered, batch_of, delivered
 from headrace.connectors.nats._connection import api, connected, jetstream, stream_info
@@ -18,7 +19,7 @@ from headrace.connectors.nats._errors import NatsAway, NatsRefused
 from headrace.connectors.nats._parameters import NatsParameters
 from headrace.connectors.nats._pull import Pull
 from headrace.connectors.nats._retry import Retry
-from headrace.sdk import AsyncSource, Backlog, Batch, Position, PositionLost
+from headrace.sdk import Backlog, Batch, Position, PositionLost
 
 _INACTIVE_SECONDS = 60.0
 
@@ -42,7 +43,7 @@ class _Reading:
     pending: int = 0
 
 
-class NatsSource(AsyncSource):
+class NatsSource(PolicySource):
     """Reads a stream by ephemeral consumers that begin after the last message, and acknowledge nothing.
 
     The sequence of a message is that of the stream. The cursor is when the stream was created: if that changes, its sequences
@@ -57,6 +58,7 @@ class NatsSource(AsyncSource):
         """Connects to nothing yet."""
         self.name = parameters.source
         self._parameters = parameters
+        self.bad_records = BadRecordPolicy.of(self.name, parameters)
         self._readings: dict[str, _Reading] = {}
         self._acknowledged: dict[str, Position] = {}
 

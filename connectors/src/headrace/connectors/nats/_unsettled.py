@@ -75,8 +75,8 @@ class Unsettled:
             deliveries=list(compress(told.deliveries, fresh)),
         )
 
-    async def settle(self, sequences: Iterable[int]) -> None:
-        """Acknowledges messages, and sees that the server has heard it.
+    async def settle(self, sequences: Iterable[int], what: bytes = b"") -> None:
+        """Acknowledges messages, or says something else that ends them, and sees that the server has heard it.
 
         Raises:
             NatsAway: There will be no further connection.
@@ -87,7 +87,7 @@ class Unsettled:
             heed_cancellation()
             client = await self._connection()
             try:
-                await say(client, [self._replies[token] for token in tokens], b"")
+                await say(client, [self._replies[token] for token in tokens], what)
                 await client.flush(_FLUSH_SECONDS)
             except (nats.errors.Error, OSError, TimeoutError):
                 continue

@@ -7,6 +7,7 @@ from typing import TypeVar
 import psycopg
 from psycopg import sql
 
+from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.postgresql._database import Database, Session
 from headrace.connectors.postgresql._link import Link
 from headrace.connectors.postgresql._notices import Notices
@@ -14,7 +15,7 @@ from headrace.connectors.postgresql._parameters import PostgreSQLOutboxParameter
 from headrace.connectors.postgresql._reading import Reading
 from headrace.connectors.postgresql._table import Table, find_columns, find_table
 from headrace.connectors.postgresql._watch import Watch
-from headrace.sdk import AsyncSource, Backlog, Batch, InvalidSource, Position
+from headrace.sdk import Backlog, Batch, InvalidSource, Position
 
 T = TypeVar("T")
 _ROWS_AT_ONCE = 10_000
@@ -39,7 +40,7 @@ _DELETE = """
 """
 
 
-class PostgreSQLOutboxSource(AsyncSource):
+class PostgreSQLOutboxSource(PolicySource):
     """Reads an outbox table. The sequence of a message is the number of its row, so that it is replayable until it is deleted."""
 
     connector = "postgresql-outbox"
@@ -50,6 +51,7 @@ class PostgreSQLOutboxSource(AsyncSource):
         """Takes a table, and connects to nothing yet."""
         self.name = parameters.source
         self._parameters = parameters
+        self.bad_records = BadRecordPolicy.of(self.name, parameters)
         self._database = Database(parameters, f"postgresql-outbox source {parameters.source}", InvalidSource)
         self._readings: dict[str, Reading] = {}
         # However many partitions there are, there are three connections: a server has not many.

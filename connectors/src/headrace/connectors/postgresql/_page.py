@@ -64,7 +64,7 @@ class Page:
     sequences: "array[int]"
     values: Packed
     keys: Packed | None
-    event_times: "array[int] | None"
+    event_times: "array[int] | list[int] | None"
     headers: Sequence[str | None] | None
 
     @property
@@ -198,12 +198,18 @@ def _unpacked(typecode: str, data: bytes) -> "array[int]":
     return numbers
 
 
-def _times(since_2000: "array[int]") -> "array[int]":
+def _times(since_2000: "array[int]") -> "array[int] | list[int]":
     """Microseconds since 1970 instead of 2000; those without end are none."""
     if _NULL_TIME in since_2000 or _INFINITY in since_2000:
         endless = (_NULL_TIME, _INFINITY)
-        return array("q", [_NULL_TIME if time in endless else time + _FROM_1970_TO_2000 for time in since_2000])
-    return array("q", [time + _FROM_1970_TO_2000 for time in since_2000])
+        since_1970 = [_NULL_TIME if time in endless else time + _FROM_1970_TO_2000 for time in since_2000]
+    else:
+        since_1970 = [time + _FROM_1970_TO_2000 for time in since_2000]
+    try:
+        return array("q", since_1970)
+    except OverflowError:
+        # The last thirty years that PostgreSQL knows do not fit; the SDK tells which rows have them.
+        return since_1970
 
 
 def _first(column: Packed, count: int) -> Packed:

@@ -6,6 +6,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, field_validator
 
+from headrace.connectors._bad_records import BadRecordParameters
 from headrace.connectors._parameters import Parameters
 
 _NAMES = r"^[A-Za-z0-9._-]+$"
@@ -55,7 +56,7 @@ class PostgreSQLRows(PostgreSQLConnection):
     )
 
 
-class PostgreSQLParameters(PostgreSQLRows):
+class PostgreSQLParameters(PostgreSQLRows, BadRecordParameters):
     """Stream the rows of a table by a number that increases; what was read is never read again, and no row is skipped.
 
     Rows are only to be inserted. One that is updated is not read again, and one that is deleted before it was read is not seen.
@@ -78,7 +79,7 @@ class PostgreSQLParameters(PostgreSQLRows):
     )
 
 
-class PostgreSQLOutboxParameters(PostgreSQLRows):
+class PostgreSQLOutboxParameters(PostgreSQLRows, BadRecordParameters):
     """Stream the rows of an outbox table as soon as they are committed, and delete them once they are acknowledged.
 
     The connector listens on a channel that a trigger of the table notifies, and looks now and then in any case.

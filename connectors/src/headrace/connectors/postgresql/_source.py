@@ -4,14 +4,15 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
+from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.postgresql._database import Database
 from headrace.connectors.postgresql._parameters import PostgreSQLParameters
 from headrace.connectors.postgresql._reading import Reading
 from headrace.connectors.postgresql._watch import Watch
-from headrace.sdk import AsyncSource, Backlog, Batch, InvalidSource, Position
+from headrace.sdk import Backlog, Batch, InvalidSource, Position
 
 
-class PostgreSQLSource(AsyncSource):
+class PostgreSQLSource(PolicySource):
     """Reads a table that rows are only inserted into. The sequence of a message is the number of its row."""
 
     connector = "postgresql"
@@ -22,6 +23,7 @@ class PostgreSQLSource(AsyncSource):
         """Takes a table, and connects to nothing yet."""
         self.name = parameters.source
         self._parameters = parameters
+        self.bad_records = BadRecordPolicy.of(self.name, parameters)
         self._watch = Watch(
             Database(parameters, f"postgresql source {parameters.source}", InvalidSource),
             parameters,

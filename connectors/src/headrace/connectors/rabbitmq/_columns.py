@@ -32,11 +32,7 @@ class Columns:
         self._key_header = key.removeprefix("header:")
 
     def batch(self, arrived: Arrived, sequences: Sequence[int] | None = None, tokens: Sequence[object] | None = None) -> Batch:
-        """Makes a batch.
-
-        Raises:
-            ValueError: Something in it is not what AMQP says.
-        """
+        """Makes a batch. A message whose properties are not what AMQP says has them as they came, in a header."""
         pairs = list(zip(arrived.routes, arrived.properties, strict=True))
         kinds = {pair: self._kind(*pair) for pair in set(pairs)}
         rows = [kinds[pair] for pair in pairs]
@@ -55,7 +51,13 @@ class Columns:
         """Looks at a message."""
         exchange, at = short_text(route, 1)
         routing_key, _ = short_text(route, at)
-        properties = read_properties(raw)
+        try:
+            properties = read_properties(raw)
+        except ValueError as error:
+            # Its body can be read; what it has besides is left to the query.
+            unreadable = [("unreadable", str(error).encode()), ("properties", raw), ("routing-key", routing_key)]
+            key = routing_key if self._key == "routing-key" else None
+            return _Kind(key, None, None, [(PREFIX + name, value) for name, value in unreadable])
         message_id = properties.texts.pop("message-id", None)
         ours: list[Header] = [(PREFIX + name, text) for name, text in properties.texts.items()]
         if route[0]:

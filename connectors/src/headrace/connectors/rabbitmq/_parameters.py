@@ -113,7 +113,7 @@ class RabbitMQParameters(RabbitMQQueues, BadRecordParameters):
     )
 
 
-class RabbitMQStreamParameters(RabbitMQQueues):
+class RabbitMQStreamParameters(RabbitMQQueues, BadRecordParameters):
     """Stream stream queues; each is a partition.
 
     The offset to go on from is in the checkpoint of the query, and nowhere else.

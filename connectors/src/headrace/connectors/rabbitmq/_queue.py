@@ -1,11 +1,10 @@
 """The `rabbitmq` source: classic and quorum queues, acknowledged in bulk once the checkpoint has their messages."""
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from headrace.connectors._bad_records import BadRecordPolicy, BadRecords
+from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors.rabbitmq._columns import Columns
 from headrace.connectors.rabbitmq._consumer import Consumer, is_stream
 from headrace.connectors.rabbitmq._deliveries import Arrived
@@ -13,7 +12,7 @@ from headrace.connectors.rabbitmq._errors import Denied, QueueMissing, Unavailab
 from headrace.connectors.rabbitmq._fields import OFFSET
 from headrace.connectors.rabbitmq._parameters import RabbitMQParameters
 from headrace.connectors.rabbitmq._retry import Retry
-from headrace.sdk import AsyncSource, Backlog, Batch, InvalidMessage, InvalidSource, Message, Position, SourceKind
+from headrace.sdk import Backlog, Batch, InvalidMessage, InvalidSource, Message, Position, SourceKind
 
 # A token is a delivery tag, and above it the number of the consumer that it was given to.
 _TAG_BITS = 48
@@ -21,7 +20,7 @@ _TAG = (1 << _TAG_BITS) - 1
 _IDLE_SECONDS = 1.0
 
 
-class RabbitMQQueueSource(AsyncSource):
+class RabbitMQQueueSource(PolicySource):
     """Reads queues; each is a partition, with a connection of its own."""
 
     connector = "rabbitmq"
@@ -39,7 +38,7 @@ class RabbitMQQueueSource(AsyncSource):
         self._parameters = parameters
         self._queues = partitions_of(parameters.source, parameters.queue)
         self._columns = Columns(parameters.key)
-        self._bad_records = BadRecordPolicy(self.name, parameters.bad_records, parameters.dead_letters)
+        self.bad_records = BadRecordPolicy.of(self.name, parameters)
         self._consumers: dict[str, Consumer] = {}
         self._no_streams: set[str] = set()
 
@@ -78,12 +77,12 @@ class RabbitMQQueueSource(AsyncSource):
 
     async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
         """Takes one message out of the queue, which without a folder for dead letters is to reject it."""
-        token, policy = message.token, self._bad_records
+        token = message.token
         assert isinstance(token, int)
         if (consumer := self._consumer_of(partition, token)) is None:
             return  # it comes again
-        await asyncio.to_thread(policy.take, partition, message, error)
-        if policy.what is BadRecords.DEAD_LETTER and self._parameters.dead_letters is None:
+        await super().unsendable(partition, message, error)
+        if self.bad_records.what is BadRecords.DEAD_LETTER and self._parameters.dead_letters is None:
             consumer.reject(token & _TAG)
         else:
             consumer.acknowledge_one(token & _TAG)

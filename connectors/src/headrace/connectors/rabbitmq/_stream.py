@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from itertools import compress, pairwise
 
+from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.rabbitmq._columns import Columns
 from headrace.connectors.rabbitmq._consumer import Consumer
 from headrace.connectors.rabbitmq._deliveries import Arrived
@@ -18,7 +19,7 @@ from headrace.connectors.rabbitmq._fields import OFFSET, take_offset
 from headrace.connectors.rabbitmq._parameters import RabbitMQStreamParameters, start_of
 from headrace.connectors.rabbitmq._queue import partitions_of
 from headrace.connectors.rabbitmq._retry import Retry
-from headrace.sdk import AsyncSource, Batch, Position, PositionLost
+from headrace.sdk import Batch, Position, PositionLost
 
 _IDLE_SECONDS = 1.0
 # What is there arrives within this time.
@@ -27,7 +28,7 @@ _SILENT_SECONDS = 10.0
 _STALE_SECONDS = 60.0
 
 
-class RabbitMQStreamSource(AsyncSource):
+class RabbitMQStreamSource(PolicySource):
     """Reads stream queues; each is a partition, with a connection of its own."""
 
     connector = "rabbitmq-stream"
@@ -44,6 +45,7 @@ class RabbitMQStreamSource(AsyncSource):
         self._parameters = parameters
         self._queues = partitions_of(parameters.source, parameters.queue)
         self._columns = Columns(parameters.key)
+        self.bad_records = BadRecordPolicy.of(self.name, parameters)
 
     async def partitions(self) -> Sequence[str]:
         """The queues."""

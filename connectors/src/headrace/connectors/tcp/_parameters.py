@@ -2,15 +2,21 @@
 
 from pydantic import Field
 
+from headrace.connectors._bad_records import BadRecordParameters, BadRecords
 from headrace.connectors._listening import Listening
 
 
-class TcpParameters(Listening):
+class TcpParameters(Listening, BadRecordParameters):
     """Receive length-prefixed messages from any number of clients: a big-endian u32 with its length before each one.
 
     Clients are told nothing: what is not in the checkpoint when this process dies is lost.
     """
 
+    bad_records: BadRecords = Field(
+        BadRecords.SKIP,
+        description="What to do with a message that cannot be taken, such as one above the gateway's max_frame_bytes: fail; "
+        "skip, which is counted and logged; or dead-letter.",
+    )
     listen: str = Field("127.0.0.1:7000", description="Where to listen, HOST:PORT.")
     source: str = Field(description="The stream is called SOURCE/0.", examples=["trades"])
     max_message_bytes: int = Field(

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
 from headrace.connectors.tcp._parameters import TcpParameters
 from headrace.connectors.tcp._server import Server
-from headrace.sdk import AsyncSource, Batch, Message, Position, SourceKind
+from headrace.sdk import Batch, InvalidMessage, Message, Position, SourceKind
 
 
-class TcpSource(AsyncSource):
+class TcpSource(PolicySource):
     """Receives length-prefixed messages; those of one client keep their order.
 
     It listens from its first session on, and keeps what it has received until it is in the checkpoint: a gateway or a query that
@@ -23,6 +24,7 @@ class TcpSource(AsyncSource):
     def __init__(self, parameters: TcpParameters) -> None:
         """Does not listen yet."""
         self.name = parameters.source
+        self.bad_records = BadRecordPolicy.of(self.name, parameters)
         self._server = Server(parameters)
         self._starting: asyncio.Task[None] | None = None
 
@@ -46,3 +48,9 @@ class TcpSource(AsyncSource):
     async def settle(self, partition: str, tokens: Sequence[object]) -> None:
         """Lets go of what is in the checkpoint."""
         self._server.inbox.settle(tokens)
+
+    async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
+        """Leaves a message out, and lets go of what it came with."""
+        await super().unsendable(partition, message, error)
+        if message.token is not None:
+            self._server.inbox.refuse(message.token, error)
