@@ -33,6 +33,11 @@ class EngineServiceStub:
     by a clock, and each has a unique id besides. Every call names its run. A call of an older run ends with ABORTED and changes nothing,
     however late it comes; its trailing metadata has `headrace-reason: superseded`.
 
+    Names and ids have at most 255 bytes; a longer one ends the call with INVALID_ARGUMENT. A request with more entries than the gateway
+    takes (100 patterns of streams, 200,000 positions or ranges, 256 sinks or readers, 100,000 parts), and one that names something new
+    where the gateway keeps as much as it may (200,000 streams, 1,000 pipelines, 1,000 sinks), end with RESOURCE_EXHAUSTED. What nobody
+    has named for ten minutes, and of which nothing is left, is forgotten.
+
     The checkpoint is the only record. Positions that the engine names as committed are in the checkpoint's commit log
     already; the gateway may have forgotten everything, and learns it again from any of these calls.
     """
@@ -106,6 +111,11 @@ class EngineServiceAsyncStub(EngineServiceStub):
     by a clock, and each has a unique id besides. Every call names its run. A call of an older run ends with ABORTED and changes nothing,
     however late it comes; its trailing metadata has `headrace-reason: superseded`.
 
+    Names and ids have at most 255 bytes; a longer one ends the call with INVALID_ARGUMENT. A request with more entries than the gateway
+    takes (100 patterns of streams, 200,000 positions or ranges, 256 sinks or readers, 100,000 parts), and one that names something new
+    where the gateway keeps as much as it may (200,000 streams, 1,000 pipelines, 1,000 sinks), end with RESOURCE_EXHAUSTED. What nobody
+    has named for ten minutes, and of which nothing is left, is forgotten.
+
     The checkpoint is the only record. Positions that the engine names as committed are in the checkpoint's commit log
     already; the gateway may have forgotten everything, and learns it again from any of these calls.
     """
@@ -174,6 +184,11 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
     A pipeline has one run at a time: the present one. Runs are numbered in the order in which they started, from the checkpoint and never
     by a clock, and each has a unique id besides. Every call names its run. A call of an older run ends with ABORTED and changes nothing,
     however late it comes; its trailing metadata has `headrace-reason: superseded`.
+
+    Names and ids have at most 255 bytes; a longer one ends the call with INVALID_ARGUMENT. A request with more entries than the gateway
+    takes (100 patterns of streams, 200,000 positions or ranges, 256 sinks or readers, 100,000 parts), and one that names something new
+    where the gateway keeps as much as it may (200,000 streams, 1,000 pipelines, 1,000 sinks), end with RESOURCE_EXHAUSTED. What nobody
+    has named for ten minutes, and of which nothing is left, is forgotten.
 
     The checkpoint is the only record. Positions that the engine names as committed are in the checkpoint's commit log
     already; the gateway may have forgotten everything, and learns it again from any of these calls.

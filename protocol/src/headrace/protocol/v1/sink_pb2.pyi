@@ -266,14 +266,16 @@ class SinkHello(_message.Message):
     connector_version: _builtins.str
     """The connector's own version, for people."""
     sink: _builtins.str
-    """The sink that it serves: ASCII letters, digits and `._-`."""
+    """The sink that it serves: ASCII letters, digits and `._-`. Every name here has at most 255 bytes."""
     instance: _builtins.str
     """Which deployment of the connector this is, the same across its restarts: a newer session of an instance takes over."""
     mode: Global___SinkMode.ValueType
     """What it promises; the same for every instance of a sink."""
     @_builtins.property
     def staged(self) -> _containers.RepeatedCompositeFieldContainer[Global___Part]:
-        """Two-phase: every part that is staged, those of prepared transactions too."""
+        """Two-phase: every part that is staged, those of prepared transactions too. This list and the two that follow have at most 20,000
+        entries each; a longer one ends the session with RESOURCE_EXHAUSTED.
+        """
 
     @_builtins.property
     def prepared(self) -> _containers.RepeatedCompositeFieldContainer[Global___Transaction]:
