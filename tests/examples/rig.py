@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
@@ -36,6 +36,7 @@ class Rig:
         drop_states: Sequence[str] = (),
         into: Path | None = None,
         migrate_states: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
         **started: Any,
     ) -> dict[str, list[bytes]]:
         """What each sink gets until everything that the source gives is committed; in a folder of its own if none is given.
@@ -47,7 +48,7 @@ class Rig:
         sinks = [FileSink(name, folder / name, SinkFormat.LENGTH_PREFIXED) for name in names]
         serving = [self._submit(serve(sink, gateway=self._address, stop=stop)) for sink in sinks]
         # A folder of its own lacks what the runs before have written.
-        options = {"gateway": self._address, "onSinkLoss": "fail" if into else "accept"}
+        options = {"gateway": self._address, "onSinkLoss": "fail" if into else "accept", **(options or {})}
         query = None
         try:
             place = self._folder / checkpoint

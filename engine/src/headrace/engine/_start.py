@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +65,8 @@ def start(
         raise CheckpointError(f"{checkpoint} was not made to the end; delete it, and rescale once more")
     refuse_speculation(spark, log, str(checkpoint))
     for step in graph.keyed:
-        step.state_class.check()
+        # A copy, since what it finds out is not to travel to the workers.
+        replace(step.state_class).check()
     check_fingerprints(log.steps() or {}, graph.fingerprints, migrate_states)
     dropped = _dropped(log, graph, drop_states)
     log.note_steps(graph.fingerprints)

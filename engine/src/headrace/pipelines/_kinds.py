@@ -6,7 +6,7 @@ import pickle
 import sys
 import typing
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from headrace.pipelines._errors import StateError
@@ -44,14 +44,19 @@ class Kinds:
 
     Args:
         where: Names the step, for errors.
-        make: Makes a state: its class, or a function that says what it returns.
+        make: Makes a state: its class, or a function.
     """
 
     def __init__(self, where: str, make: Callable[[], Any]) -> None:
         self.where = where
-        self._known: dict[str, list[type]] = {}
-        for kind in _reachable(make):
-            self._known.setdefault(kind.__qualname__, []).append(kind)
+        self._make = make
+
+    @cached_property
+    def _known(self) -> dict[str, list[type]]:
+        known: dict[str, list[type]] = {}
+        for kind in _reachable(self._make):
+            known.setdefault(kind.__qualname__, []).append(kind)
+        return known
 
     def find(self, module: str, name: str) -> Any:
         """What had a name in a module when it was stored; where the module is another one now, the annotations tell.
@@ -90,9 +95,9 @@ def _imported(module: str, name: str) -> Any:
 
 
 def _reachable(make: Callable[[], Any]) -> Iterator[type]:
-    """The classes that the annotations of a class, or of a function that makes states, lead to."""
+    """The classes that the annotations of what makes states, and of what it makes, lead to."""
     seen: set[Any] = set()
-    waiting: list[Any] = [make] if isinstance(make, type) else [_hints(make).get("return")]
+    waiting: list[Any] = [make] if isinstance(make, type) else [_hints(make).get("return"), type(make())]
     while waiting:
         hint = waiting.pop()
         waiting += typing.get_args(hint)

@@ -44,7 +44,7 @@ class StateClass:
 
     @cached_property
     def _kinds(self) -> Kinds:
-        return Kinds(self._where, self.kind or self.make)
+        return Kinds(self._where, self.make)
 
     @property
     def kind(self) -> type | None:
