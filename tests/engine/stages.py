@@ -2,7 +2,7 @@
 
 import copy
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -16,7 +16,7 @@ from headrace.engine.pipelines._durable import load
 from headrace.engine.pipelines._held import Held
 from headrace.engine.pipelines._keyed import keyed_rows, state_classes
 from headrace.engine.pipelines._keys import bucket_ids
-from headrace.engine.pipelines._plan import BlockRow, Plan
+from headrace.engine.pipelines._plan import COUNTS, BlockRow, Plan
 from headrace.engine.pipelines._store import Head, read_head
 from headrace.pipelines import Message, Pipeline
 from headrace.pipelines.runtime import Key, States
@@ -86,6 +86,8 @@ class Stages:
     worker_bytes: int = 10**9
     stores: defaultdict[tuple[int, int], MemoryStore] = field(default_factory=lambda: defaultdict(MemoryStore))
     written: defaultdict[str, list[tuple[bytes | None, bytes]]] = field(default_factory=lambda: defaultdict(list))
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    now: int | None = None
     headers: defaultdict[str, list[tuple[bytes, list[tuple[str, bytes]]]]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
@@ -146,7 +148,7 @@ class Stages:
 
     def _read(self, messages: Sequence[Message]) -> list[BlockRow]:
         frames = [frame(run) for run in self._frames(messages)]
-        return [row for batch in arriving_rows(self._plan, frames) for row in rows_of(batch)]
+        return [row for batch in arriving_rows(self._plan, frames, self.now) for row in rows_of(batch)]
 
     def _frames(self, messages: Sequence[Message]) -> Iterator[list[Message]]:
         run: list[Message] = []
@@ -169,6 +171,10 @@ class Stages:
                 return out
 
     def _write(self, row: BlockRow) -> None:
+        for what, target in COUNTS.items():
+            if row.target == target:
+                self.counts[what.value, row.stream] += row.messages
+                return
         batch = pa.ipc.open_stream(row.block).read_next_batch()
         keys = batch.column("key").to_pylist() if "key" in batch.schema.names else [None] * batch.num_rows
         sink = self.pipeline.graph.sinks[-1 - row.target]

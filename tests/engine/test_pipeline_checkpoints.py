@@ -20,7 +20,7 @@ from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.engine import CheckpointError, StoredStates, rescale
 from headrace.engine._checkpoint_log import CheckpointLog, Dropped
 from headrace.engine._state_format import SETTING
-from headrace.pipelines import Pipeline, StateError, total, tumbling
+from headrace.pipelines import OnError, Pipeline, StateError, total, tumbling
 from headrace.sdk import Part, Rows, Transaction
 
 pytestmark = pytest.mark.timeout(400)
@@ -269,6 +269,34 @@ def test_streams_that_have_ended_hold_no_window_open(spark: SparkSession, tmp_pa
     assert run_(numbers(), [source, second, third], available_now=True) == sums(range(80, 85))
     states = StoredStates(spark, str(tmp_path / "checkpoint"), numbers().graph)
     assert {size.step: size.keys for size in states.sizes()} == {"count": 7, "sums": 0}
+
+
+def test_late_skipped_and_too_far_ahead_are_in_the_progress_of_the_query_and_in_the_log(
+    spark: SparkSession, tmp_path: Path, source: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def check(number: int) -> bool:
+        if number == 3:
+            raise ValueError("three")
+        return True
+
+    app = Pipeline("counting", on_error=OnError.SKIP)
+    read = app.source("n/*", decode=int, max_ahead="1 hour").event_time(lambda n: n * 1_000_000).filter(check)
+    windows = read.key_by(lambda n: n % 7, name="by").window(tumbling("10 s"))
+    windows.aggregate(total(), name="sums").map(str).sink("sums")
+    windows.late_values().map(str, name="late-text").sink("late")
+    with source.open("a") as file:
+        file.writelines(f"{n}\n" for n in (40_000_000_000, 5, 6, 46))
+    with rig(spark, tmp_path) as running:
+        found = running.run(app, FileSource("n", [source], follow=False))
+        rows = [
+            progress.observedMetrics["headrace"].asDict() for progress in running.query.recentProgress if progress.numInputRows
+        ]
+    assert sorted(found["late"]) == [b"5", b"6"]
+    counted = {name: sum(row[name] or 0 for row in rows) for name in rows[0]}
+    assert {name: count for name, count in counted.items() if count} == {"late:sums": 2, "skipped:check": 1, "ahead:by": 1}
+    told = [record.getMessage() for record in caplog.records if "query counting, micro-batch" in record.getMessage()]
+    for part in ("2 late in step sums", "1 skipped in step check", "1 ahead in step by"):
+        assert sum(part in line for line in told) == 1, told
 
 
 def test_a_checkpoint_that_is_not_whole_is_refused(spark: SparkSession, tmp_path: Path, source: Path) -> None:

@@ -2,7 +2,7 @@
 
 import random
 import weakref
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -471,7 +471,7 @@ def test_a_filter_that_is_added_leaves_event_time_where_it_is() -> None:
     assert again.by_key("out") == {b"0": [b"22"]}
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(deadline=None, max_examples=30, derandomize=True)
 @given(
     batches=st.lists(
         st.tuples(
@@ -509,3 +509,48 @@ def test_all_buckets_learn_that_a_stream_has_ended(
     trial.finish()
     assert sorted(value for _, value in run.written["out"]) == sorted(trial.values("out"))
     assert {step: states for step, states in run.states().items() if states} == {}
+
+
+@settings(deadline=None, max_examples=30, derandomize=True)
+@given(
+    batches=st.lists(
+        st.lists(st.tuples(st.integers(0, 1), st.one_of(st.integers(0, 90), st.integers(200, 400))), max_size=8), max_size=6
+    ),
+    buckets=st.integers(1, 4),
+    failing=st.sampled_from([0.0, 0.3]),
+)
+def test_a_bad_clock_makes_nothing_late_and_what_is_late_is_counted_once(
+    batches: list[list[tuple[int, int]]], buckets: int, failing: float
+) -> None:
+    """Values more than 100 s ahead of the present bring no window to its end, in any bucket; attempts that fail count nothing."""
+
+    def check(number: int) -> bool:
+        if number % 13 == 0:
+            raise ValueError("bad luck")
+        return True
+
+    app = Pipeline("skewed", on_error=OnError.SKIP)
+    read = app.source("n/*", decode=int, max_ahead="60 s").event_time(lambda n: n * 1_000_000).filter(check)
+    windows = read.key_by(lambda n: n % 3, name="by").window(tumbling("10 s"))
+    windows.aggregate(total(), name="sums").map(str, name="text").sink("out")
+    windows.late_values().map(str, name="late-text").sink("late")
+    now = 100_000_000
+    run, trial = Stages(app, buckets=buckets, failing=failing, now=now), Trial(app, now=lambda: now)
+    last, high, late = [0, 0], [-1, -1], Counter[str]()
+    for sent in batches:
+        messages = []
+        for stream, number in sent:
+            last[stream] += 1
+            messages.append(Message(b"%d" % number, stream=f"n/{stream}", sequence=last[stream]))
+            if number % 13:
+                high[stream] = max(high[stream], number if number <= 160 else -1)
+                late[str(number)] += (number // 10 + 1) * 10 <= high[stream]
+        run.send(*messages)
+        trial.send(*sorted(messages, key=lambda message: (message.stream, message.sequence)))
+    every = [number for sent in batches for _, number in sent]
+    assert run.counts == trial.counts
+    assert run.counts["late", "sums"] == late.total() == len(run.written["late"]) == len(trial.written["late"])
+    assert Counter(value.decode() for _, value in run.written["late"]) == +late
+    assert run.counts["skipped", "check"] == sum(number % 13 == 0 for number in every)
+    assert run.counts["ahead", "by"] == sum(number > 160 and number % 13 > 0 for number in every)
+    assert sorted(value for _, value in run.written["out"]) == sorted(trial.values("out"))

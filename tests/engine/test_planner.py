@@ -423,3 +423,17 @@ def test_a_batch_of_an_earlier_run_waits_for_sinks_before_its_tasks(gateway: Fak
     gateway.sinks_away = ["alerts"]
     with pytest.raises(SinkAway, match="no connector serves sink alerts"):
         make(gateway, gatewayTimeout="10ms").plan_reads(start, end)
+
+
+def test_the_present_is_in_the_checkpoint(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    before = time.time_ns() // 1000
+    planner = make(gateway, application="app", asksForPresent="true")
+    end = json.loads(json.dumps(planner.latest_offset(planner.initial_offset(), ALL)))
+    planned_at = planner.planned_at(end)
+    assert planned_at is not None
+    assert before <= planned_at <= time.time_ns() // 1000
+    assert make(gateway, application="app", asksForPresent="true").planned_at(end) == planned_at, "also for who reads it again"
+    assert planner.latest_offset(end, ALL) == end
+    plain = make(gateway, pipeline="q")
+    assert plain.planned_at(plain.latest_offset(plain.initial_offset(), ALL)) is None

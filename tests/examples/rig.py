@@ -11,6 +11,7 @@ from tempfile import mkdtemp
 from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from tests.gateway.wire import serve as serve_gateway
 
 from headrace.connectors import FileSink, SinkFormat
@@ -27,6 +28,9 @@ class Rig:
 
     def __init__(self, spark: SparkSession, folder: Path, address: str, loop: asyncio.AbstractEventLoop) -> None:
         self._spark, self._folder, self._address, self._loop = spark, folder, address, loop
+
+    query: StreamingQuery
+    """The last query that ran."""
 
     def run(
         self,
@@ -58,6 +62,7 @@ class Rig:
             serving.append(given)
             if started.get("available_now"):
                 assert query.awaitTermination(DEADLINE_S), "a bounded run ends"
+            self.query = query
             while not given.done() and query.isActive:
                 with contextlib.suppress(TimeoutError):
                     given.result(0.1)

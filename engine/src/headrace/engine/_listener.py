@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from headrace.engine._checkpoint_log import Followed
 from headrace.engine._connection import Connection, to_error
+from headrace.engine._counts import log_counts
 from headrace.engine._errors import HeadraceError
 from headrace.engine._execution import Execution
 from headrace.engine._fetch import PipelineRun
@@ -94,6 +95,7 @@ class QueryWatch:
                 if len(watched.settled.readers) < len(watched.sources):
                     watched.settled.readers |= {offset.pipeline for offset in watched.execution.offsets(batch)}
                 self._settling.committed(watched.settled, batch)
+                log_counts(progress)
         except Exception:
             log.warning("cannot settle a batch at once", exc_info=True)
 

@@ -21,7 +21,7 @@ NAMES = (
     "readTasks",
     "inlineBytes",
 )
-OWN_NAMES = ("application", "finish", "resumeAt")
+OWN_NAMES = ("application", "asksForPresent", "finish", "resumeAt")
 """What Headrace sets itself where it starts an application."""
 _PATTERN = re.compile(r"[A-Za-z0-9._*-]+/[A-Za-z0-9._*-]+")
 _PIPELINE = re.compile(r"[A-Za-z0-9._-]{1,255}")
@@ -42,6 +42,8 @@ class Options(GatewayOptions):
     """The application whose steps the messages go through as they are read; set where one is started, not by users."""
     finish: bool | None = None
     """Whether an application's event time comes to its end when all streams have ended; None for only with availableNow."""
+    asks_for_present: bool = False
+    """Whether the application asks when a batch was planned."""
     resume_at: str | None = None
     """The offset, as JSON, that a checkpoint begins with which takes over from another one; its only run reads nothing."""
 
@@ -63,6 +65,7 @@ def parse(given: Mapping[str, str], defaults: Defaults) -> Options:
         read_tasks=parsed(values, "readTasks", _at_least_one(_whole), defaults.read_tasks),
         inline_bytes=parsed(values, "inlineBytes", parse_bytes, DEFAULT_INLINE_BYTES),
         application=values.get("application"),
+        asks_for_present=parsed(values, "asksForPresent", _boolean, False),
         finish=parsed(values, "finish", _boolean, None),
         resume_at=values.get("resumeAt"),
     )

@@ -115,6 +115,7 @@ class Planner:
             finishes,
             run_id=run.run_id,
             checkpoint=run.checkpoint,
+            planned_at=time.time_ns() // 1000 if self._options.asks_for_present else None,
         )
         self._last_end = end.to_json()
         self._parsed = [(start, offset), (self._last_end, end)]
@@ -277,7 +278,12 @@ class Planner:
         """What ends with a batch, which is the same when it is read again."""
         finish, begin = self._offset(end), self._offset(start)
         known = set(ended(begin.streams))
-        return Ends(tuple(name for name in ended(finish.streams) if name not in known), finish.finish != begin.finish)
+        names = tuple(name for name in ended(finish.streams) if name not in known)
+        return Ends(names, finish.finish != begin.finish)
+
+    def planned_at(self, end: dict[str, Any]) -> int | None:
+        """When a batch was planned, which is the same when it is read again; None where nobody asks."""
+        return self._offset(end).planned_at
 
     def _planned_here(self, start: dict[str, Any], end: dict[str, Any]) -> bool:
         return (start, end) == (self._last_start, self._last_end)

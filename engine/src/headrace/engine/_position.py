@@ -45,7 +45,8 @@ class Offset:
     `run` and `run_id` name the run of the pipeline that planned it: the next one's number is one more, and the driver can
     speak for this one when the query ends. They are absent in the first offset. `finish` counts how often event time has come to
     its end, since all streams had ended, and `finished` says that it did so here. `checkpoint` is the checkpoint's own id, absent
-    in those that were made before there were such ids.
+    in those that were made before there were such ids. `planned_at` is when the batch was planned that ends here, in microseconds
+    since 1970, where an application asks for the present, so that the batch finds the same one when it is done again.
     """
 
     pipeline: str
@@ -55,6 +56,7 @@ class Offset:
     finished: bool = False
     run_id: str = ""
     checkpoint: str = ""
+    planned_at: int | None = None
 
     @classmethod
     def from_json(cls, document: Any) -> "Offset":
@@ -67,7 +69,8 @@ class Offset:
             streams = {name: _position(position) for name, position in document["streams"].items()}
             finish, finished = int(document.get("finish", 0)), document.get("finished") is True
             run_id, checkpoint = (str(document.get(name, "")) for name in ("run_id", "checkpoint"))
-            return cls(document["pipeline"], streams, document.get("run"), finish, finished, run_id, checkpoint)
+            at = document.get("plannedAt")
+            return cls(document["pipeline"], streams, document.get("run"), finish, finished, run_id, checkpoint, at)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"the checkpoint's offset is not one of this source ({type(error).__name__}: {error}); "
@@ -87,6 +90,8 @@ class Offset:
             document["finished"] = True
         if self.run_id:
             document["run_id"] = self.run_id
+        if self.planned_at is not None:
+            document["plannedAt"] = self.planned_at
         document["streams"] = {name: _document(self.streams[name]) for name in sorted(self.streams)}
         return document
 

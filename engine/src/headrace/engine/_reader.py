@@ -28,8 +28,8 @@ except ImportError:  # pragma: no cover
 
 LONGEST_PAUSE_S = 1.0
 
-ToRows = Callable[[Iterable[Columns]], Iterator[pa.RecordBatch]]
-"""Makes the rows of messages that Spark gets."""
+ToRows = Callable[..., Iterator[pa.RecordBatch]]
+"""Makes the rows of messages that Spark gets; with the time as `now`, where that is asked for, at which they were planned."""
 EndsToRows = Callable[[Ends], Iterator[pa.RecordBatch]]
 """Makes the rows that tell of the end of streams."""
 
@@ -37,8 +37,10 @@ EndsToRows = Callable[[Ends], Iterator[pa.RecordBatch]]
 class ReadTask(InputPartition):
     """What one Spark task reads, as wire bytes: to pickle a thousand ranges takes longer than to read them."""
 
-    def __init__(self, pipeline: pb.Pipeline, ranges: Sequence[Range], ends: Ends = NO_ENDS) -> None:
-        self.ends = ends
+    def __init__(
+        self, pipeline: pb.Pipeline, ranges: Sequence[Range], ends: Ends = NO_ENDS, planned_at: int | None = None
+    ) -> None:
+        self.ends, self.planned_at = ends, planned_at
         self._request = pb.FetchRequest(pipeline=pipeline, ranges=[r.to_proto() for r in ranges]).SerializeToString()
 
     @property
@@ -94,22 +96,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in executors: the messages of one task."""
         keep_what_there_is()
-        request = cast(ReadTask, partition).request
+        task = cast(ReadTask, partition)
+        request = task.request
         ranges = [Range.from_proto(wire) for wire in request.ranges]
         patience = Patience(self._options.gateway_timeout_s, LONGEST_PAUSE_S)
-        yield from self._rows(fetch(self._connection, request.pipeline, ranges, patience), cast(ReadTask, partition).ends)
+        yield from self._rows(fetch(self._connection, request.pipeline, ranges, patience), task.ends, task.planned_at)
 
     def _tasks(self, start: dict[str, Any], end: dict[str, Any], lists: Sequence[Sequence[Range]]) -> list[ReadTask]:
         """A task for each list of ranges; the last one tells what ends with the batch."""
         pipeline, ends = self.planner.pipeline_run.to_proto(self._options), self._ends(start, end)
-        tasks = [ReadTask(pipeline, ranges) for ranges in lists] or [ReadTask(pipeline, [])] * bool(ends)
-        return [*tasks[:-1], ReadTask(pipeline, lists[-1] if lists else [], ends)] if ends else tasks
+        planned_at = self.planner.planned_at(end)
+        given = lists or [[]] * bool(ends)
+        last = len(given) - 1
+        return [ReadTask(pipeline, some, ends if at == last else NO_ENDS, planned_at) for at, some in enumerate(given)]
 
     def _ends(self, start: dict[str, Any], end: dict[str, Any]) -> Ends:
         return NO_ENDS if self._ends_to_rows is None else self.planner.ends(start, end)
 
-    def _rows(self, frames: Iterable[Columns], ends: Ends) -> Iterator[pa.RecordBatch]:
-        yield from self._to_rows(frames)
+    def _rows(self, frames: Iterable[Columns], ends: Ends, planned_at: int | None) -> Iterator[pa.RecordBatch]:
+        yield from self._to_rows(frames) if planned_at is None else self._to_rows(frames, now=planned_at)
         if ends and self._ends_to_rows is not None:
             yield from self._ends_to_rows(ends)
 
@@ -156,7 +161,7 @@ else:
             lists = self.planner.plan_reads(start, end)
             frames = self.planner.read_inline(start, end, lists)
             if frames is not None:
-                self._inline = self._rows(frames, self._ends(start, end))
+                self._inline = self._rows(frames, self._ends(start, end), self.planner.planned_at(end))
             return self._tasks(start, end, lists)
 
         def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any] | None:

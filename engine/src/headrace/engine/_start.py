@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.engine._checkpoint_log import CheckpointLog
+from headrace.engine._counts import observed
 from headrace.engine._errors import CheckpointError
 from headrace.engine._options import NAMES as SOURCE_NAMES
 from headrace.engine._session import register
@@ -78,8 +79,11 @@ def start(
     own = {"application": graph.name}
     for_source, for_sink = _divided(options or {})
     ends = {} if finish is None else {"finish": str(finish).lower()}
+    if graph.bounds_skew:
+        ends["asksForPresent"] = "true"
     reader = spark.readStream.format(FORMAT).options(**{"pipeline": graph.name, **for_source}, **own, **ends)
     rows = keyed_rows(plan, reader.option("stream", ",".join(graph.streams)).load())
+    rows = observed(graph, rows)
     writer = rows.writeStream.format(FORMAT).queryName(graph.name).outputMode("append").options(**own)
     writer = writer.options(sink=",".join(graph.sinks), checkpointLocation=str(checkpoint), **for_sink)
     if available_now:

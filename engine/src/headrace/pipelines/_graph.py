@@ -7,8 +7,9 @@ from functools import cached_property
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines._fingerprints import Fingerprint
 from headrace.pipelines._patterns import matches
-from headrace.pipelines._step import KeyedStep, OnError, Step
+from headrace.pipelines._step import Counted, KeyedStep, OnError, Step
 from headrace.pipelines._steps import EventTime, KeyBy, Sink, Source
+from headrace.pipelines._window_step import TimeWindows
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +173,17 @@ class Graph:
         return max(known) if known and len(known) == len(spans) else None
 
     @cached_property
+    def bounds_skew(self) -> bool:
+        """Whether a source says how far ahead of the present event times may lie."""
+        return any(source.max_ahead is not None for source in self.sources.values())
+
+    def max_ahead(self, key_by: int, stream: str) -> int | None:
+        """How far ahead of the present event times of a stream may lie that reach a `key_by` from sources; None for anywhere."""
+        reaching = (self.sources[number] for number in self._unkeyed[key_by])
+        spans = [source.max_ahead for source in reaching if any(matches(pattern, stream) for pattern in source.streams)]
+        return min((span for span in spans if span is not None), default=None)
+
+    @cached_property
     def uses_ids(self) -> bool:
         """Whether a step asks for the ids of messages."""
         return any(step.uses_ids for step in self.steps)
@@ -194,6 +206,14 @@ class Graph:
             number = self.consumers[number][0]
         step = self.steps[number]
         return number if isinstance(step, KeyBy) and step.function is None else None
+
+    @property
+    def counted(self) -> list[tuple[Counted, str]]:
+        """What may happen to elements, by what and step, that is counted."""
+        late = [(Counted.LATE, step.name) for step in self.steps if isinstance(step, TimeWindows)]
+        skipped = [(Counted.SKIPPED, step.name) for step in self.steps if step.on_error is OnError.SKIP]
+        ahead = [(Counted.AHEAD, self.steps[number].name) for number in sorted(self.first_keys) if self.bounds_skew]
+        return late + skipped + ahead
 
     def describe(self) -> str:
         """A line for each step: its name, what it is, and what it follows."""

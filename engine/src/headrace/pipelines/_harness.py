@@ -1,7 +1,8 @@
 """Runs a pipeline on a list of messages, without Spark and without a gateway: for tests, in milliseconds."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -18,7 +19,8 @@ from headrace.pipelines._origin import NO_TIME, Origin
 from headrace.pipelines._pass import Pass
 from headrace.pipelines._patterns import matches
 from headrace.pipelines._pipeline import Pipeline
-from headrace.pipelines._time import END, prefix_maxima
+from headrace.pipelines._step import Counted
+from headrace.pipelines._time import END, bounded, prefix_maxima
 from headrace.pipelines._watermarks import EventTime
 
 
@@ -47,6 +49,10 @@ class Trial:
     pipeline: Pipeline
     buckets: int = 1
     """In how many parts keys are divided, as they are when a pipeline runs on Spark."""
+    now: Callable[[], int] = lambda: time.time_ns() // 1000
+    """The present, in microseconds since 1970 UTC, which `max_ahead` of a source is counted from."""
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How many values were `late`, `skipped` or too far `ahead`, by one of these words and the step."""
     written: defaultdict[str, list[Written]] = field(default_factory=lambda: defaultdict(list))
     """What each sink got."""
     failed: list[str] = field(default_factory=list)
@@ -157,7 +163,11 @@ class Trial:
         if elements.times is None:
             return key_by, elements, END
         watermarks, stream = self._event_time[key_by], elements.origin.stream
-        marks = prefix_maxima(elements.times, watermarks.base(stream))
+        ahead = self.pipeline.graph.max_ahead(key_by, stream)
+        times, count = bounded(elements.times, None if ahead is None else self.now() + ahead)
+        if count:
+            self.counts[Counted.AHEAD.value, self.pipeline.graph.steps[key_by].name] += count
+        marks = prefix_maxima(times, watermarks.base(stream))
         watermarks.advance(stream, int(marks[-1]))
         return key_by, replace(elements, marks=marks), watermarks.others(stream)
 
@@ -174,6 +184,7 @@ class Trial:
         for sink, elements in done.written:
             keys: Iterable[Any] = elements.sink_keys() or [None] * len(elements)
             self.written[sink] += [Written(value, key) for value, key in zip(elements.values, keys, strict=True)]
+        self.counts.update({(what.value, step): count for (what, step), count in done.counts.items()})
         self.failed += [failed.reason for failed in done.failed_elements]
 
     def _numbered(self, messages: Sequence[Message]) -> Iterable[Message]:

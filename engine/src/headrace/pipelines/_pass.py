@@ -1,7 +1,7 @@
 """Brings elements through the steps of a graph, up to the next shuffle or to a sink."""
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +11,7 @@ from headrace.pipelines._elements import Elements, Key, States
 from headrace.pipelines._errors import StepError
 from headrace.pipelines._graph import Graph
 from headrace.pipelines._origin import NO_TIME
-from headrace.pipelines._step import KeyedStep, OnError, Step
+from headrace.pipelines._step import Counted, KeyedStep, OnError, Step
 from headrace.pipelines._steps import KeyBy, Sink, Source
 from headrace.pipelines._time import END, are_out_of_range, out_of_range
 
@@ -42,7 +42,7 @@ class Pass:
         written: Elements that go to a sink, with its name.
         failed_elements: What goes to the dead-letter sink.
         changed: The keys whose states may have changed, or are gone, by step.
-        skipped: How many elements were left out because their function raised.
+        counts: What has happened to how many elements, by what and step.
         others: How far event time has surely come in the streams other than that of the elements.
     """
 
@@ -52,7 +52,7 @@ class Pass:
     written: list[tuple[str, Elements]] = field(default_factory=list)
     failed_elements: list[Failed] = field(default_factory=list)
     changed: defaultdict[str, set[Key]] = field(default_factory=lambda: defaultdict(set))
-    skipped: int = 0
+    counts: Counter[tuple[Counted, str]] = field(default_factory=Counter)
     others: int = END
 
     # What the engine calls
@@ -105,6 +105,10 @@ class Pass:
         """Notes keys whose states may have changed, or are gone."""
         self.changed[step].update(keys)
 
+    def count(self, what: Counted, step: str, elements: int) -> None:
+        """Counts elements to which something has happened in a step."""
+        self.counts[what, step] += elements
+
     def failed(self, step: Step, elements: Elements, index: int, error: Exception) -> None:
         """Does with an element whose function raised what the step's policy says.
 
@@ -116,7 +120,7 @@ class Pass:
         if step.on_error is OnError.FAIL:
             raise StepError(f"{reason}. Mend the function, or give the step another on_error than OnError.FAIL") from error
         if step.on_error is OnError.SKIP:
-            self.skipped += 1
+            self.count(Counted.SKIPPED, step.name, 1)
             log.warning("skipped: %s", reason)
         else:
             self.failed_elements.append(Failed(step.name, elements, index, reason, raised))

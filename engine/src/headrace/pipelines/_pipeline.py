@@ -44,6 +44,7 @@ class Pipeline:
         decode: Callable[[bytes], T | None] | None = None,
         *,
         idle_after: timedelta | str | None = None,
+        max_ahead: timedelta | str | None = None,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> Flow[T]:
@@ -55,6 +56,8 @@ class Pipeline:
                 whole `Message`s.
             idle_after: A stream holds up windows and timers no more once event time has gone on so far in others without a
                 value of it: "10 minutes". What it brings later may be late. Without it a stream that is quiet is waited for.
+            max_ahead: An event time brings the watermark forward only if it lies at most so far ahead of the time at which its
+                micro-batch was planned: "1 hour". One bad clock then makes nothing else late. Without it every time counts.
             name: The step's name.
             on_error: What happens to a message that `decode` raises for.
         """
@@ -63,7 +66,9 @@ class Pipeline:
         if not patterns:
             raise GraphError(f"pipeline {draft.name}: a source needs streams, such as 'orders/*'")
         idle = None if idle_after is None else span(idle_after, f"pipeline {draft.name}, source {patterns[0]}: idle_after")
-        step = Source(draft.name_for(name, patterns[0]), on_error or draft.on_error, patterns, decode, idle)
+        where = f"pipeline {draft.name}, source {patterns[0]}"
+        ahead = None if max_ahead is None else span(max_ahead, f"{where}: max_ahead", least=0)
+        step = Source(draft.name_for(name, patterns[0]), on_error or draft.on_error, patterns, decode, idle, ahead)
         return Flow(draft, draft.add(step))
 
     @property

@@ -21,6 +21,17 @@ class OnError(Enum):
     """Its message goes to the pipeline's dead-letter sink, with the reason."""
 
 
+class Counted(Enum):
+    """What is counted of elements, by step."""
+
+    LATE = "late"
+    """They came after their windows were closed, whatever became of them."""
+    SKIPPED = "skipped"
+    """They were left out, since a function raised."""
+    AHEAD = "ahead"
+    """They lie too far ahead of the present to bring event time forward."""
+
+
 class Run(Protocol):
     """One pass of elements through steps, between two shuffles."""
 
@@ -30,6 +41,9 @@ class Run(Protocol):
         Raises:
             StepError: the step's policy is to fail.
         """
+
+    def count(self, what: Counted, step: str, elements: int) -> None:
+        """Counts elements to which something has happened in a step."""
 
     def states(self, step: str) -> States:
         """The states that a step keeps, by key, in the bucket that the run is about."""

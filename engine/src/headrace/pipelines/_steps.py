@@ -30,11 +30,13 @@ class Source(Step):
         streams: Patterns of their names.
         decode: Makes a value of a payload; what it returns None for goes no further. None where steps take whole messages.
         idle_after: After how much event time without an element a stream is idle, in microseconds; None for never.
+        max_ahead: How far ahead of the present an event time may lie that brings the watermark forward, in microseconds.
     """
 
     streams: tuple[str, ...]
     decode: Callable[[bytes], Any] | None
     idle_after: int | None = None
+    max_ahead: int | None = None
 
     def apply(self, elements: Elements, run: Run) -> Elements:
         """Decodes elements whose values are payloads."""

@@ -34,6 +34,15 @@ _UNITS = {
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 
 
+def bounded(times: Times, latest: int | None) -> tuple[Times, int]:
+    """Times that bring event time forward: NO_TIME for those after the latest that may; and how many these are."""
+    if latest is None:
+        return times, 0
+    ahead = times > latest
+    count = int(np.count_nonzero(ahead))
+    return (np.where(ahead, np.int64(NO_TIME), times), count) if count else (times, 0)
+
+
 def prefix_maxima(times: Times, base: int = NO_TIME) -> Times:
     """The marks of consecutive elements of a stream.
 

@@ -11,6 +11,8 @@ from functools import cached_property, partial, reduce
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from headrace.pipelines._aggregation import Functions, Window
 from headrace.pipelines._due import due_of
 from headrace.pipelines._elements import Elements, Key, States
@@ -18,7 +20,7 @@ from headrace.pipelines._errors import no_time
 from headrace.pipelines._origin import NO_TIME
 from headrace.pipelines._results import Fired, Results, lone, settled
 from headrace.pipelines._state import StateClass
-from headrace.pipelines._step import KeyedStep, OnError, Run
+from headrace.pipelines._step import Counted, KeyedStep, OnError, Run, Step
 from headrace.pipelines._time import END, in_words
 from headrace.pipelines._undo import GONE, Undo
 from headrace.pipelines._windows import Bounds, Grid, Late, Session
@@ -115,7 +117,7 @@ class TimeWindows(KeyedStep):
         states, results, held, late = run.states(self.name), Results(elements), self._held, self.late
         undo = None if self.on_error is OnError.FAIL else Undo(states, self.state_class, keys)
         stream, sequences, others = origin.stream, origin.sequences.tolist(), run.others - held
-        touched = list[Key]()
+        touched, late_values = list[Key](), 0
         rows = zip(elements.places(), keys, elements.values, times, marks, strict=True)
         try:
             for index, (place, key, value, time, mark) in enumerate(rows):
@@ -129,6 +131,10 @@ class TimeWindows(KeyedStep):
                     results.add_fired(index, self._fire(states, key, min(closed, others), run, undo))
                     opened = states.get(key, GONE)
                 windows = self._windows(opened, time, closed)
+                if not windows:
+                    late_values += 1
+                    if late is Late.PLACE_IN_OLDEST:
+                        windows = [self.windows.oldest(closed)]
                 try:
                     if windows:
                         before = END if opened is GONE else opened.ends
@@ -149,6 +155,8 @@ class TimeWindows(KeyedStep):
                     undo.undo(key)
         finally:
             run.touched(self.name, touched)
+        if late_values:
+            run.count(Counted.LATE, self.name, late_values)
         return results.collected()
 
     def settle(self, run: Run, watermark: int) -> Sequence[Elements]:
@@ -170,14 +178,14 @@ class TimeWindows(KeyedStep):
         return self.allowed + self.lag
 
     def _windows(self, opened: Any, time: int, closed: int) -> Sequence[Bounds]:
-        """The windows that a value goes into; none if it is late and goes nowhere."""
+        """The windows that a value goes into; none if it is late."""
         if isinstance(self.windows, Grid):
             windows = self.windows.open(time, closed)
         else:
             alone = self.windows.around(time)
             joins = alone[1] > closed or (opened is not GONE and any(_overlap(alone, other) for other in opened.windows))
             windows = [alone] if joins else []
-        return [self.windows.oldest(closed)] if not windows and self.late is Late.PLACE_IN_OLDEST else windows
+        return windows
 
     def _placed(self, before: Any, windows: Sequence[Bounds], value: Any, stream: str, sequence: int) -> Open:
         """A key's open windows, once a value is in some of them."""
@@ -255,3 +263,35 @@ def _ends(opened: Open) -> int:
 
 def _overlap(one: Bounds, other: Bounds) -> bool:
     return one[0] < other[1] and other[0] < one[1]
+
+
+@dataclass(frozen=True, eq=False)
+class LateValues(Step):
+    """Only the values that come after all their windows were closed.
+
+    Attributes:
+        windows: The windows; their bounds go by time alone, so that no state is asked.
+        held: How far after a window's end the mark lies that closes it.
+    """
+
+    windows: Grid
+    held: int
+
+    def apply(self, elements: Elements, run: Run) -> Elements:
+        """The late ones, as they came."""
+        times, marks = elements.times, elements.marks
+        assert times is not None, "the graph has a step that asks for times"
+        assert marks is not None, "the graph puts such a step behind a key_by"
+        known = (times != NO_TIME) & (marks != NO_TIME)
+        ends = times - times % self.windows.every + self.windows.size
+        return elements.pick(np.flatnonzero(known & (ends + self.held <= marks)).tolist())
+
+    @property
+    def uses_time(self) -> bool:
+        """It does."""
+        return True
+
+    @property
+    def label(self) -> str:
+        """How users call it."""
+        return "late_values"

@@ -12,7 +12,7 @@ from headrace.pipelines._errors import GraphError
 from headrace.pipelines._running import CountWindows
 from headrace.pipelines._step import OnError, Step
 from headrace.pipelines._time import span
-from headrace.pipelines._window_step import TimeWindows
+from headrace.pipelines._window_step import LateValues, TimeWindows
 from headrace.pipelines._windows import Count, Grid, Late, Session
 
 if TYPE_CHECKING:
@@ -40,6 +40,21 @@ class Windowed(Generic[T, W]):
     _late: Late
     _lag: int
     _then: "Callable[[Step], KeyedFlow[Any]]"
+
+    def late_values(self, *, name: str | None = None) -> "KeyedFlow[T]":
+        """The values that are late: those that come after all their windows were closed, as they came, and with their keys.
+
+        It goes beside the results of the windows, whatever `late` says of these.
+
+        Raises:
+            GraphError: the windows are sessions, in which others of their key may still take a value, or count values.
+        """
+        if not isinstance(self._windows, Grid):
+            raise GraphError(
+                f"pipeline {self._draft.name}: late_values() is for tumbling and sliding windows; sessions have late=Late.FIRE"
+            )
+        made = self._draft.name_for(name, "late-values")
+        return self._then(LateValues(made, OnError.FAIL, self._windows, self._delay + self._lag))
 
     @overload
     def aggregate(

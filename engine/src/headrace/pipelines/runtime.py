@@ -11,7 +11,8 @@ from headrace.pipelines._pass import Failed, Pass
 from headrace.pipelines._patterns import matches
 from headrace.pipelines._rows import Column, Rows
 from headrace.pipelines._state import StateClass
-from headrace.pipelines._time import END, prefix_maxima
+from headrace.pipelines._step import Counted, OnError
+from headrace.pipelines._time import END, bounded, prefix_maxima
 from headrace.pipelines._values import dumps_plain
 from headrace.pipelines._watermarks import EVERY_STREAM, EventTime, Watermarks, merged
 
@@ -20,12 +21,14 @@ __all__ = [
     "EVERY_STREAM",
     "NO_TIME",
     "Column",
+    "Counted",
     "Elements",
     "EventTime",
     "Failed",
     "Fingerprint",
     "Graph",
     "Key",
+    "OnError",
     "Origin",
     "Pass",
     "Rows",
@@ -33,6 +36,7 @@ __all__ = [
     "States",
     "Times",
     "Watermarks",
+    "bounded",
     "check_fingerprints",
     "dumps_plain",
     "in_order",

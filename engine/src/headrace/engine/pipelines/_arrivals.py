@@ -49,15 +49,20 @@ def pieces(frames: Iterable[Columns]) -> Iterator[list[Columns]]:
         yield gathered.frames
 
 
-def arriving_rows(plan: Plan, frames: Iterable[Columns]) -> Iterator[pa.RecordBatch]:
+def arriving_rows(plan: Plan, frames: Iterable[Columns], now: int | None = None) -> Iterator[pa.RecordBatch]:
     """What the messages of a task become before the first shuffle.
+
+    Args:
+        plan: The plan.
+        frames: The messages.
+        now: The present, where a step asks for it: when their micro-batch was planned.
 
     Raises:
         FrameError: the columns of a frame do not add up.
         StepError: a function raises, and its policy is to fail.
     """
     for piece in pieces(frames):
-        rows = list(_rows(plan, piece))
+        rows = list(_rows(plan, piece, now))
         if rows:
             yield record_batch_of(rows)
 
@@ -81,7 +86,7 @@ def record_batch_of(rows: list[BlockRow]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns, schema=ARROW_ROWS)
 
 
-def _rows(plan: Plan, piece: list[Columns]) -> Iterator[BlockRow]:
+def _rows(plan: Plan, piece: list[Columns], now: int | None) -> Iterator[BlockRow]:
     graph, stream = plan.graph, piece[0].stream
     messages = _messages(piece)
     elements: Elements | None = None
@@ -97,7 +102,7 @@ def _rows(plan: Plan, piece: list[Columns]) -> Iterator[BlockRow]:
             origin = messages.origin(stream)
             elements = Elements(origin.raw or (), origin, times=origin.times)
         passed.read(number, elements)
-    yield from Departures(plan).rows(passed, messages)
+    yield from Departures(plan, now).rows(passed, messages)
 
 
 def _untouched(plan: Plan, stream: str, messages: Messages, source: int, key_by: int) -> Iterator[BlockRow]:

@@ -11,18 +11,24 @@ import pyarrow as pa
 
 from headrace.engine.pipelines._blocks import Block, Messages, Packed, blocks_by_bucket
 from headrace.engine.pipelines._keys import buckets_of
-from headrace.engine.pipelines._plan import BlockRow, Plan
-from headrace.pipelines.runtime import NO_TIME, Column, Elements, Failed, Key, Pass, in_order, prefix_maxima
+from headrace.engine.pipelines._plan import COUNTS, BlockRow, Plan
+from headrace.pipelines.runtime import NO_TIME, Column, Counted, Elements, Failed, Key, Pass, bounded, in_order, prefix_maxima
 
 _HEADERS = pa.list_(pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("value", pa.binary())]))
 _TIME = pa.timestamp("us", tz="UTC")
 
 
 class Departures:
-    """What leaves one stage of a plan."""
+    """What leaves one stage of a plan.
 
-    def __init__(self, plan: Plan) -> None:
+    Args:
+        plan: The plan.
+        now: The present, where a step asks for it.
+    """
+
+    def __init__(self, plan: Plan, now: int | None = None) -> None:
         self._plan = plan
+        self._now = now
         self._sinks = {sink: -1 - number for number, sink in enumerate(plan.graph.sinks)}
 
     def rows(self, passed: Pass, messages: Messages | None = None) -> Iterator[BlockRow]:
@@ -37,21 +43,27 @@ class Departures:
             shuffled = in_order(shuffled)
         for key_by, elements in shuffled:
             if messages is not None and self._plan.graph.uses_time:
-                yield from self._marked(key_by, elements, messages)
+                yield from self._marked(key_by, elements, messages, passed)
             else:
                 yield from self._shuffled(key_by, elements, messages)
         for sink, elements in passed.written:
             yield self._written(sink, elements)
         if passed.failed_elements:
             yield self._dead_letters(passed.failed_elements)
+        for (what, step), number in passed.counts.items():
+            yield BlockRow(self._plan.bucket_ids[0], COUNTS[what], step, 0, number, b"\0")
 
-    def _marked(self, key_by: int, elements: Elements, messages: Messages) -> Iterator[BlockRow]:
+    def _marked(self, key_by: int, elements: Elements, messages: Messages, passed: Pass) -> Iterator[BlockRow]:
         """Blocks with the marks of this piece of the stream, and for every other bucket how far it brings event time."""
         times = elements.times
         if times is None:
             times = np.full(len(elements), NO_TIME, np.int64)
         own = messages if elements.origin.sequences is messages.sequences else None
-        marks = prefix_maxima(times)
+        ahead = None if self._now is None else self._plan.graph.max_ahead(key_by, elements.origin.stream)
+        counting, count = bounded(times, None if ahead is None or self._now is None else self._now + ahead)
+        if count:
+            passed.count(Counted.AHEAD, self._plan.graph.steps[key_by].name, count)
+        marks = prefix_maxima(counting)
         peak = int(marks[-1])
         there = set()
         for row in self._shuffled(key_by, replace(elements, times=times, marks=marks), own):

@@ -53,7 +53,7 @@ def _through(plan: Plan, level: int, bucket: int, here: Sequence[BlockRow], stor
     known = event_time.lowest()
     arrived, ended = [row for row in here if not row.is_end], [row for row in here if row.is_end]
     event_time.begin((row.target, row.stream) for row in arrived if row.peak != NO_TIME)
-    for key_by, elements, others in _arrived(arrived, event_time, passed):
+    for key_by, elements, others in _arrived(arrived, event_time, passed, first=level == 1):
         passed.enter(key_by, elements, others if level == 1 else event_time.others(key_by, known))
     finishes = event_time.leave((row.target, row.stream) for row in ended)
     event_time.end()
@@ -72,8 +72,14 @@ def state_classes(plan: Plan, level: int) -> dict[str, StateClass]:
     return {step.name: step.state_class for step in graph.keyed if graph.levels[graph.steps.index(step)] == level}
 
 
-def _arrived(rows: Sequence[BlockRow], event_time: EventTime, passed: Pass) -> Iterator[tuple[int, Elements, int]]:
-    """The elements of all blocks in order, with their marks, and how far event time has surely come in the other streams."""
+def _arrived(
+    rows: Sequence[BlockRow], event_time: EventTime, passed: Pass, *, first: bool
+) -> Iterator[tuple[int, Elements, int]]:
+    """The elements of all blocks in order, with their marks, and how far event time has surely come in the other streams.
+
+    Behind the `first` shuffle the marks are those of the elements' pieces of their streams, and it depends on what came before
+    how far event time has come; behind later ones they are right.
+    """
     by_stream = attrgetter("target", "stream")
     for (key_by, stream), run in groupby(rows, key=by_stream):
         watermarks = event_time[key_by]
@@ -81,7 +87,7 @@ def _arrived(rows: Sequence[BlockRow], event_time: EventTime, passed: Pass) -> I
         blocks: list[tuple[Block, int | None]] = []
         for row in run:
             if not row.is_mark:
-                blocks.append((Block.unpack(row.block), watermarks.base(stream) if row.peak != NO_TIME else None))
+                blocks.append((Block.unpack(row.block), watermarks.base(stream) if first else None))
             watermarks.advance(stream, row.peak)
         if all(before.last < after.first for (before, _), (after, _) in pairwise(blocks)):
             # One after the other, so that what is decoded is still in the processor's cache when it is used.

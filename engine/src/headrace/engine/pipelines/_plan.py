@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from headrace.pipelines.runtime import END, NO_TIME, Graph
+from headrace.pipelines.runtime import END, NO_TIME, Counted, Graph
 
 ROWS = StructType(
     [
@@ -33,6 +33,10 @@ ARROW_ROWS = pa.schema(
 
 LAST = 2**63 - 1
 """The sequence of what comes after all messages of its stream."""
+
+
+COUNTS = {what: -(2**30) - number for number, what in enumerate(Counted)}
+"""The targets of rows that only count what has happened to elements: `stream` is the step, and `messages` how many."""
 
 
 @dataclass(frozen=True, slots=True)

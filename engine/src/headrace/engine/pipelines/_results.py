@@ -9,10 +9,13 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from headrace.engine._sink_options import SinkOptions
 from headrace.engine._writer import TaskWriter, Writer, Written, this_task
-from headrace.engine.pipelines._plan import Plan
+from headrace.engine.pipelines._plan import COUNTS, Plan
 
 LARGEST_ROWS = 16_384
 """Blocks of one sink are joined up to about so many rows, so that small ones do not become frames of their own."""
+
+
+_COUNTS = frozenset(COUNTS.values())
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class BlockWriter(DataSourceStreamArrowWriter):
         for rows in iterator:
             targets = rows.column("target").to_pylist()
             for target, block in zip(targets, rows.column("block"), strict=True):
+                if target in _COUNTS:
+                    continue
                 yield self._names[-1 - target], pa.ipc.open_stream(block.as_buffer()).read_next_batch()
 
 
