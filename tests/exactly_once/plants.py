@@ -25,6 +25,7 @@ KILL_DRIVER = "kill the driver once the batch-idempotent sink has written"
 READ_AGAIN = "skip dedupe in the engine"
 DROP_UPDATE = "drop an update of Spark's state"
 DROP_DELTA = "drop a delta"
+SPREAD_PARTS = "spread the parts of every transaction over instances"
 BEGIN_ANEW = "find out anew where a stream begins"
 
 
@@ -56,8 +57,8 @@ def acknowledge_planned_ranges(module: ModuleType) -> None:
     plan = module.plan
 
     @wraps(plan)
-    def planted(*arguments: Any) -> Any:
-        ranges = plan(*arguments)
+    def planted(*arguments: Any, **options: Any) -> Any:
+        ranges = plan(*arguments, **options)
         for planned in ranges if armed(ACK_EARLY) else ():
             attachment = planned.stream.attachment
             if attachment is not None:
@@ -175,6 +176,20 @@ def begin_anew(module: ModuleType) -> None:
     module.Driver.reader = planted
 
 
+def spread_parts(module: ModuleType) -> None:
+    """The gateway spreads parts by partition, whatever the sink's mode: each instance writes under the transaction's id alone."""
+    instance_for = module.Sink.instance_for
+
+    @wraps(instance_for)
+    def planted(sink: Any, part: Any) -> Any:
+        if not armed(SPREAD_PARTS) or not sink.sessions:
+            return instance_for(sink, part)
+        names = sorted(sink.sessions)
+        return sink.sessions[names[part.partition % len(names)]]
+
+    module.Sink.instance_for = planted
+
+
 ALL = (
     Plant(BEGIN_ANEW, "headrace.sdk._driver", begin_anew),
     Plant(ACK_EARLY, "headrace.gateway.services._engine", acknowledge_planned_ranges),
@@ -182,5 +197,6 @@ ALL = (
     Plant(WRITE_AGAIN, "headrace.sdk._sink_idempotent", forget_transactions),
     Plant(READ_AGAIN, "headrace.engine._fetch", take_up_from_the_start),
     Plant(DROP_UPDATE, "pyspark.sql.streaming.state", drop_an_update),
+    Plant(SPREAD_PARTS, "headrace.gateway.core._sink", spread_parts),
     Plant(DROP_DELTA, "headrace.engine.pipelines._keyed", drop_changes),
 )

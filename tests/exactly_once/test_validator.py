@@ -26,6 +26,8 @@ class Story:
     given: list[int] = field(default_factory=lambda: list(range(1, OFFERED + 1)))
     acks: list[tuple[str, str, tuple[int, int], dict[str, tuple[int, int] | None]]] = field(default_factory=list)
     watched: list[tuple[int, int | None]] = field(default_factory=list)
+    beside: list[Row] = field(default_factory=list)
+    """What the second instance of the two-phase sink shows; it is not there where that is nothing."""
 
     @classmethod
     def right(cls) -> "Story":
@@ -65,6 +67,11 @@ class Story:
         middle = sum(4 + len(record) for record in records[: len(records) // 2])
         (layout.output / "two-phase-000001.bin").write_bytes(framed[:middle])
         (layout.output / "two-phase-000002.bin").write_bytes(framed[middle:] + (1000).to_bytes(4, "big") + b"half a rec")
+        if self.beside:
+            layout.output_of(2).mkdir()
+            others = [row.encode() for row in self.beside]
+            framed = b"".join(len(record).to_bytes(4, "big") + record for record in others)
+            (layout.output_of(2) / "two-phase-000001.bin").write_bytes(framed)
         with closing(sqlite3.connect(layout.store)) as store, store:
             store.execute("CREATE TABLE rows (number INTEGER PRIMARY KEY, key BLOB, value BLOB)")
             rows = [(row.key, row.encode()) for row in self.rows[IDEMPOTENT]]
@@ -90,6 +97,23 @@ def _key(row: Row) -> str:
 
 def test_a_right_world_passes(story: Story, tmp_path: Path) -> None:
     assert story.tell(tmp_path) == []
+
+
+def test_what_two_instances_show_belongs_together_by_its_batches(story: Story, tmp_path: Path) -> None:
+    for stream in STREAMS:
+        for _ in range(OFFERED // 2):
+            first = story.rows[TWO_PHASE].pop(story.place(TWO_PHASE, stream, 0))
+            story.beside.append(replace(first, batch=BATCH - 1))
+    assert story.tell(tmp_path) == []
+
+
+def test_an_instance_that_shows_a_batch_too_late_is_found(story: Story, tmp_path: Path) -> None:
+    first = story.rows[TWO_PHASE].pop(story.place(TWO_PHASE, LOG, 0))
+    last = story.rows[TWO_PHASE].pop(story.place(TWO_PHASE, LOG, -1))
+    story.beside += [last, replace(first, batch=BATCH - 1)]
+    (finding,) = story.tell(tmp_path)
+    assert (finding.what, finding.where, finding.name) == ("out of order", TWO_PHASE, first.name)
+    assert f"it comes after batch {BATCH}" in str(finding)
 
 
 @pytest.mark.parametrize("sink", [TWO_PHASE, IDEMPOTENT])

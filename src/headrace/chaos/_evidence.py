@@ -31,8 +31,16 @@ class Layout:
 
     @property
     def output(self) -> Path:
-        """The folder of the two-phase sink."""
+        """The folder of the two-phase sink's first instance."""
         return self.folder / "output"
+
+    def output_of(self, instance: int) -> Path:
+        """The folder of an instance of the two-phase sink, counted from 1."""
+        return self.output if instance == 1 else self.folder / f"output-{instance}"
+
+    def outputs(self) -> list[Path]:
+        """The folders of those instances of the two-phase sink that have one by now."""
+        return sorted(self.folder.glob("output*"))
 
     @property
     def store(self) -> Path:
@@ -93,7 +101,7 @@ def _end_of(checkpoint: Path, batch: int) -> dict[str, Position]:
 
 
 class VisibleRecords:
-    """The records in the files of the two-phase sink, each preceded by its length as a big-endian u32."""
+    """The records in the files of an instance of the two-phase sink, each preceded by its length as a big-endian u32."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

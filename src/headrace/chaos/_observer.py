@@ -28,7 +28,7 @@ class Observer:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._records = VisibleRecords(layout.output)
+        self._records: dict[Path, VisibleRecords] = {}
         self._stored = 0
         self._written: tuple[tuple[int, int] | None, ...] = ()
         self._journals = {source: JournalReader(layout.journal(source)) for source in (REPLAYABLE, REDELIVERING)}
@@ -62,11 +62,12 @@ class Observer:
 
     def is_at_rest(self, offered: int) -> bool:
         """Whether all that each sender was to send is visible in both sinks, and acknowledged."""
-        return (
-            all(self.visible(sink) >= offered * len(STREAMS) for sink in SINKS)
-            and (not offered or all(self._acked.get(f"{REPLAYABLE}/{p}", -1) >= sequence_of(offered) for p in PARTITIONS))
-            and len(self._settled) >= offered
-        )
+        return all(self.visible(sink) >= offered * len(STREAMS) for sink in SINKS) and self.is_acknowledged(offered)
+
+    def is_acknowledged(self, offered: int) -> bool:
+        """Whether all that each sender was to send is acknowledged."""
+        logs = not offered or all(self._acked.get(f"{REPLAYABLE}/{p}", -1) >= sequence_of(offered) for p in PARTITIONS)
+        return logs and len(self._settled) >= offered
 
     def describe(self) -> str:
         """How far it has come, for people."""
@@ -86,10 +87,11 @@ class Observer:
 
     def _look_at_output(self) -> None:
         seen = set()
-        for record in self._records.new():
-            row = self._note_row(TWO_PHASE, record)
-            if row is not None:
-                seen.add(row.batch)
+        for folder in self._layout.outputs():
+            for record in self._records.setdefault(folder, VisibleRecords(folder)).new():
+                row = self._note_row(TWO_PHASE, record)
+                if row is not None:
+                    seen.add(row.batch)
         # The log is read after the output, so that what is not in it now was not when its rows became visible.
         for batch in sorted(seen - self._batches):
             self._watched.note(visible=batch, committed=last_commit(self._layout.checkpoint(TWO_PHASE)))

@@ -18,6 +18,8 @@ from headrace.chaos._world import World
 START_WITHIN_S = 300.0
 RECOVERS_WITHIN_S = 300.0
 RESTS_WITHIN_S = 300.0
+SINK_INSTANCES = 2
+"""Each sink is served by so many processes, which are killed in turn."""
 _OFFER_EVERY_S = 0.1
 _AT_A_TIME = 2
 _MOST_BEHIND = 40
@@ -91,7 +93,7 @@ class Run:
         Raises:
             ChaosError: something did not recover in time.
         """
-        world = World(self.folder, master=self.master)
+        world = World(self.folder, master=self.master, instances=SINK_INSTANCES)
         try:
             self.say(f"Spark starts ({self.master})")
             world.start(START_WITHIN_S)

@@ -51,8 +51,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gateway", required=True)
+    parser.add_argument("--instance", default=IDEMPOTENT)
     arguments = parser.parse_args()
-    return run(Store(Layout(arguments.folder).store), gateway=arguments.gateway)
+    return run(Store(Layout(arguments.folder).store), gateway=arguments.gateway, instance=arguments.instance)
 
 
 if __name__ == "__main__":

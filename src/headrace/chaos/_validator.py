@@ -86,11 +86,24 @@ def verdict(folder: Path, offered: int) -> list[Finding]:
 
 def _rows(layout: Layout, sink: str) -> tuple[list[Row], list[Finding]]:
     """The rows of a sink in the order in which they became visible, and those that are none."""
-    records: list[tuple[bytes | None, bytes]]
-    if sink == TWO_PHASE:
-        records = [(None, value) for value in VisibleRecords(layout.output).new()]
-    else:
-        records = [(key, value) for _, key, value in stored_records(layout.store)]
+    if sink == IDEMPOTENT:
+        return _decoded(sink, [(key, value) for _, key, value in stored_records(layout.store)])
+    rows, findings = list[Row](), list[Finding]()
+    instances = [_decoded(sink, [(None, value) for value in VisibleRecords(folder).new()]) for folder in layout.outputs()]
+    for of_instance, unreadable in instances:
+        rows += of_instance
+        findings += unreadable
+    if len(instances) > 1:
+        # Each instance shows its batches in order, and what one key has in a batch is in one instance.
+        for of_instance, _ in instances:
+            steps = ((before, after) for before, after in pairwise(of_instance) if before.batch > after.batch)
+            findings += [_finding(REORDERED, sink, after, f"it comes after batch {before.batch}") for before, after in steps]
+        rows.sort(key=lambda row: row.batch)
+    return rows, findings
+
+
+def _decoded(sink: str, records: Iterable[tuple[bytes | None, bytes]]) -> tuple[list[Row], list[Finding]]:
+    """The rows of records, and those that are none."""
     rows, findings = [], []
     for place, (key, value) in enumerate(records):
         try:

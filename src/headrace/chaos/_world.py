@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headrace.chaos._errors import ChaosError
-from headrace.chaos._evidence import SINKS, TWO_PHASE, Layout, last_commit
+from headrace.chaos._evidence import IDEMPOTENT, SINKS, TWO_PHASE, Layout, last_commit
 from headrace.chaos._executors import executors
 from headrace.chaos._observer import Observer
 from headrace.chaos._roles import Role
@@ -36,13 +36,16 @@ class World:
     local; Spark starts another one by itself.
     """
 
-    def __init__(self, folder: Path, *, master: str = "local[2,4]", environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, master: str = "local[2,4]", environ: Mapping[str, str] | None = None, instances: int = 1
+    ) -> None:
         """Makes the folder, and starts nothing.
 
         Args:
             folder: Where everything lies; new.
             master: Spark's master.
             environ: What is added to the environment of every process.
+            instances: Of each sink. They are killed in turn.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder.absolute()
@@ -54,7 +57,12 @@ class World:
         self._is_cluster = master.startswith("local-cluster")
         self._environ = {**spark_environ(self._scratch), "SPARK_WORKER_DIR": str(self._scratch / "work"), **(environ or {})}
         self._master = master
-        self._processes = {role: self._process(role, command) for role, command in self._commands(master).items()}
+        self._instances = instances
+        self._processes = {
+            role: [self._process(role, number, command) for number, command in enumerate(commands, 1)]
+            for role, commands in self._commands(master, instances).items()
+        }
+        self._turns = dict.fromkeys(self._processes, 0)
         self._ends: dict[Role, int] = {}
         self._replaced: list[OwnedProcess] = []
         """Drivers beside which another one was started, and that have not ended yet."""
@@ -79,10 +87,10 @@ class World:
         # An impatient second Ctrl-C waits until nothing is left.
         signals = {signal.SIGINT, signal.SIGTERM}
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-        processes = [*self._processes.values(), *self._replaced]
-        for process in processes:
+        everything = [process for processes in self._processes.values() for process in processes] + self._replaced
+        for process in everything:
             process.strike()
-        for process in processes:
+        for process in everything:
             process.kill()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -90,20 +98,22 @@ class World:
     # Its processes
 
     def pid(self, role: Role) -> int | None:
-        """The process of a role; None where it does not run. For the executor: one of them."""
+        """The process of a role that is to be killed next; None where it does not run. For the executor: one of them."""
         if role == Role.EXECUTOR:
-            return next(iter(executors(self._processes[Role.DRIVER].pid, self._is_cluster)), None)
-        return self._processes[role].pid if self.alive(role) else None
+            return next(iter(executors(self._processes[Role.DRIVER][0].pid, self._is_cluster)), None)
+        self.alive(role)
+        process = self._next(role)
+        return process.pid if process.runs else None
 
     def alive(self, role: Role) -> bool:
-        """Whether a process of the role runs."""
+        """Whether all processes of the role run; of the executor, one."""
         if role == Role.EXECUTOR:
             return self.pid(role) is not None
-        process = self._processes[role]
-        code = process.exit_code()
-        if code is not None:
-            self._ends[role] = code
-        return process.runs
+        for process in self._processes[role]:
+            code = process.exit_code()
+            if code is not None:
+                self._ends[role] = code
+        return all(process.runs for process in self._processes[role])
 
     def ended(self, role: Role) -> bool:
         """Whether the role's process has ended by itself, or by somebody else's hand, since it was last started."""
@@ -113,7 +123,8 @@ class World:
         """SIGKILL to a role's process with all that it started; returns its id. None where there was nothing to kill."""
         pid = self.pid(role)
         if role != Role.EXECUTOR:
-            self._processes[role].kill()
+            self._next(role).kill()
+            self._turns[role] += 1
         elif pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -123,12 +134,14 @@ class World:
         """Starts a role's process again, at once. Executors are Spark's to start."""
         if role == Role.EXECUTOR:
             return
-        process = self._processes[role]
-        process.kill()
+        processes = self._processes[role]
+        for process in processes:
+            if len(processes) == 1 or not process.runs:
+                process.kill()
+                process.start()
         self._ends.pop(role, None)
-        process.start()
         if role == Role.DRIVER:
-            self.layout.driver.write_text(str(process.pid))
+            self.layout.driver.write_text(str(processes[0].pid))
 
     def replace_driver(self, *, pausing: bool = False) -> int | None:
         """Starts another driver on the same checkpoints while the present one runs; returns the id of that one, None for none.
@@ -139,11 +152,12 @@ class World:
         if not self.alive(Role.DRIVER):
             self.restart(Role.DRIVER)
             return None
-        before = self._processes[Role.DRIVER]
+        (before,) = self._processes[Role.DRIVER]
         if pausing:
             before.signal(signal.SIGSTOP)
         self._replaced.append(before)
-        self._processes[Role.DRIVER] = self._process(Role.DRIVER, self._commands(self._master)[Role.DRIVER])
+        (command,) = self._commands(self._master, self._instances)[Role.DRIVER]
+        self._processes[Role.DRIVER] = [self._process(Role.DRIVER, 1, command)]
         self.restart(Role.DRIVER)
         return before.pid
 
@@ -156,6 +170,10 @@ class World:
         """Whether every driver beside which another one was started has ended."""
         self._replaced = [process for process in self._replaced if process.exit_code() is None]
         return not self._replaced
+
+    def _next(self, role: Role) -> OwnedProcess:
+        """The process of a role that is to be killed next."""
+        return self._processes[role][self._turns[role] % len(self._processes[role])]
 
     # What becomes of it
 
@@ -175,6 +193,10 @@ class World:
     def is_at_rest(self) -> bool:
         """Whether everything that was offered is visible in both sinks, and acknowledged."""
         return self._observer.is_at_rest(self.offered)
+
+    def is_acknowledged(self) -> bool:
+        """Whether everything that was offered is acknowledged, so that every query has it in its commit log."""
+        return self._observer.is_acknowledged(self.offered)
 
     def rest(self, deadline_s: float = DEADLINE_S) -> None:
         """Waits until everything that was offered is visible in both sinks, and acknowledged."""
@@ -202,8 +224,9 @@ class World:
         """Where everything is, and what each process said last."""
         commits = {sink: last_commit(self.layout.checkpoint(sink)) for sink in SINKS}
         lines = [f"offered {self.offered} each, {self._observer.describe()}, last batches committed {commits}"]
-        for role, process in self._processes.items():
-            lines += [f"=== {role} ({'alive' if self.alive(role) else 'ended'})", *process.tail()]
+        for role, processes in self._processes.items():
+            lines += [f"=== {role} ({'alive' if self.alive(role) else 'ended'})"]
+            lines += [line for process in processes for line in process.tail()]
         return "\n".join(lines)
 
     def _has_failed(self, role: Role) -> bool:
@@ -215,20 +238,29 @@ class World:
         temporary.write_text(str(self.offered))
         temporary.replace(self.layout.offered)
 
-    def _process(self, role: Role, command: list[str]) -> OwnedProcess:
+    def _process(self, role: Role, number: int, command: list[str]) -> OwnedProcess:
         environ = {**self._environ, "HEADRACE_CHAOS_ROLE": role, "PYTHONUNBUFFERED": "1"}
-        return OwnedProcess(role, [sys.executable, "-m", *command], self.folder, environ)
+        return OwnedProcess(_name(role, number), [sys.executable, "-m", *command], self.folder, environ)
 
-    def _commands(self, master: str) -> dict[Role, list[str]]:
+    def _commands(self, master: str, instances: int) -> dict[Role, list[list[str]]]:
         folder, gateway = str(self.folder), ("--gateway", self._address)
         headrace, config = "headrace.cli", str(self.folder / "gateway.toml")
-        sink = ["--sink", TWO_PHASE, "--path", str(self.layout.output), "--format", "length-prefixed", "--rotate-bytes", "200000"]
+        sink = [headrace, "connector", "run", "file-sink", "--sink", TWO_PHASE, "--format", "length-prefixed"]
+        sink += ["--rotate-bytes", "200000"]
+        numbers = range(1, instances + 1)
         return {
             # Spark takes longest to start.
-            Role.DRIVER: ["headrace.chaos._query", folder, *gateway, "--master", master],
-            Role.GATEWAY: [headrace, "gateway", "--listen", self._address, "--config", config, "--log-level", "warning"],
-            Role.REPLAYABLE: ["headrace.chaos._senders", REPLAYABLE, folder, *gateway],
-            Role.REDELIVERING: ["headrace.chaos._senders", REDELIVERING, folder, *gateway],
-            Role.TWO_PHASE: [headrace, "connector", "run", "file-sink", *sink, *gateway],
-            Role.IDEMPOTENT: ["headrace.chaos._sinks", folder, *gateway],
+            Role.DRIVER: [["headrace.chaos._query", folder, *gateway, "--master", master]],
+            Role.GATEWAY: [[headrace, "gateway", "--listen", self._address, "--config", config, "--log-level", "warning"]],
+            Role.REPLAYABLE: [["headrace.chaos._senders", REPLAYABLE, folder, *gateway]],
+            Role.REDELIVERING: [["headrace.chaos._senders", REDELIVERING, folder, *gateway]],
+            Role.TWO_PHASE: [
+                [*sink, "--path", str(self.layout.output_of(n)), "--instance", _name(TWO_PHASE, n), *gateway] for n in numbers
+            ],
+            Role.IDEMPOTENT: [["headrace.chaos._sinks", folder, *gateway, "--instance", _name(IDEMPOTENT, n)] for n in numbers],
         }
+
+
+def _name(role: str, number: int) -> str:
+    """The name of an instance of a role, counted from 1."""
+    return role if number == 1 else f"{role}-{number}"

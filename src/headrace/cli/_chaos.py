@@ -26,10 +26,10 @@ def chaos(ctx: click.Context, minutes: float, seed: int | None, master: str, kee
     """Kill everything at random, and prove that each message counts exactly once.
 
     Ten senders of a replayable source, and a queue that redelivers, send on to a gateway. Two Spark queries keep state of each
-    key, and write to a two-phase and to a batch-idempotent sink. Meanwhile kill -9 comes to connectors, gateway, driver,
-    executors and sinks, sometimes to two at once, sometimes to one while another recovers; and a second driver starts on the
-    checkpoints of the first, which goes on, or stands still meanwhile. In the end a validator that shares no code with them
-    compares what the sinks show, byte for byte, with what was sent; exit code 0 says that everything holds.
+    key, and write to a two-phase and to a batch-idempotent sink, each of two instances. Meanwhile kill -9 comes to connectors,
+    gateway, driver, executors and sinks, sometimes to two at once, sometimes to one while another recovers; and a second driver
+    starts on the checkpoints of the first, which goes on, or stands still meanwhile. In the end a validator that shares no code
+    with them compares what the sinks show, byte for byte, with what was sent; exit code 0 says that everything holds.
 
     The seed fixes who is killed, in which order, and how long after the recovery from the kill before. Progress goes to standard
     error. A run that finds something keeps its folder, and says where it is.
