@@ -194,6 +194,7 @@ def test_refused_messages_go_to_the_dead_letter_sink_in_the_same_transaction(rig
     assert voted == {"errors": [errors.attempt], "alerts": [alerts.attempt]}
     assert {vote.sink: list(vote.instances) for vote in rig.gateway.votes} == {"errors": ["errors-1"], "alerts": ["alerts-1"]}
     assert {tuple(settle.sinks) for settle in rig.gateway.settles} == {("alerts", "errors")}
+    assert {tuple(settle.awaited) for settle in rig.gateway.settles} == {("alerts",)}
 
 
 @pytest.mark.parametrize(

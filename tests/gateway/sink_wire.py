@@ -182,7 +182,7 @@ class Writer:
             readers=self.readers,
             sinks=["out"],
             run_number=self.number,
-            **more,
+            **{"awaited": ["out"], **more},
         )
         response = await self.stub.Settle(request, timeout=DEADLINE_S)
         assert isinstance(response, engine_pb2.SettleResponse)

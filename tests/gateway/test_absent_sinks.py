@@ -40,6 +40,18 @@ async def test_nothing_is_planned_while_a_sink_is_away() -> None:
             await client.close()
 
 
+async def test_a_sink_for_dead_letters_may_be_away() -> None:
+    async with serve() as (_, address):
+        writer, reader = Writer(address, readers=["p"]), Engine(address)
+        await reader.attach()
+        await writer.settled(awaited=[])
+        assert await away(reader, wait_ms=20_000) == []
+        code, details = await status_of(asyncio.ensure_future(writer.settled(awaited=["other"])))
+        assert (code, "'other' is awaited, and none of its sinks" in details) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+        for client in (writer, reader):
+            await client.close()
+
+
 async def test_a_batch_that_is_planned_waits_for_its_sinks() -> None:
     async with serve() as (_, address):
         writer, sink, reader = Writer(address, readers=["p"]), SinkClient(address), Engine(address)

@@ -176,6 +176,7 @@ class Settled:
             accept_older=options.accept_older or self.log is None,
             votes=self.votes.of(options.sinks, self.committed),
             accept_lost=options.accept_lost,
+            awaited=options.awaited,
         )
         try:
             response = connection.stub().Settle(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)

@@ -10,7 +10,7 @@ from headrace.engine._gateway_options import Defaults, GatewayOptions, parse_gat
 from headrace.engine._units import parse_duration
 
 NAMES = ("sink", *GATEWAY_NAMES, "sinkTimeout", "onOlderCheckpoint", "onSinkLoss", "onRefused", "deadLetters")
-OWN_NAMES = ("application",)
+OWN_NAMES = ("application", "failed")
 """What Headrace sets itself where it starts an application."""
 DEFAULT_SINK_TIMEOUT_S = 60.0
 RUN_NUMBER = "spark.sql.headrace.run"
@@ -40,11 +40,18 @@ class SinkOptions(GatewayOptions):
     """The application whose results are written; set where one is started, not by users."""
     further: tuple[str, ...] = ()
     """The sinks that an application writes to beside `sink`."""
+    failed: str | None = None
+    """The sink that an application hands messages to whose functions raise; set where one is started, not by users."""
 
     @property
     def sinks(self) -> tuple[str, ...]:
         """Every sink that the query writes to."""
         return (self.sink, *self.further, *((self.dead_letters,) if self.dead_letters is not None else ()))
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The sinks without which no batch is planned: a sink for dead letters may be away until there are any."""
+        return tuple(name for name in (self.sink, *self.further) if name != self.failed)
 
     def for_sink(self, sink: str) -> "SinkOptions":
         """The options with which one of an application's sinks is written."""
@@ -81,6 +88,7 @@ def parse_sink(given: Mapping[str, str], defaults: Defaults) -> SinkOptions:
         skip_refused=parsed(values, "onRefused", _fail_or("skip"), False),
         dead_letters=dead_letters,
         application=application,
+        failed=values.get("failed"),
         further=tuple(further),
     )
 

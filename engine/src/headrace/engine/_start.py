@@ -86,6 +86,8 @@ def start(
     rows = observed(graph, rows)
     writer = rows.writeStream.format(FORMAT).queryName(graph.name).outputMode("append").options(**own)
     writer = writer.options(sink=",".join(graph.sinks), checkpointLocation=str(checkpoint), **for_sink)
+    if graph.dead_letters is not None:
+        writer = writer.option("failed", graph.dead_letters)
     if available_now:
         writer = writer.trigger(availableNow=True)
     with attempts_told_apart(spark):

@@ -13,12 +13,12 @@ INTRODUCTION_S = 2.0
 
 
 def sinks_away(gateway: Gateway, reader: str) -> list[str]:
-    """The sinks that the query of a reader writes to and that no instance serves, by name."""
+    """The sinks without which a reader's query plans nothing and that no instance serves, by name."""
     return sorted({name for ledger in _recent(gateway) if reader in ledger.readers for name in _away(gateway, ledger)})
 
 
 async def await_sinks(gateway: Gateway, reader: str, wait_s: float) -> list[str]:
-    """Waits until each sink that the query of a reader writes to is served; returns those that are not after a while."""
+    """Waits until each sink is served without which a reader's query plans nothing; returns those that are not after a while."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     while True:
@@ -38,4 +38,4 @@ def _recent(gateway: Gateway) -> list[Ledger]:
 
 
 def _away(gateway: Gateway, ledger: Ledger) -> list[str]:
-    return [name for name in ledger.sinks if not gateway.sink(name).sessions]
+    return [name for name in ledger.awaited if not gateway.sink(name).sessions]

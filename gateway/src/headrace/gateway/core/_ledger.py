@@ -53,6 +53,8 @@ class Ledger:
     """The first batch that the present run has delivered something of: what other runs left of it and of later ones is void."""
     replaced: tuple[str, ...] = ()
     """The runs that were present before, as far as this gateway has seen them; the latest last."""
+    awaited: tuple[str, ...] = ()
+    """The sinks without which no batch is planned."""
 
     def verdict(self, transaction: Transaction, runs: set[str], *, prepared: bool) -> Verdict:
         """What is decided of a transaction of which an instance holds parts of these runs.

@@ -123,6 +123,7 @@ def take_log(gateway: Gateway, identity: Identity, request: pb.SettleRequest) ->
         sinks,
         _segments(request),
         request.closed,
+        awaited=_awaited(request, sinks),
     )
     pending = settle(gateway, ledger, _votes(request, ledger, sinks), accept_older=request.accept_older)
     renew(gateway, request.readers)
@@ -134,6 +135,19 @@ def take_log(gateway: Gateway, identity: Identity, request: pb.SettleRequest) ->
         votes=[_vote(voter, batch) for voter, batch in gateway.votes.logged(ledger.pipeline)],
         lost=[_vote(voter, batch) for voter, batch in gateway.votes.lost() if voter.pipeline == ledger.pipeline],
     )
+
+
+def _awaited(request: pb.SettleRequest, sinks: Sequence[str]) -> tuple[str, ...]:
+    """The sinks without which no batch is planned.
+
+    Raises:
+        MalformedMessage: one is none of the request's.
+    """
+    check_count("awaited sinks", request.awaited, MAX_WRITTEN)
+    strange = [name for name in request.awaited if name not in sinks]
+    if strange:
+        raise MalformedMessage(f"pipeline {request.pipeline[:80]}: sink {strange[0][:80]!r} is awaited, and none of its sinks")
+    return tuple(dict.fromkeys(request.awaited))
 
 
 def _votes(request: pb.SettleRequest, ledger: Ledger, sinks: Sequence[str]) -> list[tuple[str, str, int]]:

@@ -275,8 +275,8 @@ class PlanResponse(_message.Message):
 
     @_builtins.property
     def sinks_away(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The sinks that the query writes to, as Settle has said, and that nobody serves: there is something to plan, and it is not planned
-        before they are served.
+        """The sinks that Settle has said are awaited, and that nobody serves: there is something to plan, and it is not planned before they
+        are served.
         """
 
     def __init__(
@@ -803,6 +803,7 @@ class SettleRequest(_message.Message):
     ACCEPT_OLDER_FIELD_NUMBER: _builtins.int
     VOTES_FIELD_NUMBER: _builtins.int
     ACCEPT_LOST_FIELD_NUMBER: _builtins.int
+    AWAITED_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """The pipeline, as its transactions name it."""
     committed: _builtins.int
@@ -839,6 +840,12 @@ class SettleRequest(_message.Message):
     def votes(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkVote]:
         """What instances of these sinks must have, as `SettleResponse.votes` said last: for a gateway that has restarted. At most 1,024."""
 
+    @_builtins.property
+    def awaited(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Those of `sinks` without which no batch is to be planned: all but those for dead letters, which may be away until there are any.
+        Absent means none.
+        """
+
     def __init__(
         self,
         *,
@@ -854,10 +861,11 @@ class SettleRequest(_message.Message):
         accept_older: _builtins.bool = ...,
         votes: _abc.Iterable[Global___SinkVote] | None = ...,
         accept_lost: _builtins.bool = ...,
+        awaited: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "committed", b"committed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "accept_lost", b"accept_lost", "accept_older", b"accept_older", "closed", b"closed", "committed", b"committed", "first_batch", b"first_batch", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "run_number", b"run_number", "segments", b"segments", "sinks", b"sinks", "votes", b"votes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "accept_lost", b"accept_lost", "accept_older", b"accept_older", "awaited", b"awaited", "closed", b"closed", "committed", b"committed", "first_batch", b"first_batch", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "run_number", b"run_number", "segments", b"segments", "sinks", b"sinks", "votes", b"votes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__committed: _TypeAlias = _typing.Literal["committed"]  # noqa: Y015
     _WhichOneofArgType__committed: _TypeAlias = _typing.Literal["_committed", b"_committed"]  # noqa: Y015

@@ -142,8 +142,8 @@ class EngineServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AwaitSinks(self, request, context):
-        """Waits until each sink is served that the pipeline's query writes to, as Settle has said, for up to `wait_ms`: tasks that wait for a
-        sink hold their slots meanwhile. Called before the tasks of a batch that Plan has not just planned for a known query.
+        """Waits until each sink is served that Settle has said is awaited, for up to `wait_ms`: tasks that wait for a sink hold their slots
+        meanwhile. Called before the tasks of a batch that Plan has not just planned for a known query.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

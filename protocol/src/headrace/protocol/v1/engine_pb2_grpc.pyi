@@ -66,8 +66,8 @@ class EngineServiceStub:
     and call again. DATA_LOSS where a source no longer has what the pipeline must read next.
     """
     AwaitSinks: _grpc.UnaryUnaryMultiCallable[_engine_pb2.AwaitSinksRequest, _engine_pb2.AwaitSinksResponse]
-    """Waits until each sink is served that the pipeline's query writes to, as Settle has said, for up to `wait_ms`: tasks that wait for a
-    sink hold their slots meanwhile. Called before the tasks of a batch that Plan has not just planned for a known query.
+    """Waits until each sink is served that Settle has said is awaited, for up to `wait_ms`: tasks that wait for a sink hold their slots
+    meanwhile. Called before the tasks of a batch that Plan has not just planned for a known query.
     """
     Fetch: _grpc.UnaryStreamMultiCallable[_engine_pb2.FetchRequest, _engine_pb2.FetchResponse]
     """Streams the frames of ranges that were planned, in order within each range, and waits for the source to send them
@@ -141,8 +141,8 @@ class EngineServiceAsyncStub(EngineServiceStub):
     and call again. DATA_LOSS where a source no longer has what the pipeline must read next.
     """
     AwaitSinks: _aio.UnaryUnaryMultiCallable[_engine_pb2.AwaitSinksRequest, _engine_pb2.AwaitSinksResponse]  # type: ignore[assignment]
-    """Waits until each sink is served that the pipeline's query writes to, as Settle has said, for up to `wait_ms`: tasks that wait for a
-    sink hold their slots meanwhile. Called before the tasks of a batch that Plan has not just planned for a known query.
+    """Waits until each sink is served that Settle has said is awaited, for up to `wait_ms`: tasks that wait for a sink hold their slots
+    meanwhile. Called before the tasks of a batch that Plan has not just planned for a known query.
     """
     Fetch: _aio.UnaryStreamMultiCallable[_engine_pb2.FetchRequest, _engine_pb2.FetchResponse]  # type: ignore[assignment]
     """Streams the frames of ranges that were planned, in order within each range, and waits for the source to send them
@@ -237,8 +237,8 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_pb2.AwaitSinksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.AwaitSinksResponse, _abc.Awaitable[_engine_pb2.AwaitSinksResponse]]:
-        """Waits until each sink is served that the pipeline's query writes to, as Settle has said, for up to `wait_ms`: tasks that wait for a
-        sink hold their slots meanwhile. Called before the tasks of a batch that Plan has not just planned for a known query.
+        """Waits until each sink is served that Settle has said is awaited, for up to `wait_ms`: tasks that wait for a sink hold their slots
+        meanwhile. Called before the tasks of a batch that Plan has not just planned for a known query.
         """
 
     @_abc_1.abstractmethod
