@@ -84,6 +84,7 @@ class Settled:
         self._connection = Connection.of(self.options) if self.options is not None else None
         self._is_sure = self.log is None
         self._asked: set[int] = set()
+        self._look_due = 0.0
 
     def announce(self) -> None:
         """Tells the gateway that the run begins, and waits until it has heard.
@@ -148,8 +149,10 @@ class Settled:
         Raises:
             Replaced: another run has begun on it.
         """
+        now = time.monotonic()
         try:
-            if self.runs is not None and self.ends is None:
+            if self.runs is not None and self.ends is None and now >= self._look_due:
+                self._look_due = now + INTERVAL_S
                 self.runs.check(self.run)
             self._find_first_batch()
         except Replaced:
