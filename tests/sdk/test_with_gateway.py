@@ -12,7 +12,7 @@ from tests.gateway.wire import serve as gateway
 from tests.sdk.fake_gateway import until
 
 from headrace.gateway._config import Limits
-from headrace.sdk import Message, PositionLost, Source, SourceKind, Tls, serve
+from headrace.sdk import Message, PositionLost, Settings, Source, SourceKind, Tls, serve
 
 
 class Log(Source):
@@ -131,6 +131,44 @@ async def test_a_batch_that_needs_the_slower_of_two_partitions_gets_it_though_th
         async with asyncio.timeout(10):
             while committed != {"orders/0": 3000, "orders/1": 3000}:
                 committed |= {r.stream: r.end.sequence for r in (await engine.plan(committed, wait_ms=1000)).ranges}
+        await engine.close()
+
+
+async def test_a_gateway_with_as_many_sessions_as_it_may_have_is_tried_again(run):
+    async with gateway(Limits(max_sessions=1)) as (served, address):
+        first = run(Log([b"a"]), address, instance="first")
+        engine = Engine(address)
+        await engine.status_once(lambda status: len(status.sessions) == 1)
+        second = run(Log([b"a"]), address, instance="second")
+        await until(lambda: served.rejected_sessions.get("UNAVAILABLE", 0) > 1)
+        assert not second.done()
+        first.cancel()
+        await engine.status_once(lambda status: [s.instance for s in status.sessions] == ["second"])
+        await engine.close()
+
+
+async def test_partitions_that_have_ended_make_room_for_others(run):
+    class Hours(Source):
+        name = "orders"
+        hours = 1
+
+        def partitions(self):
+            return [str(hour) for hour in range(self.hours)]
+
+        def read(self, partition, position):
+            if position is None:
+                yield Message(b"one", sequence=1)
+
+    async with gateway(Limits(max_streams_per_session=2)) as (_, address):
+        source, engine, committed = Hours(), Engine(address), {}
+        await engine.attach()
+        task = run(source, address, settings=Settings(partition_poll_seconds=0.02))
+        async with asyncio.timeout(20):
+            while len(committed) < 6:
+                for planned in (await engine.plan(committed, wait_ms=50)).ranges:
+                    committed[planned.stream] = planned.end
+                    source.hours += 1
+                assert not task.done() or not task.exception(), task.exception()
         await engine.close()
 
 

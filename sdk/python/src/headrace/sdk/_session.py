@@ -190,7 +190,8 @@ class Session:
             self._poll_now.clear()
             ended = self._all_finished()
             try:
-                partitions = await self._driver.partitions(self._welcome.max_streams)
+                # Those that have ended count no longer, here and at the gateway.
+                partitions = await self._driver.partitions(self._welcome.max_streams + len(self._ended))
                 fresh = [partition for partition in partitions if partition not in self._current and partition not in self._ended]
             except HeadraceError as error:
                 self._leave(error, self._settings.drain_seconds, flush=True)
