@@ -6,22 +6,23 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
-from scripts.brokers import BROKERS, Broker, BrokerFailed
+from scripts.brokers import BROKERS, MORE_BROKERS, Broker, BrokerFailed
 
 _FOLDER = Path(__file__).parents[2] / ".build" / "brokers"
-_names = click.argument("names", nargs=-1, type=click.Choice(list(BROKERS)))
+_KINDS = {**BROKERS, **MORE_BROKERS}
+_names = click.argument("names", nargs=-1, type=click.Choice(list(_KINDS)))
 
 
 @click.group()
 def main() -> None:
-    """Real brokers on loopback, without Docker. NAMES: which of them; all where there is none."""
+    """Real brokers on loopback, without Docker. NAMES: which of them; the usual four where there is none."""
 
 
 @main.command()
 @_names
 def install(names: tuple[str, ...]) -> None:
     """Install what is not there yet."""
-    kinds = [BROKERS[name] for name in names or BROKERS]
+    kinds = [_KINDS[name] for name in names or BROKERS]
     with ThreadPoolExecutor(len(kinds)) as threads:
         list(threads.map(lambda kind: kind.install(), kinds))
 
@@ -57,7 +58,7 @@ def status(names: tuple[str, ...], as_json: bool) -> None:
 
 
 def _brokers(names: tuple[str, ...]) -> list[Broker]:
-    return [BROKERS[name](_FOLDER / name, usual_ports=True) for name in names or BROKERS]
+    return [_KINDS[name](_FOLDER / name, usual_ports=True) for name in names or BROKERS]
 
 
 def _document(broker: Broker) -> dict[str, object]:

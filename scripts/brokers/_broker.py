@@ -121,6 +121,12 @@ class Broker(ABC):
         processes = self._processes()
         return bool(processes) and all(process.alive for process in processes)
 
+    def take_ports(self, taken: Sequence[int]) -> None:
+        """Chooses its ports, if it has none, but none of these: for others that have to know them before it starts."""
+        with self._locked():
+            if not self.ports:
+                self._write(ports=self._choose_ports(taken))
+
     def start(self) -> None:
         """Starts it, and waits until it serves; nothing where it runs.
 
@@ -184,10 +190,10 @@ class Broker(ABC):
         for process in reversed(self._processes()):
             process.kill() if number is signal.SIGKILL else process.stop(number)
 
-    def _choose_ports(self) -> dict[str, int]:
+    def _choose_ports(self, taken: Sequence[int] = ()) -> dict[str, int]:
         ports: dict[str, int] = {}
         for purpose, usual in self.default_ports.items():
-            ports[purpose] = choose(usual if self._usual_ports else None, ports.values())
+            ports[purpose] = choose(usual if self._usual_ports else None, [*taken, *ports.values()])
         return ports
 
     def _processes(self) -> list[Process]:

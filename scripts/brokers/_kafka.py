@@ -16,7 +16,7 @@ _ROOT = Path(__file__).parents[2]
 _JARS = _ROOT / ".build" / "brokers" / "kafka-jars"
 _IVY_FILE = Path(__file__).with_name("kafka.ivy.xml")
 _ATTEMPTS = 3
-_CLUSTER = "headrace-brokers-00001"
+CLUSTER_ID = "headrace-brokers-00001"
 # ApiVersions, version 0, correlation id 1, no client id.
 _API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
@@ -112,21 +112,22 @@ class Kafka(Broker):
         values = {"host": self.host, "user": self.user, "password": self.password, "folder": self.folder}
         settings.write_text(_SETTINGS.format(**values, **self.ports))
         if not (self.folder / "data" / "meta.properties").exists():
-            command = [*_run("kafka.tools.StorageTool"), "format", "--cluster-id", _CLUSTER, "--config", str(settings)]
+            command = [*java_command("kafka.tools.StorageTool"), "format", "--cluster-id", CLUSTER_ID, "--config", str(settings)]
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
             if done.returncode:
                 raise BrokerFailed(f"kafka: {self.folder}/data cannot be made:\n{done.stdout}")
 
     def _commands(self) -> Sequence[Command]:
-        return [Command([*_run("kafka.Kafka"), str(self.folder / "server.properties")])]
+        return [Command([*java_command("kafka.Kafka"), str(self.folder / "server.properties")])]
 
     def _answers(self) -> bool:
         return len(exchange(self.port, _API_VERSIONS, 8)) == 8
 
 
-def _run(main: str) -> list[str]:
-    options = ["-Xmx512m", "-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-    return [_java(), *options, "-cp", f"{_JARS}/*", main]
+def java_command(main: str, *options: str) -> list[str]:
+    """What runs one of Kafka's programs."""
+    logging = ["-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+    return [_java(), "-Xmx512m", *options, *logging, "-cp", f"{_JARS}/*", main]
 
 
 def _java() -> str:

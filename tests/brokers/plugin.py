@@ -2,7 +2,8 @@
 
 `rabbitmq`, `nats`, `kafka` and `postgresql` are `scripts.brokers.Broker`: `url`, `host`, `port`, `user`, `password`, and
 `kill()`, `start()`, `stop()`, `restart()`, which keep port and data. They are shared by all tests of a session: use names of your
-own for queues, topics and tables. One that a test has left dead is started again before the next test.
+own for queues, topics and tables. One that a test has left dead is started again before the next test. `nats_cluster` and
+`kafka_cluster` have three nodes, of which one may be killed.
 """
 
 import os
@@ -15,10 +16,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from scripts.brokers import Broker, Kafka, Nats, PostgreSQL, RabbitMQ
+from scripts.brokers import Broker, Cluster, Kafka, KafkaNode, Nats, NatsNode, PostgreSQL, RabbitMQ, RabbitMQ4
 from tests.brokers.network import FaultyNetwork
 
 B = TypeVar("B", bound=Broker)
+N = TypeVar("N", NatsNode, KafkaNode)
 _GUARD_SECONDS = 30.0
 _started = pytest.StashKey[list[Broker]]()
 
@@ -49,8 +51,17 @@ def brokers_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def rabbitmq(brokers_folder: Path, pytestconfig: pytest.Config) -> RabbitMQ:
-    """RabbitMQ; `ctl(...)` runs rabbitmqctl."""
-    return start_for_tests(RabbitMQ, brokers_folder, pytestconfig)
+    """RabbitMQ; `ctl(...)` runs rabbitmqctl. Version 4 where HEADRACE_RABBITMQ is 4."""
+    kind = RabbitMQ4 if os.environ.get("HEADRACE_RABBITMQ") == "4" else RabbitMQ
+    return start_for_tests(kind, brokers_folder, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def rabbitmq4(brokers_folder: Path, pytestconfig: pytest.Config) -> RabbitMQ4:
+    """RabbitMQ 4, where it is installed: run `make brokers ARGS=rabbitmq4`, as root."""
+    if not RabbitMQ4.is_installed():
+        pytest.skip("rabbitmq4 is not installed; run, as root: make brokers ARGS=rabbitmq4")
+    return start_for_tests(RabbitMQ4, brokers_folder, pytestconfig)
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +82,18 @@ def postgresql(brokers_folder: Path, pytestconfig: pytest.Config) -> PostgreSQL:
     return start_for_tests(PostgreSQL, brokers_folder, pytestconfig)
 
 
+@pytest.fixture(scope="session")
+def nats_cluster(brokers_folder: Path, pytestconfig: pytest.Config) -> Cluster[NatsNode]:
+    """JetStream on three nodes."""
+    return start_cluster(NatsNode, brokers_folder, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(brokers_folder: Path, pytestconfig: pytest.Config) -> Cluster[KafkaNode]:
+    """Kafka on three nodes, whose topics have three replicas."""
+    return start_cluster(KafkaNode, brokers_folder, pytestconfig)
+
+
 @pytest.fixture
 def network() -> Iterator[Callable[[Broker | int], FaultyNetwork]]:
     """Puts a network that can fail in front of a broker, or of a port of this machine.
@@ -88,12 +111,26 @@ def network() -> Iterator[Callable[[Broker | int], FaultyNetwork]]:
 
 def start_for_tests(kind: type[B], folder: Path, config: pytest.Config) -> B:
     """Starts a broker for this session, or says why not."""
+    _require(kind)
+    broker = kind(folder / kind.name)
+    broker.start()
+    config.stash[_started].append(broker)
+    return broker
+
+
+def start_cluster(kind: type[N], folder: Path, config: pytest.Config) -> Cluster[N]:
+    """Starts three nodes for this session, or says why not."""
+    _require(kind)
+    cluster = Cluster(kind, folder)
+    cluster.start()
+    config.stash[_started].extend(cluster.nodes.values())
+    return cluster
+
+
+def _require(kind: type[Broker]) -> None:
+    """Skips a test whose broker is not installed, except with CI=true."""
     if not kind.is_installed():
         missing = f"{kind.name} is not installed; run: make brokers"
         if os.environ.get("CI") == "true":
             pytest.fail(missing)
         pytest.skip(missing)
-    broker = kind(folder / kind.name)
-    broker.start()
-    config.stash[_started].append(broker)
-    return broker
