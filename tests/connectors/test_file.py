@@ -26,6 +26,7 @@ class Items:
 
     def __init__(self, source: FileSource, partition: str, position: Position | None = None) -> None:
         self._items = source.read(partition, position)
+        OPEN.append(self)
         self.last: Batch | None = None
 
     def __iter__(self):
@@ -44,6 +45,15 @@ class Items:
 
 
 LOOP = asyncio.new_event_loop()
+OPEN: list[Items] = []
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    """Leaves no reader behind, and so no thread."""
+    yield
+    while OPEN:
+        OPEN.pop().close()
 
 
 def listed(source: FileSource) -> list[str]:

@@ -116,15 +116,12 @@ class FileSource(PolicySource):
             raise InvalidSource(f"no such file: {', '.join(str(path) for path in paths)}")
 
     async def partitions(self) -> Sequence[str]:
-        """The files that exist now."""
-        if time.monotonic() < self._next_look:
-            return await self._watch.run(self._turns.listed, self._listed)
-        await self._watch.run(self._look)
-        listed = await self._watch.run(self._turns.listed, self._listed)
-        for gone in self._streams.keys() - self._readers.keys() - set(self._listed) - set(listed):
-            del self._partitions[os.fspath(self._streams.pop(gone).path)]
-            self._acknowledged.pop(gone, None)
-        return listed
+        """The files that exist now, as far as it is their turn."""
+        try:
+            return await self._list()
+        finally:
+            if not self._readers:
+                self._watch.rest()
 
     async def acknowledged(self, partition: str, position: Position) -> None:
         """A stream may be closed once all that was read of it is in the checkpoint."""
@@ -173,11 +170,24 @@ class FileSource(PolicySource):
             self._watch.soon(reader.close)
             if self._readers.get(partition) is reader:
                 del self._readers[partition]
+            if not self._readers:
+                self._watch.rest()
 
     async def backlog(self, partition: str) -> Backlog | None:
         """The bytes between what was yielded and the end of the last whole record."""
         reader = self._readers.get(partition)
         return None if reader is None else await self._watch.run(reader.backlog)
+
+    async def _list(self) -> Sequence[str]:
+        """Looks for files, where that is due, and says whose turn it is."""
+        if time.monotonic() < self._next_look:
+            return await self._watch.run(self._turns.listed, self._listed, self.streams_allowed)
+        await self._watch.run(self._look)
+        listed = await self._watch.run(self._turns.listed, self._listed, self.streams_allowed)
+        for gone in self._streams.keys() - self._readers.keys() - set(self._listed) - set(listed):
+            del self._partitions[os.fspath(self._streams.pop(gone).path)]
+            self._acknowledged.pop(gone, None)
+        return listed
 
     def _end(self, partition: str, sequence: int) -> None:
         """A stream has ended; its turn is over once it is acknowledged, for a lost session begins with all that is not."""

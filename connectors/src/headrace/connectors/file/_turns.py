@@ -57,14 +57,14 @@ class Turns:
         """Whether others wait for a turn."""
         return bool(self._waiting)
 
-    def listed(self, partitions: Sequence[str]) -> list[str]:
-        """Those whose turn it is, of all that there are."""
+    def listed(self, partitions: Sequence[str], allowed: int) -> list[str]:
+        """Those whose turn it is, of all that there are; the gateway allows so many."""
         with self._lock:
             if partitions is not self._known:
                 self._known = partitions
                 self._compare(partitions)
             self._look_at_closed()
-            while self._waiting and len(self._open) < self._at_most:
+            while self._waiting and len(self._open) < min(self._at_most, allowed):
                 partition = next(iter(self._waiting))
                 del self._waiting[partition]
                 self._open[partition] = None

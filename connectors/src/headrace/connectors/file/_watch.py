@@ -31,19 +31,28 @@ class Watch:
 
     def __init__(self) -> None:
         """Starts nothing yet."""
-        self._thread = ThreadPoolExecutor(1, "headrace files")
+        self._thread: ThreadPoolExecutor | None = None
         self._waiting: dict[asyncio.Future[None], tuple[Path, State]] = {}
         self._asleep: dict[Path, asyncio.Future[None]] = {}
         self._looking: asyncio.Task[None] | None = None
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Calls a function on the thread."""
+        """Calls a function on the thread, which begins where there is none."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "headrace files")
         return await asyncio.wrap_future(self._thread.submit(function, *args, **kwargs))
 
     def soon(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Calls a function on the thread, after what it does now, and does not wait for it."""
-        with contextlib.suppress(RuntimeError):  # the process ends
-            self._thread.submit(function, *args, **kwargs)
+        if self._thread is not None:
+            with contextlib.suppress(RuntimeError):  # the process ends
+                self._thread.submit(function, *args, **kwargs)
+
+    def rest(self) -> None:
+        """Ends the thread once it has done what it was told; it begins again when it is needed."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+            self._thread = None
 
     async def changed(self, path: Path, state: State, seconds: float) -> None:
         """Waits until a file is no longer in a state, or for so long."""

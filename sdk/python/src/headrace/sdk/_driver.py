@@ -54,6 +54,7 @@ class Driver:
             InvalidSource: A name is not allowed, or listed twice, or there are more than the gateway allows.
         """
         source = self._source
+        source.streams_allowed = at_most
         try:
             if isinstance(source, AsyncSource):
                 partitions = list(await source.partitions())

@@ -32,6 +32,8 @@ class _SourceBase:
     """Whether partitions need not begin with their first message for a query that is new: then `starts` says where."""
     takes_turns: bool = False
     """Whether its streams end, or are closed for now, so that more partitions than the gateway has streams for can take turns."""
+    streams_allowed: int = 2**31
+    """How many streams the gateway allows a session. The SDK sets it before it calls `partitions`."""
     idle_seconds: float = 0.01
     """How long the SDK waits after `read` yielded None before it asks again. An acknowledgement ends the wait early."""
 
