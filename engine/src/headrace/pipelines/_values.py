@@ -21,6 +21,7 @@ from headrace.pipelines._kinds import Kinds, is_by_field, refuse_lost
 
 _LEAVES = frozenset({bool, int, float, complex, str, bytes, type(None), date, datetime, timedelta, Decimal})
 _TEXTS = frozenset({str, bytes})
+_NUMBERS = frozenset({bool, int, float, complex, type(None)})
 _CHANGING = frozenset({list, dict, set})
 _INNER = _CHANGING | {tuple, frozenset}
 _PLAIN = _LEAVES | _INNER
@@ -105,13 +106,14 @@ def is_tree(value: Any) -> bool:
 
 def _values_in(level: list[Any]) -> Iterator[Collection[Any]]:
     """What lies in lists, dicts and the like: of each where there are few, of all together where there are many."""
-    dicts = [each for each in level if type(each) is dict]
+    has_dicts = dict in map(type, level)
     if len(level) <= _FEW:
         yield from level
-        yield from map(dict.values, dicts)
-    else:
+    elif has_dicts or not set(map(type, chain.from_iterable(level))) <= _NUMBERS:
         yield list(chain.from_iterable(level))
-        yield list(chain.from_iterable(map(dict.values, dicts)))
+    if has_dicts:
+        values = map(dict.values, [each for each in level if type(each) is dict])
+        yield from values if len(level) <= _FEW else [list(chain.from_iterable(values))]
 
 
 def _is_once(inner: Any) -> bool:
