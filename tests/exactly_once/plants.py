@@ -26,6 +26,8 @@ READ_AGAIN = "skip dedupe in the engine"
 DROP_UPDATE = "drop an update of Spark's state"
 DROP_DELTA = "drop a delta"
 SPREAD_PARTS = "spread the parts of every transaction over instances"
+BELIEVE_ANY_RUN = "commit what any run has prepared"
+BELIEVE_OLDER_RUN = "believe an older run's settlement"
 BEGIN_ANEW = "find out anew where a stream begins"
 
 
@@ -190,12 +192,42 @@ def spread_parts(module: ModuleType) -> None:
     module.Sink.instance_for = planted
 
 
+def commit_for_any_run(module: ModuleType) -> None:
+    """The gateway commits what is prepared of a batch in the commit log, whichever run has left it."""
+    verdict = module.Ledger.verdict
+
+    @wraps(verdict)
+    def planted(ledger: Any, transaction: Any, runs: Any, *, prepared: bool) -> Any:
+        if prepared and transaction.batch <= ledger.committed and armed(BELIEVE_ANY_RUN):
+            return module.Verdict.COMMIT
+        return verdict(ledger, transaction, runs, prepared=prepared)
+
+    module.Ledger.verdict = planted
+
+
+def settle_for_an_older_run(module: ModuleType) -> None:
+    """The gateway takes over what an older run says of its commit log, just when the present run's batch was voted for."""
+    vote = module.vote
+
+    @wraps(vote)
+    async def planted(gateway: Any, sink: Any, transaction: Any, *arguments: Any) -> None:
+        await vote(gateway, sink, transaction, *arguments)
+        if sink.durable and claim(BELIEVE_OLDER_RUN):
+            present = gateway.ledgers.pop(transaction.pipeline)
+            older = replace(present, run="older", number=1, committed=transaction.batch - 1, closed=True, begun=None)
+            module.settle(gateway, older)
+
+    module.vote = planted  # type: ignore[attr-defined]
+
+
 ALL = (
     Plant(BEGIN_ANEW, "headrace.sdk._driver", begin_anew),
     Plant(ACK_EARLY, "headrace.gateway.services._engine", acknowledge_planned_ranges),
     Plant(COMMIT_WITHOUT_LOG, "headrace.connectors.file._sink", commit_at_vote),
     Plant(WRITE_AGAIN, "headrace.sdk._sink_idempotent", forget_transactions),
     Plant(READ_AGAIN, "headrace.engine._fetch", take_up_from_the_start),
+    Plant(BELIEVE_ANY_RUN, "headrace.gateway.core._ledger", commit_for_any_run),
+    Plant(BELIEVE_OLDER_RUN, "headrace.gateway.core._delivering", settle_for_an_older_run),
     Plant(DROP_UPDATE, "pyspark.sql.streaming.state", drop_an_update),
     Plant(SPREAD_PARTS, "headrace.gateway.core._sink", spread_parts),
     Plant(DROP_DELTA, "headrace.engine.pipelines._keyed", drop_changes),

@@ -1,14 +1,19 @@
 """The validator reports each fault that is planted in the product's processes, and nothing where none is."""
 
+import asyncio
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from tests.exactly_once import plants
+from tests.gateway.sink_wire import SinkClient, part
 
 from headrace.chaos import IDEMPOTENT, TWO_PHASE, Finding, Role, World
-from headrace.chaos._workload import PARTITIONS, sequence_of
+from headrace.chaos._evidence import JournalReader, VisibleRecords
+from headrace.chaos._workload import PARTITIONS, TIMERS, WINDOWS, Row, sequence_of
+from headrace.protocol.v1 import sink_pb2
 
 OFFERED = 60
 
@@ -40,15 +45,48 @@ class Garden:
         self.world.offer(OFFERED)
         self.world.wait_for("some is visible", lambda: self.world.progress() > visible)
 
+    def failures(self) -> list[str]:
+        """Why queries have failed."""
+        return [entry["error"] for entry in JournalReader(self.world.layout.failures).new()]
+
+    def rows_of_the_last_batch(self) -> list[bytes]:
+        """What the two-phase sink shows of the messages of its last batch."""
+        shown = [record for folder in self.world.layout.outputs() for record in VisibleRecords(folder).new()]
+        records = {record: Row.decode(record) for record in shown}
+        messages = {record: row for record, row in records.items() if row.stream not in (WINDOWS, TIMERS)}
+        last = max(row.batch for row in messages.values())
+        return [record for record, row in messages.items() if row.batch == last]
+
+    async def come_back(self, rows: Sequence[bytes]) -> str:
+        """Plays an instance of the two-phase sink that has rows of an earlier run; returns what it is told, and does that."""
+        checkpoint = self.world.layout.checkpoint(TWO_PHASE)
+        query = json.loads((checkpoint / "metadata").read_text())["id"]
+        left = part(Row.decode(rows[0]).batch, attempt="an-earlier-run/1", pipeline=query)
+        sink = SinkClient(self.world.gateway)
+        try:
+            await sink.hello("one-that-was-away", TWO_PHASE, staged=[left], prepared=[left.transaction])
+            told = str((await sink.receive()).WhichOneof("message"))
+            if told == "commit":
+                framed = b"".join(len(row).to_bytes(4, "big") + row for row in rows)
+                folder = self.world.layout.output_of(3)
+                folder.mkdir()
+                (folder / "two-phase-000001.bin").write_bytes(framed)
+                await sink.send(committed=sink_pb2.Committed(transaction=left.transaction))
+            await sink.send(goodbye=sink_pb2.SinkGoodbye())
+            await sink.ended()
+            return told
+        finally:
+            await sink.close()
+
+    def disarm(self, *names: str) -> None:
+        """Has plants do nothing more."""
+        for name in names:
+            (self._folder / "armed" / name).unlink(missing_ok=True)
+
     def harvest(self, *names: str) -> None:
         """Waits until everything is visible and acknowledged, and disarms plants."""
         self.world.rest()
         self.disarm(*names)
-
-    def disarm(self, *names: str) -> None:
-        """Has plants do nothing any more."""
-        for name in names:
-            (self._folder / "armed" / name).unlink(missing_ok=True)
 
 
 class Report:
@@ -140,6 +178,24 @@ def test_messages_that_are_read_twice_are_reported(garden: Garden, report: Repor
     assert doubled <= report.kinds() <= doubled | {("wrong state", TWO_PHASE), ("wrong state", IDEMPOTENT)}
 
 
+@pytest.mark.parametrize("planted", [False, True], ids=["as it should be", "planted"])
+def test_a_leftover_of_a_run_whose_batch_another_one_committed_is_reported_once_it_is_visible(
+    garden: Garden, report: Report, planted: bool
+) -> None:
+    """An instance of the two-phase sink comes back, and has what an earlier run had it prepare of the last batch."""
+    garden.offer()
+    garden.harvest()
+    if planted:
+        garden.arm(plants.BELIEVE_ANY_RUN)
+    rows = garden.rows_of_the_last_batch()
+    told = asyncio.run(garden.come_back(rows))
+    garden.harvest(plants.BELIEVE_ANY_RUN)
+    assert told == ("commit" if planted else "abort")
+    doubled = {finding.name for finding in report.new() if (finding.what, finding.where) == ("doubled", TWO_PHASE)}
+    assert doubled == ({Row.decode(row).name for row in rows} if planted else set())
+    assert bool(report.new()) == planted
+
+
 def test_parts_of_a_transaction_that_are_spread_over_instances_are_reported(garden: Garden, report: Report) -> None:
     """What is lost by it is never visible, and so the world never rests again."""
     garden.arm(plants.SPREAD_PARTS)
@@ -152,7 +208,7 @@ def test_parts_of_a_transaction_that_are_spread_over_instances_are_reported(gard
 
 
 def test_a_start_that_is_found_out_anew_is_reported(garden: Garden, report: Report) -> None:
-    """The last test here: what is lost by it is never visible, and so the world never rests again."""
+    """What is lost by it is never visible, and so the world never rests again."""
     garden.world.kill(Role.REPLAYABLE)
     garden.arm(plants.BEGIN_ANEW)
     garden.world.offer(OFFERED)
@@ -172,3 +228,20 @@ def test_a_start_that_is_found_out_anew_is_reported(garden: Garden, report: Repo
     assert {(finding.where, finding.stream) for finding in found} == {
         (sink, stream) for sink in (TWO_PHASE, IDEMPOTENT) for stream in streams
     }
+
+
+def test_a_settlement_of_an_older_run_is_reported(garden: Garden, report: Report) -> None:
+    """The last test here: what is lost makes the product stop the query, too."""
+    garden.arm(plants.BELIEVE_OLDER_RUN)
+    garden.world.offer(OFFERED)
+    garden.world.wait_for("the settlement is believed", lambda: garden.taken(plants.BELIEVE_OLDER_RUN))
+    garden.world.wait_for("the query stops", lambda: any("has come back without it" in e for e in garden.failures()))
+    last = garden.world.offered
+
+    def the_other_query_is_through() -> bool:
+        new = {f.name for f in report.new() if f.where == IDEMPOTENT and f.what == "lost" and f.stream.startswith("replayable/")}
+        return str(sequence_of(last)) not in new
+
+    garden.world.wait_for("the other query goes on", the_other_query_is_through)
+    assert ("lost", TWO_PHASE) in report.kinds()
+    assert ("lost", IDEMPOTENT) not in report.kinds()

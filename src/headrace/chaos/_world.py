@@ -95,6 +95,11 @@ class World:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
+    @property
+    def gateway(self) -> str:
+        """The gateway's address."""
+        return self._address
+
     # Its processes
 
     def pid(self, role: Role) -> int | None:
