@@ -113,7 +113,7 @@ def _fetched(folder: Path) -> list[Path]:
     for name in ("state/lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True)
     (folder / "status").touch()
-    (folder / "sources.list").write_text(_SOURCES.format(keys=_KEYS))
+    (folder / "sources.list").write_text(_SOURCES.format(keys=_KEYS, mirror=_mirror()))
     (folder / "apt.conf").write_text(_APT.format(folder=folder))
     environ = {**os.environ, "APT_CONFIG": str(folder / "apt.conf")}
     _run("apt-get", "update", "-qq", environ=environ)
@@ -122,6 +122,15 @@ def _fetched(folder: Path) -> list[Path]:
     return sorted(
         (folder / "cache/archives").glob("*.deb"), key=lambda path: (not path.name.startswith("base-files_"), path.name)
     )
+
+
+def _mirror() -> str:
+    """Where this machine gets Debian's packages: other releases lie beside its own."""
+    wanted = ("Created-By: Packages", "Origin: Debian", "Component: main")
+    found = _run("apt-get", "indextargets", "--format", "$(REPO_URI)", *wanted).split()
+    if not found:
+        raise BrokerFailed("rabbitmq4: apt knows no mirror of Debian; run apt-get update")
+    return found[0]
 
 
 def _run(*command: str | Path, environ: dict[str, str] | None = None) -> str:
