@@ -42,7 +42,7 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
         raise MalformedMessage(f"stream {name}: only a replayable stream can have chooses_start")
     if request.stream_id in session.attachments or request.stream_id in session.retired:
         raise MalformedMessage(f"stream {name}: stream id {request.stream_id} was used before in this session; use a new one")
-    if sum(1 for a in session.attachments.values() if not a.closed) >= gateway.limits.max_streams_per_session:
+    if len(session.not_closed) >= gateway.limits.max_streams_per_session:
         raise LimitExceeded(f"max_streams_per_session is {gateway.limits.max_streams_per_session} and all are taken")
     stream = gateway.stream(name)
     owner = stream.attachment
@@ -66,6 +66,7 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
     stream.chooses_start = request.chooses_start
     stream.attachment = Attachment(session, stream, request.stream_id)
     session.attachments[request.stream_id] = stream.attachment
+    session.not_closed.add(request.stream_id)
     stream.backlog = Backlog()
     reconcile(stream)
     gateway.credit.settle()
@@ -207,6 +208,7 @@ def close_stream(session: Session, close: source_pb2.CloseStream) -> None:
     attachment = _attachment(session, close.stream_id)
     if attachment is not None and not attachment.closed:
         attachment.closed = True
+        session.not_closed.discard(close.stream_id)
         answered(session, attachment)
         attachment.stream.ended = close.end_of_stream and attachment.opened
         if attachment.opened:

@@ -34,6 +34,8 @@ class Session:
         self.linger_ms = 0
         self.account: CreditAccount = pool.open(self._grant)
         self.attachments: dict[int, Attachment] = {}
+        self.not_closed: set[int] = set()
+        """Ids of streams that it may send still: of how many thousands it has closed does not matter."""
         self.retired = IdRanges()
         """Ids of streams that were rejected while frames may have been on their way."""
         self.draining = False
@@ -93,6 +95,7 @@ class Session:
     def reject(self, stream_id: int, reason: pb.RejectReason.ValueType, message: str, retry_after_ms: int = 0) -> None:
         """Closes a stream, or refuses to open it."""
         self.attachments.pop(stream_id, None)
+        self.not_closed.discard(stream_id)
         self.account.want_no_more(stream_id)
         self._acks.pop(stream_id, None)
         self.retired.add(stream_id)
