@@ -123,6 +123,13 @@ def test_numbers_rise_and_what_each_run_committed_is_kept() -> None:
     log.check(runs[3])
 
 
+def test_the_sinks_of_earlier_runs_are_remembered() -> None:
+    log = RunLog(Store())
+    log.begin("a", 0, ["old", "kept"])
+    assert log.begin("b", 3, ["kept", "new"]).sinks == ("kept", "new", "old")
+    assert log.begin("c", 4).sinks == ("kept", "new", "old")
+
+
 def test_a_run_that_begins_later_than_it_thought_leaves_the_batches_before_to_the_run_before_it() -> None:
     log = RunLog(Store())
     log.begin("a", 0)

@@ -15,7 +15,7 @@ from tests.gateway.wire import DEADLINE_S, REPLAYABLE, Connector, Engine, frame,
 
 from headrace.gateway import Token
 from headrace.gateway._rules import RULES, Right
-from headrace.protocol.v1 import admin_pb2, engine_pb2, engine_pb2_grpc, sink_pb2, source_pb2
+from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, engine_pb2, engine_pb2_grpc, sink_pb2, source_pb2
 
 SERVICES = [
     module.DESCRIPTOR.services_by_name[name]
@@ -100,7 +100,6 @@ async def test_a_call_that_no_guard_has_seen_may_do_nothing() -> None:
     from headrace.gateway import Limits
     from headrace.gateway.core import Gateway
     from headrace.gateway.services import AdminService
-    from headrace.protocol.v1 import admin_pb2_grpc
 
     server = grpc.aio.server()
     admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(Gateway(Limits())), server)
@@ -292,6 +291,21 @@ async def test_a_call_names_only_sinks_and_readers_of_its_token() -> None:
         code, details = await caller.code("Settle", settlement())
         assert code is grpc.StatusCode.INVALID_ARGUMENT
         assert "sinks" in details
+
+
+async def test_a_former_sink_that_the_token_may_not_write_to_is_left_out_and_the_others_are_settled() -> None:
+    narrow = token("narrow", pipelines=("*",), writes=("out",))
+    async with serve(tokens=(narrow, OPERATOR)) as (_, address), grpc.aio.insecure_channel(address) as channel:
+        caller = Caller(channel, "narrow")
+        assert (await caller.code("Settle", settlement("out", former_sinks=["theirs"])))[0] is grpc.StatusCode.OK
+        status = await admin_pb2_grpc.AdminServiceStub(channel).GetStatus(
+            admin_pb2.GetStatusRequest(), metadata=bearer("operator"), timeout=DEADLINE_S
+        )
+        assert [sink.sink for sink in status.sinks] == ["out"]
+        code, _ = await caller.code("Settle", settlement("out", former_sinks=["ü"]))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        code, _ = await caller.code("Settle", settlement("out", former_sinks=[f"s{n}" for n in range(10_000)]))
+        assert code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
 async def test_a_settlement_touches_only_the_sinks_that_it_names() -> None:

@@ -499,3 +499,14 @@ async def test_the_largest_frame_reaches_a_sink_whose_channel_has_grpcs_default_
         assert str(largest) in details
         for client in (sink, writer):
             await client.close()
+
+
+async def test_a_sink_that_a_query_no_longer_writes_to_is_told_what_was_decided_of_what_it_holds() -> None:
+    async with serve() as (_, address):
+        sink, writer = SinkClient(address), Writer(address)
+        await sink.hello(sink="old", staged=[writer.part(0)], prepared=[transaction(0)])
+        assert await writer.settle(committed=0) == 0
+        assert await writer.settle(committed=0, former_sinks=["old"]) == 1
+        assert await sink.commit() == transaction(0)
+        for client in (sink, writer):
+            await client.close()

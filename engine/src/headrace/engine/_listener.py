@@ -160,7 +160,7 @@ def _begun(execution: Execution, query_id: str, run_id: str, options: SinkOption
         Replaced: another one began at the same time.
     """
     runs, last = execution.runs, execution.last_committed()
-    run = runs.begin(run_id, 0 if last is None else last + 1)
+    run = runs.begin(run_id, 0 if last is None else last + 1, options.sinks if options is not None else ())
     execution.tell_tasks(run.number)
     commits = Log(last=execution.last_committed, first_run=execution.first_batch, fail=partial(_fail, execution))
     votes = Votes(execution.read_votes, execution.write_votes)

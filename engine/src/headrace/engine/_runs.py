@@ -16,6 +16,8 @@ from headrace.engine._folder import Folder
 RUNS = "headrace/runs"
 MOST_SEGMENTS = 500
 """So many stretches of batches are remembered; of older batches nobody knows any more which run committed them."""
+MOST_SINKS = 100
+"""So many sinks are remembered, the latest first."""
 _KEPT = 3
 """So many runs keep their files: the last one has what is known of the others."""
 
@@ -44,12 +46,14 @@ class Run:
         id: Spark's own id of it.
         first_batch: The first batch that it executes, as far as it is known.
         earlier: Which runs committed the batches before that.
+        sinks: The sinks that it and runs before it write to.
     """
 
     number: int
     id: str
     first_batch: int
     earlier: tuple[Segment, ...] = ()
+    sinks: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -69,14 +73,14 @@ class RunLog:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
 
-    def begin(self, run_id: str, first_batch: int) -> Run:
-        """Begins a run, which is the present one from now on.
+    def begin(self, run_id: str, first_batch: int, sinks: Iterable[str] = ()) -> Run:
+        """Begins a run, which writes to these sinks and is the present one from now on.
 
         Raises:
             Replaced: another run began at the same time, and is the present one.
         """
         number = max((run.number for run in self._runs()), default=0) + 1
-        run = self._written(Run(number, run_id, first_batch))
+        run = self._written(Run(number, run_id, first_batch, sinks=tuple(sinks)))
         self.check(run)
         for old in self._runs():
             if old.number <= number - _KEPT:
@@ -108,8 +112,11 @@ class RunLog:
     def _written(self, run: Run) -> Run:
         before = self._before(run)
         earlier = before.segments(run.first_batch - 1) if before is not None else _unknown(run.first_batch - 1)
-        run = replace(run, earlier=_bounded(earlier))
-        self._folder.write(run.name, json.dumps({"earlier": [asdict(segment) for segment in run.earlier]}))
+        former = before.sinks if before is not None else ()
+        sinks = tuple(dict.fromkeys((*run.sinks, *former)))[:MOST_SINKS]
+        run = replace(run, earlier=_bounded(earlier), sinks=sinks)
+        document = {"earlier": [asdict(segment) for segment in run.earlier], "sinks": run.sinks}
+        self._folder.write(run.name, json.dumps(document))
         return run
 
     def _before(self, run: Run | None) -> Run | None:
@@ -117,8 +124,9 @@ class RunLog:
         lower = [each for each in self._runs() if run is None or _order(each) < _order(run)]
         for each in sorted(lower, key=lambda each: (*_order(each), each.first_batch), reverse=True):
             try:
-                earlier = json.loads(self._folder.read(each.name))["earlier"]
-                return replace(each, earlier=tuple(Segment(**segment) for segment in earlier))
+                document = json.loads(self._folder.read(each.name))
+                earlier = tuple(Segment(**segment) for segment in document["earlier"])
+                return replace(each, earlier=earlier, sinks=tuple(document.get("sinks", ())))
             except (FileNotFoundError, ValueError, KeyError, TypeError):
                 # It ended before it had written its file, and so before its first batch.
                 continue

@@ -180,6 +180,7 @@ class Settled:
             votes=self.votes.of(options.sinks, self.committed),
             accept_lost=options.accept_lost,
             awaited=options.awaited,
+            former_sinks=[sink for sink in self.run.sinks if sink not in options.sinks],
         )
         try:
             response = connection.stub().Settle(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)

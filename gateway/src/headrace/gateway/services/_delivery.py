@@ -107,7 +107,9 @@ def take_log(gateway: Gateway, identity: Identity, request: pb.SettleRequest) ->
         raise MalformedMessage(
             f"pipeline {request.pipeline[:80]}: a commit log that names no sink settles nothing; name its sinks"
         )
+    check_count("former sinks", request.former_sinks, MAX_WRITTEN)
     sinks = tuple(_sink(gateway, identity, name).name for name in request.sinks)
+    former = tuple(name for name in map(check_sink, request.former_sinks) if identity.may_deliver(name))
     for reader in map(check_pipeline, request.readers):
         if not identity.may_run(reader):
             text = f"the token of {identity.name!r} does not allow pipeline {reader[:80]!r}; add it to the token's pipelines"
@@ -120,7 +122,7 @@ def take_log(gateway: Gateway, identity: Identity, request: pb.SettleRequest) ->
         request.first_batch,
         request.committed if request.HasField("committed") else -1,
         tuple(request.readers),
-        sinks,
+        (*sinks, *former),
         _segments(request),
         request.closed,
         awaited=_awaited(request, sinks),

@@ -804,6 +804,7 @@ class SettleRequest(_message.Message):
     VOTES_FIELD_NUMBER: _builtins.int
     ACCEPT_LOST_FIELD_NUMBER: _builtins.int
     AWAITED_FIELD_NUMBER: _builtins.int
+    FORMER_SINKS_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """The pipeline, as its transactions name it."""
     committed: _builtins.int
@@ -846,6 +847,12 @@ class SettleRequest(_message.Message):
         Absent means none.
         """
 
+    @_builtins.property
+    def former_sinks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Sinks that earlier runs wrote to and this one does not: what they still hold of the pipeline is decided, too. Those that the caller may
+        not write to are left out. At most 100.
+        """
+
     def __init__(
         self,
         *,
@@ -862,10 +869,11 @@ class SettleRequest(_message.Message):
         votes: _abc.Iterable[Global___SinkVote] | None = ...,
         accept_lost: _builtins.bool = ...,
         awaited: _abc.Iterable[_builtins.str] | None = ...,
+        former_sinks: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "committed", b"committed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "accept_lost", b"accept_lost", "accept_older", b"accept_older", "awaited", b"awaited", "closed", b"closed", "committed", b"committed", "first_batch", b"first_batch", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "run_number", b"run_number", "segments", b"segments", "sinks", b"sinks", "votes", b"votes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "accept_lost", b"accept_lost", "accept_older", b"accept_older", "awaited", b"awaited", "closed", b"closed", "committed", b"committed", "first_batch", b"first_batch", "former_sinks", b"former_sinks", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "run_number", b"run_number", "segments", b"segments", "sinks", b"sinks", "votes", b"votes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__committed: _TypeAlias = _typing.Literal["committed"]  # noqa: Y015
     _WhichOneofArgType__committed: _TypeAlias = _typing.Literal["_committed", b"_committed"]  # noqa: Y015
