@@ -78,7 +78,7 @@ class NatsConsumerSource(PolicySource):
         await self._unsettled.settle(cast("Sequence[int]", tokens))
 
     async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
-        """Leaves a message out, and tells the server not to give it again."""
+        """Leaves a message out, and tells the server not to redeliver it."""
         await super().unsendable(partition, message, error)
         await self._unsettled.settle([cast("int", message.token)], _GIVE_UP)
 

@@ -75,7 +75,7 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
 def _hand_over(stream: Stream, owner: Attachment) -> bool:
     """Whether a stream that its session has closed can go to another one. Acknowledgements that it waits for still come to it.
 
-    What a redelivering source sent is void for the next owner, and its queue gives it again only once the session is over.
+    What a redelivering source sent is void for the next owner, and its queue redelivers it only once the session is over.
     """
     if not owner.opened:
         return True

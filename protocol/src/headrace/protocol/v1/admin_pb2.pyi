@@ -311,7 +311,7 @@ Global___StreamStatus: _TypeAlias = StreamStatus  # noqa: Y015
 
 @_typing.final
 class AcknowledgementHolder(_message.Message):
-    """A pipeline that has not committed what was received of a stream, so that nobody is told that it is acknowledged."""
+    """A pipeline that has not committed all that was received of a stream: the rest is not acknowledged before it has."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
