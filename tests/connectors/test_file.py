@@ -15,7 +15,7 @@ from headrace.connectors import BadRecord, FileSource, Format, dead_letters
 from headrace.connectors._bad_records import BadRecords
 from headrace.connectors._records import split
 from headrace.connectors.file import Names
-from headrace.sdk import Backlog, Batch, InvalidSource, Position, PositionLost
+from headrace.sdk import GONE, Backlog, Batch, InvalidSource, Position, PositionLost
 from headrace.sdk._pack import pack
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -331,6 +331,35 @@ def test_rotation_while_a_file_is_followed(tmp_path, rotate):
     write(path, LINES[12:], "ab")
     found += some(items, 10)
     assert found == [(8 * (n + 1), line) for n, line in enumerate(LINES)]
+
+
+def test_a_followed_file_that_was_removed_is_gone(tmp_path):
+    path = tmp_path / "app.log"
+    write(path, LINES[:3])
+    items = Items(FileSource("s", [path], rotated_seconds=0.0), "app.log")
+    assert [value for _, value in some(items, 1)] == list(LINES[:3])
+    path.rename(tmp_path / "app.log.1")
+    assert next(items) is None, "it was rotated, and its place is empty"
+    (tmp_path / "app.log.1").rename(path)
+    with path.open("ab") as writer:
+        with gzip.open(tmp_path / "app.log.1.gz", "wb") as packed:
+            packed.write(path.read_bytes())
+        path.unlink()
+        assert next(items) is None, "it was packed"
+        (tmp_path / "app.log.1.gz").unlink()
+        writer.write(LINES[3] + b"\n")
+    assert [value for _, value in records([next(items)])] == [LINES[3]], "who has it open wrote on"
+    assert next(item for item in items if item is not None) is GONE
+    assert list(items) == []
+
+
+def test_a_followed_file_that_was_removed_is_not_gone_while_it_may_grow(tmp_path):
+    path = tmp_path / "app.log"
+    write(path, LINES[:3])
+    items = Items(FileSource("s", [path], rotated_seconds=60.0), "app.log")
+    some(items, 1)
+    path.unlink()
+    assert [next(items) for _ in range(2)] == [None, None]
 
 
 def test_several_rotations_while_the_connector_is_away(tmp_path):

@@ -40,6 +40,8 @@ class FakeGateway(EngineServiceServicer):
         """How many messages existed when an available-now run attached."""
         self.ended: set[str] = set()
         """Streams whose source has ended them; told to those who want to know."""
+        self.gone: set[str] = set()
+        """Those of them that are to be left out of checkpoints."""
         self._ends: dict[str, set[str]] = {}
         """Those whose end a pipeline's checkpoint has."""
         self._changed = threading.Condition()
@@ -115,6 +117,9 @@ class FakeGateway(EngineServiceServicer):
             ends = self._ends.setdefault(request.pipeline.name, set())
             ends -= {p.stream for p in request.committed}
             ends |= set(request.ended)
+            for left_out in request.forgotten:
+                assert known.pop(left_out.stream, -1) == left_out.position.sequence
+                self.streams.pop(left_out.stream)
             self._changed.notify_all()
             deadline = time.monotonic() + request.wait_ms / 1000
             while not (ranges := self._ranges(request, known)) and (left := deadline - time.monotonic()) > 0:
@@ -122,7 +127,8 @@ class FakeGateway(EngineServiceServicer):
             if self.sinks_away:
                 return pb.PlanResponse(sinks_away=self.sinks_away)
             over = request.tell_ends and bool(self.streams) and self.ended >= self.streams.keys()
-            return pb.PlanResponse(ranges=ranges, exhausted=not ranges, all_ended=over)
+            forgotten = sorted(self.gone & known.keys() - {r.stream for r in ranges}) if ranges else []
+            return pb.PlanResponse(ranges=ranges, exhausted=not ranges, all_ended=over, forgotten=forgotten)
 
     def Fetch(self, request: pb.FetchRequest, context: grpc.ServicerContext) -> Iterator[pb.FetchResponse]:
         with self._changed:

@@ -5,6 +5,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -102,6 +103,14 @@ class Stages:
     def end(self, *streams: str, all_: bool = False) -> None:
         """A micro-batch with which streams have ended, or all of them with all of event time."""
         self._run([row for batch in ending_rows(self._plan, Ends(streams, all_)) for row in rows_of(batch)])
+
+    def forget(self, *streams: str) -> None:
+        """A micro-batch from which on streams that have ended are left out of the checkpoint."""
+        self._run([row for batch in ending_rows(self._plan, Ends(forgotten=streams)) for row in rows_of(batch)])
+
+    def kept_times(self, level: int = 1) -> list[dict[str, Any]]:
+        """What each bucket keeps of event time."""
+        return [read_head(store).beside for (of_level, _), store in self.stores.items() if of_level == level]
 
     def _run(self, rows: list[BlockRow]) -> None:
         self._draw.shuffle(rows)

@@ -1,5 +1,6 @@
 """Stages of a pipeline give what a trial run gives, whatever the buckets, tasks, workers, micro-batches and failed attempts."""
 
+import json
 import random
 import weakref
 from collections import Counter, defaultdict
@@ -509,6 +510,33 @@ def test_all_buckets_learn_that_a_stream_has_ended(
     trial.finish()
     assert sorted(value for _, value in run.written["out"]) == sorted(trial.values("out"))
     assert {step: states for step, states in run.states().items() if states} == {}
+
+
+@pytest.mark.parametrize("failing", [0.0, 0.3])
+def test_buckets_keep_nothing_of_streams_that_are_forgotten(failing: float) -> None:
+    """Many daily streams leave marks of constant size, and event time stays where it was, also behind a second shuffle."""
+    app = Pipeline("forgotten")
+    timed = app.source("n/*", decode=int).event_time(lambda n: n * 1_000_000).key_by(lambda n: n % 5)
+    sums = timed.window(tumbling("10 s")).aggregate(total(), name="small")
+    sums.key_by(lambda n: n % 2, name="again").window(tumbling("30 s")).aggregate(
+        total(), output=lambda key, n, window: b"%d" % n
+    ).sink("out")
+    run, kept, sizes = Stages(app, buckets=2, failing=failing), Stages(app, buckets=2, failing=failing), []
+    for day in range(12):
+        sent = [Message(b"%d" % (day * 40 + n), stream=f"n/{day}", sequence=n + 1) for n in range(40)]
+        for stages in (run, kept):
+            stages.send(*sent)
+            stages.end(f"n/{day}")
+        if day:
+            run.forget(f"n/{day - 1}")
+        assert sorted(run.written["out"]) == sorted(kept.written["out"])
+        sizes.append([len(json.dumps(times)) for level in (1, 2) for times in run.kept_times(level)])
+        for level in (1, 2):
+            assert all(f"n/{day - 1}" not in json.dumps(times) for times in run.kept_times(level))
+    assert max(sizes[-1]) <= max(sizes[3]) + 20, "digits"
+    assert run.written["out"]
+    run.forget("n/11", "n/11")
+    assert all(list(ended) == [""] for times in run.kept_times() for ended in times["ended"].values())
 
 
 @settings(deadline=None, max_examples=30, derandomize=True)

@@ -367,6 +367,48 @@ def test_the_end_of_a_stream_is_in_the_checkpoint_and_so_the_same_when_the_batch
     assert plain.latest_offset(offset, ALL) == offset, "a query without event time is not told"
 
 
+def test_streams_that_are_gone_are_left_out_of_the_next_offset(gateway: FakeGateway) -> None:
+    for stream in ("orders/0", "orders/1"):
+        gateway.append(stream, messages(1, 5))
+    gateway.ended.add("orders/0")
+    planner = make(gateway, application="app")
+    first = planner.latest_offset(planner.initial_offset(), ALL)
+    gateway.gone.add("orders/0")
+    assert planner.latest_offset(first, ALL) == first
+    gateway.append("orders/1", messages(6, 7))
+    second = planner.latest_offset(first, ALL)
+    assert sequences(second) == {"orders/1": 7}
+    assert planner.ends(first, second) == Ends(forgotten=("orders/0",))
+    assert {r.stream for some in planner.plan_reads(first, second) for r in some} == {"orders/1"}
+    assert not gateway.plans[-1].forgotten, "it is not committed yet"
+
+    again = make(gateway, application="app")
+    assert again.ends(first, second) == Ends(forgotten=("orders/0",)), "also where the batch is done again"
+    assert {r.stream for some in again.plan_reads(first, second) for r in some} == {"orders/1"}
+    assert again.latest_offset(second, ALL) == second
+    assert [(p.stream, p.position.sequence) for p in gateway.plans[-1].forgotten] == [("orders/0", 5)]
+    again.latest_offset(second, ALL)
+    assert not gateway.plans[-1].forgotten, "once is enough"
+
+    gateway.gone.clear()
+    gateway.append("orders/0", messages(1, 2))
+    third = again.latest_offset(second, ALL)
+    assert sequences(third) == {"orders/0": 2, "orders/1": 7}, "a new stream of the name"
+
+
+def test_offsets_do_not_grow_with_streams_that_are_gone(gateway: FakeGateway) -> None:
+    planner = make(gateway, application="app")
+    at, sizes = planner.initial_offset(), []
+    for day in range(20):
+        gateway.append(f"orders/{day:02}", messages(1, 3))
+        gateway.ended.add(f"orders/{day:02}")
+        gateway.gone = {f"orders/{day - 1:02}"}
+        at = planner.latest_offset(at, ALL)
+        sizes.append(len(json.dumps(at)))
+    assert max(sizes[5:]) <= max(sizes[:5])
+    assert len(gateway.positions["p"]) <= 2
+
+
 @pytest.mark.parametrize(
     ("bounded", "given", "finishes"),
     [(True, {}, True), (False, {}, False), (True, {"finish": "false"}, False), (False, {"finish": "true"}, True)],

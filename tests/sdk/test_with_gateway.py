@@ -12,7 +12,8 @@ from tests.gateway.wire import serve as gateway
 from tests.sdk.fake_gateway import until
 
 from headrace.gateway._config import Limits
-from headrace.sdk import Message, PositionLost, Settings, Source, SourceKind, Tls, serve
+from headrace.protocol.v1 import frame_pb2
+from headrace.sdk import GONE, AsyncSource, Message, Position, PositionLost, Settings, Source, SourceKind, Tls, serve
 
 
 class Log(Source):
@@ -66,6 +67,64 @@ async def test_a_source_is_read_committed_acknowledged_and_ends(run):
         await engine.plan({"orders/0": rest.end}, wait_ms=0)
         await asyncio.wait_for(task, 10)
         assert source.acks == [half.end.sequence, 10_000]
+        await engine.close()
+
+
+class Days(Source):
+    """A partition at a time, which is gone once it was read, though its name may be used again."""
+
+    name = "orders"
+
+    def __init__(self, listed: list[str]) -> None:
+        self.listed = listed
+        self.read_from: list[tuple[str, Position | None]] = []
+
+    def partitions(self):
+        return list(self.listed)
+
+    def read(self, partition, position):
+        self.read_from.append((partition, position))
+        yield Message(b"one", sequence=1)
+        yield GONE
+
+
+class AsyncDays(AsyncSource):
+    """The same on the loop."""
+
+    name = "orders"
+
+    def __init__(self, listed: list[str]) -> None:
+        self.blocking = Days(listed)
+        self.read_from = self.blocking.read_from
+
+    async def partitions(self):
+        return self.blocking.partitions()
+
+    async def read(self, partition, position):
+        for item in self.blocking.read(partition, position):
+            yield item
+
+
+@pytest.mark.parametrize("kind", [Days, AsyncDays])
+async def test_a_partition_that_is_gone_is_forgotten_and_its_name_free(run, kind):
+    async with gateway() as (_, address):
+        listed = ["1"]
+        source = kind(listed)
+        task = run(source, address, settings=Settings(partition_poll_seconds=0.01))
+        engine = Engine(address)
+        await engine.attach()
+        await engine.plan_until("orders/1", 1)
+        await engine.plan({"orders/1": 1}, wait_ms=0)
+        assert not task.done(), "others may follow"
+        listed[:] = ["2"]
+        while "orders/1" not in (told := await engine.plan(wait_ms=1000)).forgotten:
+            pass
+        assert [r.stream for r in told.ranges] == ["orders/2"]
+        listed[:] = ["1", "2"]
+        one = frame_pb2.StreamPosition(stream="orders/1", position=frame_pb2.Position(sequence=1))
+        await engine.plan({"orders/2": 1}, forgotten=[one], wait_ms=0)
+        assert (await engine.plan_until("orders/1", 1)).messages == 1
+        assert source.read_from == [("1", None), ("2", None), ("1", None)]
         await engine.close()
 
 

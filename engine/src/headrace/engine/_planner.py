@@ -17,7 +17,7 @@ from headrace.engine._fetch import PipelineRun, fetch_once
 from headrace.engine._lease import Lease
 from headrace.engine._options import Options
 from headrace.engine._patience import Patience
-from headrace.engine._position import Offset, Position, ended, moved, to_stream_positions
+from headrace.engine._position import Offset, Position, ended, left_out, moved, to_stream_positions
 from headrace.engine._ranges import Ends, Range, split, task_count
 from headrace.protocol.v1 import engine_pb2 as pb
 
@@ -98,7 +98,7 @@ class Planner:
             response = self._plan(offset, limit)
             if response is not None:
                 self._note_sinks(response.sinks_away)
-            if response is not None and (response.ranges or self._finishes(offset, response)):
+            if response is not None and (response.ranges or self._finishes(offset, response) or self._forgets(offset, response)):
                 break
             # A run that must catch up may not answer "nothing new" before the gateway says that all is planned.
             if not self._available_now or (response is not None and response.exhausted):
@@ -106,13 +106,15 @@ class Planner:
         self._sizes = {r.stream: r.bytes for r in response.ranges}
         moved_to = {r.stream: Position.from_proto(r.end, start=r.start, ended=r.ended) for r in response.ranges}
         finishes = self._finishes(offset, response)
+        forgotten = self._forgets(offset, response)
         run = self.pipeline_run
         end = Offset(
             offset.pipeline,
-            {**offset.streams, **moved_to},
+            {name: position for name, position in {**offset.streams, **moved_to}.items() if name not in forgotten},
             run.run,
             offset.finish + finishes,
-            finishes,
+            # A batch that only forgets streams is no news.
+            finishes or (offset.finished and not response.ranges),
             run_id=run.run_id,
             checkpoint=run.checkpoint,
             planned_at=time.time_ns() // 1000 if self._options.asks_for_present else None,
@@ -126,6 +128,10 @@ class Planner:
         wanted = self._available_now if self._options.finish is None else self._options.finish
         news = any(r.messages for r in response.ranges) or not offset.finished
         return self._keeps_ends and wanted and response.all_ended and news and bool(response.ranges or offset.streams)
+
+    def _forgets(self, offset: Offset, response: pb.PlanResponse) -> set[str]:
+        """The streams that are left out of the next offset."""
+        return offset.streams.keys() & set(response.forgotten) - {r.stream for r in response.ranges}
 
     @property
     def _keeps_ends(self) -> bool:
@@ -209,6 +215,8 @@ class Planner:
             pipeline=self.pipeline_run.to_proto(self._options),
             committed=to_stream_positions(news),
             ended=ended(news),
+            forgotten=to_stream_positions(left_out(offset.streams, self._committed)),
+            forgets=True,
             tell_ends=self._keeps_ends,
             max_messages=max_messages,
             max_bytes=max_bytes,
@@ -279,7 +287,8 @@ class Planner:
         finish, begin = self._offset(end), self._offset(start)
         known = set(ended(begin.streams))
         names = tuple(name for name in ended(finish.streams) if name not in known)
-        return Ends(names, finish.finish != begin.finish)
+        forgotten = tuple(left_out(finish.streams, begin.streams))
+        return Ends(names, finish.finish != begin.finish, forgotten)
 
     def planned_at(self, end: dict[str, Any]) -> int | None:
         """When a batch was planned, which is the same when it is read again; None where nobody asks."""

@@ -101,6 +101,11 @@ def moved(positions: Mapping[str, Position], known: Mapping[str, Position]) -> d
     return {name: position for name, position in positions.items() if not _is_same(position, known.get(name))}
 
 
+def left_out(positions: Mapping[str, Position], known: Mapping[str, Position]) -> dict[str, Position]:
+    """The known positions of streams that have none any more, since they were forgotten."""
+    return {name: position for name, position in known.items() if name not in positions}
+
+
 def ended(positions: Mapping[str, Position]) -> list[str]:
     """The streams that have ended."""
     return [name for name, position in positions.items() if position.ended]

@@ -14,14 +14,16 @@ class Ends:
     Attributes:
         streams: The streams that have ended with it.
         all: Whether event time comes to its end with it, since all streams have.
+        forgotten: The streams that ended before and are left out of the checkpoint from it on.
     """
 
     streams: tuple[str, ...] = ()
     all: bool = False
+    forgotten: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether there is anything."""
-        return bool(self.streams) or self.all
+        return bool(self.streams or self.forgotten) or self.all
 
 
 NO_ENDS = Ends()

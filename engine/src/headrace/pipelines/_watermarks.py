@@ -21,7 +21,7 @@ _TIMES = (_MAXIMA, _HEARD, _ENDED)
 _BEHIND = "behind"
 """What is kept across micro-batches, by these names: times by the name of the `key_by`, and the steps with states behind it."""
 EVERY_STREAM = ""
-"""In the place of a stream's name where event time comes to its end in all."""
+"""In the place of a stream's name where event time comes to its end in all, and where what is forgotten counts as one."""
 
 
 def _never(stream: str) -> int | None:
@@ -71,6 +71,12 @@ class Watermarks:
         if stream in self.maxima:
             self.ended[stream] = self.maxima.pop(stream)
             self.heard.pop(stream, None)
+
+    def forget(self, stream: str) -> None:
+        """Lets go of a stream that has ended. Of all that are forgotten, the mark of the one that came farthest is kept."""
+        self.leave(stream)
+        if stream in self.ended:
+            _raise(self.ended, {EVERY_STREAM: self.ended.pop(stream)})
 
     def end(self) -> None:
         """Takes note of the end of a micro-batch."""
@@ -152,6 +158,11 @@ class EventTime(dict[int, Watermarks]):
             self[key_by].leave(stream)
         return finishes
 
+    def forget(self, forgotten: Iterable[tuple[int, str]]) -> None:
+        """Lets go of streams that have ended before, by `key_by`."""
+        for key_by, stream in forgotten:
+            self[key_by].forget(stream)
+
     def end(self) -> None:
         """Takes note of the end of a micro-batch."""
         for watermarks in self.values():
@@ -217,7 +228,8 @@ def _taken_over(graph: Graph, kept: Mapping[str, Any]) -> dict[int, dict[str, di
         for what, times in found[number].items():
             for name in names:
                 there = kept.get(what, {}).get(name, {})
-                _raise(times, {stream: time for stream, time in there.items() if graph.reaches(number, stream)})
+                reaching = (stream for stream in there if stream == EVERY_STREAM or graph.reaches(number, stream))
+                _raise(times, {stream: there[stream] for stream in reaching})
     return found
 
 

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from headrace.connectors._records import BadRecord, Format, Records, last_line, split
 from headrace.connectors.file._mark import HEAD_BYTES, TAIL_BYTES, Mark, checksum, decoded
-from headrace.connectors.file._names import is_packed
+from headrace.connectors.file._names import is_packed, is_rotation
 from headrace.connectors.file._parts import Part, all_parts, part_at
 from headrace.sdk import Backlog, Batch, Message, Position, PositionLost, Steps
 
@@ -245,8 +245,10 @@ class Reader:
             return False
         if self._part.current:
             now = part_at(self.path, current=True)
-            if now is None or now.inode == stat.st_ino:
-                # One that is gone may still be written to by whoever has it open.
+            if now is None:
+                # One that was removed may still be written to by whoever has it open.
+                return stat.st_nlink == 0 and self._has_not_grown(stat) and self.is_removed()
+            if now.inode == stat.st_ino:
                 return False
             if not self._options.rotation or stat.st_nlink == 0:
                 # What was written anew, and renamed to it, may have the same records again.
@@ -256,11 +258,22 @@ class Reader:
 
     def _is_left_alone(self, stat: os.stat_result) -> bool:
         """Whether a rotated file has not grown for a while, and has a next one. Who writes it may not know of it yet."""
-        now, wanted = time.monotonic(), self._options.rotated_seconds
+        return self._has_not_grown(stat) and bool(self._later())
+
+    def _has_not_grown(self, stat: os.stat_result) -> bool:
+        """Whether a file has been as it is for `rotated_seconds`."""
+        now = time.monotonic()
         if self._unchanged[0] != stat.st_size:
             self._unchanged = stat.st_size, now
-        unchanged = max(now - self._unchanged[1], time.time() - stat.st_mtime)
-        return unchanged >= wanted and bool(self._later())
+        return max(now - self._unchanged[1], time.time() - stat.st_mtime) >= self._options.rotated_seconds
+
+    def is_removed(self) -> bool:
+        """Whether neither the stream's file is there, nor one that it was rotated to. Where its folder is away, nobody knows."""
+        try:
+            with os.scandir(self.path.parent) as entries:
+                return not any(entry.name == self.path.name or is_rotation(entry.name, self.path.name) for entry in entries)
+        except OSError:
+            return False
 
     def _go_to_copy(self, size: int) -> None:
         """Goes on in the copy of a file that was cut.

@@ -16,13 +16,15 @@ from headrace.connectors.file._parts import Part, is_copy, part_at
 from headrace.connectors.file._reader import Options, Reader
 from headrace.connectors.file._turns import Turns
 from headrace.connectors.file._watch import State, Watch, state_of
-from headrace.sdk import CLOSE, Backlog, Batch, Close, InvalidSource, Position, PositionLost
+from headrace.sdk import CLOSE, GONE, Backlog, Batch, Close, InvalidSource, Position, PositionLost
 
 # Readers that are idle may keep so many files open.
 _OPEN_FILES = 200
 # How long to wait at most for a file to change, and for one that another takes the place of.
 _AGAIN_SECONDS, _SOON_SECONDS = 30.0, 0.5
 _END = Batch(())
+# A file that has the name of a removed one is listed after so long: until then the session has seen that the name was free.
+_FREE_SECONDS = 10.0
 # A new query reads files whose streams are closed once they have their next turn.
 _NEXT_TURN_SECONDS = 3600.0
 # A change of threads costs as much as reading a third of an item.
@@ -109,6 +111,8 @@ class FileSource(PolicySource):
         self._turn_seconds = idle_seconds
         self._acknowledged: dict[str, int] = {}
         self._ends: dict[str, int] = {}
+        self._gone: set[str] = set()
+        self._free: dict[str, float] = {}
         self._watch = Watch()
         self._next_look = 0.0
         self._look()
@@ -128,7 +132,7 @@ class FileSource(PolicySource):
         self._acknowledged[partition] = position.sequence
         if position.sequence >= self._ends.get(partition, math.inf):
             del self._ends[partition]
-            self._turns.end(partition)
+            self._turn_ended(partition)
         elif self._turns.wanted and (reader := self._readers.get(partition)) is not None:
             self._watch.wake(reader.path)
 
@@ -145,6 +149,11 @@ class FileSource(PolicySource):
                 state, some = await self._watch.run(_next, reader, items)
                 for item in some:
                     if item is _END:
+                        if self._follow and await self._watch.run(reader.is_removed):
+                            self._gone.add(partition)
+                            self._end(partition, reader.sequence)
+                            yield GONE
+                            return
                         self._end(partition, reader.sequence)
                         return
                     reader.caught_up = item is None
@@ -182,6 +191,7 @@ class FileSource(PolicySource):
         """Looks for files, where that is due, and says whose turn it is."""
         if time.monotonic() < self._next_look:
             return await self._watch.run(self._turns.listed, self._listed, self.streams_allowed)
+        self._free_names()
         await self._watch.run(self._look)
         listed = await self._watch.run(self._turns.listed, self._listed, self.streams_allowed)
         for gone in self._streams.keys() - self._readers.keys() - set(self._listed) - set(listed):
@@ -192,9 +202,25 @@ class FileSource(PolicySource):
     def _end(self, partition: str, sequence: int) -> None:
         """A stream has ended; its turn is over once it is acknowledged, for a lost session begins with all that is not."""
         if sequence <= self._acknowledged.get(partition, 0):
-            self._turns.end(partition)
+            self._turn_ended(partition)
         else:
             self._ends[partition] = sequence
+
+    def _turn_ended(self, partition: str) -> None:
+        """A stream has ended and is acknowledged. One that is gone makes its name free."""
+        self._turns.end(partition)
+        if partition in self._gone:
+            self._gone.discard(partition)
+            self._free[partition] = time.monotonic() + _FREE_SECONDS
+
+    def _free_names(self) -> None:
+        """Has the names of removed files be those of new ones."""
+        for partition in [partition for partition, at in self._free.items() if at <= time.monotonic()]:
+            del self._free[partition]
+            self._acknowledged.pop(partition, None)
+            if partition in self._streams:
+                self._streams[partition] = _Stream(self._streams[partition].path)
+            self._turns.renew(partition)
 
     def _is_turn_over(self, partition: str, reader: Reader, state: State, idle_since: float) -> bool:
         """Whether an idle stream should make room for another, and can: nothing of it may have to be read again."""

@@ -94,6 +94,11 @@ class Turns:
             self._open.pop(partition, None)
             self._ended.add(partition)
 
+    def renew(self, partition: str) -> None:
+        """A stream that has ended is gone: a file that has its name counts as another one."""
+        with self._lock:
+            self._ended.discard(partition)
+
     def begin_again(self) -> None:
         """Somebody has not read what was closed: all of it gets another turn."""
         with self._lock:

@@ -11,7 +11,7 @@ from headrace.engine._ranges import Ends
 from headrace.engine.pipelines._blocks import Block, Messages, Packed, blocks_by_bucket
 from headrace.engine.pipelines._departures import Departures
 from headrace.engine.pipelines._keys import packed_buckets
-from headrace.engine.pipelines._plan import ARROW_ROWS, LAST, BlockRow, Plan
+from headrace.engine.pipelines._plan import ARROW_ROWS, FORGOTTEN, LAST, BlockRow, Plan
 from headrace.pipelines.runtime import END, EVERY_STREAM, NO_TIME, Elements, Pass, Times, matches
 
 PIECE_MESSAGES = 16_384
@@ -68,7 +68,7 @@ def arriving_rows(plan: Plan, frames: Iterable[Columns], now: int | None = None)
 
 
 def ending_rows(plan: Plan, ends: Ends) -> Iterator[pa.RecordBatch]:
-    """What tells every bucket that streams have ended, or event time has come to its end."""
+    """What tells every bucket that streams have ended or are forgotten, or event time has come to its end."""
     graph = plan.graph
     if not graph.uses_time:
         return
@@ -76,6 +76,8 @@ def ending_rows(plan: Plan, ends: Ends) -> Iterator[pa.RecordBatch]:
     if ends.all:
         told += [(key_by, EVERY_STREAM) for key_by in sorted(graph.first_keys)]
     rows = [BlockRow(bucket, key_by, stream, LAST, 0, b"", END) for key_by, stream in told for bucket in plan.bucket_ids]
+    gone = [(key_by, stream) for key_by in sorted(graph.first_keys) for stream in ends.forgotten if graph.reaches(key_by, stream)]
+    rows += [BlockRow(bucket, key_by, stream, LAST, 0, b"", FORGOTTEN) for key_by, stream in gone for bucket in plan.bucket_ids]
     if rows:
         yield record_batch_of(rows)
 

@@ -51,7 +51,9 @@ def _through(plan: Plan, level: int, bucket: int, here: Sequence[BlockRow], stor
     event_time = EventTime(graph, head.beside)
     passed = Pass(graph, held.kept)
     known = event_time.lowest()
-    arrived, ended = [row for row in here if not row.is_end], [row for row in here if row.is_end]
+    arrived = [row for row in here if not (row.is_end or row.is_forgotten)]
+    ended = [row for row in here if row.is_end]
+    event_time.forget((row.target, row.stream) for row in here if row.is_forgotten)
     event_time.begin((row.target, row.stream) for row in arrived if row.peak != NO_TIME)
     for key_by, elements, others in _arrived(arrived, event_time, passed, first=level == 1):
         passed.enter(key_by, elements, others if level == 1 else event_time.others(key_by, known))

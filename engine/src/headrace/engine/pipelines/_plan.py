@@ -33,6 +33,8 @@ ARROW_ROWS = pa.schema(
 
 LAST = 2**63 - 1
 """The sequence of what comes after all messages of its stream."""
+FORGOTTEN = END - 1
+"""In the place of a peak, where the stream is forgotten that has ended before."""
 
 
 COUNTS = {what: -(2**30) - number for number, what in enumerate(Counted)}
@@ -51,7 +53,7 @@ class BlockRow:
         messages: How many elements it holds, since metrics count these and not blocks.
         block: The elements; what is written, as an Arrow record batch; empty where only the peak is told.
         peak: The largest event time of the piece of the stream that the row was cut from; NO_TIME where no step asks for times;
-            END where the stream has ended.
+            END where the stream has ended, FORGOTTEN where it is left out of the checkpoint.
     """
 
     bucket: int
@@ -71,6 +73,11 @@ class BlockRow:
     def is_end(self) -> bool:
         """Whether it tells that its stream has ended."""
         return self.peak == END
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether it tells that its stream is forgotten."""
+        return self.is_mark and (self.sequence, self.peak) == (LAST, FORGOTTEN)
 
 
 @dataclass(frozen=True)

@@ -931,7 +931,13 @@ type CloseStream struct {
 	// The stream.
 	StreamId uint32 `protobuf:"varint,1,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
 	// True where the source has ended and will never have more; false where this connector just gives the stream up.
-	EndOfStream   bool `protobuf:"varint,2,opt,name=end_of_stream,json=endOfStream,proto3" json:"end_of_stream,omitempty"`
+	EndOfStream bool `protobuf:"varint,2,opt,name=end_of_stream,json=endOfStream,proto3" json:"end_of_stream,omitempty"`
+	// Only with end_of_stream: the source will never offer this stream again (its file was deleted, its partition removed). Once every
+	// pipeline that reads it has committed all of it, it is forgotten everywhere; a stream of this name that is opened later is a new
+	// one and begins with its first message. Opened before that, it goes on where it was, or waits until it is forgotten where that has
+	// begun. Without effect where the stream was opened with chooses_start, and after a restart of the gateway: it is kept then. Absent
+	// means that the stream may come back.
+	Gone          bool `protobuf:"varint,3,opt,name=gone,proto3" json:"gone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -976,6 +982,13 @@ func (x *CloseStream) GetStreamId() uint32 {
 func (x *CloseStream) GetEndOfStream() bool {
 	if x != nil {
 		return x.EndOfStream
+	}
+	return false
+}
+
+func (x *CloseStream) GetGone() bool {
+	if x != nil {
+		return x.Gone
 	}
 	return false
 }
@@ -1835,10 +1848,11 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x120\n" +
 	"\x11earliest_sequence\x18\x02 \x01(\x04H\x00R\x10earliestSequence\x88\x01\x01\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reasonB\x14\n" +
-	"\x12_earliest_sequence\"N\n" +
+	"\x12_earliest_sequence\"b\n" +
 	"\vCloseStream\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12\"\n" +
-	"\rend_of_stream\x18\x02 \x01(\bR\vendOfStream\"\xd3\x01\n" +
+	"\rend_of_stream\x18\x02 \x01(\bR\vendOfStream\x12\x12\n" +
+	"\x04gone\x18\x03 \x01(\bR\x04gone\"\xd3\x01\n" +
 	"\rCreditRequest\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12\x1a\n" +
 	"\bmessages\x18\x02 \x01(\x04R\bmessages\x12\x1b\n" +

@@ -122,6 +122,7 @@ def commit(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Position],
     """
     if not pipeline.complete:
         raise UnknownPipeline(f"pipeline {pipeline.name} is not attached to this gateway; attach it with all its positions")
+    positions = pipeline.not_outdated(positions)
     pipeline.note_ended(positions, ended)
     for name in pipeline.commit(positions):
         stream = gateway.stream(name)

@@ -34,6 +34,8 @@ class Gateway:
         self.limits = limits
         self.started_at = time.monotonic()
         self.streams: dict[str, Stream] = {}
+        self.gone: dict[str, None] = {}
+        """The streams that their sources will never offer again, until they are forgotten."""
         self.sessions: dict[str, Session] = {}
         self.pipelines: dict[str, Pipeline] = {}
         self.sinks: dict[str, Sink] = {}
@@ -145,6 +147,7 @@ class Gateway:
             for pipeline in stream.readers:
                 pipeline.fresh.pop(stream.name, None)
                 pipeline.undecided.discard(stream.name)
+            self.gone.pop(stream.name, None)
             del self.streams[stream.name]
 
     def stream(self, name: str) -> Stream:

@@ -6,6 +6,7 @@ import time
 import structlog
 
 from headrace.gateway.core._checkpoints import forget
+from headrace.gateway.core._forgetting import forget_gone
 from headrace.gateway.core._gateway import Gateway
 from headrace.gateway.core._leases import end_leases, forgettable
 
@@ -30,6 +31,7 @@ async def keep_house(gateway: Gateway) -> None:
         for pipeline in forgettable(gateway):
             log.warning("pipeline forgotten", pipeline=pipeline.name, silent_s=int(time.monotonic() - pipeline.called_at))
             forget(gateway, pipeline)
+        forget_gone(gateway)
         forget_unused(gateway)
 
 
@@ -54,6 +56,7 @@ def forget_unused(gateway: Gateway) -> None:
     for name in [sink.name for sink in gateway.sinks.values() if sink.is_unused(since)]:
         del gateway.sinks[name]
     for name in [stream.name for stream in gateway.streams.values() if stream.is_unused(since)]:
+        gateway.gone.pop(name, None)
         del gateway.streams[name]
     idle = [pipeline for pipeline, told_at in gateway.settled_at.items() if told_at < since]
     if idle:

@@ -13,6 +13,7 @@ from headrace.gateway.core._errors import (
     Superseded,
     UnknownStream,
 )
+from headrace.gateway.core._forgetting import forget_gone
 from headrace.gateway.core._frames import OVERHEAD_BYTES, HeldFrame
 from headrace.gateway.core._gateway import Gateway
 from headrace.gateway.core._lending import answered
@@ -69,6 +70,11 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
     session.not_closed.add(request.stream_id)
     stream.backlog = Backlog()
     reconcile(stream)
+    if stream.forgetting:
+        # It waits for the pipelines that have yet to leave the one before out of their checkpoints.
+        stream.tell_readers()
+    elif not stream.gone:
+        gateway.gone.pop(name, None)
     gateway.credit.settle()
 
 
@@ -203,16 +209,22 @@ def take_starts(gateway: Gateway, session: Session, starts: source_pb2.Starts) -
     gateway.credit.settle()
 
 
-def close_stream(session: Session, close: source_pb2.CloseStream) -> None:
+def close_stream(gateway: Gateway, session: Session, close: source_pb2.CloseStream) -> None:
     """Takes note that a session sends no more of a stream."""
     attachment = _attachment(session, close.stream_id)
     if attachment is not None and not attachment.closed:
         attachment.closed = True
         session.not_closed.discard(close.stream_id)
         answered(session, attachment)
-        attachment.stream.ended = close.end_of_stream and attachment.opened
+        stream = attachment.stream
+        if not stream.forgetting:
+            stream.ended = close.end_of_stream and attachment.opened
+            stream.gone = stream.ended and close.gone and not stream.chooses_start
         if attachment.opened:
-            attachment.stream.tell_readers()
+            stream.tell_readers()
+        if stream.gone:
+            gateway.gone[stream.name] = None
+            forget_gone(gateway)
 
 
 def _attachment(session: Session, stream_id: int) -> Attachment | None:

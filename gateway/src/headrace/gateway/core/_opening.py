@@ -29,6 +29,8 @@ def reconcile(stream: Stream) -> None:
 
 
 def _open(stream: Stream, attachment: Attachment) -> None:
+    if stream.forgetting:
+        return
     if not any(p.attached and p.knows(stream.name) for p in stream.readers):
         return
     skip_lost = stream.loss is not None
@@ -42,7 +44,7 @@ def _open(stream: Stream, attachment: Attachment) -> None:
         stream.restart(Position(max(time.time_ns() // 1000, newest + 1), 0))
     elif floor < stream.start or floor > stream.received:
         stream.restart(floor)
-    stream.ended = False
+    stream.ended = stream.gone = False
     attachment.opened, attachment.epoch = True, stream.live_epoch
     opened = source_pb2.StreamOpened(stream_id=attachment.stream_id, epoch=stream.live_epoch, skip_lost=skip_lost)
     if stream.replayable and stream.received > BEGINNING:

@@ -11,6 +11,8 @@ from headrace.gateway.core._signal import Signal
 
 MOST_REPLACED = 64
 """So many runs that were replaced are remembered for each pipeline."""
+MOST_LEFT_OUT = 1_000
+"""So many streams that its checkpoint has let go of are remembered for each pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,10 @@ class Pipeline:
     """Streams that have received messages which it has not committed."""
     ended: set[str] = field(default_factory=set)
     """Streams whose end is in its checkpoint."""
+    forgets: bool = False
+    """Whether its query leaves streams out of its checkpoint where it is told to."""
+    left_out: dict[str, None] = field(default_factory=dict)
+    """The streams that its checkpoint has let go of last: what is said late of their old positions is without effect."""
     news: Signal = field(default_factory=Signal)
     attached_at: float = 0.0
     called_at: float = field(default_factory=time.monotonic)
@@ -114,6 +120,7 @@ class Pipeline:
         self.sources = {source_of(stream) for stream, position in committed.items() if position > BEGINNING}
         self.begins = {stream: start for stream, start in self.begins.items() if self.position(stream) == BEGINNING}
         self.undecided.clear()
+        self.left_out.clear()
 
     def reads(self, stream: str) -> bool:
         """Whether the stream is one that its query asked for, or that it is declared for."""
@@ -132,10 +139,29 @@ class Pipeline:
                 del self.planned[stream]
         return moved
 
+    def not_outdated(self, positions: dict[str, Position]) -> dict[str, Position]:
+        """Those positions that are not of a stream that the checkpoint has let go of since."""
+        if self.left_out:
+            positions = {name: at for name, at in positions.items() if name not in self.left_out or name in self.planned}
+            for name in positions:
+                self.left_out.pop(name, None)
+        return positions
+
     def note_ended(self, positions: dict[str, Position], ended: Iterable[str]) -> None:
         """Takes over which of the streams have ended, as its checkpoint says."""
         self.ended -= positions.keys()
         self.ended |= positions.keys() & set(ended)
+
+    def leave_out(self, stream: str) -> None:
+        """Lets go of all that it knows of a stream that its checkpoint has no longer."""
+        if self.committed.pop(stream, None) is not None:
+            self.left_out[stream] = None
+            if len(self.left_out) > MOST_LEFT_OUT:
+                del self.left_out[next(iter(self.left_out))]
+        for known in (self.planned, self.begins, self.behind_since, self.targets, self.fresh):
+            known.pop(stream, None)
+        for names in (self.ended, self.undecided, self.fetched):
+            names.discard(stream)
 
     def in_flight(self, stream: str) -> bool:
         """Whether a batch that it runs has messages of the stream that were not served yet."""

@@ -92,6 +92,12 @@ class Session:
         self.linger_ms = linger_ms
         self.send(pb.IngestResponse(pace=pb.Pace(linger_ms=linger_ms)))
 
+    def retire(self, stream_id: int) -> None:
+        """Lets go of a stream that is closed; its id is not used again."""
+        self.attachments.pop(stream_id, None)
+        self.account.want_no_more(stream_id)
+        self.retired.add(stream_id)
+
     def reject(self, stream_id: int, reason: pb.RejectReason.ValueType, message: str, retry_after_ms: int = 0) -> None:
         """Closes a stream, or refuses to open it."""
         self.attachments.pop(stream_id, None)

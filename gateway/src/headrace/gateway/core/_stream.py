@@ -32,6 +32,9 @@ class Sender(Protocol):
     def lend(self, attachment: "Attachment", wanted: "Wanted") -> None:
         """Gives it credit for the next frame of a stream, which a batch waits for."""
 
+    def retire(self, stream_id: int) -> None:
+        """Lets go of a stream that it has closed, and that is acknowledged."""
+
     def reject(self, stream_id: int, reason: source_pb2.RejectReason.ValueType, message: str, retry_after_ms: int = 0) -> None:
         """Tells it that a stream is closed."""
 
@@ -123,6 +126,10 @@ class Stream:
     """The epoch whose messages can still be read; of a redelivering stream without a session, one that never was."""
     frames: list[HeldFrame] = field(default_factory=list)
     ended: bool = False
+    gone: bool = False
+    """Whether its source has said, with its end, that it will never offer the stream again."""
+    forgetting: bool = False
+    """Whether a pipeline was told to leave it out of its checkpoint: until all have, it is not opened."""
     loss: Loss | None = None
     backlog: Backlog = field(default_factory=Backlog)
     news: Signal = field(default_factory=Signal)
@@ -144,7 +151,7 @@ class Stream:
         self.drop_frames(len(self.frames))
         self.start = self.received = at
         self.live_epoch = at.epoch
-        self.ended = False
+        self.ended = self.gone = False
         self.released_messages = 0
         self.news.notify()
 

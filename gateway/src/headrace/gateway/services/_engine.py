@@ -15,6 +15,7 @@ from headrace.gateway.core._bounds import MAX_PATTERNS, MAX_POSITIONS, check_cou
 from headrace.gateway.core._catching_up import exhausted, has_waited_for_ends
 from headrace.gateway.core._checkpoints import adopt, attach, check_reads, commit, identify
 from headrace.gateway.core._errors import MalformedMessage, MessagesLost, NotPermitted, Superseded, UnknownPipeline
+from headrace.gateway.core._forgetting import begin_to_forget, leave_out, to_forget
 from headrace.gateway.core._leases import leave
 from headrace.gateway.core._pipeline import Pipeline, Run
 from headrace.gateway.core._planning import PlannedRange, all_ended, plan
@@ -72,7 +73,10 @@ class EngineService(EngineServiceServicer):
         """Commits, then plans; waits a little where there is nothing to plan."""
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
-            commit(self._gateway, pipeline, _positions(pipeline, request.committed), request.ended)
+            committed, forgotten = _positions(pipeline, request.committed), _positions(pipeline, request.forgotten)
+            commit(self._gateway, pipeline, committed, request.ended)
+            leave_out(self._gateway, pipeline, forgotten)
+            pipeline.forgets = request.forgets
             pipeline.calls += 1
             try:
                 return await self._plan(pipeline, request)
@@ -93,16 +97,18 @@ class EngineService(EngineServiceServicer):
             ranges = plan(pipeline, self._gateway.streams, max_messages, max_bytes, tell_ends=request.tell_ends)
             pipeline.plan({r.stream.name: r.end for r in ranges if r.messages or r.start})
             over = request.tell_ends and all_ended(pipeline, self._gateway.streams.values())
-            away = sinks_away(self._gateway, pipeline.name) if ranges or over else []
+            forgotten = to_forget(self._gateway, pipeline, tell_ends=request.tell_ends, with_batch=bool(ranges))
+            away = sinks_away(self._gateway, pipeline.name) if ranges or over or forgotten else []
             if away:
-                ranges, over = [], False
+                ranges, forgotten, over = [], [], False
                 pipeline.plan({})
             done = pipeline.available_now and not away and exhausted(pipeline, self._gateway.streams.values())
             if done and request.tell_ends and not over:
                 done = has_waited_for_ends(pipeline)
-            if ranges or done or not await pipeline.news.wait(max(0.0, deadline - loop.time())):
+            if ranges or forgotten or done or not await pipeline.news.wait(max(0.0, deadline - loop.time())):
+                begin_to_forget(self._gateway, forgotten)
                 planned = [_to_proto(r) for r in ranges]
-                return pb.PlanResponse(ranges=planned, exhausted=done, all_ended=over, sinks_away=away)
+                return pb.PlanResponse(ranges=planned, exhausted=done, all_ended=over, sinks_away=away, forgotten=forgotten)
             _check_present(pipeline, request.pipeline)
 
     async def AwaitSinks(

@@ -91,7 +91,7 @@ class SourceService(SourceServiceServicer):
                 case "open_stream":
                     self._open_stream(session, identity, request.open_stream)
                 case "close_stream":
-                    intake.close_stream(session, request.close_stream)
+                    intake.close_stream(gateway, session, request.close_stream)
                 case "position_lost":
                     intake.lose_position(session, request.position_lost)
                 case "credit_request":

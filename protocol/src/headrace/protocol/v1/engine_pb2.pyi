@@ -205,6 +205,8 @@ class PlanRequest(_message.Message):
     WAIT_MS_FIELD_NUMBER: _builtins.int
     ENDED_FIELD_NUMBER: _builtins.int
     TELL_ENDS_FIELD_NUMBER: _builtins.int
+    FORGOTTEN_FIELD_NUMBER: _builtins.int
+    FORGETS_FIELD_NUMBER: _builtins.int
     max_messages: _builtins.int
     """The most messages for the batch, over all streams; absent means as many as the gateway thinks right."""
     max_bytes: _builtins.int
@@ -215,6 +217,8 @@ class PlanRequest(_message.Message):
     """True where the caller keeps in its checkpoint which streams have ended, and so wants to be told; otherwise a stream that
     has ended is one that has nothing new.
     """
+    forgets: _builtins.bool
+    """True where the caller does as PlanResponse.forgotten says. Otherwise it is told of none, and what its checkpoint has is kept."""
     @_builtins.property
     def pipeline(self) -> Global___Pipeline:
         """Who calls."""
@@ -227,6 +231,13 @@ class PlanRequest(_message.Message):
     def ended(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The streams among `committed` whose end is in the checkpoint, too. One that is in `committed` and not here has not ended."""
 
+    @_builtins.property
+    def forgotten(self) -> _containers.RepeatedCompositeFieldContainer[_frame_pb2.StreamPosition]:
+        """The positions that the checkpoint had at the last Plan or Attach and has no longer, since PlanResponse.forgotten named their streams.
+        What a stream of such a name has from now on is new to the pipeline. Without effect for a position that is not the one that the
+        gateway knows. At most as many as `committed` may have.
+        """
+
     def __init__(
         self,
         *,
@@ -237,10 +248,12 @@ class PlanRequest(_message.Message):
         wait_ms: _builtins.int = ...,
         ended: _abc.Iterable[_builtins.str] | None = ...,
         tell_ends: _builtins.bool = ...,
+        forgotten: _abc.Iterable[_frame_pb2.StreamPosition] | None = ...,
+        forgets: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "committed", b"committed", "ended", b"ended", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline", "tell_ends", b"tell_ends", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "committed", b"committed", "ended", b"ended", "forgets", b"forgets", "forgotten", b"forgotten", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline", "tell_ends", b"tell_ends", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_bytes: _TypeAlias = _typing.Literal["max_bytes"]  # noqa: Y015
     _WhichOneofArgType__max_bytes: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes"]  # noqa: Y015
@@ -263,6 +276,7 @@ class PlanResponse(_message.Message):
     EXHAUSTED_FIELD_NUMBER: _builtins.int
     ALL_ENDED_FIELD_NUMBER: _builtins.int
     SINKS_AWAY_FIELD_NUMBER: _builtins.int
+    FORGOTTEN_FIELD_NUMBER: _builtins.int
     exhausted: _builtins.bool
     """Only for a run with available_now: everything that existed when it began is planned, with this answer or before."""
     all_ended: _builtins.bool
@@ -279,6 +293,13 @@ class PlanResponse(_message.Message):
         are served.
         """
 
+    @_builtins.property
+    def forgotten(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Streams that have ended, that their source will never offer again (CloseStream.gone), and that every pipeline has committed: leave them
+        out of the offset in which the batch ends, and say so with the Plan after it. At most 1,000, never one of `ranges`. Where there are no
+        ranges, a new stream of the name waits for that: plan a batch that has no messages. Who does nothing keeps the streams.
+        """
+
     def __init__(
         self,
         *,
@@ -286,10 +307,11 @@ class PlanResponse(_message.Message):
         exhausted: _builtins.bool = ...,
         all_ended: _builtins.bool = ...,
         sinks_away: _abc.Iterable[_builtins.str] | None = ...,
+        forgotten: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_ended", b"all_ended", "exhausted", b"exhausted", "ranges", b"ranges", "sinks_away", b"sinks_away"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_ended", b"all_ended", "exhausted", b"exhausted", "forgotten", b"forgotten", "ranges", b"ranges", "sinks_away", b"sinks_away"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -466,19 +466,28 @@ class CloseStream(_message.Message):
 
     STREAM_ID_FIELD_NUMBER: _builtins.int
     END_OF_STREAM_FIELD_NUMBER: _builtins.int
+    GONE_FIELD_NUMBER: _builtins.int
     stream_id: _builtins.int
     """The stream."""
     end_of_stream: _builtins.bool
     """True where the source has ended and will never have more; false where this connector just gives the stream up."""
+    gone: _builtins.bool
+    """Only with end_of_stream: the source will never offer this stream again (its file was deleted, its partition removed). Once every
+    pipeline that reads it has committed all of it, it is forgotten everywhere; a stream of this name that is opened later is a new
+    one and begins with its first message. Opened before that, it goes on where it was, or waits until it is forgotten where that has
+    begun. Without effect where the stream was opened with chooses_start, and after a restart of the gateway: it is kept then. Absent
+    means that the stream may come back.
+    """
     def __init__(
         self,
         *,
         stream_id: _builtins.int = ...,
         end_of_stream: _builtins.bool = ...,
+        gone: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_of_stream", b"end_of_stream", "stream_id", b"stream_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_of_stream", b"end_of_stream", "gone", b"gone", "stream_id", b"stream_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

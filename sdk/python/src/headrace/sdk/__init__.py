@@ -19,7 +19,7 @@ from headrace.sdk._errors import (
 )
 from headrace.sdk._frame import decode_frame
 from headrace.sdk._gather import FrameTarget
-from headrace.sdk._message import CLOSE, Backlog, Batch, Close, Headers, Message, Packed, Position, Steps
+from headrace.sdk._message import CLOSE, GONE, Backlog, Batch, Close, Headers, Message, Packed, Position, Steps
 from headrace.sdk._run import run
 from headrace.sdk._serve import serve
 from headrace.sdk._settings import DEFAULT_GATEWAY, Settings, Tls, stream_name
@@ -32,6 +32,7 @@ from headrace.sdk._source import AsyncSource, Source, SourceKind
 __all__ = [
     "CLOSE",
     "DEFAULT_GATEWAY",
+    "GONE",
     "NULL",
     "WRITTEN",
     "AsyncIdempotentSink",

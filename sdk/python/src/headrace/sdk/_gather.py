@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.sdk._errors import InvalidMessage
-from headrace.sdk._message import Backlog, Batch, Message, Packed
+from headrace.sdk._message import GONE, Backlog, Batch, Close, Message, Packed
 
 Item = Message | Batch
 
@@ -39,7 +39,7 @@ class Gather:
         self.full = False
         self.room = asyncio.Event()
         self.ended = False
-        self.for_now = False
+        self.for_now = self.gone = False
         self.caught_up = False
         self.backlog: Backlog | None = None
         self.bytes = 0
@@ -85,10 +85,11 @@ class Gather:
             self.caught_up = caught_up
             self._raise_to(_FLUSH, again=True)
 
-    def end(self, *, for_now: bool = False) -> None:
-        """Notes that the source has ended, or gives its stream up for now."""
+    def end(self, last: Close | None = None) -> None:
+        """Notes that the source has ended, as it said `last`: for ever, for now (`CLOSE`), or never to come back (`GONE`)."""
         with self.condition:
-            self.ended, self.for_now = True, for_now
+            self.ended, self.gone = True, last is GONE
+            self.for_now = last is not None and not self.gone
             self._raise_to(_FULL, again=True)
 
     def take(self) -> list[Item]:

@@ -10,13 +10,19 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Close:
-    """The type of `CLOSE`."""
+    """The type of `CLOSE` and `GONE`."""
 
     __slots__ = ()
 
 
 CLOSE = Close()
 """What `read` yields last to give its stream up for now, though it has not ended: an idle file makes room for another."""
+GONE = Close()
+"""What `read` yields last where its partition has ended and will never be offered again: what it was read from is no more.
+
+Once every pipeline has committed all of it, it is forgotten: a partition of this name that is listed later is a new one, provided
+that `partitions` has not listed it meanwhile. The connector goes on, and looks for further partitions.
+"""
 
 
 @dataclass(frozen=True, slots=True)

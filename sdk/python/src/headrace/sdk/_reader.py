@@ -143,7 +143,7 @@ class ThreadReader:
 
     def _read(self) -> bool:
         """Reads until the source ends (True) or the reader is stopped (False)."""
-        gather, for_now = self._gather, False
+        gather, last = self._gather, None
         if not self._attend():
             return False
         try:
@@ -151,7 +151,7 @@ class ThreadReader:
             try:
                 for item in iterator:
                     if isinstance(item, Close):
-                        for_now = True
+                        last = item
                         break
                     if item is None:
                         self._pass_idle_time()
@@ -167,7 +167,7 @@ class ThreadReader:
                     close()
         except PositionLost as lost:
             raise _Lost(lost) from lost
-        gather.end(for_now=for_now)
+        gather.end(last)
         return True
 
     def _attend(self) -> bool:

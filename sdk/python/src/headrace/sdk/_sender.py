@@ -193,7 +193,8 @@ class Sender:
         if stream.gather.ended and not stream.close_sent:
             stream.close_sent = True
             self._loop.call_soon(self._sent, stream)
-            return pb.IngestRequest(close_stream=pb.CloseStream(stream_id=stream.id, end_of_stream=not stream.gather.for_now))
+            end, gone = not stream.gather.for_now, stream.gather.gone
+            return pb.IngestRequest(close_stream=pb.CloseStream(stream_id=stream.id, end_of_stream=end, gone=gone))
         backlog = None if stream.close_sent else stream.backlog()
         return None if backlog is None else pb.IngestRequest(backlog=backlog)
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 
 from headrace.protocol.v1 import frame_pb2
@@ -64,6 +64,9 @@ class Session:
         self._current: dict[str, Stream] = {}
         self._ended: set[str] = set()
         self._closed: set[str] = set()
+        self._gone: set[str] = set()
+        """Those that have ended and will not be offered again, until the source lists them no longer."""
+        self._any_ended = False
         self._next_id = 1
         self._lost_in_a_row: dict[str, int] = {}
         self._tasks = Tasks(self._finish)
@@ -192,6 +195,7 @@ class Session:
             try:
                 # Those that have ended count no longer, here and at the gateway.
                 partitions = await self._driver.partitions(self._welcome.max_streams + len(self._ended))
+                self._let_go_of_gone(partitions)
                 fresh = [partition for partition in partitions if partition not in self._current and partition not in self._ended]
             except HeadraceError as error:
                 self._leave(error, self._settings.drain_seconds, flush=True)
@@ -208,6 +212,13 @@ class Session:
             if self._driver.takes_turns:
                 # One that has ended is seldom the only one.
                 await asyncio.sleep(_TURN_SECONDS)
+
+    def _let_go_of_gone(self, partitions: Sequence[str]) -> None:
+        """Keeps nothing of partitions that are gone and not listed; one that is listed later is a new one."""
+        if self._gone:
+            unlisted = self._gone.difference(partitions)
+            self._gone -= unlisted
+            self._ended -= unlisted
 
     def _open(self, partition: str) -> None:
         """Asks for a stream under a new id."""
@@ -334,6 +345,11 @@ class Session:
             return
         del self._current[stream.partition]
         (self._closed if stream.gather.for_now else self._ended).add(stream.partition)
+        if stream.gather.gone:
+            # Where partitions come and go, others may follow.
+            self._gone.add(stream.partition)
+        elif not stream.gather.for_now:
+            self._any_ended = True
         if stream.reader is not None:
             self._tasks.start(stream.reader.stop(self._stop))
         if self._driver.takes_turns:
@@ -349,7 +365,7 @@ class Session:
 
     def _all_finished(self) -> bool:
         """True where there were partitions, and all have ended and are acknowledged."""
-        return bool(self._ended) and not self._current and not self._closed
+        return self._any_ended and not self._current and not self._closed
 
     def _all_acknowledged(self) -> bool:
         """True where nothing that was sent is outstanding."""

@@ -81,8 +81,9 @@ class Source(_SourceBase, ABC):
         `idle_seconds`, delivers acknowledgements and, if need be, closes the iterator. All this can only happen between two
         items: never wait longer than about a second inside, and rather not at all. Returning means that the partition has
         ended for ever; yielding `CLOSE` that this is all for now: the stream is closed, and opened anew when `partitions` lists
-        it once all of it is acknowledged. A source that needs its connection to acknowledge goes on yielding None until it was
-        told.
+        it once all of it is acknowledged. Yield `GONE` last instead where the partition has ended and will never be listed
+        again, since what it was read from was removed: it is then forgotten, once all of it is acknowledged. A source that
+        needs its connection to acknowledge goes on yielding None until it was told.
 
         Sequences must increase strictly. Gaps are fine. A source that may raise PositionLost gives sequences of its own: where
         the loss is accepted, `read` is called again with None, and what its pipelines have seen is dropped by sequence.

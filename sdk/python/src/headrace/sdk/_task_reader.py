@@ -91,14 +91,14 @@ class TaskReader:
 
     async def _read(self) -> None:
         """Reads until the source ends."""
-        gather, for_now = self._gather, False
+        gather, last = self._gather, None
         await self._told_earlier.wait()
         try:
             iterator = self._source.read(self._task.partition, self._task.position)
             try:
                 async for item in iterator:
                     if isinstance(item, Close):
-                        for_now = True
+                        last = item
                         break
                     if item is None:
                         await self._pass_idle_time()
@@ -117,7 +117,7 @@ class TaskReader:
                 close = getattr(iterator, "aclose", None)
                 if close is not None:
                     await close()
-            gather.end(for_now=for_now)
+            gather.end(last)
         except PositionLost as lost:
             self._task.ended_badly(lost)
         except Exception as error:
