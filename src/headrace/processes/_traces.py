@@ -2,7 +2,7 @@
 
 import re
 
-_ERRORS = "Error|Exception|Refused|Failed|Away|Lost|NotAllowed|TakenOver|NotAttached|OlderCheckpoint"
+_ERRORS = "Error|Exception|Refused|Failed|Away|Lost|NotAllowed|TakenOver|NotAttached|OlderCheckpoint|Replaced"
 """What the names of errors end with."""
 _CAUSE = re.compile(rf"^(?!SQLSTATE)(?:[A-Za-z_]\w*\.)*(?:[A-Za-z_]\w*)?(?:{_ERRORS})\b: \S.*$", re.MULTILINE)
 
