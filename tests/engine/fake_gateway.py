@@ -42,6 +42,8 @@ class FakeGateway(EngineServiceServicer):
         """Streams whose source has ended them; told to those who want to know."""
         self.gone: set[str] = set()
         """Those of them that are to be left out of checkpoints."""
+        self.forgets_alone = False
+        """Whether that is told without a batch, as where a new stream of the name waits."""
         self._ends: dict[str, set[str]] = {}
         """Those whose end a pipeline's checkpoint has."""
         self._changed = threading.Condition()
@@ -127,7 +129,8 @@ class FakeGateway(EngineServiceServicer):
             if self.sinks_away:
                 return pb.PlanResponse(sinks_away=self.sinks_away)
             over = request.tell_ends and bool(self.streams) and self.ended >= self.streams.keys()
-            forgotten = sorted(self.gone & known.keys() - {r.stream for r in ranges}) if ranges else []
+            told = bool(ranges) or self.forgets_alone
+            forgotten = sorted(self.gone & known.keys() - {r.stream for r in ranges}) if told else []
             return pb.PlanResponse(ranges=ranges, exhausted=not ranges, all_ended=over, forgotten=forgotten)
 
     def Fetch(self, request: pb.FetchRequest, context: grpc.ServicerContext) -> Iterator[pb.FetchResponse]:

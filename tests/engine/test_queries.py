@@ -187,6 +187,25 @@ def test_a_query_begins_where_it_is_told_and_keeps_that(rig: Rig) -> None:
     assert rig.sequences("orders/0") == [6, 7, 8]
 
 
+def test_a_batch_that_only_forgets_a_stream_that_is_gone(rig: Rig) -> None:
+    rig.gateway.append("orders/0", messages(1, 5))
+    rig.gateway.append("orders/1", messages(1, 3))
+    rig.start()
+    rig.wait_until_committed("orders/0", 5)
+    rig.wait_until_committed("orders/1", 3)
+    rig.gateway.ended = rig.gateway.gone = {"orders/0"}
+    rig.gateway.forgets_alone = True
+    rig.gateway.wait_until(lambda: "orders/0" not in rig.gateway.streams, "the checkpoint leaves it out")
+    rig.gateway.gone = set()
+    # A new stream of the name begins with its first message.
+    rig.gateway.append("orders/0", messages(1, 2))
+    rig.gateway.append("orders/1", messages(4, 6))
+    rig.wait_until_committed("orders/0", 2)
+    rig.wait_until_committed("orders/1", 6)
+    assert rig.sequences("orders/0") == [1, 2, 3, 4, 5, 1, 2]
+    assert rig.sequences("orders/1") == list(range(1, 7))
+
+
 def test_a_gateway_that_goes_away_and_comes_back(rig: Rig) -> None:
     rig.gateway.append("orders/0", messages(1, 5))
     query = rig.start()
