@@ -42,6 +42,10 @@ class Stream:
                 await self._batch(wait_ms=500, max_messages=at_most)
         return self.messages[before:]
 
+    async def look(self) -> None:
+        """Reads what is there soon, which may be nothing."""
+        await self._batch(wait_ms=500)
+
     async def nothing(self) -> None:
         """Sees that there is nothing to read, once the source has looked."""
         before = len(self.messages)

@@ -19,13 +19,14 @@ from headrace.engine.pipelines._plan import Plan
 
 _CHECKPOINT_SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_STATE_STORE_SETTING = "spark.sql.streaming.stateStore.providerClass"
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 QUICK_SETTINGS = {
     # A checkpoint entry is written by rename, as on HDFS, without the detour of FileContext and its four forked processes.
     _CHECKPOINT_SETTING: _CHECKPOINTS,
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
+    _STATE_STORE_SETTING: _STATE_STORE,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # The commit log says which attempt's files count, so that those of another attempt at the same batch do no harm.
     SETTING: "2",
@@ -90,7 +91,11 @@ def build_session(
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= _LOCAL | {OPTIONS: " ".join([*use(class_archive()), *([_QUICK_START] if quick_start else [])])}
-    settings |= {name: _text(value) for name, value in (conf or {}).items()}
+    given = {name: _text(value) for name, value in (conf or {}).items()}
+    if given.get(_STATE_STORE_SETTING, _STATE_STORE) != _STATE_STORE:
+        # Other state stores know no such format.
+        del settings[SETTING]
+    settings |= given
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
