@@ -131,21 +131,31 @@ class CreditPool:
         """Grants what released frames make room for: first to those whose frames they were, then to those who are short."""
         candidates = self.unsettled | self._short
         self.unsettled = {}
+        # With a thousand sessions this is the busiest loop of the gateway: what is the same for all is worked out once.
+        window, smallest, shared, messages = self._window(), self.smallest_window, self.shared_bytes, self.window_messages
         for account in candidates:
-            size, count = self._due(account)
-            in_need = account.bytes_wanted > 0 or (account.bytes_held == 0 and account.messages_held == 0)
-            if (size or count) and (in_need or size * 4 >= self._window() or count * 4 >= self.window_messages):
-                self._add(account)
-                account.grant(size, count)
+            has, wanted = account.bytes_left + account.bytes_held, account.bytes_wanted
+            free = shared - self.used_bytes if wanted else (shared - self.used_bytes) // 2
+            size = min((wanted if wanted > window else window) - has, free)
+            if size < smallest - has:
+                size = smallest - has
+            count = messages - account.messages_left - account.messages_held
+            in_need = wanted > 0 or (account.bytes_held == 0 and account.messages_held == 0)
+            if (size > 0 or count > 0) and (in_need or size * 4 >= window or count * 4 >= messages):
+                granted = self._add(account)
+                account.grant(*granted)
+            elif has < window or has < wanted:
+                self._short[account] = None
             else:
-                self._note_short(account)
+                self._short.pop(account, None)
 
-    def _add(self, account: CreditAccount) -> None:
+    def _add(self, account: CreditAccount) -> tuple[int, int]:
         size, count = self._due(account)
         account.bytes_left += size
         account.messages_left += count
         self.used_bytes += size
         self._note_short(account)
+        return size, count
 
     def _window(self) -> int:
         return max(self.shared_bytes // max(2, len(self.accounts)), self.smallest_window)
