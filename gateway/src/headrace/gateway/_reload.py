@@ -10,6 +10,7 @@ import structlog
 from headrace.gateway._config import Config
 from headrace.gateway._errors import ConfigError
 from headrace.gateway._identity import TokenRegistry
+from headrace.gateway._stamps import stamp_of
 from headrace.gateway.core import Gateway
 
 INTERVAL_S = 1.0
@@ -32,10 +33,10 @@ class ConfigSource:
 
 async def follow(source: ConfigSource, config: Config, registry: TokenRegistry, gateway: Gateway) -> None:
     """Looks at the file once a second, until it is cancelled."""
-    seen, in_force = _stamp(source.path), config
+    seen, in_force = stamp_of(source.path), config
     while True:
         await asyncio.sleep(INTERVAL_S)
-        stamp = _stamp(source.path)
+        stamp = stamp_of(source.path)
         if stamp is not None and stamp != seen:
             seen = stamp
             in_force = reload(source, in_force, registry, gateway)
@@ -62,11 +63,3 @@ def reload(source: ConfigSource, in_force: Config, registry: TokenRegistry, gate
     ended = gateway.end_revoked(registry)
     log.info("tokens replaced", tokens=len(config.tokens), sessions_ended=ended)
     return in_force.model_copy(update={"tokens": config.tokens})
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino, found.st_size

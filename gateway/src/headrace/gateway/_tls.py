@@ -2,12 +2,12 @@
 
 import ssl
 from collections.abc import Iterator
-from pathlib import Path
 
 import grpc
 import structlog
 
 from headrace.gateway._config import Tls
+from headrace.gateway._stamps import stamp_of
 
 _log = structlog.get_logger("headrace.gateway")
 
@@ -73,15 +73,7 @@ class _RotatedFiles:
         return self._current
 
     def _stamps(self) -> list[tuple[int, int, int] | None]:
-        return [_stamp(path) for path in (self._tls.cert, self._tls.key, self._tls.client_ca) if path is not None]
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
+        return [stamp_of(path) for path in (self._tls.cert, self._tls.key, self._tls.client_ca) if path is not None]
 
 
 def _certificates(tls: Tls) -> grpc.ServerCertificateConfiguration:

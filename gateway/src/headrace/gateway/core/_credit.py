@@ -131,31 +131,32 @@ class CreditPool:
         """Grants what released frames make room for: first to those whose frames they were, then to those who are short."""
         candidates = self.unsettled | self._short
         self.unsettled = {}
-        # With a thousand sessions this is the busiest loop of the gateway: what is the same for all is worked out once.
-        window, smallest, shared, messages = self._window(), self.smallest_window, self.shared_bytes, self.window_messages
+        window = self._window()
         for account in candidates:
-            has, wanted = account.bytes_left + account.bytes_held, account.bytes_wanted
-            free = shared - self.used_bytes if wanted else (shared - self.used_bytes) // 2
-            size = min((wanted if wanted > window else window) - has, free)
-            if size < smallest - has:
-                size = smallest - has
-            count = messages - account.messages_left - account.messages_held
-            in_need = wanted > 0 or (account.bytes_held == 0 and account.messages_held == 0)
-            if (size > 0 or count > 0) and (in_need or size * 4 >= window or count * 4 >= messages):
-                granted = self._add(account)
-                account.grant(*granted)
-            elif has < window or has < wanted:
-                self._short[account] = None
+            # With a thousand sessions most are so: looked at with every release, and to be given nothing.
+            if account in self._short and self._lacks_little(account, window):
+                continue
+            size, count = self._due(account)
+            in_need = account.bytes_wanted > 0 or (account.bytes_held == 0 and account.messages_held == 0)
+            if (size or count) and (in_need or size * 4 >= window or count * 4 >= self.window_messages):
+                self._add(account)
+                account.grant(size, count)
             else:
-                self._short.pop(account, None)
+                self._note_short(account)
 
-    def _add(self, account: CreditAccount) -> tuple[int, int]:
+    def _lacks_little(self, account: CreditAccount, window: int) -> bool:
+        """Whether an account that is short would not be given what it lacks: less than a quarter of a window, and no need."""
+        lacks = window - account.bytes_left - account.bytes_held
+        messages = self.window_messages - account.messages_left - account.messages_held
+        has_use = account.bytes_held > 0 and not account.bytes_wanted
+        return has_use and lacks > 0 and lacks * 4 < window and messages * 4 < self.window_messages
+
+    def _add(self, account: CreditAccount) -> None:
         size, count = self._due(account)
         account.bytes_left += size
         account.messages_left += count
         self.used_bytes += size
         self._note_short(account)
-        return size, count
 
     def _window(self) -> int:
         return max(self.shared_bytes // max(2, len(self.accounts)), self.smallest_window)

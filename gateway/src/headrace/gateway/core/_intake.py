@@ -79,7 +79,7 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
 
 
 def _hand_over(stream: Stream, owner: Attachment) -> bool:
-    """Whether a stream that its session has closed can go to another one. Acknowledgements that it waits for still come to it.
+    """Whether a closed stream can go to another session. The session that closed it still gets the acknowledgements it waits for.
 
     What a redelivering source sent is void for the next owner, and its queue redelivers it only once the session is over.
     """
