@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, TypeVar
 
+import grpc
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.gateway.wire import serve as serve_gateway
@@ -17,6 +19,7 @@ from tests.gateway.wire import serve as serve_gateway
 from headrace.connectors import FileSink, SinkFormat
 from headrace.engine import start
 from headrace.pipelines import Pipeline
+from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 from headrace.sdk import Source, serve
 
 DEADLINE_S = 120.0
@@ -69,6 +72,7 @@ class Rig:
             if failure := query.exception():
                 raise failure
             given.result()
+            self._await_visible()
             query.stop()
         finally:
             if query is not None:
@@ -77,6 +81,19 @@ class Rig:
             for one in serving:
                 one.result(DEADLINE_S)
         return {name: records(folder / name) for name in names}
+
+    def _await_visible(self) -> None:
+        """Waits until the sinks show what is committed: they hear of it after the commit log does, and after the source."""
+        deadline = time.monotonic() + DEADLINE_S
+        with grpc.insecure_channel(self._address) as channel:
+            stub = admin_pb2_grpc.AdminServiceStub(channel)
+            while pending := [
+                sink.sink
+                for sink in stub.GetStatus(admin_pb2.GetStatusRequest(), timeout=DEADLINE_S).sinks
+                if sink.pending_transactions
+            ]:
+                assert time.monotonic() < deadline, f"{pending} do not show what is committed"
+                time.sleep(0.02)
 
     def _submit(self, coroutine: Coroutine[Any, Any, None]) -> "Future[None]":
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
