@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 pytest=(.venv/bin/python -m pytest)
 [ $# -eq 0 ] || exec "${pytest[@]}" "$@"
 
-with_spark=(tests/chaos tests/engine tests/exactly_once tests/examples tests/faults)
+with_spark=(tests/chaos tests/cluster tests/engine tests/exactly_once tests/examples tests/faults)
 others=$(mktemp)
 trap 'rm -f "$others"' EXIT
 

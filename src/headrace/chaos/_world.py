@@ -12,12 +12,11 @@ from pathlib import Path
 
 from headrace.chaos._errors import ChaosError
 from headrace.chaos._evidence import IDEMPOTENT, SINKS, TWO_PHASE, Layout, last_commit
-from headrace.chaos._executors import executors
 from headrace.chaos._observer import Observer
 from headrace.chaos._roles import Role
 from headrace.chaos._validator import Finding, verdict
 from headrace.chaos._workload import REDELIVERING, REPLAYABLE
-from headrace.processes import OwnedProcess, free_address, spark_environ
+from headrace.processes import OwnedProcess, executors, free_address, spark_environ
 
 DEADLINE_S = 240.0
 _LOOKS_EVERY_S = 0.01

@@ -2,8 +2,9 @@
 
 from headrace.processes._company import company, headrace
 from headrace.processes._environ import spark_environ
+from headrace.processes._executors import executors
 from headrace.processes._owned import OwnedProcess, lives
 from headrace.processes._ports import free_address
 from headrace.processes._traces import first_cause
 
-__all__ = ["OwnedProcess", "company", "first_cause", "free_address", "headrace", "lives", "spark_environ"]
+__all__ = ["OwnedProcess", "company", "executors", "first_cause", "free_address", "headrace", "lives", "spark_environ"]

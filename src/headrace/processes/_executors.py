@@ -1,4 +1,4 @@
-"""Finds Spark's executors among the processes of a driver's session."""
+"""Finds Spark's executors among the processes of a session: a driver's, or a worker's of a cluster."""
 
 import os
 from contextlib import suppress
@@ -10,7 +10,12 @@ _WORKER = ["pyspark.daemon", "pyspark.worker"]
 
 
 def executors(session: int, is_cluster: bool) -> list[int]:
-    """The executors of a driver that leads a session: JVMs on a cluster, and the Python workers of tasks elsewhere."""
+    """The executors in a session: JVMs on a cluster, and the Python workers of tasks elsewhere.
+
+    Args:
+        session: The id of the process that leads it: a driver, or a worker of a standalone cluster.
+        is_cluster: Whether executors are JVMs of their own.
+    """
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
