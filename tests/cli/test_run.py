@@ -196,6 +196,13 @@ def test_options_that_make_no_sense_are_refused_before_spark_starts(program: Wri
     assert says in result.stderr
 
 
+@pytest.mark.parametrize("command", [["show"], ["export"], ["rescale", "--into", "new", "--parallelism", "4"]])
+def test_a_setting_of_spark_without_a_value_is_refused_before_states_are_read(program: Write, command: list[str]) -> None:
+    result = run("state", *command[:1], program(VOTES), *command[1:], "--conf", "spark.executor.memory")
+    assert result.exit_code == 2, result.output
+    assert "--conf spark.executor.memory: want NAME=VALUE" in result.stderr
+
+
 @pytest.mark.parametrize("command", [["run"], ["state", "show"]])
 def test_a_machine_without_java_is_told_what_it_lacks(program: Write, command: list[str]) -> None:
     result = run(*command, program(VOTES), env={"JAVA_HOME": "", "PATH": "/nowhere"})

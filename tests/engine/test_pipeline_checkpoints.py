@@ -157,7 +157,7 @@ def test_the_command_shows_states_by_key(
 ) -> None:
     program = tmp_path / "shown_application.py"
     program.write_text(PROGRAM)
-    monkeypatch.setattr("headrace.cli._state._spark", lambda: nullcontext(spark))
+    monkeypatch.setattr("headrace.cli._state._spark", lambda _: nullcontext(spark))
     monkeypatch.setattr(sys, "path", [*sys.path])
 
     def state(command: str, *words: str, checkpoint: str = "checkpoint") -> Result:

@@ -11,7 +11,8 @@ import click
 
 from headrace.cli._application import Application, load
 from headrace.cli._connection import Connection, connection_options
-from headrace.cli._output import EXIT_ENVIRONMENT, EXIT_INVALID, Failure, print_action, print_json
+from headrace.cli._output import EXIT_INVALID, Failure, print_action, print_json
+from headrace.cli._spark_options import SparkOptions, pairs, require_java, spark_options
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -24,13 +25,11 @@ _LOOKS_EVERY_S = 0.2
 @click.argument("app", metavar="APP.PY[:NAME]|DEPLOY.TOML")
 @click.option("--checkpoint", metavar="DIR", help="Where positions and states are kept.  [default: checkpoints/<name>]")
 @click.option("--dry-run", is_flag=True, help="Check it, print what there is, and run nothing.")
-@click.option("--master", metavar="URL", help="Spark's master.  [default: spark-submit's, else local[*]]")
 @click.option("--parallelism", type=click.IntRange(1), metavar="N", help="In how many parts a new checkpoint divides the keys.")
 @click.option("--available-now", is_flag=True, help="End once everything is processed that exists now.")
 @click.option(
     "--option", "given", metavar="NAME=VALUE", multiple=True, help="An option of the source: maxMessagesPerTrigger=100000."
 )
-@click.option("--conf", "settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark: spark.executor.memory=4g.")
 @click.option("--worker-memory", default="1gb", show_default=True, help="What each Python worker may hold of states.")
 @click.option("--finish/--no-finish", default=None, help="Close all windows once all streams end.  [yes with --available-now]")
 @click.option("--drop-states", metavar="STEP", multiple=True, help="Drop what the checkpoint has of a step that is gone.")
@@ -38,21 +37,21 @@ _LOOKS_EVERY_S = 0.2
     "--migrate-states", metavar="STEP", multiple=True, help="Have a step that has changed take its states on as they are."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print progress, and the end, as JSON, a line each.")
+@spark_options
 @connection_options
 def run(
     app: str,
     checkpoint: str | None,
     dry_run: bool,
-    master: str | None,
     parallelism: int | None,
     available_now: bool,
     given: tuple[str, ...],
-    settings: tuple[str, ...],
     worker_memory: str,
     finish: bool | None,
     drop_states: tuple[str, ...],
     migrate_states: tuple[str, ...],
     as_json: bool,
+    on: SparkOptions,
     connection: Connection,
 ) -> None:
     """Run an application: a pipeline of per-event Python functions, on Spark, between the gateway's streams and sinks.
@@ -88,8 +87,8 @@ def run(
     # No exception from the handler: it would cut a call to the JVM in two, and stopping needs that connection.
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())
-    conf = _pairs("--conf", settings)
-    options = {**_connection_options(connection), **_pairs("--option", given)}
+    conf = dict(on.conf)
+    options = {**_connection_options(connection), **pairs("--option", given)}
     require_java()
     from headrace.engine import CheckpointError, OptionError, build_session, ship, start
     from headrace.pipelines import StateError
@@ -97,7 +96,7 @@ def run(
 
     if parallelism is not None:
         conf["spark.sql.shuffle.partitions"] = str(parallelism)
-    spark = build_session(f"headrace {graph.name}", master, conf, quick_start=True)
+    spark = build_session(f"headrace {graph.name}", on.master, conf, quick_start=True)
     if "spark.sql.shuffle.partitions" not in conf:
         spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
     failure: str | None = None
@@ -195,28 +194,3 @@ def _connection_options(connection: Connection) -> dict[str, str]:
         "tlsKey": connection.tls_key,
     }
     return {name: str(value) for name, value in named.items() if value is not None}
-
-
-def _pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise Failure(f"{option} {text}: want NAME=VALUE", EXIT_INVALID)
-        pairs[name.strip()] = value.strip()
-    return pairs
-
-
-def require_java() -> None:
-    """Ends the command where this machine has no Java that Spark runs on.
-
-    Raises:
-        Failure: it has none; the error says what to install.
-    """
-    from headrace.demo._errors import DemoError
-    from headrace.demo._java import require_java
-
-    try:
-        require_java()
-    except DemoError as error:
-        raise Failure(str(error), EXIT_ENVIRONMENT) from None

@@ -11,7 +11,7 @@ import click
 
 from headrace.cli._application import load
 from headrace.cli._output import EXIT_INVALID, Failure, console, print_action, print_json
-from headrace.cli._run import require_java
+from headrace.cli._spark_options import SparkOptions, require_java, spark_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,8 @@ def state() -> None:
 @_APP
 @_CHECKPOINT
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def show(app: str, checkpoint: str | None, as_json: bool) -> None:
+@spark_options
+def show(app: str, checkpoint: str | None, as_json: bool, on: SparkOptions) -> None:
     """Show which steps keep states, and for how many keys.
 
     \b
@@ -48,7 +49,7 @@ def show(app: str, checkpoint: str | None, as_json: bool) -> None:
     """
     from rich.table import Table
 
-    with _stored(app, checkpoint) as (stored, _):
+    with _stored(app, checkpoint, on) as (stored, _):
         sizes = stored.sizes()
         batch = stored.committed.batch
     if as_json:
@@ -66,7 +67,8 @@ def show(app: str, checkpoint: str | None, as_json: bool) -> None:
 @click.argument("key")
 @_STEP
 @_CHECKPOINT
-def get(app: str, key: str, step: str | None, checkpoint: str | None) -> None:
+@spark_options
+def get(app: str, key: str, step: str | None, checkpoint: str | None, on: SparkOptions) -> None:
     """Print the state of a key, as JSON.
 
     KEY is text; it finds keys that are text, bytes or whole numbers.
@@ -75,7 +77,7 @@ def get(app: str, key: str, step: str | None, checkpoint: str | None) -> None:
     Example:
       headrace state get app.py GOOG --step market
     """
-    with _stored(app, checkpoint) as (stored, steps):
+    with _stored(app, checkpoint, on) as (stored, steps):
         chosen = _step(steps, step)
         for candidate in _keys(key):
             found = stored.find(chosen, candidate)
@@ -89,14 +91,15 @@ def get(app: str, key: str, step: str | None, checkpoint: str | None) -> None:
 @_APP
 @_STEP
 @_CHECKPOINT
-def export(app: str, step: str | None, checkpoint: str | None) -> None:
+@spark_options
+def export(app: str, step: str | None, checkpoint: str | None, on: SparkOptions) -> None:
     """Print all states, one JSON object a line.
 
     \b
     Example:
       headrace state export app.py --step market > states.jsonl
     """
-    with _stored(app, checkpoint) as (stored, steps):
+    with _stored(app, checkpoint, on) as (stored, steps):
         for chosen in [step] if step else steps:
             for key, found in stored.all(_step(steps, chosen)):
                 click.echo(json.dumps({"step": chosen, "key": plain(key), "state": plain(found)}))
@@ -108,7 +111,8 @@ def export(app: str, step: str | None, checkpoint: str | None) -> None:
 @click.option("--into", metavar="DIR", required=True, help="The new checkpoint; it must not exist.")
 @click.option("--parallelism", type=click.IntRange(1), metavar="N", required=True, help="In how many parts it divides the keys.")
 @click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
-def rescale(app: str, checkpoint: str | None, into: str, parallelism: int, as_json: bool) -> None:
+@spark_options
+def rescale(app: str, checkpoint: str | None, into: str, parallelism: int, as_json: bool, on: SparkOptions) -> None:
     """Make a new checkpoint that goes on where another one ended, with as many parts of keys as are wanted now.
 
     The old one stays as it is. Run the application with the new one from then on, and never both.
@@ -121,9 +125,10 @@ def rescale(app: str, checkpoint: str | None, into: str, parallelism: int, as_js
     from headrace.engine import rescale as take_over
 
     application = load(app)
-    with _spark() as spark:
+    with _spark(on) as spark:
         try:
-            keys = take_over(application.pipeline, spark, _folder(application.pipeline.name, checkpoint), into, parallelism)
+            old = _folder(application.pipeline.name, checkpoint)
+            keys = take_over(application.pipeline, spark, old, into, parallelism, folder=application.folder)
         except CheckpointError as error:
             raise Failure(str(error)) from None
     summary = f"{keys:,} states divided into {parallelism} parts; go on with headrace run {app} --checkpoint {into}"
@@ -138,11 +143,11 @@ def _folder(pipeline: str, checkpoint: str | None) -> str:
 
 
 @contextlib.contextmanager
-def _spark() -> "Iterator[SparkSession]":
+def _spark(on: SparkOptions) -> "Iterator[SparkSession]":
     require_java()
     from headrace.engine import build_session
 
-    spark = build_session("headrace state", "local[*]", quick_start=True)
+    spark = build_session("headrace state", on.master, on.conf, quick_start=True)
     spark.sparkContext.setLogLevel("ERROR")
     try:
         yield spark
@@ -151,13 +156,13 @@ def _spark() -> "Iterator[SparkSession]":
 
 
 @contextlib.contextmanager
-def _stored(app: str, checkpoint: str | None) -> "Iterator[tuple[StoredStates, list[str]]]":
+def _stored(app: str, checkpoint: str | None, on: SparkOptions) -> "Iterator[tuple[StoredStates, list[str]]]":
     application = load(app)
     graph = application.pipeline.graph
     steps = [step.name for step in graph.keyed]
     if not steps:
         raise Failure(f"{app}: pipeline {graph.name} keeps no states", EXIT_INVALID)
-    with _spark() as spark:
+    with _spark(on) as spark:
         from headrace.engine import CheckpointError, StoredStates
 
         try:

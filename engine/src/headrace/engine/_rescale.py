@@ -4,6 +4,7 @@ import json
 import pickle
 import uuid
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +15,7 @@ from headrace.engine._errors import CheckpointError
 from headrace.engine._folder import HadoopFolder
 from headrace.engine._runs import RUNS, RunLog
 from headrace.engine._session import register
+from headrace.engine._ship import ship
 from headrace.engine._source import FORMAT
 from headrace.engine._start import keyed_rows
 from headrace.engine._state_format import attempts_told_apart
@@ -34,11 +36,21 @@ _INITIAL = StructType(
 )
 
 
-def rescale(pipeline: Pipeline, spark: SparkSession, checkpoint: str, into: str, parallelism: int) -> int:
+def rescale(
+    pipeline: Pipeline, spark: SparkSession, checkpoint: str, into: str, parallelism: int, *, folder: Path | None = None
+) -> int:
     """Makes a checkpoint in which keys are divided into so many parts; returns how many states it holds.
 
     What the last micro-batch of the old checkpoint did that is not committed is done again by the new one. All states go through
     the driver.
+
+    Args:
+        pipeline: The application.
+        spark: A session that `register` or `build_session` has seen.
+        checkpoint: The old checkpoint.
+        into: Where the new one is to be.
+        parallelism: Into how many parts.
+        folder: The folder whose modules and packages the workers need; without it that of the module that made the pipeline.
 
     Raises:
         CheckpointError: the old checkpoint holds no committed micro-batch, or there is something where the new one is to be.
@@ -53,6 +65,8 @@ def rescale(pipeline: Pipeline, spark: SparkSession, checkpoint: str, into: str,
     check_fingerprints(old.log.steps() or {}, graph.fingerprints)
     ids = bucket_ids(parallelism)
     initial, keys = _initial(spark, old, graph, ids)
+    if folder := folder or pipeline.folder:
+        ship(spark, folder)
     plan = Plan(graph, ids, into, uuid.uuid4().hex, 0)
     register(spark, {graph.name: plan})
     resume_at = json.dumps(old.committed.offsets[0].to_json())

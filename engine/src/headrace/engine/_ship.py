@@ -1,6 +1,7 @@
 """Brings an application's modules to the Python workers."""
 
 import atexit
+import hashlib
 import os
 import shutil
 import tempfile
@@ -13,18 +14,33 @@ _NOT_CODE = {"__pycache__", "checkpoints", "node_modules", "venv", "tests"}
 
 
 def ship(spark: SparkSession, folder: Path) -> None:
-    """Has every worker of a session find the modules and packages that lie in a folder, as the driver does."""
-    scratch = Path(tempfile.mkdtemp(prefix="headrace-application-"))
-    # Executors that join later fetch it then.
-    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-    archive = scratch / "application.zip"
-    with zipfile.ZipFile(archive, "w") as packed:
-        for path in sorted(_modules(folder)):
-            packed.write(path, path.relative_to(folder))
-    spark.sparkContext.addPyFile(str(archive))
+    """Has every worker of a session find the modules and packages that lie in a folder, as the driver does.
+
+    What a session has shipped already is not shipped again. Modules that have changed since are, for workers that start later.
+    """
+    context = spark.sparkContext
+    modules = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(_modules(folder))}
+    # Spark knows an archive by its name alone, also where a session has several applications.
+    name = f"application-{_digest(modules)}.zip"
+    if modules and name not in (context._python_includes or ()):
+        scratch = Path(tempfile.mkdtemp(prefix="headrace-application-"))
+        # Executors that join later fetch it then.
+        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+        with zipfile.ZipFile(scratch / name, "w") as packed:
+            for path, text in modules.items():
+                packed.writestr(path, text)
+        context.addPyFile(str(scratch / name))
     # The Python processes that plan, next to the driver, are not given the archive.
-    environ = spark.sparkContext.environment
-    environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), environ.get("PYTHONPATH")]))
+    known = list(filter(None, context.environment.get("PYTHONPATH", "").split(os.pathsep)))
+    if str(folder) not in known:
+        context.environment["PYTHONPATH"] = os.pathsep.join([str(folder), *known])
+
+
+def _digest(modules: dict[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for path, text in modules.items():
+        digest.update(f"{path}\0{len(text)}\0".encode() + text)
+    return digest.hexdigest()[:16]
 
 
 def _modules(folder: Path) -> list[Path]:

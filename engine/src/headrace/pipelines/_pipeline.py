@@ -1,7 +1,9 @@
 """How an application is written: a pipeline, from whose sources flows lead to its sinks."""
 
+import sys
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import TypeVar
 
 from headrace.pipelines._draft import Draft
@@ -11,6 +13,7 @@ from headrace.pipelines._graph import Graph
 from headrace.pipelines._step import OnError
 from headrace.pipelines._steps import Source
 from headrace.pipelines._time import span
+from headrace.pipelines._written import folder_of_modules
 
 T = TypeVar("T")
 
@@ -32,6 +35,12 @@ class Pipeline:
 
     def __init__(self, name: str, *, on_error: OnError = OnError.FAIL, dead_letters: str | None = None) -> None:
         self._draft = Draft(name, on_error, dead_letters)
+        self._folder = folder_of_modules(sys._getframe(1).f_globals)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the module that made it lies, and those beside it that workers need; None where it is no file, or installed."""
+        return self._folder
 
     @property
     def name(self) -> str:

@@ -1,0 +1,28 @@
+"""Where the modules of an application lie."""
+
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_INSTALLED = {"site-packages", "dist-packages"}
+
+
+def folder_of_modules(module: Mapping[str, Any]) -> Path | None:
+    """The folder on Python's path that a module was found in, with those beside it; None where all workers have it anyway.
+
+    Args:
+        module: The module's global names.
+
+    Returns:
+        None where the module is no file, as in a notebook, or is installed.
+    """
+    file = module.get("__file__")
+    if not isinstance(file, str):
+        return None
+    folder = Path(file).absolute().parent
+    packages = tuple(filter(None, (module.get("__package__") or "").split(".")))
+    if packages and folder.parts[-len(packages) :] == packages:
+        folder = folder.parents[len(packages) - 1]
+    installed = _INSTALLED & set(folder.parts) or folder.is_relative_to(sysconfig.get_path("stdlib"))
+    return None if installed or not folder.is_dir() else folder
