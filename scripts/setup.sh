@@ -91,7 +91,7 @@ if ! is_new_enough "$venv/bin/python" || ! "$venv/bin/python" -m pip --version >
 fi
 echo "headrace: installs into $venv (PySpark alone is some 450 MB; this takes a minute or two, once)"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "uv==$uv_version"
-arguments=(--constraint constraints.txt --editable . --editable protocol --editable sdk/python --editable gateway --editable engine --editable connectors)
+arguments=(--constraint constraints.txt --editable . --editable protocol --editable terminal --editable sdk/python --editable gateway --editable engine --editable connectors)
 [ "$group" = dev ] && arguments+=(--group dev)
 # --no-progress where nobody watches: a log file is no place for a progress bar.
 [ -t 2 ] || arguments+=(--no-progress)

@@ -1,11 +1,21 @@
 import os
 import random
 import signal
+import tomllib
 from collections.abc import Iterator
+from importlib.metadata import distributions
+from pathlib import Path
 
 import hypothesis
 import pytest
 from pyspark.sql import SparkSession
+
+# A distribution that is newer than .venv would fail each test that imports it, in a way of its own.
+_root = Path(__file__).parents[1]
+_members = tomllib.loads((_root / "pyproject.toml").read_text())["tool"]["uv"]["workspace"]["members"]
+_names = [tomllib.loads((_root / member / "pyproject.toml").read_text())["project"]["name"] for member in _members]
+if missing := [name for name in _names if not any(distributions(name=name))]:
+    raise pytest.UsageError(f"{', '.join(missing)} is not in .venv: run make setup-dev")
 
 # The real brokers, where a test asks for one.
 pytest_plugins = ["tests.brokers.plugin"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.gateway.certificates import Authority
 
 from headrace.gateway import Config, ConfigError, Flag, Limits, load_config, parse_bytes, redacted_toml
-from headrace.gateway._toml_lines import key_lines
+from headrace.terminal import key_lines
 
 DIGEST = hashlib.sha256(b"s3cret").hexdigest()
 

@@ -9,8 +9,8 @@ import click
 from click.core import ParameterSource
 
 from headrace.cli._connection import Connection
-from headrace.cli._connector_run import quiet_grpc
 from headrace.cli._output import EXIT_INVALID, Failure, console, print_action, print_json
+from headrace.connectors_cli._run import quiet_grpc
 
 if TYPE_CHECKING:
     from headrace.deploy import ApplicationGraph, Deployment, Ending, GatewayProbe, Plan

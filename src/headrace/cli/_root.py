@@ -2,12 +2,12 @@
 
 import importlib
 import importlib.util
-import os
-import sys
 from dataclasses import dataclass
 from typing import NoReturn
 
 import click
+
+from headrace.terminal import run_program
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class _Lazy:
 _COMMANDS = {
     "bench": _Lazy("headrace.cli._bench", "bench", "Measure Headrace on this machine."),
     "chaos": _Lazy("headrace.cli._chaos", "chaos", "Kill everything at random, and prove that each message counts once."),
-    "connector": _Lazy("headrace.cli._connector", "connector", "Run the connectors that come with Headrace."),
+    "connector": _Lazy("headrace.connectors_cli", "connector", "Run the connectors that come with Headrace."),
     "demo": _Lazy("headrace.cli._demo", "demo", "Run a whole job on real flights, and check its result."),
-    "dlq": _Lazy("headrace.cli._dlq", "dlq", "Look at dead letters, and give them again."),
+    "dlq": _Lazy("headrace.connectors_cli", "dlq", "Look at dead letters, and give them again."),
     "forget": _Lazy("headrace.cli._forget", "forget", "Forget a pipeline that will not come back."),
-    "gateway": _Lazy("headrace.cli._gateway", "gateway", "Run a gateway between connectors and Spark."),
+    "gateway": _Lazy("headrace.gateway_cli", "gateway", "Run a gateway between connectors and Spark."),
     "prepare": _Lazy("headrace.cli._prepare", "prepare", "Have Spark start quicker on this machine, once after installing."),
     "run": _Lazy("headrace.cli._run", "run", "Run an application: a pipeline of Python functions, on Spark."),
     "state": _Lazy("headrace.cli._state", "state", "Look at the states that an application keeps."),
@@ -71,15 +71,4 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Runs the program and exits with its code."""
-    try:
-        code = cli.main(prog_name="headrace", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
-    except BrokenPipeError:
-        # Whoever read our output has seen enough; keep the interpreter from complaining about it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    sys.exit(code if isinstance(code, int) else 0)
+    run_program(cli, "headrace")

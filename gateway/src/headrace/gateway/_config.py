@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from headrace.gateway._units import parse_bytes
+from headrace.terminal import as_typed
 
 _STREAM_PATTERN = re.compile(r"[A-Za-z0-9._*-]+/[A-Za-z0-9._*-]+")
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9._*-]+")
@@ -159,13 +160,13 @@ class Token(_Model):
     @classmethod
     def _hex(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not all(_SHA256.fullmatch(digest.lower()) for digest in value):
-            raise _problem("must be 64 hexadecimal digits; headrace gateway token prints a fresh one")
+            raise _problem(as_typed("must be 64 hexadecimal digits; headrace gateway token prints a fresh one"))
         return tuple(digest.lower() for digest in value)
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if not self.sha256:
-            raise _problem('needs sha256 = "..." or token = "${VARIABLE}"; headrace gateway token prints a fresh one')
+            raise _problem(as_typed('needs sha256 = "..." or token = "${VARIABLE}"; headrace gateway token prints a fresh one'))
         return self
 
 

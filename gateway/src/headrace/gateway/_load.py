@@ -18,7 +18,7 @@ from headrace.gateway._config import Config, Limits, Log, StreamRule, Tls, Token
 from headrace.gateway._errors import ConfigError, Problem
 from headrace.gateway._identity import token_digest
 from headrace.gateway._tls import check_files
-from headrace.gateway._toml_lines import key_lines
+from headrace.terminal import key_lines
 
 Key = tuple[str | int, ...]
 

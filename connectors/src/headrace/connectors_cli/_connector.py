@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli._connector_run import configuration, implementation_of, run
-from headrace.cli._output import EXIT_INVALID, Failure, console, print_action, print_json
+from headrace.connectors_cli._run import configuration, implementation_of, run
+from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, as_typed, console, print_action, print_json
 
 if TYPE_CHECKING:
     from headrace.connectors import Connector, Parameter
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
-@click.group()
+@click.group(cls=ProgramGroup)
 def connector() -> None:
     """List, describe, check and run the connectors that come with Headrace.
 
@@ -146,7 +146,7 @@ def _named(name: str) -> "Connector":
 
     known = {connector.name: connector for connector in CONNECTORS}
     if name not in known:
-        advice = nearest(name, list(known)) or "; headrace connector list names them all"
+        advice = nearest(name, list(known)) or as_typed("; headrace connector list names them all")
         raise Failure(f"there is no connector {name}{advice}", EXIT_INVALID)
     return known[name]
 
@@ -158,7 +158,7 @@ def _print_schema(connectors: "tuple[Connector, ...] | list[Connector]") -> None
 
 
 def _document(known: "Connector", parameters: "tuple[Parameter, ...]") -> dict[str, Any]:
-    from headrace.cli._connector_options import example_of
+    from headrace.connectors_cli._options import example_of
 
     return {
         "connector": known.name,
@@ -176,7 +176,7 @@ def _document(known: "Connector", parameters: "tuple[Parameter, ...]") -> dict[s
 def _print(known: "Connector", parameters: "tuple[Parameter, ...]") -> None:
     from rich.table import Table
 
-    from headrace.cli._connector_options import example_of
+    from headrace.connectors_cli._options import example_of
 
     click.echo(f"{known.name} ({known.kind}): {known.summary}")
     click.echo(f"guarantee: {known.guarantee}")

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from headrace.configuration._errors import ConfigurationError, Problem
 from headrace.configuration._validate import validated
+from headrace.terminal import key_lines
 
 M = TypeVar("M", bound=BaseModel)
 Key = tuple[str | int, ...]
@@ -104,9 +105,6 @@ class ConfigurationFile:
         return found
 
     def _lines(self) -> dict[Key, int]:
-        # Only whoever has to name a line pays for importing the gateway.
-        from headrace.gateway._toml_lines import key_lines
-
         return key_lines(self._text)
 
     def _unreadable(self, message: str, line: int | None = None) -> ConfigurationError:

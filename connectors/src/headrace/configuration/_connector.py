@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr, model_validator
 from headrace.configuration._file import ConfigurationFile, Key
 from headrace.configuration._validate import nearest
 from headrace.connectors import CONNECTORS, Connector, Implementation, Parameters
+from headrace.terminal import as_typed
 
 
 class GatewayTable(Parameters):
@@ -107,7 +108,7 @@ def _known(reading: ConfigurationFile, key: Key, name: object) -> Connector | No
     """The connector of a name; None, with the problem noted, where there is none."""
     connector = next((known for known in CONNECTORS if known.name == name), None)
     if connector is None and isinstance(name, str):
-        advice = nearest(name, [known.name for known in CONNECTORS]) or "; headrace connector list names them all"
+        advice = nearest(name, [known.name for known in CONNECTORS]) or as_typed("; headrace connector list names them all")
         reading.report((*key, "connector"), f"there is no connector {name}{advice}")
     return connector
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from headrace.cli._connection import Connection, connection_options
-from headrace.cli._output import EXIT_INVALID, Failure
+from headrace.terminal import EXIT_INVALID, Connection, Failure, ProgramGroup, as_typed, connection_options
 
 if TYPE_CHECKING:
     from headrace.configuration import Configured, GatewayTable
@@ -25,7 +24,7 @@ _instance_option = click.option(
 _verbose_option = click.option("-v", "--verbose", is_flag=True, help="Log what happens, not only what goes wrong.")
 
 
-class _Connectors(click.Group):
+class _Connectors(ProgramGroup):
     """A group whose commands are the connectors; their options are what they declare."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -76,7 +75,8 @@ def run(ctx: click.Context, config: str | None, instance: str | None, verbose: b
     given = [option for option in ctx.params if ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE]
     if ctx.invoked_subcommand is not None:
         if given:
-            raise click.UsageError(f"options come after the connector: headrace connector run {ctx.invoked_subcommand} ...")
+            words = as_typed(f"headrace connector run {ctx.invoked_subcommand} ...")
+            raise click.UsageError(f"options come after the connector: {words}")
         return
     if config is None:
         if given:
@@ -156,8 +156,8 @@ def quiet_grpc() -> None:
 def _command(connector: "Connector") -> click.Command:
     """The command that runs a connector."""
     implementation = implementation_of(connector)
-    from headrace.cli._connector_options import example_of, option_of, taken_from
     from headrace.connectors import declared
+    from headrace.connectors_cli._options import example_of, option_of, taken_from
 
     parameters = declared(implementation.parameters)
 

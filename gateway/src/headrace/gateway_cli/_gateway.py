@@ -1,20 +1,20 @@
-"""`headrace gateway`, and `headrace gateway token`."""
+"""`headrace gateway`, and `headrace gateway token`; as a program of its own, `headrace-gateway`."""
 
 import os
 import re
 import secrets
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
-from headrace.cli._output import Failure
+from headrace.terminal import Failure, ProgramGroup, run_program
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=ProgramGroup, invoke_without_command=True)
 @click.option("--config", type=_FILE, help="A TOML file; the options below win over it.")
 @click.option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.  [default: 127.0.0.1:7433]")
 @click.option("--insecure", is_flag=True, default=None, help="Listen in the clear also where others can reach it.")
@@ -160,3 +160,13 @@ def token(name: str) -> None:
         f'\n[[tokens]]\nname = "{name}"\nsha256 = "{token_digest(secret)}"\n'
         f'sources = ["{name}/*"]\npipelines = []\nreads = []\nwrites = []\nsinks = []\nadmin = false\n'
     )
+
+
+_PROGRAM = "headrace-gateway"
+
+program = gateway.program(_PROGRAM, {"headrace gateway": _PROGRAM})
+
+
+def main() -> NoReturn:
+    """Runs `headrace-gateway`, and exits with its code."""
+    run_program(program, _PROGRAM)

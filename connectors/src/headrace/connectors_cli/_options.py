@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from headrace.cli._output import EXIT_INVALID, Failure
 from headrace.configuration import validated
 from headrace.connectors import Connector, Parameter, Parameters
+from headrace.terminal import EXIT_INVALID, Failure, as_typed
 
 _PREFIX = "parameter_"
 
@@ -60,7 +60,7 @@ def taken_from(model: type[Parameters], declared: Sequence[Parameter], values: M
 
 def example_of(connector: Connector, declared: Sequence[Parameter]) -> str:
     """A command line that runs a connector, with what it requires."""
-    words = ["headrace", "connector", "run", connector.name]
+    words = [as_typed("headrace connector run"), connector.name]
     for parameter in declared:
         if (parameter.required or parameter.examples) and not parameter.secret:
             examples = parameter.examples or (parameter.choices or (parameter.name.upper(),))[:1]

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli._connection import Connection, connection_options
-from headrace.cli._connector_run import run_connector
-from headrace.cli._output import Failure, console, print_json
+from headrace.connectors_cli._run import run_connector
+from headrace.terminal import Connection, Failure, ProgramGroup, connection_options, console, print_json
 
 if TYPE_CHECKING:
     from headrace.connectors import DeadLetter
@@ -19,7 +18,7 @@ _SHOWN = 20
 _path = click.argument("path", type=click.Path(path_type=Path))
 
 
-@click.group()
+@click.group(cls=ProgramGroup)
 def dlq() -> None:
     """Look at dead letters, and give them again.
 

@@ -1,0 +1,67 @@
+"""What commands print: failures as one line, tables for people, JSON for programs."""
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EXIT_FAILED = 1
+EXIT_INVALID = 2
+EXIT_ENVIRONMENT = 3
+
+_WIDTH_OF_A_PIPE = 200
+
+
+class Failure(click.ClickException):
+    """Ends a command with one clear line on standard error, and an exit code."""
+
+    def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # click declares it for the class, and reads it from the instance
+
+
+def print_json(document: Any, *, compact: bool = False) -> None:
+    """Prints one JSON document; on one line where `compact`, or where no person reads it."""
+    click.echo(json.dumps(document, indent=2 if sys.stdout.isatty() and not compact else None))
+
+
+def print_action(command: str, summary: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
+    """Prints what an action did, as the one object that every action's --json prints."""
+    print_json({"command": command, "ok": error is None, "summary": summary, "result": result, "error": error})
+
+
+def console() -> "Console":
+    """A console on standard output: colours on a terminal without NO_COLOR, lines in ASCII where UTF-8 is not spoken."""
+    from rich.console import Console
+
+    terminal = sys.stdout.isatty()
+    return Console(highlight=False, width=None if terminal or "COLUMNS" in os.environ else _WIDTH_OF_A_PIPE)
+
+
+def bytes_text(count: int) -> str:
+    """A size for people: `3.4 MiB`."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def duration_text(milliseconds: int) -> str:
+    """A time span for people: `140 ms`, `3.2 s`, `4m 05s`, `3h 12m`, `2d 04h`."""
+    seconds = milliseconds / 1000
+    if seconds < 1:
+        return f"{milliseconds} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m {rest:02}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes:02}m" if hours < 48 else f"{hours // 24}d {hours % 24:02}h"

@@ -1,0 +1,86 @@
+"""A program from its start to its exit code, and commands that know by which program they are run."""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import click
+
+
+class ProgramCommand(click.Command):
+    """A command whose help names the program that runs it."""
+
+    def get_help(self, ctx: click.Context) -> str:
+        """The help, with its examples as they are typed here."""
+        return as_typed(super().get_help(ctx), ctx)
+
+
+class ProgramGroup(click.Group):
+    """A group that is mounted in `headrace`, and is the program of a distribution of its own, too.
+
+    Args:
+        typed: At the root of a program: how commands of `headrace` are typed there, such as
+            `{"headrace gateway": "headrace-gateway"}`.
+    """
+
+    command_class = ProgramCommand
+
+    def __init__(self, *arguments: Any, typed: Mapping[str, str] | None = None, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.typed = dict(typed or {})
+
+    def get_help(self, ctx: click.Context) -> str:
+        """The help, with its examples as they are typed here."""
+        return as_typed(super().get_help(ctx), ctx)
+
+    def program(self, name: str, typed: Mapping[str, str], **more: click.Command) -> "ProgramGroup":
+        """This group as a program: the same options and commands, `more` commands beside them, and `--version`.
+
+        Args:
+            name: The program, which is called like its distribution.
+            typed: How commands of `headrace` are typed there.
+            more: Further commands, by name.
+        """
+        group = ProgramGroup(
+            name,
+            typed=typed,
+            callback=self.callback,
+            params=[*self.params],
+            help=self.help,
+            invoke_without_command=self.invoke_without_command,
+            commands={**self.commands, **more},
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )
+        return click.version_option(package_name=name, message=f"{name} %(version)s")(group)
+
+
+def as_typed(text: str, ctx: click.Context | None = None) -> str:
+    """A text that names commands of `headrace`, with each as it is typed in the program that runs.
+
+    Args:
+        text: Such as `headrace connector list names them all`.
+        ctx: The command that runs; without it the one that runs in this thread, if any.
+    """
+    ctx = ctx or click.get_current_context(silent=True)
+    root = None if ctx is None else ctx.find_root().command
+    if isinstance(root, ProgramGroup):
+        for of_headrace, here in root.typed.items():
+            text = text.replace(of_headrace, here)
+    return text
+
+
+def run_program(command: click.Command, name: str) -> NoReturn:
+    """Runs a program and exits with its code."""
+    try:
+        code = command.main(prog_name=name, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; keep the interpreter from complaining about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)
