@@ -1,21 +1,17 @@
 """Kafka in KRaft mode, one node that is broker and controller, from its jars at Maven Central."""
 
-import hashlib
-import os
-import shutil
 import subprocess
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from scripts.brokers._broker import Broker, BrokerFailed
+from scripts.brokers._ivy import are_fetched, fetch, java
 from scripts.brokers._ports import exchange
 from scripts.brokers._processes import Command
 
 _ROOT = Path(__file__).parents[2]
 _JARS = _ROOT / ".build" / "brokers" / "kafka-jars"
 _IVY_FILE = Path(__file__).with_name("kafka.ivy.xml")
-_ATTEMPTS = 3
 CLUSTER_ID = "headrace-brokers-00001"
 # ApiVersions, version 0, correlation id 1, no client id.
 _API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
@@ -62,36 +58,12 @@ class Kafka(Broker):
     @classmethod
     def is_installed(cls) -> bool:
         """Whether the jars are there, in the version wanted."""
-        stamp = _JARS / "stamp"
-        return stamp.exists() and stamp.read_text() == _wanted()
+        return are_fetched(_IVY_FILE, _JARS)
 
     @classmethod
     def install(cls) -> None:
-        """Resolves the jars with the Ivy that comes with PySpark."""
-        if cls.is_installed():
-            return
-        pyspark = find_spec("pyspark")
-        ivy = next((Path(pyspark.origin).parent / "jars").glob("ivy-*.jar"), None) if pyspark and pyspark.origin else None
-        if ivy is None:
-            raise BrokerFailed("kafka: its jars are fetched with PySpark's, which is not there; run: make setup-dev")
-        print("brokers: fetches Kafka's jars, some 40 MB", flush=True)
-        shutil.rmtree(_JARS, ignore_errors=True)
-        # "bundle" is what some poms call their jar.
-        what: list[str | Path] = ["-ivy", _IVY_FILE, "-types", "jar", "bundle"]
-        where: list[str | Path] = [
-            "-cache",
-            _JARS.with_name("ivy"),
-            "-retrieve",
-            f"{_JARS}/[artifact]-[revision](-[classifier]).[ext]",
-        ]
-        command: list[str | Path] = [_java(), "-jar", ivy, *what, *where]
-        for _ in range(_ATTEMPTS):
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-            if done.returncode == 0:
-                (_JARS / "stamp").write_text(_wanted())
-                return
-        end = "\n".join(done.stdout.splitlines()[-15:])
-        raise BrokerFailed(f"kafka: its jars cannot be fetched from Maven Central; run it again once it is reachable:\n{end}")
+        """Fetches the jars."""
+        fetch(cls.name, _IVY_FILE, _JARS)
 
     @property
     def sasl_port(self) -> int:
@@ -127,13 +99,4 @@ class Kafka(Broker):
 def java_command(main: str, *options: str) -> list[str]:
     """What runs one of Kafka's programs."""
     logging = ["-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-    return [_java(), "-Xmx512m", *options, *logging, "-cp", f"{_JARS}/*", main]
-
-
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    return f"{home}/bin/java" if home else "java"
-
-
-def _wanted() -> str:
-    return hashlib.sha256(_IVY_FILE.read_bytes()).hexdigest()
+    return [java(), "-Xmx512m", *options, *logging, "-cp", f"{_JARS}/*", main]

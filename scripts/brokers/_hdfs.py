@@ -1,0 +1,61 @@
+"""HDFS: a name node and a data node in one process, which Hadoop's mini cluster makes for tests."""
+
+import json
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.brokers._broker import Broker
+from scripts.brokers._ivy import are_fetched, fetch, java, spark_jars
+from scripts.brokers._processes import Command
+
+_JARS = Path(__file__).parents[2] / ".build" / "brokers" / "hdfs-jars"
+_IVY_FILE = Path(__file__).with_name("hdfs.ivy.xml")
+_SMALL_JVM = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+_STATE = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
+_ANSWER_SECONDS = 2.0
+
+
+class Hdfs(Broker):
+    """HDFS, whose only superuser is who runs it. `url` is that of its root folder."""
+
+    name = "hdfs"
+    default_ports = {"name_node": 9820, "http": 9870}  # noqa: RUF012
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Whether the jars are there, in the version wanted."""
+        return are_fetched(_IVY_FILE, _JARS)
+
+    @classmethod
+    def install(cls) -> None:
+        """Fetches the jars."""
+        fetch(cls.name, _IVY_FILE, _JARS)
+
+    def url_at(self, port: int) -> str:
+        """The URL of its root folder."""
+        return f"hdfs://{self.host}:{port}"
+
+    def _prepare(self) -> None:
+        self._data.mkdir(exist_ok=True)
+
+    def _commands(self) -> Sequence[Command]:
+        where = ["-nnport", str(self.port), "-httpport", str(self.ports["http"])]
+        new = [] if any(self._data.rglob("VERSION")) else ["-format"]
+        settings = ["-D", f"hdfs.minidfs.basedir={self._data}", "-D", "dfs.replication=1"]
+        classes = f"{_JARS}/*:{spark_jars(self.name)}/*"
+        main = "org.apache.hadoop.test.MiniDFSClusterManager"
+        return [Command([java(), *_SMALL_JVM, "-cp", classes, main, *new, *where, "-datanodes", "1", *settings])]
+
+    def _answers(self) -> bool:
+        # Its ports answer before its data node has come.
+        try:
+            with urllib.request.urlopen(f"http://{self.host}:{self.ports['http']}{_STATE}", timeout=_ANSWER_SECONDS) as answer:
+                state = json.load(answer)["beans"][0]
+        except (OSError, ValueError, LookupError):
+            return False
+        return bool(state["FSState"] == "Operational" and state["NumLiveDataNodes"] > 0)
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"

@@ -1,0 +1,66 @@
+"""Jars of Maven Central, fetched with the Ivy that comes with PySpark."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+from scripts.brokers._broker import BrokerFailed
+
+_CACHE = Path(__file__).parents[2] / ".build" / "brokers" / "ivy"
+_ATTEMPTS = 3
+
+
+def are_fetched(ivy_file: Path, jars: Path) -> bool:
+    """Whether a folder has the jars that a file lists, in the versions wanted."""
+    stamp = jars / "stamp"
+    return stamp.exists() and stamp.read_text() == _wanted(ivy_file)
+
+
+def fetch(name: str, ivy_file: Path, jars: Path) -> None:
+    """Fetches the jars that a file lists into a folder; nothing where they are there.
+
+    Raises:
+        BrokerFailed: PySpark is not there, or they cannot be fetched.
+    """
+    if are_fetched(ivy_file, jars):
+        return
+    ivy = next(spark_jars(name).glob("ivy-*.jar"))
+    print(f"brokers: fetches the jars of {name}, some 50 MB", flush=True)
+    shutil.rmtree(jars, ignore_errors=True)
+    # "bundle" is what some poms call their jar.
+    what: list[str | Path] = ["-ivy", ivy_file, "-types", "jar", "bundle"]
+    # Ivy does not share a cache with another one that runs at the same time.
+    where: list[str | Path] = ["-cache", _CACHE / name, "-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
+    command: list[str | Path] = [java(), "-jar", ivy, *what, *where]
+    for _ in range(_ATTEMPTS):
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode == 0:
+            (jars / "stamp").write_text(_wanted(ivy_file))
+            return
+    end = "\n".join(done.stdout.splitlines()[-15:])
+    raise BrokerFailed(f"{name}: its jars cannot be fetched from Maven Central; run it again once it is reachable:\n{end}")
+
+
+def spark_jars(name: str) -> Path:
+    """The folder of PySpark's own jars.
+
+    Raises:
+        BrokerFailed: PySpark is not there.
+    """
+    pyspark = find_spec("pyspark")
+    if pyspark is None or pyspark.origin is None:
+        raise BrokerFailed(f"{name}: its jars are fetched with PySpark's, which is not there; run: make setup-dev")
+    return Path(pyspark.origin).parent / "jars"
+
+
+def java() -> str:
+    """The Java that JAVA_HOME names, else the one in the path."""
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin/java" if home else "java"
+
+
+def _wanted(ivy_file: Path) -> str:
+    return hashlib.sha256(ivy_file.read_bytes()).hexdigest()

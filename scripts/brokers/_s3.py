@@ -1,0 +1,111 @@
+"""An S3 server, moto's, and Hadoop's client for it, which Spark needs to keep a checkpoint there."""
+
+import os
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.brokers._broker import Broker, BrokerFailed
+from scripts.brokers._ivy import spark_jars
+from scripts.brokers._processes import Command
+
+_BUILD = Path(__file__).parents[2] / ".build" / "brokers"
+_SERVER = _BUILD / "s3-server"
+_CLIENT = _BUILD / "s3a"
+JARS = _CLIENT / "jars"
+"""What Spark needs to reach S3; as much as is fetched by the command of docs/cluster.md."""
+# In an environment of its own: it brings clients of AWS along that nothing else here needs.
+_REQUIREMENTS = ["moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"]
+_PACKAGES = [
+    "org.apache.hadoop:hadoop-aws:3.5.0",
+    "software.amazon.awssdk:s3-transfer-manager:2.35.4",
+    "software.amazon.awssdk:sts:2.35.4",
+]
+# Spark has those of the last line; the bundle is all of AWS in one jar, 35 times the size of the rest.
+_LEFT_OUT = [
+    "software.amazon.awssdk:bundle",
+    "org.wildfly.openssl:wildfly-openssl",
+    *("commons-codec:commons-codec", "commons-logging:commons-logging", "io.netty:*", "org.slf4j:*"),
+]
+_ANSWER_SECONDS = 2.0
+
+
+class S3(Broker):
+    """An S3 server that takes every key, and keeps objects in its memory: nothing is left once it ends.
+
+    A put with a condition is refused where there is an object already, and listings show every put that has been answered.
+    """
+
+    name = "s3"
+    default_ports = {"http": 9000}  # noqa: RUF012
+    bucket = "headrace"
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Whether server and client are there, in the versions wanted."""
+        stamp = _CLIENT / "stamp"
+        return stamp.exists() and stamp.read_text() == _wanted()
+
+    @classmethod
+    def install(cls) -> None:
+        """Fetches the server into an environment of its own, and the client's jars as Spark does.
+
+        Raises:
+            BrokerFailed: They cannot be fetched.
+        """
+        if cls.is_installed():
+            return
+        print("brokers: fetches an S3 server and Hadoop's client for it, some 100 MB", flush=True)
+        shutil.rmtree(_SERVER, ignore_errors=True)
+        shutil.rmtree(_CLIENT, ignore_errors=True)
+        uv = Path(sys.executable).with_name("uv")
+        _run(uv, "venv", "--quiet", "--python", sys.executable, _SERVER)
+        _run(uv, "pip", "install", "--quiet", "--python", _SERVER / "bin/python", *_REQUIREMENTS)
+        _run(spark_jars(cls.name).parent / "bin/spark-submit", *fetch_arguments(_CLIENT))
+        (_CLIENT / "stamp").write_text(_wanted())
+
+    def url_at(self, port: int) -> str:
+        """Its endpoint."""
+        return f"http://{self.host}:{port}"
+
+    def _prepare(self) -> None:
+        pass
+
+    def _commands(self) -> Sequence[Command]:
+        return [Command([_SERVER / "bin/python", "-m", "moto.server", "-H", self.host, "-p", str(self.port)])]
+
+    def _answers(self) -> bool:
+        # It has no bucket when it starts; to make one that is there is no error.
+        request = urllib.request.Request(f"{self.url}/{self.bucket}", method="PUT")
+        try:
+            with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+def fetch_arguments(folder: Path) -> list[str]:
+    """What has `spark-submit` fetch the client into a folder, and print Hadoop's version."""
+    packages = ["--packages", ",".join(_PACKAGES), "--exclude-packages", ",".join(_LEFT_OUT)]
+    return [*packages, "--conf", f"spark.jars.ivy={folder}", "--class", "org.apache.hadoop.util.VersionInfo", "spark-internal"]
+
+
+def _run(*command: str | Path) -> None:
+    """Runs a command.
+
+    Raises:
+        BrokerFailed: It failed.
+    """
+    # spark-submit looks for a Python that has PySpark.
+    environ = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
+    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        end = "\n".join(done.stdout.splitlines()[-15:])
+        raise BrokerFailed(f"s3: {Path(command[0]).name} failed; run it again once the registries can be reached:\n{end}")
+
+
+def _wanted() -> str:
+    return "\n".join([*_REQUIREMENTS, *_PACKAGES, *_LEFT_OUT])
