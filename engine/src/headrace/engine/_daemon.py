@@ -1,7 +1,8 @@
 """Spark's Python daemon, whose workers live on while Spark has no work for them.
 
 Spark closes the connections of all workers after a minute without work. A worker ends then, and with it the states that it
-holds. Here it waits for another connection, and the daemon hands it the next one instead of starting a process.
+holds. Here it waits for another connection, and the daemon hands it the next one instead of starting a process. Between its
+tasks it collects what the last one has left behind.
 
 Spark runs this module by its setting `spark.python.daemon.module`. It imports nothing that starts threads, as the daemon forks.
 """
@@ -17,6 +18,8 @@ from types import ModuleType
 from typing import Any
 
 import pyspark.daemon
+
+from headrace.engine._collector import TaskGarbage
 
 IDLE_SECONDS = "HEADRACE_IDLE_WORKER_SECONDS"
 """The environment variable that says for how long a worker waits; for an hour without it. At 0 it ends, as Spark's own do."""
@@ -117,6 +120,7 @@ class _Worker:
     def __init__(self, run: Callable[[socket.socket, bool], int]) -> None:
         self._run = run
         self._daemon: socket.socket | None = None
+        self._garbage = TaskGarbage()
         self._idle_s = float(os.environ.get(IDLE_SECONDS) or _HOUR)
 
     def __call__(self, connection: socket.socket, authenticated: bool) -> int:
@@ -128,7 +132,9 @@ class _Worker:
         while not (authenticated or _knows_secret(connection)) or _is_closed(connection):
             self._take_another(connection, self._daemon)
             authenticated = os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "false").lower() == "true"
-        return self._run(connection, True)
+        code = self._run(connection, True)
+        self._garbage.collect()
+        return code
 
     def _take_another(self, connection: socket.socket, daemon: socket.socket) -> None:
         """Has another connection in the place of one that is closed; ends the process where none comes."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from headrace.engine._collector import keep_what_there_is
+from headrace.engine._collector import freeze_modules
 from headrace.engine._connection import Connection
 from headrace.engine._decode import Columns, record_batches
 from headrace.engine._fetch import fetch
@@ -95,7 +95,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in executors: the messages of one task."""
-        keep_what_there_is()
+        freeze_modules()
         task = cast(ReadTask, partition)
         request = task.request
         ranges = [Range.from_proto(wire) for wire in request.ranges]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from headrace.engine._collector import keep_what_there_is
+from headrace.engine._collector import freeze_modules
 from headrace.engine._connection import Connection
 from headrace.engine._dead_letters import dead_letters
 from headrace.engine._delivery import Attempt, Delivery, vote
@@ -86,7 +86,7 @@ class Writer(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
         self._connection = Connection.of(options)
-        keep_what_there_is()
+        freeze_modules()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Delivers the rows of one task.
@@ -109,7 +109,7 @@ class Writer(DataSourceStreamArrowWriter):
         Raises:
             HeadraceError: the sink votes against the batch, or could not be reached for too long.
         """
-        keep_what_there_is()
+        freeze_modules()
         written = [message for message in messages if isinstance(message, Written)]
         numbers = {w.task.run_number for w in written if w.task is not None}
         if not numbers:
@@ -220,7 +220,7 @@ def this_task() -> Task:
     Raises:
         HeadraceError: it belongs to no streaming query.
     """
-    keep_what_there_is()
+    freeze_modules()
     context = TaskContext.get()
     names = (QUERY, RUN, BATCH, RUN_NUMBER)
     query, run, batch, number = (context.getLocalProperty(name) if context is not None else None for name in names)

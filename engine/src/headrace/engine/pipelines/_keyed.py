@@ -7,7 +7,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from headrace.engine._collector import keep_what_there_is, paused_collector
+from headrace.engine._collector import freeze_modules, paused_collector
 from headrace.engine.pipelines._blocks import Block
 from headrace.engine.pipelines._departures import Departures, mark_rows
 from headrace.engine.pipelines._durable import save
@@ -38,7 +38,7 @@ def keyed_rows(
     with paused_collector():
         departing = _through(plan, level, bucket, here, store, worker)
     yield from departing
-    keep_what_there_is()
+    freeze_modules()
 
 
 def _through(plan: Plan, level: int, bucket: int, here: Sequence[BlockRow], store: Store, worker: Held) -> list[BlockRow]:
