@@ -203,6 +203,24 @@ def test_a_setting_of_spark_without_a_value_is_refused_before_states_are_read(pr
     assert "--conf spark.executor.memory: want NAME=VALUE" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--trigger-interval", "soon"), "Invalid value for '--trigger-interval': want a number, with or without a unit"),
+        (
+            ("--trigger-interval", "5 cows"),
+            "Invalid value for '--trigger-interval': want a duration such as 500ms, 30s, 5m or 1h",
+        ),
+        (("--trigger-interval", "5 s", "--available-now"), "--available-now and --trigger-interval do not go together"),
+    ],
+)
+def test_a_trigger_interval_that_is_none_or_of_no_use_is_refused(program: Write, words: tuple[str, ...], says: str) -> None:
+    # Without a Java: it is not looked for.
+    result = run("run", program(VOTES), *words, env={"JAVA_HOME": "/nowhere", "PATH": ""})
+    assert result.exit_code == 2, result.output
+    assert says in " ".join(result.stderr.split())
+
+
 @pytest.mark.parametrize("command", [["run"], ["state", "show"]])
 def test_a_machine_without_java_is_told_what_it_lacks(program: Write, command: list[str]) -> None:
     result = run(*command, program(VOTES), env={"JAVA_HOME": "", "PATH": "/nowhere"})

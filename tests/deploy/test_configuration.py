@@ -187,6 +187,10 @@ LINES = '[connectors.lines]\nconnector = "file"\npath = "x"\nsource = "lines"\n'
         (LINES.replace("lines]", '"a b"]'), "deploy.toml:1: connectors.a b: a connector's name is made of letters"),
         (LINES + '[pipeline]\napp = "ap.py"', "deploy.toml:6: pipeline.app: there is no file {folder}/ap.py"),
         (LINES + "[pipeline]\nparalelism = 1", "deploy.toml:6: pipeline.paralelism: unknown key; did you mean parallelism?"),
+        (
+            LINES + '[pipeline]\napp = "app.py"\navailable_now = true\ntrigger_interval = "5s"',
+            "deploy.toml:5: pipeline: available_now and trigger_interval do not go together",
+        ),
         (LINES + '[pipeline]\napp = "app.py"\nconf = 3', "deploy.toml:7: pipeline.conf: must be a table"),
     ],
 )
@@ -206,6 +210,13 @@ def test_the_application_is_looked_at_before_anything_starts(tmp_path: Path) -> 
     result = CliRunner().invoke(cli, ["run", str(tmp_path / "deploy.toml")])
     assert result.exit_code == 2
     assert "Error: pipeline: app.py cannot be imported: ModuleNotFoundError: No module named 'not_there'" in result.stderr
+
+
+def test_a_trigger_interval_is_an_option_of_the_application(tmp_path: Path) -> None:
+    deployment = load(tmp_path, WHOLE.replace("available_now = true", 'trigger_interval = "5 s"'))
+    command = words(role(plan(deployment, "orders"), "pipeline"), "a:1")
+    assert command[command.index("--trigger-interval") + 1] == "5 s"
+    assert "--available-now" not in command
 
 
 def test_options_of_an_application_are_not_lost_silently(tmp_path: Path) -> None:

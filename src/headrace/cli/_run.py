@@ -21,12 +21,30 @@ _SHOWS_EVERY_S = 5.0
 _LOOKS_EVERY_S = 0.2
 
 
+def _a_duration(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuses what is no duration, before a JVM is started for it."""
+    if value is not None:
+        from headrace.engine._units import parse_duration
+
+        try:
+            parse_duration(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+    return value
+
+
 @click.command()
 @click.argument("app", metavar="APP.PY[:NAME]|DEPLOY.TOML")
 @click.option("--checkpoint", metavar="DIR", help="Where positions and states are kept.  [default: checkpoints/<name>]")
 @click.option("--dry-run", is_flag=True, help="Check it, print what there is, and run nothing.")
 @click.option("--parallelism", type=click.IntRange(1), metavar="N", help="In how many parts a new checkpoint divides the keys.")
 @click.option("--available-now", is_flag=True, help="End once everything is processed that exists now.")
+@click.option(
+    "--trigger-interval",
+    metavar="DURATION",
+    callback=_a_duration,
+    help="Begin micro-batches so far apart: 500ms, 5s, 1m. Acknowledgements wait as long.  [default: at once]",
+)
 @click.option(
     "--option", "given", metavar="NAME=VALUE", multiple=True, help="An option of the source: maxMessagesPerTrigger=100000."
 )
@@ -45,6 +63,7 @@ def run(
     dry_run: bool,
     parallelism: int | None,
     available_now: bool,
+    trigger_interval: str | None,
     given: tuple[str, ...],
     worker_memory: str,
     finish: bool | None,
@@ -67,8 +86,13 @@ def run(
       headrace run app.py --dry-run
       headrace run app.py --checkpoint /data/checkpoints/orders
       headrace run app.py --master 'local-cluster[2,1,1024]' --available-now
+      headrace run app.py --trigger-interval 5s
       headrace run deploy.toml
     """
+    if available_now and trigger_interval is not None:
+        raise click.UsageError(
+            "--available-now and --trigger-interval do not go together: a bounded run begins each micro-batch at once"
+        )
     if app.endswith(".toml"):
         from headrace.cli._deploy import run_deployment
 
@@ -109,6 +133,7 @@ def run(
             folder,
             options=options,
             available_now=available_now,
+            trigger_interval=trigger_interval,
             worker_memory=worker_memory,
             drop_states=drop_states,
             migrate_states=migrate_states,

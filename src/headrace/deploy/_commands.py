@@ -38,7 +38,7 @@ def connector_command(deployment: Deployment, name: str, address: str) -> list[s
 def pipeline_command(options: PipelineOptions, address: str) -> list[str]:
     """Runs the application."""
     words = [*_LEASHED, "run", options.app, "--gateway", options.gateway.address or address]
-    for name in ("checkpoint", "master", "parallelism", "worker_memory"):
+    for name in ("checkpoint", "master", "parallelism", "trigger_interval", "worker_memory"):
         value = getattr(options, name)
         words += [_option(name), str(value)] if value is not None else []
     for option, pairs in (("--option", options.options), ("--conf", options.conf)):

@@ -5,9 +5,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from headrace.configuration import ConfigurationFile, Configured, GatewayTable, take_connector
 from headrace.connectors import Parameters
@@ -42,6 +42,7 @@ class PipelineOptions(Parameters):
     master: str | None = Field(default=None, description="Spark's master; spark-submit's, else local[*], if none.")
     parallelism: int | None = Field(default=None, ge=1, description="In how many parts a new checkpoint divides the keys.")
     available_now: bool = Field(default=False, description="End once everything is processed that exists now.")
+    trigger_interval: str | None = Field(default=None, description="Begin micro-batches so far apart: 500ms, 5s, 1m.")
     worker_memory: str | None = Field(default=None, description="What each Python worker may hold of states; 1gb if none.")
     finish: bool | None = Field(default=None, description="Close all windows once all streams end; unset: with available_now.")
     drop_states: list[str] = Field(default=[], description="Steps that are gone, whose states are dropped.")
@@ -49,6 +50,14 @@ class PipelineOptions(Parameters):
     options: dict[str, str] = Field(default={}, description="Options of the source and the sink.")
     conf: dict[str, str] = Field(default={}, description="Settings of Spark.")
     gateway: GatewayTable = Field(default_factory=GatewayTable, description="How it reaches the gateway.")
+
+    @model_validator(mode="after")
+    def _bounded_or_not(self) -> Self:
+        if self.available_now and self.trigger_interval is not None:
+            raise ValueError(
+                "available_now and trigger_interval do not go together: a bounded run begins each micro-batch at once"
+            )
+        return self
 
     @field_validator("options", "conf", mode="before")
     @classmethod

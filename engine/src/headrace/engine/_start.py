@@ -4,19 +4,20 @@ import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.engine._checkpoint_log import CheckpointLog
 from headrace.engine._counts import observed
-from headrace.engine._errors import CheckpointError
+from headrace.engine._errors import CheckpointError, OptionError
 from headrace.engine._options import NAMES as SOURCE_NAMES
 from headrace.engine._session import register
 from headrace.engine._sink_options import NAMES as SINK_NAMES
 from headrace.engine._source import FORMAT
 from headrace.engine._state_format import attempts_told_apart, refuse_speculation
-from headrace.engine._units import parse_bytes
+from headrace.engine._units import parse_bytes, parse_duration
 from headrace.engine.pipelines._keys import bucket_ids
 from headrace.engine.pipelines._plan import ROWS, Plan
 from headrace.engine.pipelines._processor import BucketProcessor
@@ -33,6 +34,7 @@ def start(
     *,
     options: Mapping[str, str] | None = None,
     available_now: bool = False,
+    trigger_interval: str | None = None,
     worker_memory: str = DEFAULT_WORKER_MEMORY,
     drop_states: Collection[str] = (),
     migrate_states: Collection[str] = (),
@@ -46,6 +48,8 @@ def start(
         checkpoint: Where Spark keeps positions and states. It belongs to this application.
         options: Further options of `format("headrace")`, of the source and of the sink: `maxMessagesPerTrigger`, `gateway`, ...
         available_now: End once everything is processed that exists now.
+        trigger_interval: How much time to leave between the starts of two micro-batches, such as `500ms` or `5s`; None for none.
+            What arrives meanwhile waits, and so do acknowledgements.
         worker_memory: About how much memory each Python worker may use to hold states, such as `500mb`.
         drop_states: Steps that the pipeline no longer has, and whose states in the checkpoint are to be dropped. Once a
             micro-batch is committed, further starts need not say so.
@@ -61,6 +65,7 @@ def start(
         StateError: a step is another one than that which the checkpoint has states of, or a state that is new cannot be stored.
     """
     graph = pipeline.graph
+    trigger = _trigger(available_now, trigger_interval)
     log = CheckpointLog(spark, str(checkpoint))
     if log.is_unfinished():
         raise CheckpointError(f"{checkpoint} was not made to the end; delete it, and rescale once more")
@@ -88,10 +93,27 @@ def start(
     writer = writer.options(sink=",".join(graph.sinks), checkpointLocation=str(checkpoint), **for_sink)
     if graph.dead_letters is not None:
         writer = writer.option("failed", graph.dead_letters)
-    if available_now:
-        writer = writer.trigger(availableNow=True)
+    if trigger:
+        writer = writer.trigger(**trigger)
     with attempts_told_apart(spark):
         return writer.start()
+
+
+def _trigger(available_now: bool, interval: str | None) -> dict[str, Any]:
+    """When Spark begins a micro-batch; empty for as soon as the one before is committed and there is something to read.
+
+    Raises:
+        OptionError: the interval is none, or the query is bounded and has no use for it.
+    """
+    if interval is None:
+        return {"availableNow": True} if available_now else {}
+    if available_now:
+        raise OptionError("available_now and trigger_interval do not go together: a bounded run begins each micro-batch at once")
+    try:
+        milliseconds = round(parse_duration(interval) * 1000)
+    except ValueError as error:
+        raise OptionError(f"trigger_interval: {interval!r} is not valid: {error}") from None
+    return {"processingTime": f"{milliseconds} milliseconds"}
 
 
 def _dropped(log: CheckpointLog, graph: Graph, now: Collection[str]) -> frozenset[str]:

@@ -1,0 +1,52 @@
+"""Micro-batches begin as far apart as they are told to."""
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.examples.rig import rig
+
+from headrace.connectors import FileSource
+from headrace.engine import OptionError, start
+from headrace.pipelines import Pipeline
+
+INTERVAL_S = 1
+
+
+def numbers() -> Pipeline:
+    app = Pipeline("apart")
+    app.source("n/*", decode=int).map(str).sink("texts")
+    return app
+
+
+def test_each_interval_has_one_micro_batch_at_most(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "numbers"
+    file.write_text("".join(f"{n}\n" for n in range(40)))
+    with rig(spark, tmp_path) as running:
+        source = FileSource("n", [file], follow=False)
+        options = {"maxMessagesPerTrigger": "10"}
+        found = running.run(numbers(), source, options=options, trigger_interval=f"{INTERVAL_S} s")
+        batches = [progress for progress in running.query.recentProgress if progress.numInputRows]
+
+    assert sorted(map(int, found["texts"])) == list(range(40))
+    assert len(batches) >= 4
+    # Spark begins them at multiples of the interval; all but the first, which begins with the query.
+    intervals = [datetime.fromisoformat(batch.timestamp).timestamp() // INTERVAL_S for batch in batches]
+    assert sorted(set(intervals)) == intervals
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"trigger_interval": "soon"}, "trigger_interval: 'soon' is not valid: want a number"),
+        ({"trigger_interval": "5 cows"}, "trigger_interval: '5 cows' is not valid: want a duration such as 500ms"),
+        ({"trigger_interval": "5s", "available_now": True}, "available_now and trigger_interval do not go together"),
+    ],
+)
+def test_an_interval_that_is_none_or_of_no_use_is_refused_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path, words: dict[str, object], says: str
+) -> None:
+    with pytest.raises(OptionError, match=says):
+        start(numbers(), spark, tmp_path / "checkpoint", **words)  # type: ignore[arg-type]
+    assert not (tmp_path / "checkpoint").exists()
