@@ -88,6 +88,10 @@ class CreditPool:
     used_bytes: int = 0
     """Credit that is granted and not used, and frames that are held, also those of closed accounts."""
     _short: dict[CreditAccount, None] = field(default_factory=dict)
+    _waiting: dict[CreditAccount, None] = field(default_factory=dict)
+    """Those with a frame that waits and has no room."""
+    _noted_window: int = 0
+    """The window by which the accounts that are short were listed, in bytes."""
 
     @property
     def smallest_window(self) -> int:
@@ -108,6 +112,7 @@ class CreditPool:
         """Opens an account with its first credit, which is not sent through `grant`."""
         account = CreditAccount(self, grant)
         self.accounts[account] = None
+        self._note_window()
         self._add(account)
         return account
 
@@ -118,8 +123,10 @@ class CreditPool:
         del self.accounts[account]
         self.unsettled.pop(account, None)
         self._short.pop(account, None)
+        self._waiting.pop(account, None)
         self.used_bytes -= account.bytes_left
         account.bytes_left = account.messages_left = 0
+        self._note_window()
 
     def released(self, account: CreditAccount, size: int) -> None:
         """Notes that `size` bytes of an account, open or closed, are free."""
@@ -128,28 +135,29 @@ class CreditPool:
             self.unsettled[account] = None
 
     def settle(self) -> None:
-        """Grants what released frames make room for: first to those whose frames they were, then to those who are short."""
-        candidates = self.unsettled | self._short
-        self.unsettled = {}
-        window = self._window()
-        for account in candidates:
-            # With a thousand sessions most are so: looked at with every release, and to be given nothing.
-            if account in self._short and self._lacks_little(account, window):
-                continue
-            size, count = self._due(account)
-            in_need = account.bytes_wanted > 0 or (account.bytes_held == 0 and account.messages_held == 0)
-            if (size or count) and (in_need or size * 4 >= window or count * 4 >= self.window_messages):
-                self._add(account)
-                account.grant(size, count)
-            else:
-                self._note_short(account)
+        """Grants what released frames make room for: to those whose they were, to those with a frame that waits, to others.
 
-    def _lacks_little(self, account: CreditAccount, window: int) -> bool:
-        """Whether an account that is short would not be given what it lacks: less than a quarter of a window, and no need."""
-        lacks = window - account.bytes_left - account.bytes_held
-        messages = self.window_messages - account.messages_left - account.messages_held
-        has_use = account.bytes_held > 0 and not account.bytes_wanted
-        return has_use and lacks > 0 and lacks * 4 < window and messages * 4 < self.window_messages
+        The last two are looked at only while there is something for them: with a thousand sessions most of them are short.
+        """
+        unsettled, self.unsettled = self.unsettled, {}
+        for account in unsettled:
+            self._settle(account)
+        for account in list(self._waiting) if self._waiting and self._free() else ():
+            if not self._free():
+                break
+            self._settle(account)
+        window = self._window()
+        while self._short and self._free() // 2 * 4 >= window:
+            self._settle(next(iter(self._short)))
+
+    def _settle(self, account: CreditAccount) -> None:
+        size, count = self._due(account)
+        in_need = account.bytes_wanted > 0 or (account.bytes_held == 0 and account.messages_held == 0)
+        if (size or count) and (in_need or size * 4 >= self._window() or count * 4 >= self.window_messages):
+            self._add(account)
+            account.grant(size, count)
+        else:
+            self._note_short(account)
 
     def _add(self, account: CreditAccount) -> None:
         size, count = self._due(account)
@@ -173,7 +181,19 @@ class CreditPool:
         return size, max(0, self.window_messages - account.messages_left - account.messages_held)
 
     def _note_short(self, account: CreditAccount) -> None:
-        if account.bytes_left + account.bytes_held < max(self._window(), account.bytes_wanted):
+        """Lists an account last among those that lack what is worth a grant: a quarter of a window, or a frame's size."""
+        self._short.pop(account, None)
+        self._waiting.pop(account, None)
+        has, window = account.bytes_left + account.bytes_held, self._window()
+        if account.bytes_wanted > account.bytes_left and has < max(window, account.bytes_wanted):
+            self._waiting[account] = None
+        elif (window - has) * 4 >= window:
             self._short[account] = None
-        else:
-            self._short.pop(account, None)
+
+    def _note_window(self) -> None:
+        """Lists all accounts as short once the window has grown by a quarter: what they lack may be worth a grant now."""
+        window = self._window()
+        if window * 4 >= self._noted_window * 5:
+            self._short = dict.fromkeys(account for account in self.accounts if account not in self._waiting)
+            self._noted_window = window
+        self._noted_window = min(self._noted_window, window)

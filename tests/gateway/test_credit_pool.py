@@ -1,0 +1,99 @@
+"""The shared budget: no session starves, and what is granted is accounted for, in whatever order things happen."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.gateway.core._credit import CreditAccount, CreditPool
+
+BUDGET = 64 * 1024
+MESSAGES = 100
+SESSIONS = 4
+
+
+class Sessions:
+    """Sessions that send frames as long as they have credit, and hold them."""
+
+    def __init__(self) -> None:
+        self.pool = CreditPool(BUDGET, MESSAGES, SESSIONS)
+        self.held: dict[CreditAccount, list[tuple[int, int]]] = {}
+
+    def open(self) -> None:
+        if len(self.held) < SESSIONS:
+            self.held[self.pool.open(lambda size, count: None)] = []
+
+    def close(self, n: int) -> None:
+        account = self.nth(n)
+        frames = self.held.pop(account, [])
+        if account is not None:
+            self.pool.close(account)
+            for frame in frames:
+                account.release(*frame)
+
+    def send(self, n: int, size: int) -> None:
+        account = self.nth(n)
+        if account is None:
+            return
+        if size > account.bytes_left or account.messages_left < 1:
+            account.want(1, size)
+            return
+        account.charge(size, 1)
+        account.want_no_more(1)
+        self.held[account].append((size, 1))
+
+    def release(self, n: int) -> None:
+        account = self.nth(n)
+        if account is not None and self.held[account]:
+            account.release(*self.held[account].pop(0))
+
+    def nth(self, n: int) -> CreditAccount | None:
+        return list(self.held)[n % len(self.held)] if self.held else None
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("open")),
+        st.tuples(st.just("close"), st.integers(0, 3)),
+        st.tuples(st.just("send"), st.integers(0, 3), st.integers(1, BUDGET // 4)),
+        st.tuples(st.just("release"), st.integers(0, 3)),
+    ),
+    max_size=80,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps)
+def test_whatever_happens_the_budget_is_kept_and_shared_once_all_is_released(story: list[tuple[str, *tuple[int, ...]]]) -> None:
+    sessions = Sessions()
+    pool = sessions.pool
+    for name, *arguments in story:
+        getattr(sessions, name)(*arguments)
+        pool.settle()
+        assert pool.used_bytes == sum(a.bytes_left + a.bytes_held for a in sessions.held)
+        assert pool.used_bytes <= pool.shared_bytes + SESSIONS * pool.smallest_window
+        for account, frames in sessions.held.items():
+            assert account.bytes_left + account.bytes_held >= pool.smallest_window
+            assert (account.bytes_held, account.messages_held) == (sum(size for size, _ in frames), len(frames))
+            assert account.messages_left + account.messages_held <= MESSAGES
+    for account, frames in sessions.held.items():
+        while frames:
+            account.release(*frames.pop())
+        pool.settle()
+    # What others were granted and have not used is all that a frame may wait for now.
+    for account in sessions.held:
+        assert account.bytes_left >= account.bytes_wanted or pool.used_bytes >= pool.shared_bytes
+    assert all(account.messages_left == MESSAGES for account in sessions.held)
+
+
+@given(st.integers(2, SESSIONS))
+def test_released_frames_of_one_session_are_credit_of_those_that_are_short(count: int) -> None:
+    sessions = Sessions()
+    for _ in range(count):
+        sessions.open()
+    for account in sessions.held:
+        sessions.held[account].append((account.bytes_left, 1))
+        account.charge(account.bytes_left, 1)
+    sessions.close(0)
+    sessions.pool.settle()
+    pool = sessions.pool
+    short = [a for a in sessions.held if (a.bytes_left + a.bytes_held) * 4 <= pool.largest_window * 3]
+    assert not short or (pool.shared_bytes - pool.used_bytes) * 2 < pool.largest_window + 4
