@@ -23,11 +23,11 @@ class Sessions:
 
     def close(self, n: int) -> None:
         account = self.nth(n)
-        frames = self.held.pop(account, [])
-        if account is not None:
-            self.pool.close(account)
-            for frame in frames:
-                account.release(*frame)
+        if account is None:
+            return
+        self.pool.close(account)
+        for frame in self.held.pop(account):
+            account.release(*frame)
 
     def send(self, n: int, size: int) -> None:
         account = self.nth(n)
