@@ -1,18 +1,20 @@
 """Record batches turned into columns: the same as what kafka-python makes of them."""
 
 from array import array
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka import TopicPartition, codec
-from kafka.consumer.fetcher import Fetcher
+from kafka import IsolationLevel, TopicPartition, codec
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.record import MemoryRecords
+from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from headrace.connectors.kafka._consumer import _Fetched
+from headrace.connectors.kafka._internals import raw
 from headrace.connectors.kafka._records import Records
+from headrace.connectors.kafka._stretches import Fetched, Stretch
 from headrace.sdk import InvalidMessage
 
 PARTITION = TopicPartition("t", 0)
@@ -30,11 +32,11 @@ RECORDS = st.lists(
 )
 
 
-def built(records, *, compressed: int = 0, first: int = 0, per_batch: int = 10) -> bytes:
+def built(records, *, compressed: int = 0, first: int = 0, per_batch: int = 10, **options) -> bytes:
     """Record batches, with gaps before records as compaction leaves them."""
     data = b""
     for start in range(0, len(records), per_batch):
-        builder = MemoryRecordsBuilder(2, compressed, 1 << 20, offset=0)
+        builder = MemoryRecordsBuilder(2, compressed, 1 << 20, offset=0, **options)
         for time, key, value, headers, gap in records[start : start + per_batch]:
             builder.skip(gap)
             builder.append(time, key, value, headers)
@@ -87,14 +89,33 @@ def test_what_lies_before_the_offset_that_was_asked_for_is_left_out(records, sta
 def test_a_batch_that_ends_too_early_is_noticed(records, data):
     (batch,) = MemoryRecords(built(records, per_batch=100))
     del batch._buffer[-data.draw(st.integers(1, len(batch._buffer) - 61)) :]
-    with pytest.raises(InvalidMessage, match="the record batch at offset 0 is damaged"):
-        Records().add(batch, 0)
+    columns = Records()
+    with pytest.raises(InvalidMessage, match="its records end in the middle of one"):
+        columns.add(batch, 0)
+    assert columns == Records()
 
 
 def stretches(data: bytes, start: int = 0):
     """What a fetch of this brings."""
-    fetched = _Fetched(start, PARTITION, MemoryRecords(data))
+    fetched = Fetched(start, PARTITION, MemoryRecords(data))
     return fetched.take(100), fetched.next_fetch_offset
+
+
+def log_of(data: bytes, **options) -> list[Stretch]:
+    """What fetches of this bring, each from where the last one ended, and twice where it has brought nothing new."""
+    found, suspects, start, end = [], {}, 0, 10 * len(list(MemoryRecords(data)))
+    for _ in range(10):
+        batches = [bytes(raw(batch)) for batch in MemoryRecords(data)]
+        # A broker begins with the batch that the offset is in, as far as it knows.
+        while start < end and DefaultRecordBatch(batches[0]).next_offset <= start:
+            del batches[0]
+        fetched = Fetched(
+            start, PARTITION, MemoryRecords(b"".join(batches) if start < end else b""), suspects=suspects, **options
+        )
+        found += fetched.take(100)
+        assert not fetched
+        start = fetched.next_fetch_offset
+    return found
 
 
 def test_a_fetch_is_given_in_stretches_of_about_a_frame():
@@ -110,15 +131,79 @@ def test_a_log_that_was_compacted_to_nothing_is_passed_over():
     del data[61:]
     data[8:12] = (61 - 12).to_bytes(4, "big")
     data[57:61] = bytes(4)
-    found, after = _Fetched(0, PARTITION, MemoryRecords(bytes(data)), check_crcs=False).take(10), 5
+    found, after = Fetched(0, PARTITION, MemoryRecords(bytes(data)), check_crcs=False).take(10), 5
     assert [(len(stretch.records), stretch.next_offset) for stretch in found] == [(0, after)]
 
 
-def test_a_damaged_batch_is_told_with_its_place():
-    data = bytearray(built([(0, None, b"x", [], 0)] * 20))
-    data[-3] ^= 1
-    with pytest.raises(CorruptRecordError, match=r"topic t, partition 0: the record batch at offset 10 fails its checksum"):
-        stretches(bytes(data))
+def damaged(places: dict[int, int], batches: int = 3, **options) -> bytes:
+    """Batches of 10 records, some bytes of which are others, by their places in the second one."""
+    whole = [built([(0, None, b"x%d" % n, [], 0)] * 10, first=10 * n, **options) for n in range(batches)]
+    batch = bytearray(whole[1])
+    for place, value in places.items():
+        batch[place] = value
+    whole[1] = bytes(batch)
+    return b"".join(whole)
+
+
+@pytest.mark.parametrize(
+    ("places", "options", "reason"),
+    [
+        ({-3: 255}, {}, "fails its checksum: it was damaged on the broker's disk or on the way"),
+        ({25: 255}, {}, "fails its checksum"),  # how many offsets it has
+        ({57: 127}, {}, "fails its checksum"),  # how many records it has
+        ({57: 127}, {"check_crcs": False}, "is damaged: its records end in the middle of one"),
+        ({22: 1}, {"check_crcs": False}, "is damaged: what is compressed with gzip cannot be unpacked"),
+        ({22: 6}, {"check_crcs": False}, "is damaged: codec 6 is none of Kafka's"),
+    ],
+)
+def test_a_damaged_batch_is_told_apart_from_those_around_it(places, options, reason):
+    data = damaged(places)
+    before, at, after = log_of(data, **options)
+    assert [stretch.records.values for stretch in (before, at, after)] == [[b"x0"] * 10, [], [b"x2"] * 10]
+    assert [stretch.next_offset for stretch in (before, at, after)] == [10, 20, 30]
+    assert (before.damage, after.damage) == (None, None)
+    assert at.damage is not None
+    assert (at.damage.first, at.damage.next_offset) == (10, 20)
+    assert at.damage.reason.startswith(f"topic t, partition 0: the record batch at offset 10 {reason}")
+    assert at.damage.data == data[len(data) // 3 : 2 * len(data) // 3]
+
+
+def test_a_batch_counts_as_damaged_once_it_was_fetched_twice():
+    suspects: dict[TopicPartition, int] = {}
+    on_the_way, on_disk = damaged({-3: 255}), damaged({})
+    first = Fetched(0, PARTITION, MemoryRecords(on_the_way), suspects=suspects)
+    assert [stretch.records.values for stretch in first.take(100)] == [[b"x0"] * 10]
+    again = Fetched(first.next_fetch_offset, PARTITION, MemoryRecords(on_disk[len(on_disk) // 3 :]), suspects=suspects)
+    (stretch,) = again.take(100)
+    assert (stretch.records.values, stretch.damage) == ([b"x1"] * 10 + [b"x2"] * 10, None)
+
+
+def test_the_last_batch_ends_where_its_header_says_if_that_adds_up():
+    assert [stretch.next_offset for stretch in log_of(damaged({-3: 255}, batches=2))] == [10, 20]
+    with pytest.raises(CorruptRecordError, match="nobody can tell where the next batch begins: restore it"):
+        log_of(damaged({25: 255}, batches=2))
+
+
+def test_after_a_damaged_batch_the_broker_tells_anew_whose_transactions_were_aborted():
+    """The batch may be the end of one: what its writer wrote later would be taken for part of it, and left out."""
+    aborted = SimpleNamespace(first_offset=0, producer_id=7)
+    data = damaged({-3: 255}, transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+    options = {"isolation_level": IsolationLevel.READ_COMMITTED, "aborted_transactions": [aborted]}
+    suspects = {PARTITION: 10}
+    fetched = Fetched(0, PARTITION, MemoryRecords(data), suspects=suspects, **options)
+    (stretch,) = fetched.take(100)
+    assert (len(stretch.records), stretch.next_offset, bool(fetched)) == (0, 20, False)
+    assert stretch.damage is not None
+
+
+def test_what_is_no_batch_is_told_with_its_place():
+    data = bytearray(damaged({}))
+    place = len(data) // 3
+    data[place + 8 : place + 12] = (5).to_bytes(4, "big")  # how long it is
+    ((before,), after) = stretches(bytes(data))
+    assert (before.records.values, after) == ([b"x0"] * 10, 10)
+    with pytest.raises(CorruptRecordError, match="topic t, partition 0: what follows offset 10 is no record batch"):
+        stretches(bytes(data[place:]), 10)
 
 
 @pytest.mark.parametrize(
@@ -131,12 +216,7 @@ def test_a_codec_that_is_not_installed_is_told_with_its_package(monkeypatch, num
     data = bytearray(built([(0, None, b"x", [], 0)]))
     data[22] |= number
     with pytest.raises(UnsupportedCodecError, match=f"offset 0 is compressed with .*; run: pip install {package}"):
-        _Fetched(0, PARTITION, MemoryRecords(bytes(data)), check_crcs=False).take(1)
-
-
-def test_kafka_python_still_takes_batches_apart_where_it_is_expected_to():
-    assert issubclass(_Fetched, Fetcher.PartitionRecords)
-    assert _Fetched._unpack_records is not Fetcher.PartitionRecords._unpack_records
+        Fetched(0, PARTITION, MemoryRecords(bytes(data)), check_crcs=False).take(1)
 
 
 def test_a_time_that_does_not_fit_is_that_of_its_record_alone():

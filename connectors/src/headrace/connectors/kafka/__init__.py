@@ -1,15 +1,15 @@
 """Kafka: a source that reads topics, and a sink that writes each transaction once."""
 
-from headrace.connectors.kafka import _checksum
 from headrace.connectors.kafka._connection import KafkaConnection
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
 from headrace.connectors.kafka._implementations import KAFKA, KAFKA_SINK
+from headrace.connectors.kafka._internals import install_checksum
 from headrace.connectors.kafka._parameters import KafkaParameters, KafkaSinkParameters
 from headrace.connectors.kafka._sink import KafkaSink
 from headrace.connectors.kafka._source import KafkaSource
 from headrace.connectors.kafka._writer import Fenced
 
-_checksum.install()
+install_checksum()
 
 __all__ = [
     "KAFKA",

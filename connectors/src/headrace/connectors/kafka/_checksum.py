@@ -5,11 +5,9 @@ parts of all bytes of a block are then added up at once, and so is what came bef
 """
 
 from functools import cache
-from importlib.util import find_spec
 
 import numpy as np
 import numpy.typing as npt
-from kafka.record import default_records
 
 Cells = npt.NDArray[np.uint8]
 
@@ -17,12 +15,6 @@ _POLYNOMIAL = 0x82F63B78
 _BLOCK = 1024
 _AT_ONCE = 64 * _BLOCK
 _ONES = 0xFFFFFFFF
-
-
-def install() -> None:
-    """Has kafka-python use it, to read and to write, unless the package crc32c is there, which is faster still."""
-    if find_spec("crc32c") is None:
-        default_records.calc_crc32c = crc32c
 
 
 def crc32c(data: "bytes | bytearray | memoryview") -> int:

@@ -4,8 +4,9 @@ from typing import Any
 
 from kafka import errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
-from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
+
+from headrace.connectors.kafka._internals import HearingManager
 
 _REFUSED_LOGIN = (kafka_errors.SaslAuthenticationFailedError, kafka_errors.UnsupportedSaslMechanismError)
 
@@ -17,14 +18,18 @@ class Client(KafkaNetClient):  # type: ignore[misc]
         """As `KafkaNetClient`."""
         net = NetworkSelector(**configs)
         super().__init__(net, _Manager(net, **configs), **configs)
+        if "allow_auto_create_topics" in configs:
+            # Consumers and producers take this setting and do not pass it on: to ask after a topic would make it.
+            self.cluster.config["allow_auto_create_topics"] = configs["allow_auto_create_topics"]
 
 
-class _Manager(KafkaConnectionManager):  # type: ignore[misc]
+class _Manager(HearingManager):
     """What makes connections, without some faults of version 3.0.12."""
 
     def __init__(self, net: NetworkSelector, **configs: Any) -> None:
         """As `KafkaConnectionManager`."""
         super().__init__(net, **configs)
+        self._selector = net
         self._refusal: BaseException | None = None
 
     def bootstrap(self, timeout_ms: float | None = None, refresh: bool = True) -> None:
@@ -33,7 +38,7 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
             super().bootstrap(timeout_ms, refresh)
         except BaseException:
             self.close()
-            self._net.close()
+            self._selector.close()
             raise
 
     def get_connection(self, node_id: Any, *args: Any, **options: Any) -> Any:
@@ -44,18 +49,6 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
         if self.cluster.is_bootstrap(node_id):
             connection.init_future.add_errback(self._note)
         return connection
-
-    async def _build_transport(self, *args: Any, **options: Any) -> Any:
-        """A connection, which hears a broker out that closes it: that a login is refused is the last thing it says."""
-        transport = await super()._build_transport(*args, **options)
-        receive = transport._sock_recv
-
-        def hear_out() -> tuple[bytes, BaseException | None]:
-            data, error = receive()
-            return data, None if data else error
-
-        transport._sock_recv = hear_out
-        return transport
 
     def _note(self, error: BaseException) -> None:
         """Takes note of why there is no connection, where it is a login that was refused."""

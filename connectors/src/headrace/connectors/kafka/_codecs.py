@@ -1,6 +1,7 @@
 """How record batches may be compressed, and what that needs."""
 
 from kafka import codec
+from kafka.errors import UnsupportedCodecError
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 """Kafka's numbers for them."""
@@ -16,3 +17,22 @@ def missing_package(name: str) -> str | None:
 def name_of(number: int) -> str:
     """The codec of a number."""
     return next((name for name, known in CODECS.items() if known == number), f"codec {number}")
+
+
+def unpacked(data: bytes, number: int) -> bytes:
+    """What was compressed.
+
+    Raises:
+        UnsupportedCodecError: That needs a package which is not installed.
+        ValueError: The data is damaged, or no codec has this number.
+    """
+    name = name_of(number)
+    if package := missing_package(name):
+        raise UnsupportedCodecError(f"compressed with {name}; run: pip install {package}")
+    decode = {"gzip": codec.gzip_decode, "snappy": codec.snappy_decode, "lz4": codec.lz4_decode, "zstd": codec.zstd_decode}
+    if name not in decode:
+        raise ValueError(f"{name} is none of Kafka's")
+    try:
+        return bytes(decode[name](data))
+    except Exception as error:  # each package has its own
+        raise ValueError(f"what is compressed with {name} cannot be unpacked: {error}") from error

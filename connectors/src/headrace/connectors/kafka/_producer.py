@@ -9,6 +9,7 @@ from kafka import errors as kafka_errors
 from kafka.future import Future
 
 from headrace.connectors.kafka._client import Client
+from headrace.connectors.kafka._internals import sender, transactions
 
 _SETTLED_SECONDS = 2.0
 _POLL_SECONDS = 0.02
@@ -20,8 +21,6 @@ class Producer(KafkaProducer):  # type: ignore[misc]
     def __init__(self, **configs: Any) -> None:
         """As `KafkaProducer`."""
         super().__init__(**{**configs, "kafka_client": _Client})
-        # It takes this setting and does not pass it on: writing to a topic that is not there would make it.
-        self._metadata.config["allow_auto_create_topics"] = self.config["allow_auto_create_topics"]
 
     def commit(self, seconds: float) -> None:
         """As `commit_transaction`, which would wait for ever.
@@ -29,23 +28,23 @@ class Producer(KafkaProducer):  # type: ignore[misc]
         Raises:
             KafkaError: It is not known whether the transaction is committed.
         """
-        result = self._transaction_manager.begin_commit()
-        self._sender.wakeup()
+        result = transactions(self).begin_commit()
+        sender(self).wakeup()
         if not result.wait(timeout_ms=seconds * 1000):
             raise kafka_errors.KafkaTimeoutError(f"a commit was not confirmed within {seconds:g} s")
 
     def cause(self) -> kafka_errors.KafkaError | None:
         """What has happened to a transaction, where that was noted: what is raised is often only a consequence."""
-        transactions = self._transaction_manager
+        state = transactions(self)
         deadline = time.monotonic() + _SETTLED_SECONDS
-        while transactions.is_bumping_epoch() and time.monotonic() < deadline:
+        while state.is_bumping_epoch() and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)  # it asks a broker whether somebody else has its id
-        error = transactions.last_error
+        error = state.last_error
         return error if isinstance(error, kafka_errors.KafkaError) else None
 
     def abandon(self) -> None:
         """As `close`, which would first try to send what is to be aborted."""
-        self._sender.force_close()
+        sender(self).force_close()
         with suppress(kafka_errors.KafkaError):
             self.close(timeout=0)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from kafka import TopicPartition
 
-from headrace.connectors.kafka._consumer import Stretch
+from headrace.connectors.kafka._stretches import Stretch
 from headrace.sdk import Backlog
 
 _QUEUE_BYTES = 1 << 20

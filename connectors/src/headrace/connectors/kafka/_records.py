@@ -9,11 +9,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka.errors import UnsupportedCodecError
+
+from headrace.connectors.kafka._codecs import unpacked
+from headrace.connectors.kafka._internals import raw
 from headrace.sdk import Batch, Headers, InvalidMessage
 
 _NO_TIMESTAMP = -1
 _NULL = -1
-_CUT_SHORT = "the record batch at offset {} is damaged: its records end in the middle of one"
+_HEADER_BYTES = 61
+_CUT_SHORT = "its records end in the middle of one"
 
 
 @dataclass(slots=True)
@@ -51,18 +56,21 @@ class Records:
         return Batch(self.values, keys, _microseconds(self.times), headers=headers, sequences=sequences, cursor=cursor)
 
     def add(self, batch: Any, start: int) -> None:
-        """Adds the records of a batch as kafka-python has it, but for those before offset `start`.
+        """Adds the records of a batch as kafka-python has it, but for those before offset `start`; all of them or none.
 
         Raises:
             InvalidMessage: They do not add up.
-            KafkaError: They are compressed in a way that needs a package which is not installed.
+            UnsupportedCodecError: They are compressed in a way that needs a package which is not installed.
         """
         before = len(self.values)
-        if batch.magic == 2:
-            iter(batch)  # which unpacks what is compressed
-            self._add(bytes(batch._buffer), batch._pos, batch)
-        else:
-            self._add_one_by_one(batch)
+        try:
+            if batch.magic == 2:
+                self._add(*_unpacked(batch), batch)
+            else:
+                self._add_one_by_one(batch)
+        except BaseException:
+            self._cut(before)
+            raise
         if self.offsets[before:] and self.offsets[before] < start:
             self._drop(before, start)
         self.size += _size(self.keys[before:]) + _size(self.values[before:])
@@ -115,24 +123,38 @@ class Records:
                 if number:
                     self.headers[len(values) - 1], at = _headers(data, at - 1)
         except IndexError:
-            raise InvalidMessage(_CUT_SHORT.format(base_offset)) from None
+            raise InvalidMessage(_CUT_SHORT) from None
         if at != len(data):
-            raise InvalidMessage(_CUT_SHORT.format(base_offset))
-        self.offsets.extend([base_offset + delta for delta in offsets])
-        if batch.timestamp_type:
-            self.times.extend([batch.max_timestamp] * count)
-        elif first_time == _NO_TIMESTAMP:
-            self.times.extend([_NO_TIMESTAMP] * count)
-        else:
-            self.times.extend([first_time + delta for delta in times])
+            raise InvalidMessage(_CUT_SHORT)
+        try:
+            self.offsets.extend([base_offset + delta for delta in offsets])
+            if batch.timestamp_type:
+                self.times.extend([batch.max_timestamp] * count)
+            elif first_time == _NO_TIMESTAMP:
+                self.times.extend([_NO_TIMESTAMP] * count)
+            else:
+                self.times.extend([first_time + delta for delta in times])
+        except OverflowError:
+            raise InvalidMessage("a record has an offset or a time beyond 64 bits") from None
 
     def _add_one_by_one(self, batch: Iterable[Any]) -> None:
         """Adds records of the message formats before 2, which brokers before Kafka 4.0 may still hold."""
-        for record in batch:
-            self.offsets.append(record.offset)
-            self.times.append(_NO_TIMESTAMP if record.timestamp is None else record.timestamp)
-            self.keys.append(record.key)
-            self.values.append(record.value)
+        try:
+            for record in batch:
+                self.offsets.append(record.offset)
+                self.times.append(_NO_TIMESTAMP if record.timestamp is None else record.timestamp)
+                self.keys.append(record.key)
+                self.values.append(record.value)
+        except UnsupportedCodecError:
+            raise
+        except Exception as error:  # of codecs, of struct, or that something is not as kafka-python asserts
+            raise InvalidMessage(f"its records cannot be read: {error}") from error
+
+    def _cut(self, count: int) -> None:
+        """Drops all but the first records."""
+        for column in (self.offsets, self.times, self.keys, self.values):
+            del column[count:]
+        self.headers = {at: headers for at, headers in self.headers.items() if at < count}
 
     def _drop(self, first: int, start: int) -> None:
         """Drops records from index `first` on that lie before offset `start`: a broker gives whole batches."""
@@ -143,6 +165,22 @@ class Records:
             del column[first:stop]
         dropped = stop - first
         self.headers = {at if at < first else at - dropped: h for at, h in self.headers.items() if not first <= at < stop}
+
+
+def _unpacked(batch: Any) -> tuple[bytes, int]:
+    """Bytes in which the records of a batch are, and where they begin.
+
+    Raises:
+        InvalidMessage: They are damaged.
+        UnsupportedCodecError: They are compressed in a way that needs a package which is not installed.
+    """
+    data = raw(batch)
+    if not batch.compression_type:
+        return data, _HEADER_BYTES
+    try:
+        return unpacked(data[_HEADER_BYTES:], batch.compression_type), 0
+    except ValueError as error:
+        raise InvalidMessage(str(error)) from error
 
 
 def _rest(data: bytes, at: int, first: int) -> tuple[int, int]:
@@ -164,15 +202,19 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _headers(data: bytes, at: int) -> tuple[Headers, int]:
-    """The headers of a record and where they end."""
+    """The headers of a record and where they end. Raises IndexError where they do not add up."""
     headers: list[tuple[str, bytes | None]] = []
     count, at = _number(data, at)
     for _ in range(count):
         length, at = _number(data, at)
+        if length < 0:
+            raise IndexError
         name = data[at : at + length].decode(errors="replace")
         length, at = _number(data, at + length)
         if length == _NULL:
             headers.append((name, None))
+        elif length < 0:
+            raise IndexError
         else:
             headers.append((name, data[at : at + length]))
             at += length

@@ -7,16 +7,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from kafka import TopicPartition
 
-from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
+from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors.kafka._calls import Calls
 from headrace.connectors.kafka._cluster import Cluster, Topic
-from headrace.connectors.kafka._errors import KafkaAway
+from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
 from headrace.connectors.kafka._fetching import Fetching
 from headrace.connectors.kafka._group import GroupOffsets
 from headrace.connectors.kafka._parameters import KafkaParameters
 from headrace.connectors.kafka._patience import Backoff, Complaint
 from headrace.connectors.kafka._reading import Reading
-from headrace.sdk import Backlog, Batch, Position, PositionLost
+from headrace.connectors.kafka._stretches import Damage
+from headrace.sdk import Backlog, Batch, Message, Position, PositionLost
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class KafkaSource(PolicySource):
         start = None if position is None else position.sequence
         try:
             async with self._fetching.read(key, start, cursor) as reading:
-                async for item in _items(reading):
+                async for item in self._items(partition, reading):
                     yield item
         finally:
             if self._group is not None and not self._fetching.readings:
@@ -105,6 +106,40 @@ class KafkaSource(PolicySource):
         """Lets go of threads and connections; waits for nothing."""
         self._fetching.close()
         self._questions.close(self._cluster.close)
+
+    async def _items(self, partition: str, reading: Reading) -> AsyncIterator[Batch | None]:
+        """What was fetched, and None when everything was taken, or nothing has come for a while."""
+        while True:
+            while (stretch := reading.take()) is not None:
+                if stretch.records:
+                    yield stretch.records.batch(reading.cursor)
+                if stretch.damage is not None:
+                    await self._leave_out(partition, stretch.damage)
+            if reading.failure is not None:
+                raise reading.failure
+            if reading.caught_up:
+                yield None
+            if not await reading.wait(_IDLE_SECONDS):
+                yield None
+
+    async def _leave_out(self, partition: str, damage: Damage) -> None:
+        """Does with a damaged batch what the policy says: it is one record that cannot be taken.
+
+        Raises:
+            KafkaFailed: The policy is to fail.
+        """
+        offsets = f"offsets {damage.first} to {damage.next_offset - 1}"
+        advice = (
+            ""
+            if self.bad_records.what is not BadRecords.FAIL
+            else ("; restore it from a replica that has it whole, or set bad_records to skip or dead-letter, to go on after it")
+        )
+        error = KafkaFailed(f"Kafka at {self._parameters.servers}: {damage.reason}; {offsets} cannot be read{advice}")
+        topic, _, number = partition.rpartition("-")
+        place = {"topic": topic, "partition": number, "first-offset": damage.first, "last-offset": damage.next_offset - 1}
+        headers = [(f"kafka-{name}", str(value).encode()) for name, value in place.items()]
+        batch = Message(damage.data, sequence=damage.next_offset, headers=headers)
+        await asyncio.to_thread(self.bad_records.take, partition, batch, error)
 
     def _note(self, topics: Sequence[Topic]) -> None:
         """Takes note of what topics there are: one that is gone is waited for, and one that was made anew is another one."""
@@ -147,20 +182,6 @@ def topics_to_read(parameters: KafkaParameters, cluster: Cluster) -> list[Topic]
         return cluster.topics(parameters.topics)
     pattern = re.compile(parameters.topic_pattern)
     return [topic for topic in cluster.topics() if pattern.fullmatch(topic.name)]
-
-
-async def _items(reading: Reading) -> AsyncIterator[Batch | None]:
-    """What was fetched, and None when everything was taken, or nothing has come for a while."""
-    while True:
-        while (stretch := reading.take()) is not None:
-            if stretch.records:
-                yield stretch.records.batch(reading.cursor)
-        if reading.failure is not None:
-            raise reading.failure
-        if reading.caught_up:
-            yield None
-        if not await reading.wait(_IDLE_SECONDS):
-            yield None
 
 
 def _key(partition: str) -> TopicPartition:

@@ -63,6 +63,7 @@ class StateTopic:
 
         Raises:
             KafkaAway: That takes too long.
+            KafkaFailed: Some of it is damaged.
         """
         partition = TopicPartition(self.topic, 0)
         end = self._cluster.bounds(self.topic, 0).end
@@ -77,6 +78,8 @@ class StateTopic:
                 if time.monotonic() >= deadline:
                     raise KafkaAway(f"topic {self.topic} cannot be read to its end: does another writer have a transaction open?")
                 for stretch in consumer.poll(_POLL_MS).get(partition, ()):
+                    if stretch.damage is not None:
+                        raise KafkaFailed(f"{stretch.damage.reason}; without it nobody knows which batches are written")
                     reached = stretch.next_offset
                     for key, value in zip(stretch.records.keys, stretch.records.values, strict=True):
                         self._take(batches, key, value)
