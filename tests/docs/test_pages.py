@@ -9,46 +9,60 @@ import click
 import pytest
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, prose, spans, text
 
+from headrace import connectors_cli, gateway_cli
 from headrace.cli import cli
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-_COMMAND = re.compile(r"(?:\.venv/bin/)?headrace ([a-z].*)")
+_COMMAND = re.compile(r"(?:\.venv/bin/)?(headrace(?= [a-z])|headrace-gateway|headrace-connectors) (.*)")
+_PROGRAMS: dict[str, click.Command] = {
+    "headrace": cli,
+    "headrace-gateway": gateway_cli.program,
+    "headrace-connectors": connectors_cli.program,
+}
+_REPOSITORY = re.compile(r"https://github\.com/headrace/headrace/(blob|tree)/main/([^#]+)(#.+)?")
 _PATH = re.compile(r"(?:tests|docs|src|proto|gateway|engine|connectors|sdk|examples|scripts)/[\w./-]*\w/?(?:::\w+)?")
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
     for link in _LINK.findall(prose(page)):
-        if link.startswith("https://"):
+        if here := _REPOSITORY.fullmatch(link):
+            # What the package index shows, too, links to the repository, where a folder has another address than a file.
+            target, anchor = ROOT / here[2], (here[3] or "").removeprefix("#")
+            assert target.is_dir() == (here[1] == "tree"), f"{page}: {link}"
+        elif link.startswith("https://"):
             continue
-        path, _, anchor = link.partition("#")
-        target = (ROOT / page).parent / path if path else ROOT / page
+        else:
+            path, _, anchor = link.partition("#")
+            target = (ROOT / page).parent / path if path else ROOT / page
         assert target.exists(), f"{page}: {link}"
         if anchor:
             assert anchor in anchors(target.resolve().relative_to(ROOT).as_posix()), f"{page}: {link}"
 
 
-def commands() -> list[tuple[str, list[str]]]:
-    """Every command line of the pages, by page."""
+def commands() -> list[tuple[str, str, list[str]]]:
+    """Every command line of the pages: page, program and words."""
     found = []
     for page in PAGES:
         lines = [*spans(page), *(line for block in blocks(page, "bash") for line in block.text.splitlines())]
-        found += [(page, shlex.split(match[1], comments=True)) for line in lines if (match := _COMMAND.fullmatch(line.strip()))]
+        matches = [match for line in lines if (match := _COMMAND.fullmatch(line.strip()))]
+        found += [(page, match[1], shlex.split(match[2], comments=True)) for match in matches]
     return found
 
 
 def test_commands_and_their_options_exist() -> None:
-    assert commands()
-    for page, words in commands():
-        command: click.Command = cli
-        context = click.Context(cli)
+    assert {program for _, program, _ in commands()} == set(_PROGRAMS)
+    for page, program, words in commands():
+        command = _PROGRAMS[program]
+        context = click.Context(command)
         for word in words:
             if isinstance(command, click.Group) and (inner := command.get_command(context, word)) is not None:
                 command = inner
             elif word.startswith("--"):
                 known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-                assert word.partition("=")[0] in known | {"--help", "--version"}, f"{page}: headrace {' '.join(words)}"
+                assert word.partition("=")[0] in known | {"--help", "--version"}, f"{page}: {program} {' '.join(words)}"
         assert command is not cli, f"{page}: there is no command: headrace {' '.join(words)}"
+        assert command is not connectors_cli.program, f"{page}: there is no command: headrace-connectors {' '.join(words)}"
 
 
 def test_make_targets_exist() -> None:
