@@ -190,3 +190,13 @@ class Writer:
 
     async def close(self) -> None:
         await self._channel.close()
+
+
+async def stage_and_vote(sink: SinkClient, writer: Writer, batch: int) -> None:
+    """Brings a batch of one part up to the vote."""
+    delivery = writer.deliver(batch)
+    await sink.take_part()
+    await delivery
+    vote = writer.vote(batch)
+    await sink.vote()
+    await vote

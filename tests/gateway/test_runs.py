@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import grpc
 import grpc.aio
 import pytest
-from tests.gateway.sink_wire import IDEMPOTENT, SinkClient, Writer, part, transaction
+from tests.gateway.sink_wire import IDEMPOTENT, SinkClient, Writer, part, stage_and_vote, transaction
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, serve
 
 from headrace.protocol.v1 import engine_pb2, sink_pb2
@@ -32,13 +32,6 @@ async def stage(sink: SinkClient, writer: Writer, batch: int) -> None:
     delivery = writer.deliver(batch)
     await sink.take_part()
     await delivery
-
-
-async def stage_and_vote(sink: SinkClient, writer: Writer, batch: int) -> None:
-    await stage(sink, writer, batch)
-    vote = writer.vote(batch)
-    await sink.vote()
-    await vote
 
 
 async def refused(call: "asyncio.Future[object]") -> str:

@@ -6,7 +6,16 @@ from contextlib import suppress
 import grpc
 import grpc.aio
 import pytest
-from tests.gateway.sink_wire import AT_LEAST_ONCE, IDEMPOTENT, SinkClient, Writer, part, serving_instances, transaction
+from tests.gateway.sink_wire import (
+    AT_LEAST_ONCE,
+    IDEMPOTENT,
+    SinkClient,
+    Writer,
+    part,
+    serving_instances,
+    stage_and_vote,
+    transaction,
+)
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, frame, numbered, serve
 
 from headrace.gateway import Limits
@@ -21,16 +30,6 @@ async def until_pending(writer: Writer, committed: int, pending: int) -> None:
         while True:
             if await writer.settle(committed) == pending:
                 return
-
-
-async def stage_and_vote(sink: SinkClient, writer: Writer, batch: int) -> None:
-    """Brings a batch of one part up to the vote."""
-    delivery = writer.deliver(batch)
-    await sink.take_part()
-    await delivery
-    vote = writer.vote(batch)
-    await sink.vote()
-    await vote
 
 
 async def take_all(sink: SinkClient) -> None:

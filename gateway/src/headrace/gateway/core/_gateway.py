@@ -7,7 +7,7 @@ from their sources.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headrace.gateway._config import Limits, StreamRule
 from headrace.gateway._identity import Identity, TokenRegistry
@@ -25,6 +25,10 @@ from headrace.gateway.core._sink_session import SinkSession
 from headrace.gateway.core._stream import Stream
 from headrace.gateway.core._votes import Votes
 from headrace.protocol.v1 import sink_pb2, source_pb2
+
+STOPPING = "the gateway is stopping"
+SINKS_SHARE = 0.2
+"""Of the time for a drain: what sinks have at least, where sources take as long as they may."""
 
 
 class Gateway:
@@ -90,7 +94,7 @@ class Gateway:
 
     def _check_room(self) -> None:
         if self.draining:
-            raise Draining("the gateway is stopping; reconnect in a moment")
+            raise Draining(f"{STOPPING}; reconnect in a moment")
         if len(self.sessions) + len(self.sink_sessions) >= self.limits.max_sessions:
             raise AtCapacity(f"max_sessions is {self.limits.max_sessions} and all are taken; raise it, or close sessions")
 
@@ -172,22 +176,33 @@ class Gateway:
         self.rejected_sessions[error.status.name] = self.rejected_sessions.get(error.status.name, 0) + 1
 
     async def drain(self) -> None:
-        """Asks every session to end, and waits for that, for at most `drain_timeout_ms`."""
+        """Asks every session to end, and waits for that, for at most `drain_timeout_ms`.
+
+        Sources first: what they wait to have acknowledged may have to be written, so that sinks stay until the sources have left.
+        """
         self.draining = True
-        deadline = asyncio.get_running_loop().time() + self.limits.drain_timeout_ms / 1000
-        drain = source_pb2.Drain(deadline_ms=self.limits.drain_timeout_ms, reason="the gateway is stopping")
+        loop, timeout_ms = asyncio.get_running_loop(), self.limits.drain_timeout_ms
+        deadline = loop.time() + timeout_ms / 1000
+        sources_ms = round(timeout_ms * (1 - SINKS_SHARE)) if self.sink_sessions else timeout_ms
+        drain = source_pb2.Drain(deadline_ms=sources_ms, reason=STOPPING)
         for session in self.sessions.values():
             session.draining = True
             session.send(source_pb2.IngestResponse(drain=drain))
-        sink_drain = sink_pb2.SinkDrain(deadline_ms=self.limits.drain_timeout_ms, reason="the gateway is stopping")
+        await self._until_left(self.sessions, deadline - (timeout_ms - sources_ms) / 1000)
+        sink_drain = sink_pb2.SinkDrain(deadline_ms=max(0, round((deadline - loop.time()) * 1000)), reason=STOPPING)
         for sink_session in self.sink_sessions.values():
             sink_session.send(sink_pb2.SinkServiceAttachResponse(drain=sink_drain))
-        while (self.sessions or self.sink_sessions) and (left := deadline - asyncio.get_running_loop().time()) > 0:
+        await self._until_left(self.sessions, deadline)
+        await self._until_left(self.sink_sessions, deadline)
+
+    async def _until_left(self, sessions: Mapping[str, object], deadline: float) -> None:
+        """Waits until sessions have ended, or until a time of the event loop's clock."""
+        while sessions and (left := deadline - asyncio.get_running_loop().time()) > 0:
             await self._sessions_changed.wait(left)
 
     def close(self) -> None:
         """Ends every session that is left."""
-        stopping = Draining("the gateway is stopping; reconnect in a moment")
+        stopping = Draining(f"{STOPPING}; reconnect in a moment")
         for session in self.sessions.values():
             session.end(stopping)
         for sink_session in self.sink_sessions.values():
