@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ARGS ?=
 
-.PHONY: help setup setup-dev demo chaos bench test newest-clients brokers brokers-stop lint format stubs proto-baseline constraints clean
+.PHONY: help setup setup-dev demo chaos soak bench test newest-clients brokers brokers-stop lint format stubs proto-baseline constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ chaos: setup-dev ## Fuzz the wire, kill -9 at all pairs of fault points (hours; 
 	.venv/bin/python -m pytest tests/gateway/test_fuzz.py --fuzz-seconds 600 -s
 	.venv/bin/python -m pytest tests/exactly_once --every-pair $(ARGS)
 	.venv/bin/headrace chaos --minutes 10
+
+soak: setup ## Run everything at a steady rate for half an hour, and see whether any process grows (ARGS='--minutes 60')
+	@.venv/bin/headrace soak $(ARGS)
 
 bench: setup ## Measure the core on this machine (ARGS=--json for programs)
 	@.venv/bin/headrace bench core $(ARGS)

@@ -29,6 +29,7 @@ _COMMANDS = {
     "gateway": _Lazy("headrace.gateway_cli", "gateway", "Run a gateway between connectors and Spark."),
     "prepare": _Lazy("headrace.cli._prepare", "prepare", "Have Spark start quicker on this machine, once after installing."),
     "run": _Lazy("headrace.cli._run", "run", "Run an application: a pipeline of Python functions, on Spark."),
+    "soak": _Lazy("headrace.cli._soak", "soak", "Run everything at a steady rate, and see whether any process grows."),
     "state": _Lazy("headrace.cli._state", "state", "Look at the states that an application keeps."),
     "status": _Lazy("headrace.cli._status", "status", "Show a gateway's streams, sessions and pipelines."),
 }

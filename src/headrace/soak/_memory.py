@@ -1,0 +1,78 @@
+"""The processes of a run and how much memory each takes."""
+
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_MB = 1e6
+_FIELD = re.compile(r"^(Rss|Pss|SwapPss):\s+(\d+) kB$", re.MULTILINE)
+_PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a process takes, in MB of 10^6 bytes.
+
+    Attributes:
+        resident: What lies in memory.
+        own: The same, where each page that processes share counts in equal parts for all of them, with what was swapped out;
+            where the system does not tell, the same as `resident`.
+    """
+
+    resident: float
+    own: float
+
+
+def memory_of(pid: int) -> Memory | None:
+    """What a process takes; None where it has ended."""
+    try:
+        sizes = {name: int(size) * 1024 / _MB for name, size in _FIELD.findall(Path(f"/proc/{pid}/smaps_rollup").read_text())}
+    except OSError:
+        sizes = {}
+    if "Rss" in sizes and "Pss" in sizes:
+        return Memory(sizes["Rss"], sizes["Pss"] + sizes.get("SwapPss", 0.0))
+    with suppress(psutil.Error):
+        resident = psutil.Process(pid).memory_info().rss / _MB
+        return Memory(resident, resident) if resident else None
+    return None
+
+
+def named_processes(leaders: Iterable[tuple[str, int]]) -> dict[int, str]:
+    """The living processes of a run, by id, with names for people.
+
+    Args:
+        leaders: The name and id of each process that was started, which leads a session.
+    """
+    names = {pid: name for name, pid in leaders}
+    found: dict[int, str] = {}
+    for pid in psutil.pids():
+        with suppress(psutil.Error, OSError):
+            session = os.getsid(pid)
+            if pid in names:
+                found[pid] = names[pid]
+            elif session in names:
+                process = psutil.Process(pid)
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found[pid] = _name(names[session], process)
+    return found
+
+
+def _name(leader: str, process: psutil.Process) -> str:
+    """What a process is that another one has started."""
+    command = process.cmdline()
+    if "java" in Path(command[0]).name:
+        return f"{leader}'s JVM"
+    if _PLANNER in command:
+        return "planner"
+    if "-m" not in command:
+        return f"{leader}: {Path(command[0]).name}"
+    module = command[-1].rpartition(".")[2]
+    parent = process.parent()
+    # Spark forks its workers from a daemon, which has the same command line.
+    what = "Python worker" if parent is not None and parent.cmdline() == command else "Python daemon"
+    return what if module == "worker" else f"{what}: {module}"

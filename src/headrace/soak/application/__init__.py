@@ -1,0 +1,1 @@
+"""The application of a soak, in a folder of its own, whose modules are brought to the workers."""

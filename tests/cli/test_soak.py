@@ -1,0 +1,113 @@
+"""`headrace soak`: everything runs for a short time, a planted leak is found, and it ends in good order when it is told to."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+LEAK = """
+import sys
+import threading
+import time
+
+def leak():
+    kept = []
+    while True:
+        kept.append(bytearray(b"x" * 1_000_000))
+        time.sleep(0.1)
+
+if any("soak._source" in word for word in sys.orig_argv):
+    threading.Thread(target=leak, daemon=True).start()
+"""
+ENOUGH = "measured: "
+
+
+@contextmanager
+def soaking(*options: str, **environ: str) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-m", "headrace.cli", "soak", *options]
+    process = subprocess.Popen(
+        command, env=os.environ | environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def said_until(process: "subprocess.Popen[str]", times: int, text: str) -> None:
+    """Waits until its progress has had a text so many times."""
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        times -= text in line
+        if not times:
+            return
+    raise AssertionError(f"it ended: {''.join(lines)}")
+
+
+@pytest.mark.timeout(400)
+def test_a_planted_leak_is_found_and_the_rest_ends_in_good_order(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(LEAK)
+    options = ["--minutes", "10", "--warm-up", "0.02", "--rate", "1000", "--keys", "200", "--master", "local[2]", "--json"]
+    with soaking(*options, "--keep", str(tmp_path / "kept"), PYTHONPATH=str(tmp_path)) as process:
+        said_until(process, 2, ENOUGH)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=120)
+        assert process.returncode == 1, out
+        result = found(out, ok=False)
+    assert result["stopped"]
+    assert 0 < result["measured_s"] < 600
+    assert (result["messages"] > 0, result["unacknowledged"]) == (True, 0)
+    assert result["micro_batches"] > 0
+    by_name = {one["name"]: one for one in result["processes"]}
+    assert {"gateway", "driver", "sink", "source", "driver's JVM", "planner", "Python worker", "all processes"} <= set(by_name)
+    source = by_name["source"]
+    assert source["verdict"] == "grows", by_name
+    assert 5_000 < source["mb_per_hour"] <= 40_000, "ten MB a second at most"
+    assert source["last_mb"] > source["first_mb"]
+    assert [one for one in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(one.info["cmdline"] or ())] == []
+
+
+@pytest.mark.timeout(120)
+def test_it_can_be_stopped_before_anything_was_measured() -> None:
+    with soaking("--json") as process:
+        said_until(process, 1, "Spark starts")
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert found(out, ok=False)["processes"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--master", "spark://127.0.0.1:7077"], "local[N]"),
+        (["--minutes", "5", "--warm-up", "5"], "leaves nothing to measure"),
+        (["--keep", "{folder}"], "is not empty"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(options: Sequence[str], said: str, tmp_path: Path) -> None:
+    (tmp_path / "something").touch()
+    with soaking(*(option.format(folder=tmp_path) for option in options)) as process:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 2
+        assert said in errors
+
+
+def found(out: str, *, ok: bool) -> dict[str, Any]:
+    """The result of the one object that it prints."""
+    document = json.loads(out)
+    assert (document["command"], document["ok"]) == ("soak", ok)
+    assert document["error"] == document["summary"]
+    result: dict[str, Any] = document["result"]
+    return result
