@@ -121,7 +121,7 @@ def run(
     if parallelism is not None:
         conf["spark.sql.shuffle.partitions"] = str(parallelism)
     spark = build_session(f"headrace {graph.name}", on.master, conf, quick_start=True)
-    if "spark.sql.shuffle.partitions" not in conf:
+    if not spark.sparkContext.getConf().contains("spark.sql.shuffle.partitions"):
         spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
     failure: str | None = None
     try:

@@ -98,7 +98,7 @@ def _main() -> None:
     # No exception from the handler: it would cut a call to the JVM in two, and stopping needs that connection.
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     parent = os.getppid()
-    spark = build_session("headrace demo", conf=_SETTINGS, quick_start=True)
+    spark = build_session("headrace demo", "local[*]", _SETTINGS, quick_start=True)
     try:
         query = _start(spark, options)
         # A demo that was killed stops nothing; its driver must not stay for ever.

@@ -41,7 +41,7 @@ def main() -> None:
     """Runs until every message has its result, and has been counted by a plain query."""
     address, folder, messages, classes = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
     conf: dict[str, str | int | bool] = {"spark.log.level": "ERROR", "spark.sql.shuffle.partitions": 2, **list_classes(classes)}
-    spark = build_session("headrace prepare", conf=conf)
+    spark = build_session("headrace prepare", "local[*]", conf)
     options = {"gateway": address, "maxMessagesPerTrigger": str(messages // 5)}
     _run(start(application(), spark, folder / "pipeline", options=options), lambda _: _lines(folder / "out") == messages)
     lines = spark.readStream.format("headrace").options(**options, stream="lines/*", pipeline="plain").load()

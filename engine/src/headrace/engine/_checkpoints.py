@@ -9,6 +9,8 @@ from typing import Any
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
+from headrace.engine._master import is_one_jvm
+
 CLASS = "headrace.engine.QuickCheckpoints"
 
 log = logging.getLogger("headrace.engine")
@@ -28,11 +30,6 @@ def install(spark: SparkSession) -> bool:
     except Py4JError as error:
         log.info("checkpoints are written the slower way: %s", error)
         return False
-
-
-def is_one_jvm(master: str) -> bool:
-    """Whether driver and executors are one JVM; those of a `local-cluster` are not."""
-    return master == "local" or master.startswith("local[")
 
 
 def _is_known(loader: Any) -> bool:

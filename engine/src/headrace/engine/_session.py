@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from headrace.engine._checkpoints import CLASS, install
 from headrace.engine._class_archive import OPTIONS, class_archive, use
 from headrace.engine._gateway_options import DEFAULT_GATEWAY, Defaults
 from headrace.engine._listener import watch_queries
+from headrace.engine._master import is_this_machine
 from headrace.engine._source import HeadraceSource
 from headrace.engine._state_format import SETTING
+from headrace.engine._submission import MASTER, has_jvm, jvm_settings, settings_before_jvm, spark_home
 from headrace.engine.pipelines._plan import Plan
 
 _CHECKPOINT_SETTING = "spark.sql.streaming.checkpointFileManagerClass"
@@ -34,7 +36,6 @@ QUICK_SETTINGS = {
     "spark.python.daemon.module": "headrace.engine._daemon",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
 }
 _WORKER_PYTHON = Path(__file__).with_name("_worker_python.sh")
 """Starts Spark's Python processes in half the time."""
@@ -44,6 +45,11 @@ _LOCAL = {
     # What is shuffled stays on this machine, most of it in memory.
     "spark.shuffle.compress": "false",
 }
+_AT_START = {"spark.ui.showConsoleProgress": "false"}
+"""What a JVM is told when it starts: it would have a value of its own afterwards."""
+_DEFAULT_MASTER = "local[*]"
+_PYTHONS = {"PYSPARK_DRIVER_PYTHON": "spark.pyspark.driver.python", "PYSPARK_PYTHON": "spark.pyspark.python"}
+"""Spark looks for data sources with the first one, and does all else with the second."""
 _QUICK_START = "-XX:TieredStopAtLevel=1"
 
 
@@ -77,44 +83,75 @@ def build_session(
 ) -> SparkSession:
     """A session, registered, with the settings that make micro-batches quick.
 
+    What Spark is told from outside the program stays as it is: by spark-submit's `--master` and `--conf`, by PYSPARK_SUBMIT_ARGS,
+    by spark-defaults.conf. This function only sets what is unset.
+
     Args:
         app_name: The name of the application, as Spark shows it.
-        master: Spark's master; the one that spark-submit was given where there is one, else `local[*]`.
-        conf: Further settings of Spark, which go before those of this function: `{"spark.ui.enabled": True}`.
+        master: Spark's master; None for the one that Spark is told, else `local[*]`.
+        conf: Further settings of Spark, which go before all others: `{"spark.ui.enabled": True}`.
         quick_start: Whether a JVM of this machine compiles quickly and does not optimise. It takes half the processor time to
             come up, and loses nothing where the work is Python's, as an application's is. Spark's own operators take a third
             longer for ever.
     """
-    master = master or SparkConf().get("spark.master") or "local[*]"
-    _choose_python(master)
-    settings = dict(QUICK_SETTINGS)
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings |= _LOCAL | {OPTIONS: " ".join([*use(class_archive()), *([_QUICK_START] if quick_start else [])])}
     given = {name: _text(value) for name, value in (conf or {}).items()}
-    if given.get(_STATE_STORE_SETTING, _STATE_STORE) != _STATE_STORE:
+    if master is not None:
+        given[MASTER] = master
+    if not has_jvm():
+        _start_jvm(given, settings_before_jvm(), quick_start)
+    told = jvm_settings()
+    master = given.get(MASTER) or told.get(MASTER) or _DEFAULT_MASTER
+    _choose_python({**told, **given}, is_this_machine(master))
+    quick = QUICK_SETTINGS | (_LOCAL if is_this_machine(master) else {})
+    if {**told, **given}.get(_STATE_STORE_SETTING, _STATE_STORE) != _STATE_STORE:
         # Other state stores know no such format.
-        del settings[SETTING]
-    settings |= given
+        del quick[SETTING]
+    unset = {name: value for name, value in quick.items() if name not in told}
     builder = SparkSession.builder.appName(app_name).master(master)
-    for name, value in settings.items():
+    for name, value in {**unset, **given}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    if settings[_CHECKPOINT_SETTING] == _CHECKPOINTS and install(spark):
+    if _CHECKPOINT_SETTING in unset and _CHECKPOINT_SETTING not in given and install(spark):
         spark.conf.set(_CHECKPOINT_SETTING, CLASS)
     register(spark)
     return spark
 
 
-def _choose_python(master: str) -> None:
-    """Has Spark run the Python of this process, where the environment names no other one."""
-    # Spark looks for data sources with the first one, and does all else with the second.
-    names = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
-    if any(os.environ.setdefault(name, sys.executable) not in (sys.executable, str(_WORKER_PYTHON)) for name in names):
-        return
-    beside = Path(pyspark.__file__).parent
-    if master.startswith("local") and os.access(_WORKER_PYTHON, os.X_OK) and Path(os.environ.get("SPARK_HOME", beside)) == beside:
-        os.environ |= {**dict.fromkeys(names, str(_WORKER_PYTHON)), "HEADRACE_WORKER_PYTHON": sys.executable}
+def _start_jvm(given: Mapping[str, str], outside: Mapping[str, str], quick_start: bool) -> None:
+    """Starts the JVM of this process, with what it can only be told then.
+
+    Args:
+        given: The settings of the program.
+        outside: Those that it will have anyway.
+        quick_start: Whether it compiles quickly, where it does the work itself.
+    """
+    expected = {**outside, **given}
+    local = is_this_machine(expected.get(MASTER, _DEFAULT_MASTER))
+    _choose_python(expected, local)
+    at_start = dict(_AT_START)
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        at_start[OPTIONS] = " ".join([*use(class_archive()), *([_QUICK_START] if quick_start else [])])
+    settings = {name: value for name, value in at_start.items() if name not in outside} | dict(given)
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())))
+
+
+def _choose_python(settings: Mapping[str, str], local: bool) -> None:
+    """Has Spark run the Python of this process, where neither its settings nor the environment name another one.
+
+    Args:
+        settings: Spark's settings.
+        local: Whether all of it runs on this machine.
+    """
+    for name, setting in _PYTHONS.items():
+        if setting in settings:
+            os.environ[name] = settings[setting]
+    quick, mine = str(_WORKER_PYTHON), {sys.executable, str(_WORKER_PYTHON)}
+    unset = [name for name in _PYTHONS if os.environ.get(name, quick) in mine]
+    if local and len(unset) == len(_PYTHONS) and os.access(quick, os.X_OK) and spark_home() == Path(pyspark.__file__).parent:
+        os.environ |= {**dict.fromkeys(_PYTHONS, quick), "HEADRACE_WORKER_PYTHON": sys.executable}
+    else:
+        os.environ |= dict.fromkeys(unset, sys.executable)
 
 
 def _text(value: str | int | bool) -> str:
