@@ -644,6 +644,34 @@ async def test_a_source_that_raises_ends_the_connector_and_names_the_stream(gate
 
 
 @LOGS
+async def test_what_a_source_gave_before_it_raised_is_sent_first(gateway, connect, log):
+    given = (
+        list(log(VALUES).read("0", None)) if not issubclass(log, AsyncSource) else [m async for m in log(VALUES).read("0", None)]
+    )
+
+    class Failing(log):
+        if issubclass(log, AsyncSource):
+
+            async def read(self, partition, position):
+                for message in given[:3]:
+                    yield message
+                raise OSError("disk on fire")
+        else:
+
+            def read(self, partition, position):
+                yield from given[:3]
+                raise OSError("disk on fire")
+
+    task = connect(Failing(VALUES))
+    session = await gateway.session()
+    stream = await session.open()
+    assert len(await session.messages(3)) == 3
+    session.ack(stream, 3)
+    with pytest.raises(SourceFailed, match="disk on fire"):
+        await task
+
+
+@LOGS
 async def test_a_source_that_cannot_acknowledge_ends_the_connector(gateway, connect, log):
     class Failing(log):
         def acknowledged(self, partition, position):

@@ -39,9 +39,11 @@ def split(data: bytes, offset: int, format_: Format) -> Records | None:
     """Splits off the whole records at the start of `data`, which begins at `offset` of the file; None where there is none.
 
     Raises:
-        BadRecord: A record is above MAX_RECORD_BYTES.
+        BadRecord: A line is above MAX_RECORD_BYTES. A length-prefixed record that is, is left, with what follows: see `excess`.
     """
-    records = _split_lines(data, offset) if format_ is Format.LINES else _split_prefixed(data, offset)
+    if format_ is Format.LENGTH_PREFIXED:
+        return _split_prefixed(data, offset)
+    records = _split_lines(data, offset)
     left = len(data) - (0 if records is None else records.end - offset)
     if left > MAX_RECORD_BYTES:
         start = offset if records is None else records.end
@@ -49,6 +51,14 @@ def split(data: bytes, offset: int, format_: Format) -> Records | None:
             f"the record at byte {start} is larger than {MAX_RECORD_BYTES} bytes; is the file in {format_.value} format?"
         )
     return records
+
+
+def excess(data: bytes) -> int | None:
+    """How many bytes a length-prefixed record takes, prefix included, that claims more than MAX_RECORD_BYTES; None otherwise."""
+    if len(data) < _PREFIX.size:
+        return None
+    (length,) = _PREFIX.unpack_from(data)
+    return _PREFIX.size + length if length > MAX_RECORD_BYTES else None
 
 
 def last_line(data: bytes, offset: int) -> Records:
@@ -73,9 +83,7 @@ def _split_prefixed(data: bytes, offset: int) -> Records | None:
     while at + 4 <= size:
         (length,) = unpack(data, at)
         end = at + 4 + length
-        if end > size:
-            if length > MAX_RECORD_BYTES:
-                raise BadRecord(f"the record at byte {offset + at} claims {length} bytes; is the file in length-prefixed format?")
+        if end > size or length > MAX_RECORD_BYTES:
             break
         values.append(data[at + 4 : end])
         at = end

@@ -3,10 +3,12 @@
 import contextlib
 import gzip
 import os
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from headrace.connectors.file._gzip import Unpacked
 from headrace.connectors.file._mark import HEAD_BYTES
 from headrace.connectors.file._names import is_packed, is_rotation, rotation_number
 
@@ -35,7 +37,7 @@ class Part:
     def open(self) -> BinaryIO:
         """Opens it at its beginning."""
         if is_packed(self.path):
-            return cast("BinaryIO", gzip.open(self.path, "rb"))
+            return cast("BinaryIO", Unpacked(self.path))
         return open(self.path, "rb", buffering=0)
 
 
@@ -71,5 +73,5 @@ def is_copy(path: Path) -> bool:
             return packed.read(HEAD_BYTES) == file.read(HEAD_BYTES)
     except FileNotFoundError:
         return False
-    except (EOFError, OSError):
+    except (EOFError, OSError, zlib.error):
         return True

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from headrace.connectors._records import BadRecord, Format, Records, last_line, split
+from headrace.connectors._records import MAX_RECORD_BYTES, BadRecord, Format, Records, excess, last_line, split
+from headrace.connectors.file._gzip import Damaged
 from headrace.connectors.file._mark import HEAD_BYTES, TAIL_BYTES, Mark, checksum, decoded
 from headrace.connectors.file._names import is_packed, is_rotation
 from headrace.connectors.file._parts import Part, all_parts, part_at
@@ -65,6 +66,9 @@ class Reader:
         self._tail = b""
         self._pieces: list[bytes] = []
         self._discarding = False
+        self._to_discard = 0
+        self._given_up = False
+        self._cut_short = False
         self._unchanged: tuple[int, float] = (-1, 0.0)
         self.caught_up = False
         """Whether the last item that was yielded was None; who yields it says so."""
@@ -90,7 +94,7 @@ class Reader:
 
         Raises:
             PositionLost: What comes next is nowhere.
-            BadRecord: A file is of another format.
+            BadRecord: A file is damaged, or of another format, and the policy is to fail.
         """
         self._begin()
         while True:
@@ -102,6 +106,7 @@ class Reader:
                 records = self._take(chunk)
                 if records is not None:
                     yield self._yielded(records)
+                self._refuse_excess()
             elif self._is_over():
                 if (records := self._rest()) is not None:
                     yield self._yielded(records)
@@ -196,6 +201,7 @@ class Reader:
             return False
         self._base += self._offset
         self._open(later[0], 0)
+        self._discarding, self._to_discard, self._given_up = False, 0, False
         return True
 
     def _later(self) -> list[Part]:
@@ -216,12 +222,19 @@ class Reader:
     # Whether there is more
 
     def _next_chunk(self) -> bytes:
-        """What follows in the file; nothing at its end, or where it was replaced in its place."""
+        """What follows in the file; nothing at its end, or where it is damaged, or was replaced in its place."""
         assert self._file is not None
+        self._cut_short = False
+        if self._given_up:
+            return b""
         try:
             chunk = self._file.read(_CHUNK_BYTES)
-        except EOFError as error:
-            raise BadRecord(f"{self._part.path}: it is not a whole gzip file: {error}") from None
+        except Damaged as damage:
+            # One that is being written ends too early, too, until all of it is there.
+            self._cut_short = self._options.follow and damage.cut_short and not self._has_not_grown(os.fstat(self._file.fileno()))
+            if not self._cut_short:
+                self._give_up(damage)
+            return b""
         # A file that was cut and has grown again is as long as before, and begins with something else.
         return chunk if chunk and self._is_same() else b""
 
@@ -238,7 +251,7 @@ class Reader:
         if not self._options.follow:
             return True
         if is_packed(self._part.path):
-            return bool(self._later())
+            return not self._cut_short and bool(self._later())
         stat = os.fstat(self._file.fileno())
         if stat.st_size < self._file.tell() or not self._is_same():
             self._go_to_copy(stat.st_size)
@@ -320,27 +333,69 @@ class Reader:
         self._tail = (self._tail + data[max(0, end - TAIL_BYTES) : end])[-TAIL_BYTES:]
 
     def _refuse(self, data: bytes, error: BadRecord) -> None:
-        """Leaves a line out that is far too long, up to its end. What is no length cannot be skipped: nobody knows how far.
+        """Leaves a line out that is far too long, up to its end.
 
         Raises:
-            BadRecord: So it is, or the policy says so.
+            BadRecord: The policy says so.
         """
-        error = BadRecord(f"{self._part.path}: {error}")
-        if self._options.format is not Format.LINES:
-            raise error
-        self._options.bad_record(Message(data[:_KEPT_OF_BAD]), error)
+        self._options.bad_record(self._bad(data), BadRecord(f"{self._part.path}: {error}"))
         self._discarding = True
         self._pieces.clear()
         self._skip(data)
 
+    def _refuse_excess(self) -> None:
+        """Leaves a length-prefixed record out that claims far too much, as far as it claims.
+
+        Raises:
+            BadRecord: The policy says so.
+        """
+        if not self._pieces or self._options.format is not Format.LENGTH_PREFIXED:
+            return
+        data = b"".join(self._pieces)
+        if (size := excess(data)) is None:
+            return
+        error = BadRecord(
+            f"{self._part.path}: the record at byte {self._offset} claims {size - 4} bytes, and at most {MAX_RECORD_BYTES} are "
+            f"taken: all up to byte {self._offset + size} is that record, if the file is in length-prefixed format at all"
+        )
+        self._options.bad_record(self._bad(data), error)
+        self._discarding, self._to_discard = True, size - len(data)
+        self._pieces.clear()
+        self._skip(data)
+
+    def _give_up(self, damage: Damaged) -> None:
+        """Leaves the rest of a packed file out that cannot be unpacked.
+
+        Raises:
+            BadRecord: The policy says so.
+        """
+        data = b"".join(self._pieces)
+        end = self._offset + len(data)
+        error = BadRecord(
+            f"{self._part.path} is damaged after byte {end}, counted unpacked ({damage}): all from byte {self._offset} on is one "
+            "record that cannot be taken"
+        )
+        self._options.bad_record(self._bad(data), error)
+        self._pieces.clear()
+        self._skip(data)
+        self._given_up = True
+
+    def _bad(self, data: bytes) -> Message:
+        """What is kept of a record that cannot be taken: how it begins, and where."""
+        where = (("file-path", os.fsencode(self._part.path)), ("file-offset", b"%d" % self._offset))
+        return Message(data[:_KEPT_OF_BAD], sequence=self.sequence + len(data), headers=where)
+
     def _discard(self, chunk: bytes) -> Records | None:
-        """Goes on to the end of a line that is left out."""
-        end = chunk.find(b"\n") + 1
-        self._skip(chunk[:end] if end else chunk)
-        if not end:
-            return None
-        self._discarding = False
-        return self._take(chunk[end:]) if chunk[end:] else None
+        """Goes on to the end of a record that is left out."""
+        if self._options.format is Format.LINES:
+            end = chunk.find(b"\n") + 1
+            self._discarding = not end
+        else:
+            end = min(len(chunk), self._to_discard)
+            self._to_discard -= end
+            self._discarding = self._to_discard > 0
+        self._skip(chunk if self._discarding else chunk[:end])
+        return None if self._discarding or not chunk[end:] else self._take(chunk[end:])
 
     def _skip(self, data: bytes) -> None:
         """Moves on past bytes that no record has."""
@@ -357,7 +412,7 @@ class Reader:
             error = BadRecord(
                 f"{self._part.path}: the record at byte {self._offset} is incomplete: the file ends after {len(rest)} bytes of it"
             )
-            self._options.bad_record(Message(rest), error)
+            self._options.bad_record(self._bad(rest), error)
             self._skip(rest)
             return None
         self._passed(rest, len(rest))
@@ -401,7 +456,7 @@ class Reader:
 
 def _fits(part: Part, mark: Mark) -> bool:
     """Whether a mark is in a file."""
-    with contextlib.suppress(OSError, EOFError), part.open() as file:
+    with contextlib.suppress(OSError), part.open() as file:
         return mark.fits(file)
     return False
 
@@ -411,7 +466,8 @@ def _size(part: Part) -> int:
     if not is_packed(part.path):
         return part.path.stat().st_size
     size = 0
-    with part.open() as file:
+    # What is damaged counts for nothing: nothing of it is read.
+    with contextlib.suppress(Damaged), part.open() as file:
         while chunk := file.read(1 << 20):
             size += len(chunk)
     return size

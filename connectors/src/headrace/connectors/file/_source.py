@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
-from headrace.connectors._records import Format
+from headrace.connectors._records import BadRecord, Format
 from headrace.connectors.file._names import Names, partition_of, root_of, unrotated
 from headrace.connectors.file._parts import Part, is_copy, part_at
 from headrace.connectors.file._reader import Options, Reader
 from headrace.connectors.file._turns import Turns
 from headrace.connectors.file._watch import State, Watch, state_of
-from headrace.sdk import CLOSE, GONE, Backlog, Batch, Close, InvalidSource, Position, PositionLost
+from headrace.sdk import CLOSE, GONE, Backlog, Batch, Close, InvalidSource, Message, Position, PositionLost
 
 # Readers that are idle may keep so many files open.
 _OPEN_FILES = 200
@@ -146,7 +146,7 @@ class FileSource(PolicySource):
         self._readers[partition] = reader
         try:
             while True:
-                state, some = await self._watch.run(_next, reader, items)
+                state, some, error = await self._watch.run(_next, reader, items)
                 for item in some:
                     if item is _END:
                         if self._follow and await self._watch.run(reader.is_removed):
@@ -158,6 +158,8 @@ class FileSource(PolicySource):
                         return
                     reader.caught_up = item is None
                     yield item
+                if error is not None:
+                    raise error
                 if some[-1] is not None:
                     idle_since = math.inf
                 else:
@@ -238,11 +240,21 @@ class FileSource(PolicySource):
             self._follow,
             self._rotation,
             self._rotated_seconds,
-            lambda message, error: self.bad_records.take(partition, message, error),
+            lambda message, error: self._leave_out(partition, message, error),
         )
         earlier = (part_at(path, current=False) for path in stream.rotated if not is_copy(path))
         parts: list[Part] = sorted((part for part in earlier if part is not None), key=lambda part: part.order)
         return Reader(stream.path, parts, position, stream.base, options)
+
+    def _leave_out(self, partition: str, message: Message, error: BadRecord) -> None:
+        """Does with a record that cannot be taken what the policy says.
+
+        Raises:
+            BadRecord: The policy is to fail.
+        """
+        if self.bad_records.what is BadRecords.FAIL:
+            raise BadRecord(f"{error}; mend the file, or set bad_records to skip or dead-letter, to go on after it")
+        self.bad_records.take(partition, message, error)
 
     def _look(self) -> None:
         """Looks which files there are."""
@@ -282,9 +294,13 @@ class FileSource(PolicySource):
         return partition
 
 
-def _next(reader: Reader, items: Generator[Batch | None, None, None]) -> tuple[State, list[Batch | None]]:
-    """What the path of a reader led to, and then its next few items; `_END` after the last."""
-    state, some = state_of(reader.path), [next(items, _END)]
-    while len(some) < _AT_ONCE and some[-1] is not None and some[-1] is not _END:
-        some.append(next(items, _END))
-    return state, some
+def _next(reader: Reader, items: Generator[Batch | None, None, None]) -> tuple[State, list[Batch | None], Exception | None]:
+    """What the path of a reader led to, then its next few items, `_END` after the last, and what it has raised after them."""
+    state = state_of(reader.path)
+    some: list[Batch | None] = []
+    try:
+        while len(some) < _AT_ONCE and (not some or (some[-1] is not None and some[-1] is not _END)):
+            some.append(next(items, _END))
+    except Exception as error:  # what comes before it is given first
+        return state, some, error
+    return state, some, None

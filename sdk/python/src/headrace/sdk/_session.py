@@ -272,7 +272,8 @@ class Session:
         elif isinstance(error, PositionLost):
             self._position_lost(stream, error)
         else:
-            self._stream_failed(stream, error)
+            # What it gave before is sound, and is sent first.
+            self._leave(error, self._settings.drain_seconds, flush=True)
 
     def _position_lost(self, stream: Stream, lost: PositionLost) -> None:
         """Tells the gateway, and asks for the stream again; ever more rarely where that does not help."""

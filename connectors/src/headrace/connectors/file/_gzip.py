@@ -1,0 +1,131 @@
+"""Packed files, read up to where they are damaged: `gzip` drops what it has unpacked just before."""
+
+import io
+import zlib
+from pathlib import Path
+
+_PACKED_BYTES = 64 * 1024
+_UNPACKED_BYTES = 256 * 1024
+_GZIP = 31
+"""What zlib calls a member of a gzip file, with its header and checksum."""
+
+
+class Damaged(OSError):
+    """What follows cannot be unpacked.
+
+    Attributes:
+        cut_short: Whether the file ends within what is packed, so that more of it may come.
+    """
+
+    def __init__(self, why: str, *, cut_short: bool) -> None:
+        """Takes what is wrong."""
+        super().__init__(why)
+        self.cut_short = cut_short
+
+
+class Unpacked(io.RawIOBase):
+    """The bytes of a packed file. Going back reads it again from its beginning."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens a file."""
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed with this
+        self._packed = self._ahead = b""
+        self._at = 0
+        self._rewind()
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to `size` bytes, or all: fewer only at the end of the file, or before what is damaged.
+
+        Raises:
+            Damaged: What comes next is.
+        """
+        pieces: list[bytes] = []
+        left = size if size >= 0 else 1 << 62
+        while left and (self._ahead or self._unpack()):
+            piece = self._ahead[:left]
+            self._ahead = self._ahead[len(piece) :]
+            pieces.append(piece)
+            left -= len(piece)
+        self._at += sum(map(len, pieces))
+        if not pieces and left and self._damage is not None:
+            raise self._damage
+        return b"".join(pieces)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Goes to an offset, counted in bytes as they are unpacked.
+
+        Raises:
+            Damaged: It lies after what is damaged.
+        """
+        if whence != io.SEEK_SET:
+            raise io.UnsupportedOperation("only from the beginning")
+        if offset < self._at:
+            self._rewind()
+        while self._at < offset and self.read(min(_UNPACKED_BYTES, offset - self._at)):
+            pass
+        return self._at
+
+    def tell(self) -> int:
+        """The offset."""
+        return self._at
+
+    def fileno(self) -> int:
+        """That of the packed file."""
+        return self._file.fileno()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+        super().close()
+
+    def _rewind(self) -> None:
+        """Begins with the first byte."""
+        self._file.seek(0)
+        self._decoder = zlib.decompressobj(_GZIP)
+        self._begun = self._ended = False
+        self._packed = self._ahead = b""
+        self._at = 0
+        self._damage: Damaged | None = None
+
+    def _unpack(self) -> bool:
+        """Unpacks some more; False at the end, and at damage."""
+        while not self._ahead:
+            if self._damage is not None and not self._damage.cut_short:
+                return False
+            if not self._packed:
+                self._packed = self._file.read(_PACKED_BYTES) or b""
+                if not self._packed:
+                    self._damage = Damaged("it ends within what is packed", cut_short=True) if self._begun else None
+                    return False
+            if not self._begun:
+                self._packed = self._packed.lstrip(b"\0") if self._ended else self._packed  # files may be padded
+                self._begun = bool(self._packed)
+            if self._begun:
+                self._decode()
+        return True
+
+    def _decode(self) -> None:
+        """Unpacks what was read, and where it is damaged, one byte after the other up to there."""
+        before = self._decoder.copy()
+        try:
+            self._ahead = self._decoder.decompress(self._packed, _UNPACKED_BYTES)
+        except zlib.error as error:
+            self._damage = Damaged(str(error), cut_short=False)
+            self._ahead = _up_to_damage(before, self._packed)
+            return
+        self._packed = self._decoder.unconsumed_tail
+        if self._decoder.eof:
+            self._packed = self._decoder.unused_data
+            self._decoder = zlib.decompressobj(_GZIP)
+            self._begun, self._ended = False, True
+
+
+def _up_to_damage(decoder: "zlib._Decompress", packed: bytes) -> bytes:
+    """What can be unpacked of bytes that are damaged."""
+    unpacked = bytearray()
+    try:
+        for at in range(len(packed)):
+            unpacked += decoder.decompress(packed[at : at + 1])
+    except zlib.error:
+        pass
+    return bytes(unpacked)
