@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ARGS ?=
 
-.PHONY: help setup setup-dev demo chaos soak bench test newest-clients brokers brokers-stop lint format stubs proto-baseline constraints clean
+.PHONY: help setup setup-dev demo cluster-demo chaos soak bench test newest-clients brokers brokers-stop lint format stubs proto-baseline constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ setup-dev: ## ... and with what its tests need
 
 demo: setup ## Run a whole job on real flights (ARGS=--chaos kills its processes meanwhile)
 	@.venv/bin/headrace demo $(ARGS)
+
+cluster-demo: setup ## Run it on a Spark cluster of three workers, one of which is killed meanwhile (ARGS=--json for programs)
+	@.venv/bin/headrace demo cluster $(ARGS)
 
 chaos: setup-dev ## Fuzz the wire, kill -9 at all pairs of fault points (hours; ARGS='--shard 1/8' for a part), then at random
 	.venv/bin/python -m pytest tests/gateway/test_fuzz.py --fuzz-seconds 600 -s

@@ -44,6 +44,7 @@ def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, a
       headrace demo --chaos --seed 7
       headrace demo --json | jq .result.airlines
       headrace demo market-spread
+      headrace demo cluster
     """
     if ctx.invoked_subcommand is not None:
         if chaos or seed is not None or keep is not None or as_json:
@@ -101,6 +102,37 @@ def market_spread(ctx: click.Context, messages: int, keep: Path | None, as_json:
     ctx.exit(0 if ok else EXIT_FAILED)
 
 
+@demo.command("cluster")
+@click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, table.")
+@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}, and no progress.")
+@click.pass_context
+def cluster(ctx: click.Context, keep: Path | None, as_json: bool) -> None:
+    """Run the flights on a Spark cluster of three workers, and kill one of them meanwhile.
+
+    Spark's standalone master and its workers start on this machine, each a process of its own with a core for an executor, as
+    on machines of their own. The job is that of `headrace demo`, paced. When two fifths of the flights are committed, one worker
+    is killed with its executor by kill -9 and stays away; the table counts on. Every figure is then compared with a plain Python
+    loop over the same file; exit code 0 says that all are equal.
+
+    \b
+    Examples:
+      headrace demo cluster
+      headrace demo cluster --json | jq .result.kills
+    """
+    from headrace.demo._cluster_run import cluster_run
+    from headrace.demo._errors import DemoError
+    from headrace.demo._view import choose_view
+
+    signal.signal(signal.SIGTERM, _terminate)
+    with _work_folder(keep) as folder:
+        run = cluster_run(folder, choose_view(console(), silent=as_json))
+        try:
+            ok = _carry_out(run, None, as_json, "demo cluster")
+        except DemoError as error:
+            ctx.exit(_report(error, "demo cluster", as_json))
+    ctx.exit(0 if ok else EXIT_FAILED)
+
+
 def _carry_out_market(run: "MarketRun", as_json: bool) -> bool:
     """Runs it and prints what came of it; True where all is equal."""
     from headrace.demo._java import require_java
@@ -116,7 +148,7 @@ def _carry_out_market(run: "MarketRun", as_json: bool) -> bool:
     return outcome.equal
 
 
-def _carry_out(run: "Run", seed: int | None, as_json: bool) -> bool:
+def _carry_out(run: "Run", seed: int | None, as_json: bool, command: str = "demo") -> bool:
     """Runs it and prints what came of it; True where all is equal."""
     from headrace.demo._java import require_java
     from headrace.demo._report import document, print_outcome, summary
@@ -127,7 +159,7 @@ def _carry_out(run: "Run", seed: int | None, as_json: bool) -> bool:
     outcome = run.to_the_end()
     if as_json:
         error = None if outcome.equal else summary(outcome)
-        print_action("demo", summary(outcome), document(outcome, run.pace, seed), error)
+        print_action(command, summary(outcome), document(outcome, run.pace, seed), error)
     else:
         print_outcome(console(), outcome)
     return outcome.equal

@@ -22,9 +22,8 @@ from headrace.engine import build_session
 from headrace.processes import first_cause
 
 PIPELINE = "airlines"
-# A few keys on a small machine: nothing to divide, and a state store that is quickest where the state is small.
+# A state store that is quickest where the state is small.
 _SETTINGS: dict[str, str | int | bool] = {
-    "spark.sql.shuffle.partitions": 1,
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
     ),
@@ -58,16 +57,17 @@ def _start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
         airlines = sorted((Airline(**row.asDict()) for row in figures.collect()), key=lambda airline: airline.carrier)
         write_table(options.table, Table(batch_id, tuple(airlines)))
 
-    lines = (
+    reader = (
         spark.readStream.format("headrace")
         .option("gateway", _address(options.gateway_file))
         .option("stream", options.stream)
         .option("pipeline", PIPELINE)
         .option("maxMessagesPerTrigger", options.max_messages)
-        .load()
     )
+    if options.parallelism is not None:
+        reader = reader.option("readTasks", options.parallelism)
     return (
-        _figures(lines)
+        _figures(reader.load())
         .writeStream.queryName(PIPELINE)
         .outputMode("complete")
         .foreachBatch(write)
@@ -93,12 +93,15 @@ def _main() -> None:
     parser.add_argument("--max-messages", type=int, required=True)
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--table", type=Path, required=True)
+    parser.add_argument("--master", default="local[*]")
+    parser.add_argument("--parallelism", type=int, help="default: reading by the cores, and keys, which are few, in one part")
     options = parser.parse_args()
     stop = threading.Event()
     # No exception from the handler: it would cut a call to the JVM in two, and stopping needs that connection.
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     parent = os.getppid()
-    spark = build_session("headrace demo", "local[*]", _SETTINGS, quick_start=True)
+    settings = _SETTINGS | {"spark.sql.shuffle.partitions": options.parallelism or 1}
+    spark = build_session("headrace demo", options.master, settings, quick_start=True)
     try:
         query = _start(spark, options)
         # A demo that was killed stops nothing; its driver must not stay for ever.

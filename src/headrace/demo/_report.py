@@ -17,7 +17,8 @@ def summary(outcome: Outcome) -> str:
         return f"only {outcome.acknowledged:,} of {outcome.messages:,} messages are acknowledged"
     if outcome.differences:
         return f"{len(outcome.differences)} of {outcome.figures_compared} figures differ from a plain computation over the file"
-    after = f" after {len(outcome.kills)} kills" if outcome.kills else ""
+    count = len(outcome.kills)
+    after = f" after {count} {'kill' if count == 1 else 'kills'}" if count else ""
     return f"all {outcome.figures_compared} figures equal a plain computation over the file{after}"
 
 

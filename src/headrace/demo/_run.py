@@ -112,8 +112,10 @@ class Run:
 
     def _processes(self) -> AbstractContextManager[dict[str, OwnedProcess]]:
         """The three processes, none started; whatever happens, none is left."""
-        commands: dict[str, list[str]] = {GATEWAY: self._gateway("127.0.0.1:0"), CONNECTOR: [], DRIVER: self._driver()}
-        return company(commands, self.folder)
+        return company(self._commands(), self.folder)
+
+    def _commands(self) -> dict[str, list[str]]:
+        return {GATEWAY: self._gateway("127.0.0.1:0"), CONNECTOR: [], DRIVER: self._driver()}
 
     def _gateway(self, listen: str) -> list[str]:
         files = ["--ready-file", str(self._gateway_file)]
@@ -160,22 +162,22 @@ class Run:
                 tail = processes[DRIVER].tail()
                 raise DemoError(f"nothing was committed for {_STANDS_STILL_AT_MOST_S:.0f} s", tail)
             if plan and progress.committed >= plan[0].at * progress.total:
-                self._kill([processes[name] for name in plan.pop(0).victims], progress)
+                self._kill(plan.pop(0), processes, progress)
             time.sleep(_LOOK_EVERY_S)
         if ended != 0:
             raise failed(processes[CONNECTOR], f"the connector ended by itself with exit code {ended}")
         if plan:
             raise DemoError(f"the stream ended before {len(plan)} of the {len(self.plan)} kills could happen")
 
-    def _kill(self, victims: list[OwnedProcess], progress: Progress) -> None:
-        names = tuple(victim.name for victim in victims)
+    def _kill(self, kill: Kill, processes: dict[str, OwnedProcess], progress: Progress) -> None:
+        victims = [processes[name] for name in kill.victims]
         pids = tuple(victim.pid for victim in victims)
         for victim in victims:
             victim.strike()
         for victim in victims:
             victim.kill()
-        self.kills.append(Killed(names, pids, progress.elapsed_s, progress.received, progress.committed))
-        who = " and ".join(f"{name} ({pid})" for name, pid in zip(names, pids, strict=True))
+        self.kills.append(Killed(kill.victims, pids, progress.elapsed_s, progress.received, progress.committed))
+        who = " and ".join(f"{name} ({pid})" for name, pid in zip(kill.victims, pids, strict=True))
         self.view.tell(progress, f"kill -9 {who} at {progress.committed:,} committed; restarts")
         for victim in victims:
             victim.start()
@@ -185,7 +187,7 @@ class Run:
             killed = self.kills[-1]
             took_s = progress.elapsed_s - killed.elapsed_s
             self.kills[-1] = replace(killed, recovered_s=took_s)
-            self.view.tell(progress, f"{' and '.join(killed.victims)} back: commits go on {took_s:.1f} s after the kill")
+            self.view.tell(progress, f"commits go on {took_s:.1f} s after the kill of {' and '.join(killed.victims)}")
 
 
 def _check_alive(processes: dict[str, OwnedProcess]) -> int | None:

@@ -13,12 +13,20 @@ from headrace.processes._owned import OwnedProcess
 
 
 @contextmanager
-def company(commands: Mapping[str, list[str]], folder: Path) -> Iterator[dict[str, OwnedProcess]]:
-    """The processes by name, none started; whatever happens, none is left."""
+def company(
+    commands: Mapping[str, list[str]], folder: Path, environ: Mapping[str, str] | None = None
+) -> Iterator[dict[str, OwnedProcess]]:
+    """The processes by name, none started; whatever happens, none is left.
+
+    Args:
+        commands: Their command lines.
+        folder: Where they run, and their logs lie.
+        environ: What is added to the environment of each.
+    """
     # Sockets lie in the scratch folder, and their paths must be short; what a killed JVM leaves lies there too.
     scratch = Path(tempfile.mkdtemp(prefix="headrace-"))
-    environ = spark_environ(scratch)
-    processes = {name: OwnedProcess(name, command, folder, environ) for name, command in commands.items()}
+    own = {**spark_environ(scratch), **(environ or {})}
+    processes = {name: OwnedProcess(name, command, folder, own) for name, command in commands.items()}
     try:
         yield processes
     finally:
