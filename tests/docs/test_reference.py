@@ -43,6 +43,8 @@ def test_defaults_of_spark_options() -> None:
         assert defaults["gateway"] == ["HEADRACE_GATEWAY", _gateway_options.DEFAULT_GATEWAY]
     assert parse_bytes(source["inlineBytes"][0]) == _options.DEFAULT_INLINE_BYTES
     assert source["failOnDataLoss"] == ["true"]
+    assert parse_duration(source["streamTimeout"][0]) == _options.DEFAULT_STREAM_TIMEOUT_S
+    assert source["onStreamAway"] == ["fail"]
     assert sink["onOlderCheckpoint"] == sink["onSinkLoss"] == sink["onRefused"] == ["fail"]
 
 

@@ -31,6 +31,8 @@ class FakeGateway(EngineServiceServicer):
         self.fetches: list[pb.FetchRequest] = []
         self.detached: list[pb.DetachRequest] = []
         self.sinks_away: list[str] = []
+        self.streams_away: list[str] = []
+        """What a run that awaits streams is told is away; it is not exhausted then."""
         self.metadata: list[dict[str, str]] = []
         self.failure: tuple[grpc.StatusCode, str] | None = None
         """Ends every call."""
@@ -131,7 +133,9 @@ class FakeGateway(EngineServiceServicer):
             over = request.tell_ends and bool(self.streams) and self.ended >= self.streams.keys()
             told = bool(ranges) or self.forgets_alone
             forgotten = sorted(self.gone & known.keys() - {r.stream for r in ranges}) if told else []
-            return pb.PlanResponse(ranges=ranges, exhausted=not ranges, all_ended=over, forgotten=forgotten)
+            away = self.streams_away if request.awaits_streams else []
+            done = not ranges and not away
+            return pb.PlanResponse(ranges=ranges, exhausted=done, all_ended=over, forgotten=forgotten, streams_away=away)
 
     def Fetch(self, request: pb.FetchRequest, context: grpc.ServicerContext) -> Iterator[pb.FetchResponse]:
         with self._changed:

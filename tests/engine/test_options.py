@@ -17,6 +17,7 @@ def test_defaults() -> None:
     assert (options.gateway, options.token, options.read_tasks, options.streams) == ("gw:1", SECRET, 7, ("orders/*",))
     assert options.fail_on_data_loss
     assert (options.gateway_timeout_s, options.inline_bytes) == (300.0, 256 * 1024)
+    assert (options.stream_timeout_s, options.accept_away) == (60.0, False)
     assert options.max_messages is options.max_bytes is options.pipeline is None
 
 
@@ -35,6 +36,8 @@ def test_every_option_in_any_case(tmp_path: Path) -> None:
         "maxBytesPerTrigger": "10mb",
         "failondataloss": "FALSE",
         "gatewaytimeout": "90s",
+        "streamtimeout": "5m",
+        "onstreamaway": "Accept",
         "readtasks": "3",
         "inlinebytes": "0",
     }
@@ -42,6 +45,7 @@ def test_every_option_in_any_case(tmp_path: Path) -> None:
     assert options.streams == ("orders/*", "payments/0")
     assert (options.max_messages, options.max_bytes, options.read_tasks, options.inline_bytes) == (1000, 10 * 2**20, 3, 0)
     assert (options.fail_on_data_loss, options.gateway_timeout_s) == (False, 90.0)
+    assert (options.stream_timeout_s, options.accept_away) == (300.0, True)
     connection = Connection.of(options)
     assert (connection.ca, connection.cert, connection.key) == (b"ca", b"cert", b"key")
     assert connection.metadata == (("authorization", f"Bearer {SECRET}"),)
@@ -63,6 +67,8 @@ def test_every_option_in_any_case(tmp_path: Path) -> None:
         ({"stream": "a/b", "maxBytesPerTrigger": "10 potatoes"}, ["maxBytesPerTrigger", "10mb"]),
         ({"stream": "a/b", "failOnDataLoss": "no"}, ["failOnDataLoss", "'no'", "true or false"]),
         ({"stream": "a/b", "gatewayTimeout": "soon"}, ["gatewayTimeout", "'soon'"]),
+        ({"stream": "a/b", "streamTimeout": "soon"}, ["streamTimeout", "'soon'"]),
+        ({"stream": "a/b", "onStreamAway": "skip"}, ["onStreamAway", "'skip'", "fail or accept"]),
         ({"stream": "a/b", "pipeline": "a b"}, ["pipeline", "'a b'"]),
         ({"stream": "a/b", "tlsCa": "/nowhere/ca.pem"}, ["tlsCa", "/nowhere/ca.pem", "no such file"]),
         ({"stream": "a/b", "tlsCert": __file__}, ["tlsKey", "missing"]),

@@ -5,15 +5,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
-from tests.engine.fake_gateway import FakeGateway
+from tests.engine.fake_gateway import DEADLINE_S, FakeGateway
 from tests.engine.frames import Message
 
-from headrace.engine import CheckpointError, GatewayAway, GatewayError, MessagesLost, NotAllowed, SinkAway, TakenOver
+from headrace.engine import CheckpointError, GatewayAway, GatewayError, MessagesLost, NotAllowed, SinkAway, StreamAway, TakenOver
 from headrace.engine._connection import Connection
 from headrace.engine._options import Defaults, parse
 from headrace.engine._planner import Planner
@@ -203,6 +204,43 @@ def test_a_run_that_must_catch_up_waits_until_all_is_planned(gateway: FakeGatewa
     assert gateway.attached[0].available_now
     assert planner.latest_offset(end, ALL) == end
     assert gateway.committed("orders/0") == 5
+
+
+def test_a_run_that_must_catch_up_reads_what_is_here_and_does_not_end_well_while_streams_are_away(gateway: FakeGateway) -> None:
+    gateway.append("orders/0", messages(1, 5))
+    gateway.streams_away = ["trades/*"]
+    planner = make(gateway, stream="orders/*,trades/*", streamTimeout="300ms")
+    planner.prepare_available_now()
+    end = planner.latest_offset(planner.initial_offset(), ALL)
+    assert sequences(end) == {"orders/0": 5}
+    says = rf"no connector at the gateway {gateway.address} has a stream trades/\*; .* Start its connector.* option streamTimeout"
+    with pytest.raises(StreamAway, match=says):
+        planner.latest_offset(end, ALL)
+    assert gateway.committed("orders/0") == 5
+
+
+def test_a_run_that_must_catch_up_ends_once_the_streams_have_come(gateway: FakeGateway) -> None:
+    gateway.streams_away = ["orders/*"]
+    planner = make(gateway, streamTimeout="30s")
+    planner.prepare_available_now()
+    start = planner.initial_offset()
+    with ThreadPoolExecutor(1) as pool:
+        planning = pool.submit(planner.latest_offset, start, ALL)
+        gateway.wait_until(lambda: len(gateway.plans) > 2, "the run waits")
+        assert not planning.done()
+        gateway.streams_away = []
+        assert planning.result(DEADLINE_S) == start
+
+
+def test_only_a_run_that_must_catch_up_and_does_not_accept_it_awaits_streams(gateway: FakeGateway) -> None:
+    gateway.streams_away = ["orders/*"]
+    for options in ({}, {"onStreamAway": "accept"}):
+        planner = make(gateway, **options)
+        if options:
+            planner.prepare_available_now()
+        start = planner.initial_offset()
+        assert planner.latest_offset(start, ALL) == start
+    assert not any(plan.awaits_streams for plan in gateway.plans)
 
 
 def test_a_small_batch_is_read_inline(gateway: FakeGateway) -> None:

@@ -26,6 +26,7 @@ from headrace.engine._errors import (
     SinkFailed,
     SinkLost,
     SinkRefused,
+    StreamAway,
     TakenOver,
 )
 
@@ -58,6 +59,7 @@ __all__ = [
     "SinkRefused",
     "StateSize",
     "StoredStates",
+    "StreamAway",
     "TakenOver",
     "build_session",
     "register",

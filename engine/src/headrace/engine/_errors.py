@@ -13,6 +13,7 @@ HeadraceError
 └── GatewayError       the gateway refused a call, or did not answer
     ├── GatewayAway        it could not be reached
     │   ├── SinkAway           no connector serves a sink
+    │   ├── StreamAway         no connector has a stream that a bounded run is to read
     │   └── SourceSilent       a source sends nothing of what a batch must read again
     ├── NotAllowed         the token, or its lack, does not allow the call
     ├── TakenOver          a newer run of the same pipeline is at work
@@ -82,6 +83,10 @@ class SourceSilent(GatewayAway):
 
 class SinkAway(GatewayAway):
     """No connector serves a sink that the query writes to."""
+
+
+class StreamAway(GatewayAway):
+    """No connector has a stream that a run with `availableNow` names."""
 
 
 class NotAllowed(GatewayError):

@@ -92,6 +92,17 @@ def parsed(values: Mapping[str, str], name: str, parse_value: Callable[[str], _T
         raise OptionError(f"option {name}: {shown} is not valid: {error}") from None
 
 
+def fail_or(other: str) -> Callable[[str], bool]:
+    """Reads `fail` as false and the other word as true."""
+
+    def parse_word(text: str) -> bool:
+        if text.lower() not in ("fail", other):
+            raise ValueError(f"want fail or {other}")
+        return text.lower() == other
+
+    return parse_word
+
+
 def _address(text: str) -> str:
     host, colon, port = text.rpartition(":")
     if not host or not colon or not port.isdigit() or not 0 < int(port) < 65536:

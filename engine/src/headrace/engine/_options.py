@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from headrace.engine._errors import OptionError
 from headrace.engine._gateway_options import NAMES as GATEWAY_NAMES
-from headrace.engine._gateway_options import Defaults, GatewayOptions, parse_gateway, parsed, spelled
-from headrace.engine._units import parse_bytes
+from headrace.engine._gateway_options import Defaults, GatewayOptions, fail_or, parse_gateway, parsed, spelled
+from headrace.engine._units import parse_bytes, parse_duration
 
 DEFAULT_INLINE_BYTES = 256 * 2**10
+DEFAULT_STREAM_TIMEOUT_S = 60.0
 
 NAMES = (
     "stream",
@@ -18,6 +19,8 @@ NAMES = (
     "maxMessagesPerTrigger",
     "maxBytesPerTrigger",
     "failOnDataLoss",
+    "streamTimeout",
+    "onStreamAway",
     "readTasks",
     "inlineBytes",
 )
@@ -36,6 +39,8 @@ class Options(GatewayOptions):
     max_messages: int | None = None
     max_bytes: int | None = None
     fail_on_data_loss: bool = True
+    stream_timeout_s: float = DEFAULT_STREAM_TIMEOUT_S
+    accept_away: bool = False
     read_tasks: int = 1
     inline_bytes: int = DEFAULT_INLINE_BYTES
     application: str | None = None
@@ -62,6 +67,8 @@ def parse(given: Mapping[str, str], defaults: Defaults) -> Options:
         max_messages=parsed(values, "maxMessagesPerTrigger", _at_least_one(_whole), None),
         max_bytes=parsed(values, "maxBytesPerTrigger", _at_least_one(parse_bytes), None),
         fail_on_data_loss=parsed(values, "failOnDataLoss", _boolean, True),
+        stream_timeout_s=parsed(values, "streamTimeout", parse_duration, DEFAULT_STREAM_TIMEOUT_S),
+        accept_away=parsed(values, "onStreamAway", fail_or("accept"), False),
         read_tasks=parsed(values, "readTasks", _at_least_one(_whole), defaults.read_tasks),
         inline_bytes=parsed(values, "inlineBytes", parse_bytes, DEFAULT_INLINE_BYTES),
         application=values.get("application"),

@@ -1,4 +1,4 @@
-"""How long a gateway that is away is waited for, or a sink."""
+"""How long a gateway that is away is waited for, or a sink, or a stream."""
 
 import logging
 import threading
@@ -20,9 +20,11 @@ class Patience:
         longest_pause_s: float,
         awaited: str = "the gateway",
         advice: str = "Start it or check the option gateway",
+        option: str = "gatewayTimeout",
     ) -> None:
         self._awaited = awaited
         self._advice = advice
+        self._option = option
         self._timeout_s = timeout_s
         self._longest_pause_s = longest_pause_s
         self._away_since: float | None = None
@@ -54,7 +56,7 @@ class Patience:
         if left <= 0:
             raise type(error)(
                 f"{error}; it has been for {now - self._away_since:.0f} s. {error.advice or self._advice}; "
-                "the option gatewayTimeout says how long to wait"
+                f"the option {self._option} says how long to wait"
             ) from None
         self._never.wait(min(self._pause_s, left))
         self._pause_s = min(2 * self._pause_s, self._longest_pause_s)

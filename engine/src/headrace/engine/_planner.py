@@ -4,15 +4,16 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import grpc
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
+from headrace.engine._absences import LONGEST_PAUSE_S, Absences, sinks_away
 from headrace.engine._connection import Connection, to_error
 from headrace.engine._decode import Columns
-from headrace.engine._errors import CheckpointError, FrameError, GatewayAway, GatewayError, NotAttached, SinkAway
+from headrace.engine._errors import CheckpointError, FrameError, GatewayAway, GatewayError, NotAttached
 from headrace.engine._fetch import PipelineRun, fetch_once
 from headrace.engine._lease import Lease
 from headrace.engine._options import Options
@@ -25,7 +26,6 @@ PLAN_WAIT_MS = 100
 CALL_TIMEOUT_S = 5.0
 INLINE_TIMEOUT_S = 2.0
 DETACH_TIMEOUT_S = 1.0
-LONGEST_PAUSE_S = 0.25
 LONGEST_WAIT_FOR_SINKS_S = 60.0
 """So long at most a batch that is planned waits for its sinks: Spark cannot stop the query meanwhile."""
 
@@ -57,7 +57,7 @@ class Planner:
         self._sizes: dict[str, int] = {}
         """Bytes of each range of the last batch planned."""
         self._patience = Patience(options.gateway_timeout_s, LONGEST_PAUSE_S)
-        self._sinks_patience = Patience(options.gateway_timeout_s, LONGEST_PAUSE_S, "every sink", "Start its connector")
+        self._absences = Absences(options)
         self._lease = Lease(connection, lambda: self.pipeline_run.to_proto(options))
 
     def initial_offset(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class Planner:
 
         Raises:
             CheckpointError: `start` is not where the last batch ended.
-            GatewayError: the gateway refused, has been away for too long, or a source lost messages.
+            GatewayError: the gateway refused, it, a sink or a stream has been away for too long, or a source lost messages.
         """
         if self._options.resume_at is not None:
             return start
@@ -97,7 +97,7 @@ class Planner:
         while True:
             response = self._plan(offset, limit)
             if response is not None:
-                self._note_sinks(response.sinks_away)
+                self._absences.note(response)
             if response is not None and (response.ranges or self._finishes(offset, response) or self._forgets(offset, response)):
                 break
             # A run that must catch up may not answer "nothing new" before the gateway says that all is planned.
@@ -138,17 +138,6 @@ class Planner:
         """Whether anything depends on the end of a stream: the event time of an application does."""
         return self._options.application is not None
 
-    def _note_sinks(self, away: Sequence[str]) -> None:
-        """Pauses where nothing is planned because sinks are away.
-
-        Raises:
-            SinkAway: they have been for too long.
-        """
-        if away:
-            self._sinks_patience.wait(_sinks_away(away))
-        else:
-            self._sinks_patience.answered()
-
     def _await_sinks(self) -> None:
         """Waits, before a batch's tasks would do so in their slots, until the query's sinks are served.
 
@@ -166,7 +155,7 @@ class Planner:
             log.warning("cannot wait for the query's sinks before its tasks: %s", to_error(error, self._connection))
             return
         if response.away and time.monotonic() >= deadline:
-            raise _sinks_away(response.away)
+            raise sinks_away(response.away)
 
     def _check_start(self, start: dict[str, Any]) -> None:
         known = (self._last_start, self._last_end)
@@ -217,6 +206,7 @@ class Planner:
             ended=ended(news),
             forgotten=to_stream_positions(left_out(offset.streams, self._committed)),
             forgets=True,
+            awaits_streams=self._available_now and not self._options.accept_away,
             tell_ends=self._keeps_ends,
             max_messages=max_messages,
             max_bytes=max_bytes,
@@ -329,7 +319,3 @@ class Planner:
             self._connection.stub().Detach(request, timeout=DETACH_TIMEOUT_S, metadata=self._connection.metadata)
         except grpc.RpcError as error:
             log.info("cannot take leave: %s", to_error(error, self._connection))
-
-
-def _sinks_away(sinks: Sequence[str]) -> SinkAway:
-    return SinkAway(f"no connector serves sink {', '.join(sinks)}, which the query writes to")

@@ -1,12 +1,12 @@
 """The options of `df.writeStream.format("headrace")`: names, defaults, validation."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headrace.engine._errors import OptionError
 from headrace.engine._gateway_options import NAMES as GATEWAY_NAMES
-from headrace.engine._gateway_options import Defaults, GatewayOptions, parse_gateway, parsed, spelled
+from headrace.engine._gateway_options import Defaults, GatewayOptions, fail_or, parse_gateway, parsed, spelled
 from headrace.engine._units import parse_duration
 
 NAMES = ("sink", *GATEWAY_NAMES, "sinkTimeout", "onOlderCheckpoint", "onSinkLoss", "onRefused", "deadLetters")
@@ -83,9 +83,9 @@ def parse_sink(given: Mapping[str, str], defaults: Defaults) -> SinkOptions:
         **vars(parse_gateway(values, defaults)),
         sink=sink,
         sink_timeout_s=parsed(values, "sinkTimeout", parse_duration, DEFAULT_SINK_TIMEOUT_S),
-        accept_older=parsed(values, "onOlderCheckpoint", _fail_or("accept"), False),
-        accept_lost=parsed(values, "onSinkLoss", _fail_or("accept"), False),
-        skip_refused=parsed(values, "onRefused", _fail_or("skip"), False),
+        accept_older=parsed(values, "onOlderCheckpoint", fail_or("accept"), False),
+        accept_lost=parsed(values, "onSinkLoss", fail_or("accept"), False),
+        skip_refused=parsed(values, "onRefused", fail_or("skip"), False),
         dead_letters=dead_letters,
         application=application,
         failed=values.get("failed"),
@@ -101,14 +101,3 @@ def _sink(text: str) -> tuple[str, ...]:
 
 def _sinks(text: str) -> tuple[str, ...]:
     return tuple(name for one in text.split(",") for name in _sink(one.strip()))
-
-
-def _fail_or(other: str) -> Callable[[str], bool]:
-    """Reads `fail` as false and the other word as true."""
-
-    def parse_word(text: str) -> bool:
-        if text.lower() not in ("fail", other):
-            raise ValueError(f"want fail or {other}")
-        return text.lower() == other
-
-    return parse_word

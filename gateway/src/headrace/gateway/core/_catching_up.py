@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable
 
+from headrace.gateway._patterns import covers
 from headrace.gateway.core._pipeline import Pipeline
 from headrace.gateway.core._position import Position
 from headrace.gateway.core._stream import Stream
@@ -13,6 +14,8 @@ ENDS_WAIT_S = 1.0
 """How long it waits, once it has everything, for streams to end that have not."""
 CONNECTOR_WAIT_S = 60.0
 """How long it waits for the connector of a stream that its checkpoint knows, before it goes on with what is here."""
+MOST_AWAY = 100
+"""So many patterns and streams at most one answer says are away."""
 
 
 def exhausted(pipeline: Pipeline, streams: Iterable[Stream]) -> bool:
@@ -21,12 +24,37 @@ def exhausted(pipeline: Pipeline, streams: Iterable[Stream]) -> bool:
     if not mine:
         return time.monotonic() - pipeline.attached_at > FIRST_STREAM_WAIT_S
     for stream in mine:
-        if stream.name not in pipeline.targets:
-            target = _target(pipeline, stream)
-            if target is None:
-                return False
+        if stream.name not in pipeline.targets and (target := _target(pipeline, stream)) is not None:
             pipeline.targets[stream.name] = target
-    return all(_reached(pipeline, stream) >= pipeline.targets[stream.name] for stream in mine)
+    return all(_has_read(pipeline, stream) or _is_given_up(pipeline, stream) for stream in mine)
+
+
+def streams_away(pipeline: Pipeline, streams: Iterable[Stream]) -> list[str]:
+    """What such a run waits for: patterns that cover no stream that is here, and streams to read that no connector has."""
+    mine = [stream for stream in streams if pipeline.asks_for(stream.name)]
+    away = []
+    for pattern in pipeline.patterns:
+        if pattern in pipeline.met:
+            continue
+        covered = [stream for stream in mine if covers(pattern, stream.name)]
+        if any(_has_read(pipeline, stream) and _is_here(pipeline, pattern, stream) for stream in covered):
+            # What has been read may be gone before the run has ended.
+            pipeline.met.add(pattern)
+        elif not any(_is_here(pipeline, pattern, stream) for stream in covered):
+            away.append(pattern)
+    unread = [s.name for s in mine if s.attachment is None and s.name in pipeline.targets and not _has_read(pipeline, s)]
+    return [*away, *unread][:MOST_AWAY]
+
+
+def _is_here(pipeline: Pipeline, pattern: str, stream: Stream) -> bool:
+    """Whether a stream has a connector, or has ended and so needs none.
+
+    What has ended says nothing of the other streams that a pattern covers: their connector may be about to come.
+    """
+    if stream.attachment is not None:
+        return True
+    is_over = stream.ended or stream.name in pipeline.ended
+    return is_over and ("*" not in pattern or time.monotonic() - pipeline.attached_at > FIRST_STREAM_WAIT_S)
 
 
 def has_waited_for_ends(pipeline: Pipeline) -> bool:
@@ -37,6 +65,19 @@ def has_waited_for_ends(pipeline: Pipeline) -> bool:
     return now - pipeline.exhausted_at >= ENDS_WAIT_S
 
 
+def _has_read(pipeline: Pipeline, stream: Stream) -> bool:
+    """Whether the pipeline has planned or committed all that it is to read of a stream."""
+    target = pipeline.targets.get(stream.name)
+    return target is not None and _reached(pipeline, stream) >= target
+
+
+def _is_given_up(pipeline: Pipeline, stream: Stream) -> bool:
+    """Whether the connector of a stream that the checkpoint knows has not come for so long that the run goes on without it."""
+    if stream.attachment is not None or stream.name in pipeline.targets:
+        return False
+    return time.monotonic() - pipeline.attached_at > CONNECTOR_WAIT_S and _reached(pipeline, stream) >= stream.received
+
+
 def _reached(pipeline: Pipeline, stream: Stream) -> Position:
     """Up to where the pipeline has planned, or there is nothing to plan: a redelivering stream begins anew with each session."""
     planned = pipeline.planned.get(stream.name, pipeline.position(stream.name))
@@ -45,12 +86,9 @@ def _reached(pipeline: Pipeline, stream: Stream) -> Position:
 
 def _target(pipeline: Pipeline, stream: Stream) -> Position | None:
     """Where everything that exists in the stream now ends; None where its source has not said, or has not come yet."""
-    if stream.ended:
+    if stream.ended or (stream.attachment is None and stream.name in pipeline.ended):
         return stream.received
-    if stream.attachment is None:
-        gone = stream.name in pipeline.ended or time.monotonic() - pipeline.attached_at > CONNECTOR_WAIT_S
-        return stream.received if gone else None
-    latest = stream.backlog.latest_sequence
-    if latest is None or not stream.attachment.opened:
+    attachment, latest = stream.attachment, stream.backlog.latest_sequence
+    if attachment is None or latest is None or not attachment.opened:
         return None
     return max(stream.received, Position(stream.live_epoch, latest))

@@ -71,6 +71,8 @@ class Pipeline:
     """Since when, on the monotonic clock, it has not committed what was received of a stream, or moved there last."""
     targets: dict[str, Position] = field(default_factory=dict)
     """For a run that ends when it has caught up: how far that is."""
+    met: set[str] = field(default_factory=set)
+    """For such a run: its patterns of which it has read a stream that was here."""
     exhausted_at: float | None = None
     """When such a run was first seen to have everything."""
     fresh: dict[str, None] = field(default_factory=dict)
@@ -115,7 +117,7 @@ class Pipeline:
 
     def take_checkpoint(self, committed: dict[str, Position], planned: dict[str, Position]) -> None:
         """Takes over every position of its checkpoint. Where streams begin that these do not name stays as it was found out."""
-        self.committed, self.targets = dict(committed), {}
+        self.committed, self.targets, self.met = dict(committed), {}, set()
         self.plan(dict(planned))
         self.sources = {source_of(stream) for stream, position in committed.items() if position > BEGINNING}
         self.begins = {stream: start for stream, start in self.begins.items() if self.position(stream) == BEGINNING}

@@ -12,7 +12,7 @@ from headrace.gateway._identity import Identity, identity_of
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
 from headrace.gateway.core._awaiting import await_sinks, sinks_away
 from headrace.gateway.core._bounds import MAX_PATTERNS, MAX_POSITIONS, check_count, check_length
-from headrace.gateway.core._catching_up import exhausted, has_waited_for_ends
+from headrace.gateway.core._catching_up import exhausted, has_waited_for_ends, streams_away
 from headrace.gateway.core._checkpoints import adopt, attach, check_reads, commit, identify
 from headrace.gateway.core._errors import MalformedMessage, MessagesLost, NotPermitted, Superseded, UnknownPipeline
 from headrace.gateway.core._forgetting import begin_to_forget, leave_out, to_forget
@@ -103,12 +103,17 @@ class EngineService(EngineServiceServicer):
                 ranges, forgotten, over = [], [], False
                 pipeline.plan({})
             done = pipeline.available_now and not away and exhausted(pipeline, self._gateway.streams.values())
+            awaits = request.awaits_streams and pipeline.available_now
+            absent = streams_away(pipeline, self._gateway.streams.values()) if awaits else []
+            done = done and not absent
             if done and request.tell_ends and not over:
                 done = has_waited_for_ends(pipeline)
             if ranges or forgotten or done or not await pipeline.news.wait(max(0.0, deadline - loop.time())):
                 begin_to_forget(self._gateway, forgotten)
                 planned = [_to_proto(r) for r in ranges]
-                return pb.PlanResponse(ranges=planned, exhausted=done, all_ended=over, sinks_away=away, forgotten=forgotten)
+                return pb.PlanResponse(
+                    ranges=planned, exhausted=done, all_ended=over, sinks_away=away, forgotten=forgotten, streams_away=absent
+                )
             _check_present(pipeline, request.pipeline)
 
     async def AwaitSinks(

@@ -207,6 +207,7 @@ class PlanRequest(_message.Message):
     TELL_ENDS_FIELD_NUMBER: _builtins.int
     FORGOTTEN_FIELD_NUMBER: _builtins.int
     FORGETS_FIELD_NUMBER: _builtins.int
+    AWAITS_STREAMS_FIELD_NUMBER: _builtins.int
     max_messages: _builtins.int
     """The most messages for the batch, over all streams; absent means as many as the gateway thinks right."""
     max_bytes: _builtins.int
@@ -219,6 +220,10 @@ class PlanRequest(_message.Message):
     """
     forgets: _builtins.bool
     """True where the caller does as PlanResponse.forgotten says. Otherwise it is told of none, and what its checkpoint has is kept."""
+    awaits_streams: _builtins.bool
+    """True where the caller, a run with available_now, waits itself for streams that are away, as PlanResponse.streams_away says. Otherwise
+    such a run has everything after 10 s without any stream, and needs nothing of a stream that has had no connector for a minute.
+    """
     @_builtins.property
     def pipeline(self) -> Global___Pipeline:
         """Who calls."""
@@ -250,10 +255,11 @@ class PlanRequest(_message.Message):
         tell_ends: _builtins.bool = ...,
         forgotten: _abc.Iterable[_frame_pb2.StreamPosition] | None = ...,
         forgets: _builtins.bool = ...,
+        awaits_streams: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "committed", b"committed", "ended", b"ended", "forgets", b"forgets", "forgotten", b"forgotten", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline", "tell_ends", b"tell_ends", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes", "_max_messages", b"_max_messages", "awaits_streams", b"awaits_streams", "committed", b"committed", "ended", b"ended", "forgets", b"forgets", "forgotten", b"forgotten", "max_bytes", b"max_bytes", "max_messages", b"max_messages", "pipeline", b"pipeline", "tell_ends", b"tell_ends", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_bytes: _TypeAlias = _typing.Literal["max_bytes"]  # noqa: Y015
     _WhichOneofArgType__max_bytes: _TypeAlias = _typing.Literal["_max_bytes", b"_max_bytes"]  # noqa: Y015
@@ -277,6 +283,7 @@ class PlanResponse(_message.Message):
     ALL_ENDED_FIELD_NUMBER: _builtins.int
     SINKS_AWAY_FIELD_NUMBER: _builtins.int
     FORGOTTEN_FIELD_NUMBER: _builtins.int
+    STREAMS_AWAY_FIELD_NUMBER: _builtins.int
     exhausted: _builtins.bool
     """Only for a run with available_now: everything that existed when it began is planned, with this answer or before."""
     all_ended: _builtins.bool
@@ -300,6 +307,13 @@ class PlanResponse(_message.Message):
         ranges, a new stream of the name waits for that: plan a batch that has no messages. Who does nothing keeps the streams.
         """
 
+    @_builtins.property
+    def streams_away(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only where the request has `awaits_streams`: the pipeline's patterns of which no stream is here nor has been read by the run, and the
+        streams that it has yet to read and that no connector has. The run is not `exhausted` before there are none. A stream that has ended
+        is here without a connector; one that a pattern with a `*` covers, 10 s after the run has attached. At most 100.
+        """
+
     def __init__(
         self,
         *,
@@ -308,10 +322,11 @@ class PlanResponse(_message.Message):
         all_ended: _builtins.bool = ...,
         sinks_away: _abc.Iterable[_builtins.str] | None = ...,
         forgotten: _abc.Iterable[_builtins.str] | None = ...,
+        streams_away: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_ended", b"all_ended", "exhausted", b"exhausted", "forgotten", b"forgotten", "ranges", b"ranges", "sinks_away", b"sinks_away"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_ended", b"all_ended", "exhausted", b"exhausted", "forgotten", b"forgotten", "ranges", b"ranges", "sinks_away", b"sinks_away", "streams_away", b"streams_away"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
