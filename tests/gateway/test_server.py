@@ -1,5 +1,6 @@
 """The assembled gateway: what it says of itself, and what signals and taken ports do to it."""
 
+import asyncio
 import json
 import signal
 import socket
@@ -14,6 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.gateway.certificates import Authority
 from tests.gateway.processes import GatewayProcess, gateway_process, headrace
 
+import headrace.gateway
 from headrace.gateway import Config, Tls, Token
 from headrace.gateway._listen import exposure
 from headrace.protocol.v1 import source_pb2
@@ -54,6 +56,22 @@ def signal_twice(gateway: GatewayProcess, number: signal.Signals) -> int:
         code = gateway.wait()
         call.cancel()
     return code
+
+
+async def test_a_program_of_ones_own_serves_with_what_the_package_promises() -> None:
+    listens: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(headrace.gateway.serve(Config(listen="127.0.0.1:0"), ready=listens.set_result))
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            address = await listens
+        with grpc.insecure_channel(address) as channel:
+            assert await asyncio.to_thread(health, channel) == health_pb2.HealthCheckResponse.SERVING
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+    assert all(hasattr(headrace.gateway, name) for name in headrace.gateway.__all__)
+    with pytest.raises(ImportError, match="cannot import name 'nothing'"):
+        from headrace.gateway import nothing  # noqa: F401
 
 
 def test_health_and_reflection_know_every_service() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from headrace.engine._classic import refuse_connect
 from headrace.engine._errors import CheckpointError
 from headrace.engine._position import Offset
 from headrace.engine._runs import Segment
@@ -66,9 +67,14 @@ class Dropped:
 
 
 class CheckpointLog:
-    """The logs of one checkpoint, on any file system that Spark knows."""
+    """The logs of one checkpoint, on any file system that Spark knows.
+
+    Raises:
+        HeadraceError: the session is one of Spark Connect.
+    """
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+        refuse_connect(spark)
         self._checkpoint = checkpoint
         jvm: Any = spark._jvm
         self._jvm = jvm

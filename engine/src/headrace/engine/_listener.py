@@ -207,11 +207,7 @@ def _take_leave(sources: tuple[Options, ...], offset: Offset) -> None:
 
 
 def watch_queries(spark: SparkSession, defaults: Defaults) -> None:
-    """Watches the queries of a session until it ends; where it is watched already, the defaults are new.
-
-    Raises:
-        HeadraceError: the session is a remote one.
-    """
+    """Watches the queries of a session until it ends; where it is watched already, the defaults are new."""
     from py4j.java_gateway import java_import  # type: ignore[import-untyped]
     from pyspark.java_gateway import ensure_callback_server_started
 
@@ -219,8 +215,7 @@ def watch_queries(spark: SparkSession, defaults: Defaults) -> None:
         _watching[spark] = defaults
         return
     gateway = spark.sparkContext._gateway
-    if gateway is None:
-        raise HeadraceError("Headrace needs a session in this process; Spark Connect is not supported")
+    assert gateway is not None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
     java_import(gateway.jvm, "org.apache.spark.sql.streaming.*")
     listener = gateway.jvm.PythonStreamingQueryListenerWrapper(QueryWatch(spark))

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from headrace.engine._checkpoints import CLASS, install
 from headrace.engine._class_archive import OPTIONS, class_archive, use
+from headrace.engine._classic import refuse_connect
 from headrace.engine._gateway_options import DEFAULT_GATEWAY, Defaults
 from headrace.engine._listener import watch_queries
 from headrace.engine._master import is_this_machine
@@ -62,7 +63,11 @@ def register(spark: SparkSession, plans: Mapping[str, Plan] | None = None) -> No
     Args:
         spark: The session.
         plans: The applications whose queries start next, by name.
+
+    Raises:
+        HeadraceError: it is a session of Spark Connect, whose queries nobody here could watch.
     """
+    refuse_connect(spark)
     defaults = Defaults(
         gateway=os.environ.get("HEADRACE_GATEWAY") or DEFAULT_GATEWAY,
         token=os.environ.get("HEADRACE_TOKEN") or None,
