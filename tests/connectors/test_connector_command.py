@@ -3,8 +3,10 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,21 @@ async def test_files_are_streamed_to_their_end(gateway, tmp_path):
     await session.next("goodbye")
     out, errors = await asyncio.wait_for(process.communicate(), 10)
     assert (process.returncode, out, errors) == (0, b"", b"")
+
+
+async def test_each_line_of_the_log_begins_with_its_time(tmp_path):
+    begun = datetime.now(UTC)
+    process = await headrace("run", "stdout-sink", "--sink", "s", "--gateway", "127.0.0.1:1", "--verbose")
+    lines = [(await asyncio.wait_for(process.stderr.readline(), 60)).decode()]
+    process.send_signal(signal.SIGTERM)
+    _, rest = await asyncio.wait_for(process.communicate(), 60)
+    lines += rest.decode().splitlines(keepends=True)
+    ended = datetime.now(UTC)
+    for line in lines:
+        shown = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z (INFO|WARNING|ERROR): .+\n", line)
+        assert shown is not None, lines
+        # To the millisecond, in UTC.
+        assert begun - timedelta(milliseconds=1) <= datetime.fromisoformat(f"{shown[1]}+00:00") <= ended, lines
 
 
 async def test_a_followed_file_is_streamed_until_a_signal(gateway, tmp_path):

@@ -93,8 +93,9 @@ def _is_down(name: str, status: Status) -> bool:
     return process_of(status, name).state == "waits"
 
 
-def test_who_keeps_failing_is_told_with_what_it_said(tmp_path: Path) -> None:
-    script = "echo 'Error: the queue is gone'; echo 'at exit'; exit 1"
+@pytest.mark.parametrize("line", ["Error: the queue is gone", "2026-01-31T12:00:00.250Z ERROR: the queue is gone"])
+def test_who_keeps_failing_is_told_with_what_it_said(tmp_path: Path, line: str) -> None:
+    script = f"echo '{line}'; echo 'at exit'; exit 1"
     watched = Watched(plan(tmp_path, source=(Kind.SOURCE, script)))
     watched.when(lambda status: process_of(status, "source").restarts == 4, stop)
     watched.run()

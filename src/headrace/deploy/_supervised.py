@@ -19,7 +19,8 @@ _KEEPS_FAILING = 3
 _HOPELESS = (2, 3)
 """Exit codes of what was asked for wrongly, and of a machine that lacks something."""
 _LAST_BYTES = 16 << 10
-_SAYS_WHY = re.compile(r"(?:Error|ERROR)\b:?\s*(?P<why>.*)")
+_SAYS_WHY = re.compile(r"(?:\d{4}-\d\d-\d\dT\S+Z )?(?:Error|ERROR)\b:?\s*(?P<why>.*)")
+"""Lines of a log begin with their time; what a command prints does not."""
 
 
 @dataclass

@@ -3,12 +3,12 @@
 import inspect
 import logging
 import os
-import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from headrace.connectors_cli._logs import configure_logging
 from headrace.terminal import EXIT_INVALID, Connection, Failure, ProgramGroup, as_typed, connection_options
 
 if TYPE_CHECKING:
@@ -139,8 +139,7 @@ def run_connector(connector: "AnyConnector", connection: Connection, instance: s
     from headrace.sdk import Tls
     from headrace.sdk import run as run_to_end
 
-    level = logging.INFO if verbose else logging.WARNING
-    logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s: %(message)s")
+    configure_logging(logging.INFO if verbose else logging.WARNING)
     options: dict[str, Any] = {}
     if connection.encrypted:
         options["tls"] = Tls(ca=connection.tls_ca, certificate=connection.tls_cert, key=connection.tls_key)

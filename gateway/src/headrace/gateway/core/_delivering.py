@@ -220,7 +220,7 @@ def settle(
     gateway.sinks_changed.notify()
     gateway.ledgers[ledger.pipeline] = ledger
     if known is None or known.run != ledger.run:
-        log.info("run settles", pipeline=ledger.pipeline, run=ledger.run, number=ledger.number, committed=ledger.committed)
+        log.info("run settles", pipeline=ledger.pipeline, run=ledger.run, number=ledger.number, batch=ledger.committed)
         for sink in gateway.sinks.values():
             sink.news.notify()
             for session in sink.sessions.values():

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import structlog
+
 from headrace.gateway._identity import Identity
 from headrace.gateway.core._errors import MalformedMessage, OutOfTurn, ProtocolError, SinkAway, SinkFailed, TooSlow
 from headrace.gateway.core._signal import Signal
@@ -21,6 +23,8 @@ MESSAGE_BYTES = 512
 """What a message that waits costs besides its frame."""
 MOST_REMEMBERED = 1024
 """Of how many parts and transactions the last answers, and what was withdrawn without one, are remembered."""
+
+log = structlog.get_logger("headrace.gateway")
 
 _ids = itertools.count(1)
 
@@ -99,6 +103,11 @@ class SinkSession:
     def instance(self) -> str:
         """Which deployment of the sink this is."""
         return self.hello.instance
+
+    @property
+    def for_logs(self) -> dict[str, str | int]:
+        """The keys of a log line about something in this session."""
+        return {"session": self.id, "sink": self.hello.sink, "instance": self.instance}
 
     @property
     def durable(self) -> bool:
@@ -351,6 +360,7 @@ class SinkSession:
     def abort(self, transaction: Transaction) -> None:
         """Tells it to drop a transaction."""
         withdrawn = transaction in self.votes or transaction in self._told_to_commit
+        log.info("transaction aborted", **self.for_logs, **transaction.for_logs)
         self.holdings.drop(transaction)
         self._end_open_parts(transaction, "the transaction was aborted")
         self.transaction_failed(transaction, "it was aborted")

@@ -33,6 +33,11 @@ class Transaction:
             raise MalformedMessage(f"transaction of batch {wire.batch}: the largest is 2^63 - 1")
         return cls(check_pipeline(wire.pipeline), wire.batch)
 
+    @property
+    def for_logs(self) -> dict[str, str | int]:
+        """The keys by which every log line about it is found."""
+        return {"pipeline": self.pipeline, "batch": self.batch}
+
     def __str__(self) -> str:
         return f"batch {self.batch} of pipeline {self.pipeline}"
 
@@ -49,6 +54,11 @@ class Part:
     def run(self) -> str:
         """Which run of the pipeline delivered it: an attempt is named `RUN/TRY`."""
         return self.attempt.partition("/")[0]
+
+    @property
+    def for_logs(self) -> dict[str, str | int]:
+        """The keys by which every log line about it is found."""
+        return {**self.transaction.for_logs, "partition": self.partition, "attempt": self.attempt}
 
     def to_proto(self) -> pb.Part:
         """The wire form."""

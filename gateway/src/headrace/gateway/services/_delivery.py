@@ -1,13 +1,16 @@
 """The calls by which Spark writes to sinks."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+
+import structlog
 
 from headrace.gateway._identity import Identity
 from headrace.gateway.core import Gateway
 from headrace.gateway.core import _frames as frames
 from headrace.gateway.core._bounds import MAX_NAME_BYTES, MAX_PARTS, MAX_SEGMENTS, MAX_WRITTEN, check_count, check_length
 from headrace.gateway.core._delivering import begin, check_newer, instance_for, settle, vote
-from headrace.gateway.core._errors import MalformedMessage, NotPermitted, OutOfTurn
+from headrace.gateway.core._errors import MalformedMessage, NotPermitted, OutOfTurn, ProtocolError
 from headrace.gateway.core._leases import renew
 from headrace.gateway.core._ledger import Ledger, Segment
 from headrace.gateway.core._runs import admit
@@ -16,6 +19,8 @@ from headrace.gateway.core._transaction import Part, Transaction, check_pipeline
 from headrace.gateway.core._votes import Voter
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import frame_pb2
+
+log = structlog.get_logger("headrace.gateway")
 
 MOST_VOTES = 1024
 """So many votes may a request name."""
@@ -33,16 +38,28 @@ async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[
     if first is None or first.WhichOneof("message") != "start":
         raise OutOfTurn("the first message of a delivery must be DeliveryStart")
     sink, part = _sink(gateway, identity, first.start.sink), Part.from_proto(first.start.part)
-    transaction, number = part.transaction, first.start.run_number
+    with _failure_logged("a delivery failed", sink, part):
+        return await _deliver(gateway, identity, first.start, sink, part, requests)
+
+
+async def _deliver(
+    gateway: Gateway,
+    identity: Identity,
+    start: pb.DeliveryStart,
+    sink: Sink,
+    part: Part,
+    requests: AsyncIterator[pb.DeliverRequest],
+) -> pb.DeliverResponse:
+    transaction, number = part.transaction, start.run_number
     gateway.owners.claim(transaction.pipeline, identity)
     await admit(gateway, transaction.pipeline, part.run, number)
-    session = await instance_for(gateway, sink, part, number, first.start.wait_ms)
+    session = await instance_for(gateway, sink, part, number, start.wait_ms)
     await session.room()
     begin(gateway, transaction, part.run, number)
-    if first.start.accept_lost:
+    if start.accept_lost:
         gateway.votes.accept(transaction.pipeline)
     gateway.votes.check_kept(transaction.pipeline)
-    if not first.start.accept_older:
+    if not start.accept_older:
         check_newer(sink, transaction)
     opened = session.start_part(part)
     try:
@@ -83,8 +100,9 @@ async def ask_for_vote(gateway: Gateway, identity: Identity, request: pb.VoteReq
     if any(part.run != parts[0].run for part in parts):
         raise MalformedMessage(f"sink {sink.name}, {transaction}: want the parts of one run")
     by_part = dict(zip(parts, request.instances or [""] * len(parts), strict=True))
-    await admit(gateway, transaction.pipeline, parts[0].run, request.run_number)
-    await vote(gateway, sink, transaction, by_part, request.run_number)
+    with _failure_logged("a vote failed", sink, transaction):
+        await admit(gateway, transaction.pipeline, parts[0].run, request.run_number)
+        await vote(gateway, sink, transaction, by_part, request.run_number)
     return pb.VoteResponse()
 
 
@@ -137,6 +155,16 @@ def take_log(gateway: Gateway, identity: Identity, request: pb.SettleRequest) ->
         votes=[_vote(voter, batch) for voter, batch in gateway.votes.logged(ledger.pipeline)],
         lost=[_vote(voter, batch) for voter, batch in gateway.votes.lost() if voter.pipeline == ledger.pipeline],
     )
+
+
+@contextmanager
+def _failure_logged(what: str, sink: Sink, named: Part | Transaction) -> Iterator[None]:
+    """Logs an error with the micro-batch that it ends an attempt at, and lets it pass."""
+    try:
+        yield
+    except ProtocolError as error:
+        log.warning(what, sink=sink.name, **named.for_logs, status=error.status.name, detail=str(error))
+        raise
 
 
 def _awaited(request: pb.SettleRequest, sinks: Sequence[str]) -> tuple[str, ...]:

@@ -84,10 +84,13 @@ class SinkService(SinkServiceServicer):
                 case "prepared":
                     transaction = Transaction.from_proto(request.prepared.transaction)
                     if not session.prepared(transaction):
-                        log.info("a vote for what was aborted meanwhile", session=session.id, transaction=str(transaction))
+                        log.info("a vote for what was aborted meanwhile", **session.for_logs, **transaction.for_logs)
+                    else:
+                        log.debug("transaction voted for", **session.for_logs, **transaction.for_logs)
                 case "committed":
                     transaction = Transaction.from_proto(request.committed.transaction)
                     if session.committed(transaction):
+                        log.debug("transaction visible", **session.for_logs, **transaction.for_logs)
                         sink.note_committed(transaction)
                 case "failed":
                     _failed(sink, session, request.failed)
@@ -116,10 +119,14 @@ def _staged(sink: Sink, session: SinkSession, staged: pb.Staged) -> None:
 
 
 def _failed(sink: Sink, session: SinkSession, failed: pb.Failed) -> None:
-    log.warning("a sink failed", session=session.id, sink=session.hello.sink, reason=failed.reason[:500])
+    reason = failed.reason[:500]
     if failed.WhichOneof("what") == "part_id":
-        session.part_failed(failed.part_id, failed.reason[:500])
+        # One that was dropped meanwhile is not known any more.
+        opened = session.open.get(failed.part_id)
+        log.warning("a sink failed", **session.for_logs, **(opened.part.for_logs if opened else {}), reason=reason)
+        session.part_failed(failed.part_id, reason)
         return
-    transaction, reason = Transaction.from_proto(failed.transaction), failed.reason[:500]
+    transaction = Transaction.from_proto(failed.transaction)
+    log.warning("a sink failed", **session.for_logs, **transaction.for_logs, reason=reason)
     if not session.transaction_failed(transaction, reason):
         sink.note_failed(transaction, f"instance {session.instance}: {reason}")

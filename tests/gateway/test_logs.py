@@ -1,0 +1,108 @@
+"""Every log line about a micro-batch names its query and its number, in either format."""
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import grpc
+import pytest
+from tests.gateway.processes import gateway_process
+from tests.gateway.sink_wire import SinkClient, Writer
+
+from headrace.protocol.v1 import sink_pb2
+
+EXPECTED = [
+    ("run settles", {"pipeline": "query", "batch": -1, "run": "r1"}),
+    ("a sink failed", {"pipeline": "query", "batch": 0, "partition": 0, "sink": "out", "instance": "i", "reason": "full"}),
+    ("a delivery failed", {"pipeline": "query", "batch": 0, "partition": 0, "sink": "out", "status": "ABORTED"}),
+    ("a sink failed", {"pipeline": "query", "batch": 0, "sink": "out", "instance": "i", "reason": "no table"}),
+    ("a vote failed", {"pipeline": "query", "batch": 0, "sink": "out", "status": "ABORTED"}),
+    ("transaction voted for", {"pipeline": "query", "batch": 0, "sink": "out", "instance": "i"}),
+    ("transaction visible", {"pipeline": "query", "batch": 0, "sink": "out", "instance": "i"}),
+    ("transaction voted for", {"pipeline": "query", "batch": 1, "sink": "out", "instance": "i"}),
+    ("run settles", {"pipeline": "query", "batch": 0, "run": "r2"}),
+    ("transaction aborted", {"pipeline": "query", "batch": 1, "sink": "out", "instance": "i"}),
+]
+"""What the gateway logs of the batches below, in order, with what must stand in each line."""
+
+
+async def fail_twice_then_commit_and_abort(address: str) -> None:
+    """A part and a vote that fail, a batch that is committed, and one that the next run's commit log does not have."""
+    sink, writer = SinkClient(address), Writer(address)
+    await sink.hello()
+    delivery = writer.deliver(0)
+    start = await sink.expect("start_part")
+    await sink.send(failed=sink_pb2.Failed(part_id=start.id, reason="full"))
+    with pytest.raises(grpc.aio.AioRpcError):
+        await delivery
+    await staged(sink, writer, 0, "b")
+    vote = writer.vote(0, writer.part(0, attempt="b"))
+    prepare = await until(sink, "prepare")
+    await sink.send(failed=sink_pb2.Failed(transaction=prepare.transaction, reason="no table"))
+    with pytest.raises(grpc.aio.AioRpcError):
+        await vote
+    await voted(sink, writer, 0, "c")
+    await writer.settle(0)
+    told = await until(sink, "commit")
+    await sink.send(committed=sink_pb2.Committed(transaction=told.transaction))
+    await voted(sink, writer, 1, "d")
+    newer = Writer(address, "r2", first_batch=1)
+    await newer.settle(0)
+    delivery = newer.deliver(1)
+    aborted = await until(sink, "abort")
+    assert aborted.transaction.batch == 1
+    delivery.cancel()
+    for client in (sink, writer, newer):
+        await client.close()
+
+
+async def staged(sink: SinkClient, writer: Writer, batch: int, attempt: str) -> None:
+    delivery = writer.deliver(batch, attempt=attempt)
+    while (start := await until(sink, "start_part")).part.attempt != f"r1/{attempt}":
+        pass
+    # The end of the part that has failed may still be on its way.
+    while (await until(sink, "end_part")).id != start.id:
+        pass
+    await sink.send(staged=sink_pb2.Staged(id=start.id))
+    await delivery
+
+
+async def voted(sink: SinkClient, writer: Writer, batch: int, attempt: str) -> None:
+    await staged(sink, writer, batch, attempt)
+    vote = writer.vote(batch, writer.part(batch, attempt=attempt))
+    prepare = await until(sink, "prepare")
+    await sink.send(prepared=sink_pb2.Prepared(transaction=prepare.transaction))
+    await vote
+
+
+async def until(sink: SinkClient, kind: str) -> Any:
+    """The next message of a kind; others, such as that a part is dropped which has failed, are of no interest here."""
+    while (response := await sink.receive()).WhichOneof("message") != kind:
+        pass
+    return getattr(response, kind)
+
+
+def parsed(line: str) -> tuple[str, dict[str, Any]]:
+    """The event of a line and its keys, from JSON or as the console shows them."""
+    if line.startswith("{"):
+        document = json.loads(line)
+        return document.pop("event"), document
+    shown = re.fullmatch(r"(?P<timestamp>\S+) \[(?P<level>\w+) *\] (?P<event>.*?) +\[(?P<logger>[\w.]+)\] *(?P<rest>.*)", line)
+    assert shown is not None, line
+    keys = {name: quoted or plain for name, quoted, plain in re.findall(r"(\w+)=(?:'([^']*)'|(\S+))", shown["rest"])}
+    return shown["event"], {**shown.groupdict(), **keys}
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+async def test_lines_about_a_batch_name_its_query_and_its_number(form: str) -> None:
+    with gateway_process("--log-format", form, "--log-level", "debug") as gateway:
+        await fail_twice_then_commit_and_abort(gateway.address)
+        await asyncio.to_thread(gateway.wait_for_log, "transaction aborted")
+        lines = [parsed(line) for line in gateway.log.splitlines()]
+
+    about = [(event, keys) for event, keys in lines if event in {expected for expected, _ in EXPECTED}]
+    assert [event for event, _ in about][: len(EXPECTED)] == [event for event, _ in EXPECTED], about
+    for (event, keys), (_, expected) in zip(about, EXPECTED, strict=False):
+        assert {name: str(keys.get(name)) for name in expected} == {name: str(value) for name, value in expected.items()}, event
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", keys["timestamp"])
