@@ -1,5 +1,7 @@
 """The Spark driver, a process of its own: `python -m headrace.chaos._query FOLDER --gateway ADDRESS --master MASTER`.
 
+Or, by spark-submit, which has the master: `spark-submit --master MASTER .../_query.py FOLDER --gateway ADDRESS`.
+
 It runs a query for each sink over all streams, and starts one that has failed again. Each keeps its states in its own way.
 """
 
@@ -105,7 +107,8 @@ def _run(spark: SparkSession, layout: Layout, gateway: str, is_over: Callable[[]
 
 def _is_present(layout: Layout) -> bool:
     """Whether this is the driver that was started last: two that start queries again by turns would never agree."""
-    return layout.driver.read_text() == str(os.getpid())
+    # Below spark-submit, the process that was started is the JVM's.
+    return layout.driver.read_text() == str(os.getsid(0))
 
 
 def main() -> None:
@@ -113,7 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gateway", required=True)
-    parser.add_argument("--master", required=True)
+    parser.add_argument("--master", help="default: spark-submit's")
     arguments = parser.parse_args()
     layout = Layout(arguments.folder)
     stop = threading.Event()

@@ -14,9 +14,10 @@ from headrace.chaos._errors import ChaosError
 from headrace.chaos._evidence import IDEMPOTENT, SINKS, TWO_PHASE, Layout, last_commit
 from headrace.chaos._observer import Observer
 from headrace.chaos._roles import Role
+from headrace.chaos._site import Site
 from headrace.chaos._validator import Finding, verdict
 from headrace.chaos._workload import REDELIVERING, REPLAYABLE
-from headrace.processes import OwnedProcess, executors, free_address, spark_environ
+from headrace.processes import OwnedProcess, executors, headrace, spark_environ
 
 DEADLINE_S = 240.0
 _LOOKS_EVERY_S = 0.01
@@ -26,6 +27,7 @@ _CONFIG = "".join(
 """Several queries read each stream, so that the gateway must be told of them: it remembers nothing."""
 _LIMITS = "[limits]\nsession_messages = 2000\n"
 """Little enough for sources to run into it."""
+_QUERY = Path(__file__).with_name("_query.py")
 
 
 class World:
@@ -36,7 +38,13 @@ class World:
     """
 
     def __init__(
-        self, folder: Path, *, master: str = "local[2,4]", environ: Mapping[str, str] | None = None, instances: int = 1
+        self,
+        folder: Path,
+        *,
+        master: str = "local[2,4]",
+        environ: Mapping[str, str] | None = None,
+        instances: int = 1,
+        site: Site | None = None,
     ) -> None:
         """Makes the folder, and starts nothing.
 
@@ -45,6 +53,8 @@ class World:
             master: Spark's master.
             environ: What is added to the environment of every process.
             instances: Of each sink. They are killed in turn.
+            site: Where its processes run; None for this machine. One that submits the driver to a cluster goes before `master`,
+                and whoever has that cluster kills its executors.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder.absolute()
@@ -52,7 +62,8 @@ class World:
         self.offered = 0
         # Sockets lie in the scratch folder, and their paths must be short; what a killed JVM leaves lies there too.
         self._scratch = Path(tempfile.mkdtemp(prefix="headrace-"))
-        self._address = free_address()
+        self._site = site or Site()
+        self._address = self._site.free_address()
         self._is_cluster = master.startswith("local-cluster")
         self._environ = {**spark_environ(self._scratch), "SPARK_WORKER_DIR": str(self._scratch / "work"), **(environ or {})}
         self._master = master
@@ -244,25 +255,33 @@ class World:
 
     def _process(self, role: Role, number: int, command: list[str]) -> OwnedProcess:
         environ = {**self._environ, "HEADRACE_CHAOS_ROLE": role, "PYTHONUNBUFFERED": "1"}
-        return OwnedProcess(_name(role, number), [sys.executable, "-m", *command], self.folder, environ)
+        enter = () if role == Role.DRIVER else self._site.enter
+        return OwnedProcess(_name(role, number), [*enter, *command], self.folder, environ)
 
     def _commands(self, master: str, instances: int) -> dict[Role, list[list[str]]]:
         folder, gateway = str(self.folder), ("--gateway", self._address)
-        headrace, config = "headrace.cli", str(self.folder / "gateway.toml")
-        sink = [headrace, "connector", "run", "file-sink", "--sink", TWO_PHASE, "--format", "length-prefixed"]
+        config = str(self.folder / "gateway.toml")
+        listen = ["--listen", self._address, *([] if self._site.host == "127.0.0.1" else ["--insecure"])]
+        sink = [*headrace("connector", "run", "file-sink"), "--sink", TWO_PHASE, "--format", "length-prefixed"]
         sink += ["--rotate-bytes", "200000"]
+        submit = [*self._site.submit, str(_QUERY)] if self._site.submit else [*_python("_query"), "--master", master]
         numbers = range(1, instances + 1)
         return {
             # Spark takes longest to start.
-            Role.DRIVER: [["headrace.chaos._query", folder, *gateway, "--master", master]],
-            Role.GATEWAY: [[headrace, "gateway", "--listen", self._address, "--config", config, "--log-level", "warning"]],
-            Role.REPLAYABLE: [["headrace.chaos._senders", REPLAYABLE, folder, *gateway]],
-            Role.REDELIVERING: [["headrace.chaos._senders", REDELIVERING, folder, *gateway]],
+            Role.DRIVER: [[*submit, folder, *gateway]],
+            Role.GATEWAY: [headrace("gateway", *listen, "--config", config, "--log-level", "warning")],
+            Role.REPLAYABLE: [[*_python("_senders"), REPLAYABLE, folder, *gateway]],
+            Role.REDELIVERING: [[*_python("_senders"), REDELIVERING, folder, *gateway]],
             Role.TWO_PHASE: [
                 [*sink, "--path", str(self.layout.output_of(n)), "--instance", _name(TWO_PHASE, n), *gateway] for n in numbers
             ],
-            Role.IDEMPOTENT: [["headrace.chaos._sinks", folder, *gateway, "--instance", _name(IDEMPOTENT, n)] for n in numbers],
+            Role.IDEMPOTENT: [[*_python("_sinks"), folder, *gateway, "--instance", _name(IDEMPOTENT, n)] for n in numbers],
         }
+
+
+def _python(module: str) -> list[str]:
+    """The command line of a program of this package."""
+    return [sys.executable, "-m", f"headrace.chaos.{module}"]
 
 
 def _name(role: str, number: int) -> str:
