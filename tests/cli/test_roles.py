@@ -11,12 +11,13 @@ from click.testing import CliRunner
 
 from headrace import connectors_cli, gateway_cli
 from headrace.cli import cli
-from headrace.terminal import ProgramGroup
 
 PROGRAMS = {"headrace-gateway": gateway_cli.program, "headrace-connectors": connectors_cli.program}
 OF_HEADRACE = {
     "headrace-connectors dlq": "headrace dlq",
     "headrace-connectors": "headrace connector",
+    "headrace-gateway status": "headrace status",
+    "headrace-gateway forget": "headrace forget",
     "headrace-gateway": "headrace gateway",
 }
 
@@ -96,11 +97,18 @@ def test_an_error_of_a_configuration_names_the_command_that_is_installed(tmp_pat
 def test_commands_are_mounted_and_not_copied() -> None:
     context = click.Context(cli)
     assert isinstance(cli, click.Group)
-    mounted = {name: cli.get_command(context, name) for name in ("connector", "dlq", "gateway")}
+    mounted = {name: cli.get_command(context, name) for name in ("connector", "dlq", "forget", "gateway", "status")}
 
-    assert mounted == {"connector": connectors_cli.connector, "dlq": connectors_cli.dlq, "gateway": gateway_cli.gateway}
-    for group in mounted.values():
-        assert isinstance(group, ProgramGroup)
+    assert mounted == {
+        "connector": connectors_cli.connector,
+        "dlq": connectors_cli.dlq,
+        "forget": gateway_cli.forget,
+        "gateway": gateway_cli.gateway,
+        "status": gateway_cli.status,
+    }
+    for name in ("forget", "status"):
+        assert gateway_cli.program.commands[name] is mounted[name]
+    assert connectors_cli.program.commands["dlq"] is mounted["dlq"]
     assert set(gateway_cli.gateway.commands.items()) <= set(gateway_cli.program.commands.items())
     assert set(connectors_cli.connector.commands.items()) <= set(connectors_cli.program.commands.items())
 

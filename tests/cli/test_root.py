@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import cli
-from headrace.cli._output import bytes_text, duration_text
+from headrace.terminal import bytes_text, duration_text
 
 HEAVY = ("grpc", "pydantic", "rich", "pyspark", "numpy", "pandas", "structlog")
 

@@ -1,10 +1,12 @@
 """A host that runs a gateway, or connectors, needs the distribution of that role alone, which has no Spark in it."""
 
 import asyncio
+import json
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.distributions.programs import DEADLINE_S, Program, environ, running
@@ -88,6 +90,9 @@ async def test_messages_go_from_a_file_to_the_gateway_and_on_to_a_file_without_s
                     pass
             assert shown(out) == LINES
 
+            shown_status = await asyncio.to_thread(status_of, gateway, address)
+            assert [stream["stream"] for stream in shown_status["streams"]] == ["lines/given.txt"]
+
             # The next plan says that all was committed: the source is told, and has nothing left to do.
             await engine.plan({"lines/given.txt": planned.end}, wait_ms=0)
             assert reading.wait() == 0, reading.log.read_text()
@@ -109,6 +114,14 @@ async def connected(engine: Engine, instances: set[str], programs: Sequence[Prog
             status = await engine.status()
             found = {session.instance for session in status.sessions}
             found |= {instance for sink in status.sinks for instance in sink.instances}
+
+
+def status_of(gateway: Path, address: str) -> dict[str, Any]:
+    """What `headrace-gateway status` shows."""
+    call = [gateway, "status", "--json", "--gateway", address]
+    done = subprocess.run(call, env=environ(), capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def shown(folder: Path) -> list[bytes]:

@@ -10,12 +10,12 @@ from tests.docs.pages import blocks, codes, section, table, text
 from tests.gateway.certificates import Authority
 
 import headrace.engine
-from headrace.cli._status_document import status_document
 from headrace.engine import _gateway_options, _options, _sink_options
 from headrace.engine._encode import COLUMNS
 from headrace.engine._units import parse_bytes, parse_duration
 from headrace.gateway import Config, Limits, Log, StreamRule, Tls, Token, load_config
 from headrace.gateway.core._errors import ProtocolError
+from headrace.gateway_cli._status_document import status_document
 from headrace.protocol.v1 import admin_pb2, frame_pb2, source_pb2
 
 SPARK, GATEWAY, PROTOCOL = "docs/spark.md", "docs/gateway.md", "docs/protocol.md"

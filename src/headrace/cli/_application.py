@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.cli._output import EXIT_INVALID, Failure
 from headrace.cli._program import check
+from headrace.terminal import EXIT_INVALID, Failure
 
 if TYPE_CHECKING:
     from headrace.pipelines import Pipeline

@@ -10,7 +10,7 @@ from types import FrameType
 
 import click
 
-from headrace.cli._output import EXIT_FAILED, EXIT_INVALID, Failure, console, print_action
+from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, console, print_action
 
 _KEEP = click.Path(file_okay=False, path_type=Path)
 

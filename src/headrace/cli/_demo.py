@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli._output import EXIT_FAILED, EXIT_INVALID, Failure, console, print_action
+from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, console, print_action
 
 if TYPE_CHECKING:
     from headrace.demo._errors import DemoError

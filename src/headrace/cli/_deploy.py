@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from headrace.cli._connection import Connection
-from headrace.cli._output import EXIT_INVALID, Failure, console, print_action, print_json
 from headrace.connectors_cli._run import quiet_grpc
+from headrace.terminal import EXIT_INVALID, Connection, Failure, console, print_action, print_json
 
 if TYPE_CHECKING:
     from headrace.deploy import ApplicationGraph, Deployment, Ending, GatewayProbe, Plan

@@ -2,7 +2,7 @@
 
 import click
 
-from headrace.cli._output import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, bytes_text, print_action
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, bytes_text, print_action
 
 
 @click.command()

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.cli._output import EXIT_INVALID, Failure
+from headrace.terminal import EXIT_INVALID, Failure
 
 _STARTS = {"awaitTermination", "awaitAnyTermination", "processAllAvailable", "getOrCreate", "build_session"}
 """Who calls one of these starts Spark, or waits for a query of it."""

@@ -25,13 +25,13 @@ _COMMANDS = {
     "connector": _Lazy("headrace.connectors_cli", "connector", "Run the connectors that come with Headrace."),
     "demo": _Lazy("headrace.cli._demo", "demo", "Run a whole job on real flights, and check its result."),
     "dlq": _Lazy("headrace.connectors_cli", "dlq", "Look at dead letters, and give them again."),
-    "forget": _Lazy("headrace.cli._forget", "forget", "Forget a pipeline that will not come back."),
+    "forget": _Lazy("headrace.gateway_cli", "forget", "Forget a pipeline that will not come back."),
     "gateway": _Lazy("headrace.gateway_cli", "gateway", "Run a gateway between connectors and Spark."),
     "prepare": _Lazy("headrace.cli._prepare", "prepare", "Have Spark start quicker on this machine, once after installing."),
     "run": _Lazy("headrace.cli._run", "run", "Run an application: a pipeline of Python functions, on Spark."),
     "soak": _Lazy("headrace.cli._soak", "soak", "Run everything at a steady rate, and see whether any process grows."),
     "state": _Lazy("headrace.cli._state", "state", "Look at the states that an application keeps."),
-    "status": _Lazy("headrace.cli._status", "status", "Show a gateway's streams, sessions and pipelines."),
+    "status": _Lazy("headrace.gateway_cli", "status", "Show a gateway's streams, sessions and pipelines."),
 }
 
 

@@ -10,8 +10,8 @@ from types import FrameType
 
 import click
 
-from headrace.cli._output import EXIT_FAILED, EXIT_INVALID, Failure, console, print_action
 from headrace.cli._spark_options import require_java
+from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, console, print_action
 
 _KEEP = click.Path(file_okay=False, path_type=Path)
 _WARM_UP_SHARE = 1 / 3

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from headrace.cli._output import EXIT_ENVIRONMENT, EXIT_INVALID, Failure
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -1,15 +1,15 @@
-"""`headrace gateway`, and `headrace gateway token`; as a program of its own, `headrace-gateway`."""
+"""`headrace gateway`, and `headrace gateway token`."""
 
 import os
 import re
 import secrets
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
-from headrace.terminal import Failure, ProgramGroup, run_program
+from headrace.terminal import Failure, ProgramGroup
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -160,13 +160,3 @@ def token(name: str) -> None:
         f'\n[[tokens]]\nname = "{name}"\nsha256 = "{token_digest(secret)}"\n'
         f'sources = ["{name}/*"]\npipelines = []\nreads = []\nwrites = []\nsinks = []\nadmin = false\n'
     )
-
-
-_PROGRAM = "headrace-gateway"
-
-program = gateway.program(_PROGRAM, {"headrace gateway": _PROGRAM})
-
-
-def main() -> NoReturn:
-    """Runs `headrace-gateway`, and exits with its code."""
-    run_program(program, _PROGRAM)

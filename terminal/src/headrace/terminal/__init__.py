@@ -12,7 +12,7 @@ from headrace.terminal._output import (
     print_action,
     print_json,
 )
-from headrace.terminal._program import ProgramGroup, as_typed, run_program
+from headrace.terminal._program import ProgramCommand, ProgramGroup, as_typed, run_program
 from headrace.terminal._toml_lines import key_lines
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "EXIT_INVALID",
     "Connection",
     "Failure",
+    "ProgramCommand",
     "ProgramGroup",
     "as_typed",
     "bytes_text",

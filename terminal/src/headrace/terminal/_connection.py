@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.terminal._output import EXIT_INVALID, Failure
+from headrace.terminal._program import as_typed
 
 if TYPE_CHECKING:
     import grpc
@@ -79,7 +80,8 @@ def _status(error: "grpc.RpcError") -> "tuple[grpc.StatusCode | None, str]":
 
 def _unreachable(connection: Connection, details: str) -> str:
     if "onnection refused" in details:
-        return f"nothing listens at {connection.gateway}: start a gateway with headrace gateway, or name another with --gateway"
+        advice = as_typed("start a gateway with headrace gateway, or name another with --gateway")
+        return f"nothing listens at {connection.gateway}: {advice}"
     if "CERTIFICATE_VERIFY_FAILED" in details:
         return f"the certificate of {connection.gateway} is not to be trusted: give its authority with --tls-ca ({details})"
     if "andshake" in details or "ssl" in details.lower():

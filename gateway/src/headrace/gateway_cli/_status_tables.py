@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli._output import bytes_text, duration_text
+from headrace.terminal import bytes_text, duration_text
 
 _STATE_STYLES = {"live": "green", "parked": "yellow", "detached": "yellow", "ended": "dim", "lost": "bold red"}
 _LONG_HELD_MS = 60_000

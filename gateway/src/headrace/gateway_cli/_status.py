@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli._connection import CALL_TIMEOUT_S, Connection, connection_options
-from headrace.cli._output import Failure, console, print_json
+from headrace.terminal import CALL_TIMEOUT_S, Connection, Failure, ProgramCommand, connection_options, console, print_json
 
 if TYPE_CHECKING:
     import grpc
 
 
-@click.command()
+@click.command(cls=ProgramCommand)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document (with --watch, one a line).")
 @click.option("--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 @click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between two looks.")
@@ -48,7 +47,7 @@ def status(as_json: bool, watch: bool, interval: float, connection: Connection) 
         elif as_json:
             print_json(_fetch(channel, connection))
         else:
-            from headrace.cli._status_tables import status_tables
+            from headrace.gateway_cli._status_tables import status_tables
 
             console().print(status_tables(_fetch(channel, connection)))
 
@@ -57,7 +56,7 @@ def _fetch(channel: "grpc.Channel", connection: Connection) -> dict[str, Any]:
     """Asks the gateway once; raises Failure where that fails."""
     import grpc
 
-    from headrace.cli._status_document import status_document
+    from headrace.gateway_cli._status_document import status_document
     from headrace.protocol.v1.admin_pb2 import GetStatusRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
@@ -73,7 +72,7 @@ def _watch(channel: "grpc.Channel", connection: Connection, interval: float) -> 
     from rich.live import Live
     from rich.text import Text
 
-    from headrace.cli._status_tables import status_tables
+    from headrace.gateway_cli._status_tables import status_tables
 
     out = console()
     with Live(console=out, auto_refresh=False, screen=out.is_terminal) as live:

@@ -2,11 +2,10 @@
 
 import click
 
-from headrace.cli._connection import CALL_TIMEOUT_S, Connection, connection_options
-from headrace.cli._output import EXIT_FAILED, print_action
+from headrace.terminal import CALL_TIMEOUT_S, EXIT_FAILED, Connection, ProgramCommand, connection_options, print_action
 
 
-@click.command()
+@click.command(cls=ProgramCommand)
 @click.argument("pipeline")
 @click.option("--force", is_flag=True, help="Also where a query runs it, as far as the gateway knows.")
 @click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
