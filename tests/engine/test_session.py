@@ -58,7 +58,7 @@ def test_workers_live_on_when_spark_has_closed_their_connections(spark: SparkSes
     ("master", "one"),
     [("local", True), ("local[2]", True), ("local[*,4]", True), ("local-cluster[2,1,1024]", False), ("spark://host:7077", False)],
 )
-def test_the_quick_checkpoints_are_for_executors_in_the_drivers_own_jvm(master: str, one: bool) -> None:
+def test_which_executors_share_the_drivers_jvm_and_are_sent_no_class(master: str, one: bool) -> None:
     assert is_one_jvm(master) is one
 
 

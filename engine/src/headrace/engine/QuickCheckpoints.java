@@ -4,29 +4,128 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.attribute.PosixFilePermissions;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
+import org.apache.hadoop.fs.FileAlreadyExistsException;
+import org.apache.hadoop.fs.FileContext;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.hadoop.fs.Options;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.UnsupportedFileSystemException;
 import org.apache.hadoop.fs.permission.FsPermission;
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
 
 /**
- * Writes checkpoints as Spark's own manager does, but sets the permissions of local files with a system call. Hadoop, where
- * its native library is not installed, forks a chmod for each of the four files of a micro-batch, 5 ms or more each.
+ * Writes the files of a checkpoint whole or not at all, in the way that suits where they lie.
+ *
+ * On a local disk as Spark's manager of the same name does, but it sets permissions with a system call: Hadoop, where its native
+ * library is not installed, forks a chmod for each of the four files of a micro-batch, 5 ms or more each.
+ *
+ * In an object store a file is there once its stream is closed, so that it is put under its own name, without a rename, which
+ * would be a copy. Where the store can do so, a file that must not be there yet is put on that condition: of two drivers that
+ * write the same entry, one fails.
+ *
+ * Elsewhere, as on HDFS, by a rename that either takes the place of another file, at once, or fails where there is one.
+ *
  * Compiled in the JVM by Janino, which knows no lambdas.
  */
 public class QuickCheckpoints extends FileSystemBasedCheckpointFileManager {
-    public QuickCheckpoints(Path path, Configuration configuration) {
-        super(path, withQuickFiles(configuration));
+    private static final String ABORTABLE = "fs.capability.outputstream.abortable";
+    private static final String IF_ABSENT = "fs.option.create.conditional.overwrite";
+
+    private final FileSystem files;
+    private final Configuration configuration;
+    private final boolean isObjectStore;
+
+    public QuickCheckpoints(Path path, Configuration configuration) throws IOException {
+        super(path, withQuickFiles(path, configuration));
+        this.configuration = configuration;
+        this.files = path.getFileSystem(configuration);
+        this.isObjectStore = this.files.hasPathCapability(path, ABORTABLE);
     }
 
-    private static Configuration withQuickFiles(Configuration configuration) {
+    public CheckpointFileManager.CancellableFSDataOutputStream createAtomic(Path path, boolean overwrites) throws IOException {
+        return this.isObjectStore ? put(path, overwrites) : super.createAtomic(path, overwrites);
+    }
+
+    public void renameTempFile(Path from, Path to, boolean overwrites) throws IOException {
+        if (this.files instanceof LocalFileSystem) {
+            super.renameTempFile(from, to, overwrites);
+            return;
+        }
+        try {
+            FileContext context = FileContext.getFileContext(to.toUri(), this.configuration);
+            context.rename(from, to, new Options.Rename[] {overwrites ? Options.Rename.OVERWRITE : Options.Rename.NONE});
+        } catch (UnsupportedFileSystemException unsupported) {
+            if (overwrites) {
+                this.files.delete(to, false);
+            }
+            super.renameTempFile(from, to, overwrites);
+        }
+    }
+
+    private CheckpointFileManager.CancellableFSDataOutputStream put(Path path, boolean overwrites) throws IOException {
+        FSDataOutputStreamBuilder builder = this.files.createFile(path);
+        builder.overwrite(overwrites);
+        builder.recursive();
+        if (!overwrites && this.files.hasPathCapability(path, IF_ABSENT)) {
+            builder.opt(IF_ABSENT, "true");
+        }
+        return new Put((FSDataOutputStream) builder.build(), path);
+    }
+
+    private static Configuration withQuickFiles(Path path, Configuration configuration) throws IOException {
+        if (!(path.getFileSystem(configuration) instanceof LocalFileSystem)) {
+            // Clients of other stores write to the local disk, too, and may keep the configuration of whoever came first.
+            return configuration;
+        }
         Configuration own = new Configuration(configuration);
         own.setClassLoader(QuickCheckpoints.class.getClassLoader());
         own.setClass("fs.file.impl", QuickFiles.class, FileSystem.class);
         own.setBoolean("fs.file.impl.disable.cache", true);
         return own;
+    }
+
+    /** An object that is there once this is closed, and never where it is cancelled. */
+    public static class Put extends CheckpointFileManager.CancellableFSDataOutputStream {
+        private final FSDataOutputStream upload;
+        private final Path path;
+        private boolean isOver = false;
+
+        public Put(FSDataOutputStream upload, Path path) {
+            super(upload);
+            this.upload = upload;
+            this.path = path;
+        }
+
+        public void close() throws IOException {
+            if (this.isOver) {
+                return;
+            }
+            this.isOver = true;
+            try {
+                super.close();
+            } catch (IOException refused) {
+                // The class belongs to a client of S3, which need not be there.
+                if (!refused.getClass().getSimpleName().equals("RemoteFileChangedException")) {
+                    throw refused;
+                }
+                FileAlreadyExistsException exists = new FileAlreadyExistsException(this.path + " was written meanwhile");
+                exists.initCause(refused);
+                throw exists;
+            }
+        }
+
+        public void cancel() {
+            if (this.isOver) {
+                return;
+            }
+            this.isOver = true;
+            this.upload.abort();
+        }
     }
 
     public static class QuickFiles extends LocalFileSystem {

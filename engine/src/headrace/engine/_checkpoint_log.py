@@ -1,11 +1,11 @@
 """What a checkpoint says while no query runs on it: Spark's logs, read as the files that they are."""
 
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from headrace.engine._classic import refuse_connect
@@ -79,7 +79,10 @@ class CheckpointLog:
         jvm: Any = spark._jvm
         self._jvm = jvm
         self._folder = jvm.org.apache.hadoop.fs.Path(checkpoint)
-        self._files = self._folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        configuration = spark._jsparkSession.sessionState().newHadoopConf()
+        self._files = self._folder.getFileSystem(configuration)
+        manager = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+        self._manager = manager.create(self._folder, configuration)
 
     def last_planned(self) -> Logged | None:
         """The last micro-batch that was planned; None where there was none.
@@ -191,14 +194,14 @@ class CheckpointLog:
     def _write(self, name: str, document: Any) -> None:
         """Writes a file whole or not at all, since a driver may be killed at any time."""
         path = self._path(name)
-        draft = self._jvm.org.apache.hadoop.fs.Path(path.getParent(), f".draft-{uuid.uuid4().hex}")
-        file = self._files.create(draft)
+        self._manager.mkdirs(path.getParent())
+        file = self._manager.createAtomic(path, True)
         try:
             file.write(bytearray(json.dumps(document).encode()))
-        finally:
-            file.close()
-        self._files.delete(path, False)
-        self._files.rename(draft, path)
+        except Py4JError:
+            file.cancel()
+            raise
+        file.close()
 
     def _last(self, log: str) -> int | None:
         return max(self._numbers(log), default=None)

@@ -5,7 +5,9 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-_NOT_WHOLE = {"FileNotFoundException", "ChecksumException"}
+_ABSENT = "FileNotFoundException"
+# The last is said by HDFS of a file whose writer was killed while it closed it.
+_NOT_WHOLE = {_ABSENT, "ChecksumException", "CannotObtainBlockLengthException"}
 
 
 class Folder(Protocol):
@@ -44,9 +46,13 @@ class HadoopFolder:
 
     def names(self) -> list[str]:
         """The files that there are."""
-        if not self._files.exists(self._folder):
-            return []
-        return [status.getPath().getName() for status in self._files.listStatus(self._folder)]
+        try:
+            found = self._files.listStatus(self._folder)
+        except Py4JJavaError as error:
+            if _kind(error) == _ABSENT:
+                return []
+            raise
+        return [status.getPath().getName() for status in found]
 
     def read(self, name: str) -> str:
         """What a file holds.
@@ -61,7 +67,7 @@ class HadoopFolder:
             finally:
                 stream.close()
         except Py4JJavaError as error:
-            if error.java_exception.getClass().getSimpleName() in _NOT_WHOLE:
+            if _kind(error) in _NOT_WHOLE:
                 raise FileNotFoundError(f"{self._path}/{name}") from None
             raise
 
@@ -79,3 +85,7 @@ class HadoopFolder:
 
     def _at(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self._path}/{name}")
+
+
+def _kind(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getClass().getSimpleName())

@@ -21,13 +21,10 @@ from headrace.engine._submission import MASTER, has_jvm, jvm_settings, settings_
 from headrace.engine.pipelines._plan import Plan
 
 _CHECKPOINT_SETTING = "spark.sql.streaming.checkpointFileManagerClass"
-_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _STATE_STORE_SETTING = "spark.sql.streaming.stateStore.providerClass"
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 QUICK_SETTINGS = {
-    # A checkpoint entry is written by rename, as on HDFS, without the detour of FileContext and its four forked processes.
-    _CHECKPOINT_SETTING: _CHECKPOINTS,
     "spark.python.unix.domain.socket.enabled": "true",
     _STATE_STORE_SETTING: _STATE_STORE,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -116,7 +113,7 @@ def build_session(
     for name, value in {**unset, **given}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    if _CHECKPOINT_SETTING in unset and _CHECKPOINT_SETTING not in given and install(spark):
+    if _CHECKPOINT_SETTING not in {**told, **given} and install(spark):
         spark.conf.set(_CHECKPOINT_SETTING, CLASS)
     register(spark)
     return spark
