@@ -2,10 +2,11 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,14 @@ import time
 def leak():
     kept = []
     while True:
-        kept.append(bytearray(b"x" * 1_000_000))
+        kept.append(bytearray(b"x" * 100_000))
         time.sleep(0.1)
 
 if any("soak._source" in word for word in sys.orig_argv):
     threading.Thread(target=leak, daemon=True).start()
 """
-ENOUGH = "measured: "
+ENOUGH = 20
+"""Measurements."""
 
 
 @contextmanager
@@ -43,16 +45,21 @@ def soaking(*options: str, **environ: str) -> Iterator["subprocess.Popen[str]"]:
         process.communicate()
 
 
-def said_until(process: "subprocess.Popen[str]", times: int, text: str) -> None:
-    """Waits until its progress has had a text so many times."""
+def said_until(process: "subprocess.Popen[str]", said: Callable[[str], bool]) -> None:
+    """Waits until its progress has had a line."""
     assert process.stderr is not None
     lines = []
     for line in process.stderr:
         lines.append(line)
-        times -= text in line
-        if not times:
+        if said(line):
             return
     raise AssertionError(f"it ended: {''.join(lines)}")
+
+
+def is_measured(line: str) -> bool:
+    """Whether there are enough measurements."""
+    match = re.search(r"measured (\d+) times", line)
+    return match is not None and int(match[1]) >= ENOUGH
 
 
 @pytest.mark.timeout(400)
@@ -60,7 +67,7 @@ def test_a_planted_leak_is_found_and_the_rest_ends_in_good_order(tmp_path: Path)
     (tmp_path / "sitecustomize.py").write_text(LEAK)
     options = ["--minutes", "10", "--warm-up", "0.02", "--rate", "1000", "--keys", "200", "--master", "local[2]", "--json"]
     with soaking(*options, "--keep", str(tmp_path / "kept"), PYTHONPATH=str(tmp_path)) as process:
-        said_until(process, 2, ENOUGH)
+        said_until(process, is_measured)
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=120)
         assert process.returncode == 1, out
@@ -73,7 +80,7 @@ def test_a_planted_leak_is_found_and_the_rest_ends_in_good_order(tmp_path: Path)
     assert {"gateway", "driver", "sink", "source", "driver's JVM", "planner", "Python worker", "all processes"} <= set(by_name)
     source = by_name["source"]
     assert source["verdict"] == "grows", by_name
-    assert 5_000 < source["mb_per_hour"] <= 40_000, "ten MB a second at most"
+    assert 100 < source["mb_per_hour"] <= 4_500, "a MB a second at most"
     assert source["last_mb"] > source["first_mb"]
     assert [one for one in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(one.info["cmdline"] or ())] == []
 
@@ -81,7 +88,7 @@ def test_a_planted_leak_is_found_and_the_rest_ends_in_good_order(tmp_path: Path)
 @pytest.mark.timeout(120)
 def test_it_can_be_stopped_before_anything_was_measured() -> None:
     with soaking("--json") as process:
-        said_until(process, 1, "Spark starts")
+        said_until(process, lambda line: "Spark starts" in line)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
         assert process.returncode == 130

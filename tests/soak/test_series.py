@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from headrace.soak._memory import Memory, memory_of, named_processes
 from headrace.soak._series import HEAP, TOGETHER, Judged, Record
@@ -69,19 +69,22 @@ def test_memory_of_a_process_that_is_gone_is_none() -> None:
 
 
 def test_children_are_found_by_the_session_of_their_leader() -> None:
-    program = (
-        "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE); "
-        "print(child.pid, flush=True); input()"
-    )
+    child = "import os; print(os.getpid(), flush=True); input()"
+    program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     with started(program) as (process,):
         assert process.stdout is not None
-        child = int(process.stdout.readline())
+        pid = int(process.stdout.readline())
         named = named_processes([("driver", process.pid)])
-        assert named[process.pid] == "driver"
-        assert set(named) == {process.pid, child}
-        assert named[child].startswith("driver: python")
-        with suppress(ProcessLookupError):
-            process.kill()
+        assert (named[process.pid], set(named)) == ("driver", {process.pid, pid})
+        assert named[pid].startswith("driver: python")
+
+
+def test_a_process_is_called_what_it_is_now() -> None:
+    record = Record()
+    record.note(0, {1: ("driver: python", Memory(10, 10))})
+    for second in range(1, 10):
+        record.note(second, {1: ("driver's JVM", Memory(10, 10))})
+    assert set(by_name(record.judged(0, BOUND))) == {"driver's JVM", HEAP, TOGETHER}
 
 
 def test_processes_that_came_late_or_ended_are_too_short() -> None:

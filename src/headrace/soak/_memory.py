@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 _MB = 1e6
-_FIELD = re.compile(r"^(Rss|Pss|SwapPss):\s+(\d+) kB$", re.MULTILINE)
+_FIELD = re.compile(r"^(Rss|Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+) kB$", re.MULTILINE)
 _PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
 
 
@@ -20,8 +20,9 @@ class Memory:
 
     Attributes:
         resident: What lies in memory.
-        own: The same, where each page that processes share counts in equal parts for all of them, with what was swapped out;
-            where the system does not tell, the same as `resident`.
+        own: What it has allocated, of which each page that processes share counts in equal parts for all of them, with what was
+            swapped out. Pages of files, such as libraries, are not in it: who else maps them changes their share. Where the
+            system does not tell, the same as `resident`.
     """
 
     resident: float
@@ -34,8 +35,8 @@ def memory_of(pid: int) -> Memory | None:
         sizes = {name: int(size) * 1024 / _MB for name, size in _FIELD.findall(Path(f"/proc/{pid}/smaps_rollup").read_text())}
     except OSError:
         sizes = {}
-    if "Rss" in sizes and "Pss" in sizes:
-        return Memory(sizes["Rss"], sizes["Pss"] + sizes.get("SwapPss", 0.0))
+    if "Rss" in sizes and "Pss_Anon" in sizes:
+        return Memory(sizes["Rss"], sum(size for name, size in sizes.items() if name != "Rss"))
     with suppress(psutil.Error):
         resident = psutil.Process(pid).memory_info().rss / _MB
         return Memory(resident, resident) if resident else None
@@ -64,7 +65,8 @@ def named_processes(leaders: Iterable[tuple[str, int]]) -> dict[int, str]:
 
 def _name(leader: str, process: psutil.Process) -> str:
     """What a process is that another one has started."""
-    command = process.cmdline()
+    # One that is just being started has no command line yet.
+    command = process.cmdline() or [process.name()]
     if "java" in Path(command[0]).name:
         return f"{leader}'s JVM"
     if _PLANNER in command:

@@ -38,14 +38,12 @@ def print_outcome(console: Console, outcome: Outcome, plan: Plan) -> None:
     table.add_column("")
     for judged in outcome.judged:
         series, slope = judged.series, judged.slope
-        if not series.times_s:
-            continue
         table.add_row(
             series.name,
             str(series.pid or ""),
-            f"{series.own[0]:,.1f}",
-            f"{series.own[-1]:,.1f}",
-            f"{series.resident[-1]:,.1f}",
+            _megabytes(series.own[:1]),
+            _megabytes(series.own[-1:]),
+            _megabytes(series.resident[-1:]),
             _slope(judged),
             f"{slope.low:+,.1f} to {slope.high:+,.1f}" if slope else "",
             f"{judged.bound:g}",
@@ -95,6 +93,11 @@ def _process(judged: Judged) -> dict[str, Any]:
         "bound_mb_per_hour": judged.bound,
         "verdict": str(judged.verdict),
     }
+
+
+def _megabytes(values: list[float]) -> str:
+    """The only value; nothing where there is none."""
+    return f"{values[0]:,.1f}" if values else ""
 
 
 def _label(judged: Judged) -> str:

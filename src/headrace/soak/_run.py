@@ -25,7 +25,7 @@ _HEAP_MIB = 768
 _SAMPLES = 1200
 """About so many times all processes are measured, but not more often than twice a second."""
 _LOOK_EVERY_S = 0.25
-_SAY_EVERY_S = 10.0
+_SAY_EVERY_S = 5.0
 _STARTS_WITHIN_S = 300.0
 _STANDS_STILL_AT_MOST_S = 120.0
 _DRAINS_WITHIN_S = 60.0
@@ -197,9 +197,11 @@ class Soak:
         return [(started_s + uptime_s, alive) for uptime_s, alive in alive_mb(self._heap_log)]
 
     def _progress(self, now: float, acknowledged: int) -> str:
-        together = self.record.together.own[-1]
-        phase = "warm-up" if now < self.plan.warm_up_s else "measured"
-        return f"{now / 60:6.1f} of {self.plan.seconds / 60:g} min, {phase}: {together:,.0f} MB, {acknowledged:,} acknowledged"
+        together = self.record.together
+        counting = len(together.since(self.plan.warm_up_s).times_s)
+        phase = f"measured {counting} times" if counting else "warm-up"
+        memory = f"{together.own[-1]:,.0f} MB"
+        return f"{now / 60:6.1f} of {self.plan.seconds / 60:g} min, {phase}: {memory}, {acknowledged:,} acknowledged"
 
     def _messages(self) -> tuple[int, int]:
         """How many messages are acknowledged, and how many are not yet, as far as the gateway tells."""

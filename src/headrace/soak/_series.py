@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from headrace.soak._memory import Memory
 from headrace.soak._slope import Slope, Verdict, fit, judge
 
+MOMENTARY = 5
+"""What was measured less often, a command that Spark runs, is no process that could grow."""
 TOGETHER = "all processes"
 HEAP = "driver's JVM: heap alive"
 
@@ -68,7 +70,10 @@ class Record:
     def note(self, at_s: float, memories: Mapping[int, tuple[str, Memory]]) -> None:
         """Notes what all processes take at a moment."""
         for pid, (name, memory) in memories.items():
-            self.processes.setdefault(pid, Series(name, pid)).note(at_s, memory)
+            series = self.processes.setdefault(pid, Series(name, pid))
+            # A process that has just been forked still looks like another one.
+            series.name = name
+            series.note(at_s, memory)
         total = [memory for _, memory in memories.values()]
         self.together.note(at_s, Memory(sum(m.resident for m in total), sum(m.own for m in total)))
 
@@ -84,7 +89,8 @@ class Record:
         All processes together may grow as much as two of them: many that grow a little, or whose number grows, are too much.
         """
         end_s = self.together.times_s[-1] if self.together.times_s else 0.0
-        found = [_judged(series, warm_up_s, end_s, bound) for series in [*self.processes.values(), self.heap]]
+        lasting = [series for series in self.processes.values() if len(series.times_s) >= MOMENTARY]
+        found = [_judged(series, warm_up_s, end_s, bound) for series in [*lasting, self.heap]]
         return [*found, _judged(self.together, warm_up_s, end_s, 2 * bound)]
 
 
