@@ -15,10 +15,11 @@ from scripts.brokers._processes import Command
 _BUILD = Path(__file__).parents[2] / ".build" / "brokers"
 _SERVER = _BUILD / "s3-server"
 _CLIENT = _BUILD / "s3a"
+_PROGRAM = Path(__file__).with_name("s3_server.py")
 JARS = _CLIENT / "jars"
 """What Spark needs to reach S3; as much as is fetched by the command of docs/cluster.md."""
 # In an environment of its own: it brings clients of AWS along that nothing else here needs.
-_REQUIREMENTS = ["moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"]
+_REQUIREMENTS = ["moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5", "waitress==3.0.2"]
 _PACKAGES = [
     "org.apache.hadoop:hadoop-aws:3.5.0",
     "software.amazon.awssdk:s3-transfer-manager:2.35.4",
@@ -75,7 +76,7 @@ class S3(Broker):
         pass
 
     def _commands(self) -> Sequence[Command]:
-        return [Command([_SERVER / "bin/python", "-m", "moto.server", "-H", self.host, "-p", str(self.port)])]
+        return [Command([_SERVER / "bin/python", _PROGRAM, self.host, str(self.port)])]
 
     def _answers(self) -> bool:
         # It has no bucket when it starts; to make one that is there is no error.

@@ -3,7 +3,7 @@
 `rabbitmq`, `nats`, `kafka` and `postgresql` are `scripts.brokers.Broker`: `url`, `host`, `port`, `user`, `password`, and
 `kill()`, `start()`, `stop()`, `restart()`, which keep port and data. They are shared by all tests of a session: use names of your
 own for queues, topics and tables. One that a test has left dead is started again before the next test. `nats_cluster` and
-`kafka_cluster` have three nodes, of which one may be killed.
+`kafka_cluster` have three nodes, of which one may be killed. `hdfs` and `s3` store checkpoints.
 """
 
 import os
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from scripts.brokers import Broker, Cluster, Kafka, KafkaNode, Nats, NatsNode, PostgreSQL, RabbitMQ, RabbitMQ4
+from scripts.brokers import S3, Broker, Cluster, Hdfs, Kafka, KafkaNode, Nats, NatsNode, PostgreSQL, RabbitMQ, RabbitMQ4
 from tests.brokers.network import FaultyNetwork
 
 B = TypeVar("B", bound=Broker)
@@ -78,6 +78,18 @@ def kafka(brokers_folder: Path, pytestconfig: pytest.Config) -> Kafka:
 def postgresql(brokers_folder: Path, pytestconfig: pytest.Config) -> PostgreSQL:
     """PostgreSQL, whose user may do everything."""
     return start_for_tests(PostgreSQL, brokers_folder, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def hdfs(brokers_folder: Path, pytestconfig: pytest.Config) -> Hdfs:
+    """HDFS; `url` is its root folder."""
+    return start_for_tests(Hdfs, brokers_folder, pytestconfig)
+
+
+@pytest.fixture(scope="session")
+def s3(brokers_folder: Path, pytestconfig: pytest.Config) -> S3:
+    """An S3 server with one bucket, `bucket`; `url` is its endpoint. What it holds is gone once it ends."""
+    return start_for_tests(S3, brokers_folder, pytestconfig)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,15 @@
+"""A program: moto's S3 server, run by the Python of its own environment. Arguments: host, port.
+
+The server that moto brings answers `Expect: 100-continue` twice, which the AWS SDK takes for a failure; this one does so once.
+"""
+
+import sys
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # type: ignore[import-not-found]
+from waitress import serve  # type: ignore[import-not-found]
+
+_THREADS = 8
+
+if __name__ == "__main__":
+    application = DomainDispatcherApplication(create_backend_app)
+    serve(application, host=sys.argv[1], port=int(sys.argv[2]), threads=_THREADS)

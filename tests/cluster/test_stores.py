@@ -1,0 +1,186 @@
+"""The application of the README with its checkpoint on HDFS: drivers are killed, and take over from each other."""
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from scripts.brokers import S3, Hdfs
+from tests.cluster.stores import HdfsStore, S3Store, Store, plain_environ
+from tests.docs.pages import ROOT, blocks
+from tests.gateway.processes import gateway_process
+
+from headrace.cluster import SparkCluster
+from headrace.processes import OwnedProcess, headrace
+
+pytestmark = pytest.mark.timeout(600)
+
+DEADLINE_S = 180.0
+WORDS = 97
+LINES = 120
+PACE = ["--parallelism", "2", "--option", "maxMessagesPerTrigger=20"]
+REASONS = ("has taken over", "another driver has started this query on the same checkpoint", "serves another run")
+
+
+@pytest.fixture(params=["hdfs"])
+def store(request: pytest.FixtureRequest) -> Store:
+    kinds: dict[str, Callable[..., Store]] = {"hdfs": HdfsStore, "s3": S3Store}
+    return kinds[request.param](request.getfixturevalue(request.param))
+
+
+class Stand:
+    """A gateway, a file that is read, a two-phase sink, and drivers of the README's application between them."""
+
+    def __init__(self, folder: Path, gateway: str, store: Store) -> None:
+        self._folder, self._store = folder, store
+        self._own = {**store.environ(folder), "HEADRACE_GATEWAY": gateway}
+        self._sent: Counter[str] = Counter()
+        self._lines = 0
+        self._processes: list[OwnedProcess] = []
+        (folder / "in").mkdir()
+        (folder / "in" / "lines.txt").touch()
+        (folder / "app.py").write_text(blocks("README.md", "python")[-1].text)
+        self._start("lines", headrace("connector", "run", "file", "--path", "in/*.txt", "--source", "lines"))
+        sink = ("file-sink", "--path", "out", "--sink", "counts", "--format", "lines")
+        self._start("counts", headrace("connector", "run", *sink))
+
+    def driver(self, name: str, cluster: SparkCluster | None = None) -> OwnedProcess:
+        """A driver that is started, with a cluster's executors or its own."""
+        master, environ = ("local[2]", plain_environ()) if cluster is None else (cluster.master, cluster.environ)
+        _, *arguments = self._store.command("headrace run ", "word-count", master)
+        return self._start(name, headrace(*arguments, *PACE), environ)
+
+    def feed(self) -> None:
+        """Sends more, all at once."""
+        with (self._folder / "in" / "lines.txt").open("a") as file:
+            for number in range(self._lines, self._lines + LINES):
+                words = [f"w{number * factor % WORDS}" for factor in (3, 5, 7)]
+                file.write(" ".join(words) + "\n")
+                self._sent.update(words)
+        self._lines += LINES
+
+    @property
+    def sent(self) -> Counter[str]:
+        """How often each word was sent."""
+        return self._sent
+
+    @property
+    def visible(self) -> int:
+        """How many results the sink shows."""
+        return len(self.results())
+
+    def results(self) -> list[str]:
+        """What the sink shows."""
+        files = sorted((self._folder / "out").glob("counts-*"))
+        return [line for file in files for line in file.read_text().splitlines()]
+
+    def wait_for(self, what: str, holds: Callable[[], bool], *alive: OwnedProcess) -> None:
+        """Waits until something holds, while processes run."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not holds():
+            for process in alive:
+                assert process.exit_code() is None, self._told(f"{process.name} has ended")
+            assert time.monotonic() < deadline, self._told(f"never: {what}")
+            time.sleep(0.05)
+
+    def state(self, command: str, *further: str) -> str:
+        """What `headrace state` prints of the checkpoint."""
+        _, *arguments = self._store.command("headrace state show ", "word-count", "local[2]")
+        arguments = [command if word == "show" else word for word in arguments]
+        done = subprocess.run(
+            headrace(*arguments, *further),
+            cwd=self._folder,
+            env={**plain_environ(), **self._own},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def end(self) -> None:
+        """Kills what still runs."""
+        for process in self._processes:
+            process.kill()
+
+    def _start(self, name: str, command: list[str], environ: Mapping[str, str] | None = None) -> OwnedProcess:
+        process = OwnedProcess(name, command, self._folder, {**(environ or plain_environ()), **self._own})
+        process.start()
+        self._processes.append(process)
+        return process
+
+    def _told(self, what: str) -> str:
+        return "\n".join([what, *(f"{each.name}: {line}" for each in self._processes for line in each.tail())])
+
+
+@pytest.fixture
+def stand(tmp_path: Path, store: Store) -> Iterator[Stand]:
+    with gateway_process() as gateway:
+        stand = Stand(tmp_path, gateway.address, store)
+        try:
+            yield stand
+        finally:
+            stand.end()
+
+
+def test_drivers_that_are_killed_and_replaced_are_continued_from_the_store(
+    stand: Stand, store: Store, cluster: SparkCluster
+) -> None:
+    stand.feed()
+    first = stand.driver("first")
+    stand.wait_for("first results", lambda: stand.visible > 0, first)
+    stand.wait_for("more of them", lambda: stand.visible > LINES, first)
+    stand.feed()
+    first.kill()
+
+    second = stand.driver("second")
+    before = stand.visible
+    stand.wait_for("the second driver goes on", lambda: stand.visible > before, second)
+    stand.feed()
+    before = last_committed(store)
+    third = stand.driver("third", cluster)
+    stand.wait_for("the second driver ends", lambda: second.exit_code() is not None, third)
+    assert any(reason in second.log.read_text() for reason in REASONS), second.tail()
+
+    stand.feed()
+    stand.wait_for("everything", lambda: stand.visible >= stand.sent.total(), third)
+    third.stop(DEADLINE_S)
+    counted: dict[str, list[int]] = defaultdict(list)
+    for word, _, number in (result.partition(" ") for result in stand.results()):
+        counted[word].append(int(number))
+    assert counted == {word: list(range(1, count + 1)) for word, count in stand.sent.items()}
+
+    assert {name.split(".")[0] for name in store.names("word-count/headrace/runs")} == {"1", "2", "3"}
+    (vote,) = json.loads(store.read("word-count/headrace-votes.json"))
+    assert vote["sink"] == "counts"
+    assert before < vote["batch"] <= last_committed(store), "each vote takes the place of the one before"
+    exported = [json.loads(line) for line in stand.state("export").splitlines()]
+    assert {each["key"]: each["state"]["seen"] for each in exported} == stand.sent
+
+
+def last_committed(store: Store) -> int:
+    return max(int(name) for name in store.names("word-count/commits") if name.isdecimal())
+
+
+def test_of_two_writers_of_an_entry_one_fails_and_what_may_be_replaced_is_replaced_whole(
+    hdfs: Hdfs, s3: S3, tmp_path: Path
+) -> None:
+    s3_store = S3Store(s3)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.cluster.two_writers", f"{HdfsStore(hdfs).root}/entries", f"{s3_store.root}/entries"],
+        cwd=ROOT,
+        env={**plain_environ(), **s3_store.environ(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for entry, replaced in json.loads(done.stdout.splitlines()[-1]):
+        assert entry == {"before": False, "refused": "FileAlreadyExistsException", "found": "first"}
+        assert replaced == {"before": False, "refused": None, "found": "second"}
