@@ -6,7 +6,7 @@ The server that moto brings answers `Expect: 100-continue` twice, which the AWS 
 import sys
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # type: ignore[import-not-found]
-from waitress import serve  # type: ignore[import-not-found]
+from waitress import serve  # type: ignore[import-untyped]
 
 _THREADS = 8
 

@@ -109,7 +109,8 @@ class S3Store(Store):
     def names(self, folder: str) -> list[str]:
         prefix = f"checkpoints/{folder}/"
         words = {"list-type": "2", "delimiter": "/", "prefix": prefix}
-        found, more = [], {}
+        found: list[str] = []
+        more: dict[str, str] = {}
         while True:
             listed = ET.fromstring(self._get(f"?{urllib.parse.urlencode({**words, **more})}"))
             found += [key.text or "" for key in listed.iter(f"{_S3}Key")]
