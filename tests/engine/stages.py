@@ -202,7 +202,7 @@ class Stages:
 
 def rows_of(batch: pa.RecordBatch) -> list[BlockRow]:
     return [
-        BlockRow(r["bucket"], r["target"], r["stream"], r["sequence"], r["messages"], r["block"], r["peak"])
+        BlockRow(r["bucket"], r["target"], r["stream"], r["sequence"], r["messages"], r["block"], r["peak"], r["branch"])
         for r in batch.to_pylist()
     ]
 

@@ -23,12 +23,12 @@ class KeyStates(Generic[S]):
     def __init__(self, states: States, make: Callable[[], S]) -> None:
         self._states = states
         self._make = make
-        self.asked: set[Key] = set()
+        self.asked: dict[Key, None] = {}
         """The keys whose states the function has had, and may have changed."""
 
     def __getitem__(self, key: Key) -> S:
         """The state of a key, which may be changed."""
-        self.asked.add(key)
+        self.asked[key] = None
         try:
             state: S = self._states[key]
         except KeyError:
@@ -37,7 +37,7 @@ class KeyStates(Generic[S]):
 
     def __delitem__(self, key: Key) -> None:
         """Forgets the state of a key."""
-        self.asked.add(key)
+        self.asked[key] = None
         self._states.pop(key, None)
 
     def __contains__(self, key: Key) -> bool:

@@ -5,6 +5,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from headrace.pipelines._elements import Key, States
+from headrace.pipelines._keys import in_order_of_keys
 from headrace.pipelines._time import END
 
 
@@ -35,11 +36,11 @@ class Due:
             keys.append(key)
 
     def pop(self, until: int) -> list[Key]:
-        """The keys that stand at a time up to this one, each once; they stand nowhere then."""
+        """The keys that stand at a time up to this one, each once, in their order; they stand nowhere then."""
         found: list[Key] = []
         while self._times and self._times[0] <= until:
             found += self._keys.pop(heappop(self._times))
-        return list(dict.fromkeys(found))
+        return in_order_of_keys(set(found))
 
 
 def due_of(states: States, at: Callable[[Any], int]) -> Due:

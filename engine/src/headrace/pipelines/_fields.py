@@ -1,7 +1,7 @@
 """Takes instances apart into their fields, and makes instances of fields, many at a time."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import repeat
@@ -30,19 +30,20 @@ Fields = Columns | list[dict[str, Any]]
 """The fields of some instances: column by column, or one instance after the other."""
 
 
-def fields_of(kind: type, states: Sequence[Any]) -> Fields:
-    """The fields of instances of a class."""
+def fields_of(kind: type, states: Sequence[Any], first: Sequence[str] = ()) -> Fields:
+    """The fields of instances of a class: some `first`, the others by name, in whichever order each was given them."""
     slots = _slots(kind)
     try:
         if not _has_dict(kind):
             return Columns(slots, len(states), tuple(list(map(attrgetter(name), states)) for name in slots))
         dicts = [state.__dict__ for state in states]
-        names = tuple(dicts[0]) if dicts else ()
+        names = _ordered(dicts[0], first) if dicts else ()
         if not slots and set(map(len, dicts)) == {len(names)}:
             return Columns(names, len(states), tuple(list(map(itemgetter(name), dicts)) for name in names))
     except (AttributeError, KeyError):
         pass  # Not all have the same.
-    return [_fields(state, slots) for state in states]
+    each = [_fields(state, slots) for state in states]
+    return [{name: fields[name] for name in _ordered(fields, (*slots, *first))} for fields in each]
 
 
 def fields_of_one(state: Any) -> dict[str, Any]:
@@ -102,6 +103,14 @@ def instance(kind: type, fields: Mapping[str, Any], defaults: Defaults, made: An
 
 def _fields(state: Any, slots: Sequence[str]) -> dict[str, Any]:
     return {**{name: getattr(state, name) for name in slots if hasattr(state, name)}, **getattr(state, "__dict__", {})}
+
+
+def _ordered(names: Collection[str], first: Sequence[str]) -> tuple[str, ...]:
+    """Names in the one order that they always have."""
+    there = tuple(names)
+    if there == first:
+        return there
+    return (*[name for name in first if name in names], *sorted(set(there).difference(first)))
 
 
 def _has_dict(kind: type) -> bool:

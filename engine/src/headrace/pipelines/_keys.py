@@ -14,6 +14,7 @@ from headrace.pipelines._elements import Elements, Key
 from headrace.pipelines._step import Run, Step
 
 _PLAIN = frozenset({bytes, str, int, tuple, type(None)})
+_ORDERED = frozenset({bytes, str, int})
 _MOST_BITS = 1024
 """Of whole numbers. Python refuses to write very long ones as text."""
 _DEEPEST = 8
@@ -93,6 +94,18 @@ def are_normal(keys: Collection[Any]) -> bool:
 def not_normal(keys: Collection[Any]) -> list[Any]:
     """Those keys that are not in their normal form."""
     return [] if are_normal(keys) else [key for key in keys if not _is_normal(key)]
+
+
+def in_order_of_keys(keys: Collection[Key]) -> list[Key]:
+    """Keys in an order that is the same in every process, whatever they are."""
+    kinds = set(map(type, keys))
+    if len(kinds) == 1 and kinds <= _ORDERED:
+        return sorted(keys)  # type: ignore[type-var]
+    return sorted(keys, key=_spelled)
+
+
+def _spelled(key: Key) -> tuple[str, str]:
+    return type(key).__name__, repr(key)
 
 
 def _is_normal(key: Any) -> bool:

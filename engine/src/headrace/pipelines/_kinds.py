@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.pipelines._errors import StateError
 
-_HEAP_TYPE = 1 << 9
+HEAP_TYPE = 1 << 9
 """Set in the flags of classes that are written in Python."""
 
 
@@ -21,11 +21,11 @@ def is_by_field(kind: type) -> bool:
 
     Not a class that says itself how it is pickled, and none that is a list, dict, set, number or text besides.
     """
-    if not kind.__flags__ & _HEAP_TYPE or kind in copyreg.dispatch_table:
+    if not kind.__flags__ & HEAP_TYPE or kind in copyreg.dispatch_table:
         return False
     if issubclass(kind, tuple):
         return kind.__bases__ == (tuple,) and hasattr(kind, "_fields") and _says_nothing(kind, "__getnewargs__")
-    if not all(base is object or base.__flags__ & _HEAP_TYPE for base in kind.__mro__) or issubclass(kind, type):
+    if not all(base is object or base.__flags__ & HEAP_TYPE for base in kind.__mro__) or issubclass(kind, type):
         return False
     return _says_nothing(kind)
 
@@ -102,7 +102,7 @@ def _reachable(make: Callable[[], Any]) -> Iterator[type]:
         hint = waiting.pop()
         waiting += typing.get_args(hint)
         kind = typing.get_origin(hint) or hint
-        if not isinstance(kind, type) or kind in seen or not kind.__flags__ & _HEAP_TYPE:
+        if not isinstance(kind, type) or kind in seen or not kind.__flags__ & HEAP_TYPE:
             continue
         seen.add(kind)
         yield kind

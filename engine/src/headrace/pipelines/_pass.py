@@ -41,7 +41,7 @@ class Pass:
         shuffled: Elements that go to a shuffle, with the number of the `key_by`.
         written: Elements that go to a sink, with its name.
         failed_elements: What goes to the dead-letter sink.
-        changed: The keys whose states may have changed, or are gone, by step.
+        changed: The keys whose states may have changed, or are gone, by step, in the order in which that happened first.
         counts: What has happened to how many elements, by what and step.
         others: How far event time has surely come in the streams other than that of the elements.
     """
@@ -51,7 +51,7 @@ class Pass:
     shuffled: list[tuple[int, Elements]] = field(default_factory=list)
     written: list[tuple[str, Elements]] = field(default_factory=list)
     failed_elements: list[Failed] = field(default_factory=list)
-    changed: defaultdict[str, set[Key]] = field(default_factory=lambda: defaultdict(set))
+    changed: defaultdict[str, dict[Key, None]] = field(default_factory=lambda: defaultdict(dict))
     counts: Counter[tuple[Counted, str]] = field(default_factory=Counter)
     others: int = END
 
@@ -103,7 +103,7 @@ class Pass:
 
     def touched(self, step: str, keys: Sequence[Key]) -> None:
         """Notes keys whose states may have changed, or are gone."""
-        self.changed[step].update(keys)
+        self.changed[step] |= dict.fromkeys(keys)
 
     def count(self, what: Counted, step: str, elements: int) -> None:
         """Counts elements to which something has happened in a step."""

@@ -16,6 +16,7 @@ from headrace.pipelines._errors import StateError
 from headrace.pipelines._fields import Columns, Fields, fields_of, instance, instances_of_columns, one_by_one
 from headrace.pipelines._kinds import Kinds
 from headrace.pipelines._values import dumps, dumps_plain, loads
+from headrace.pipelines._writers import Tables
 
 TIMERS = "a state with timers"
 """The layout of a step whose function takes a context: what goes back to a function without one loses its timers."""
@@ -52,6 +53,11 @@ class StateClass:
         made = self.make if isinstance(self.make, type) else type(self.make())
         return None if issubclass(made, _PLAIN) else made
 
+    @cached_property
+    def _first(self) -> Sequence[str]:
+        """The names of the fields that a new state has, in their order."""
+        return tuple(getattr(self.make(), "__dict__", ()))
+
     def pack(self, states: Sequence[Any]) -> bytes:
         """States as bytes, in their order.
 
@@ -61,10 +67,12 @@ class StateClass:
         kind = self.kind
         try:
             if kind is None:
-                return dumps_plain((None, 0, dumps(list(states), self._kinds), _BY_FIELD, None))
-            fields = fields_of(kind, states)
+                packed, tables = dumps(list(states), self._kinds, len(states))
+                return dumps_plain((None, 0, packed, _BY_FIELD, tables))
+            fields = fields_of(kind, states, self._first)
             plain = (fields.names, fields.count, fields.values) if isinstance(fields, Columns) else fields
-            return dumps_plain((kind.__qualname__, version_of(kind), dumps(plain, self._kinds), _BY_FIELD, None))
+            packed, tables = dumps(plain, self._kinds, len(states))
+            return dumps_plain((kind.__qualname__, version_of(kind), packed, _BY_FIELD, tables))
         except Exception as error:
             raise StateError(f"{self._where}: a state cannot be stored: {error}; keep plain data in states") from error
 
@@ -83,7 +91,7 @@ class StateClass:
             StateError: the class has changed, and says not how old states become new ones.
         """
         document = self._document(packed)
-        return self._of_layout(*document) if len(document) == 4 else self._of_instances(*document[:3], *document[3:4])
+        return self._of_layout(*document) if len(document) == 4 else self._of_instances(*document)
 
     def laid_out(self, layout: str, columns: Any, states: Sequence[Any]) -> bytes:
         """States as bytes that lie in something larger, which a step keeps for each key.
@@ -126,10 +134,12 @@ class StateClass:
             "give the step another name, and it begins anew"
         )
 
-    def _of_instances(self, name: str | None, version: int, stored: Any, form: int = _BY_PICKLE) -> list[Any]:
+    def _of_instances(
+        self, name: str | None, version: int, stored: Any, form: int = _BY_PICKLE, tables: Tables | None = None
+    ) -> list[Any]:
         kind = self.kind
         if form == _BY_FIELD:
-            stored = loads(stored, self._kinds)
+            stored = loads(stored, self._kinds, tables)
         if (name is None) != (kind is None):
             is_now = "plain values" if kind is None else f"instances of {kind.__qualname__}"
             raise StateError(f"{self._where}: the checkpoint has states of {name or 'plain values'}, and they are {is_now} now")

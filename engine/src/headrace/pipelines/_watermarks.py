@@ -144,9 +144,9 @@ class EventTime(dict[int, Watermarks]):
 
     def begin(self, arriving: Iterable[tuple[int, str]]) -> None:
         """Takes note of which streams have elements with a time in a micro-batch, by `key_by`, before the first of these."""
-        streams: dict[int, set[str]] = {key_by: set() for key_by in self}
+        streams: dict[int, dict[str, None]] = {key_by: {} for key_by in self}
         for key_by, stream in arriving:
-            streams.setdefault(key_by, set()).add(stream)
+            streams.setdefault(key_by, {})[stream] = None
         for key_by, some in streams.items():
             self[key_by].begin(some)
 

@@ -4,7 +4,7 @@ from headrace.pipelines._elements import Elements, Key, States
 from headrace.pipelines._errors import no_step
 from headrace.pipelines._fingerprints import Fingerprint, check_fingerprints
 from headrace.pipelines._graph import Graph
-from headrace.pipelines._keys import normal_key, not_normal
+from headrace.pipelines._keys import in_order_of_keys, normal_key, not_normal
 from headrace.pipelines._order import in_order
 from headrace.pipelines._origin import NO_TIME, Origin, Times
 from headrace.pipelines._pass import Failed, Pass
@@ -40,6 +40,7 @@ __all__ = [
     "check_fingerprints",
     "dumps_plain",
     "in_order",
+    "in_order_of_keys",
     "matches",
     "merged",
     "no_step",

@@ -110,9 +110,11 @@ def _rows(plan: Plan, piece: list[Columns], now: int | None) -> Iterator[BlockRo
 def _untouched(plan: Plan, stream: str, messages: Messages, source: int, key_by: int) -> Iterator[BlockRow]:
     """Blocks of messages that no function sees before the shuffle."""
     buckets = packed_buckets(messages.keys.data, np.maximum(messages.keys.lengths, 0).astype(np.int64), plan.buckets)
+    branch = source - len(plan.graph.steps)  # before what functions see
     for bucket, block in blocks_by_bucket(Block(messages, source), buckets, plan.buckets):
         part = block.messages
-        yield BlockRow(plan.bucket_ids[bucket], key_by, stream, int(part.sequences[0]), len(part.sequences), block.pack())
+        first, count = int(part.sequences[0]), len(part.sequences)
+        yield BlockRow(plan.bucket_ids[bucket], key_by, stream, first, count, block.pack(), branch=branch)
 
 
 def _messages(piece: list[Columns]) -> Messages:

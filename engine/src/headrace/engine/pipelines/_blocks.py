@@ -216,7 +216,9 @@ class Block:
         """The elements, keyed, as they enter the steps behind the shuffle."""
         origin = self.messages.origin(stream)
         keys = self.messages.keys.without_nulls() if self.keys is None else self.keys
-        times = origin.times if self.times is None else self.times
+        times = self.times
+        if times is None and origin.times is not None:
+            times = origin.times if self.at is None else origin.times[np.asarray(self.at, np.int64)]
         values = self.values if self.values is not None else origin.raw or ()
         return Elements(values, origin, self.at, keys, times, self.marks, self.decoded_by)
 

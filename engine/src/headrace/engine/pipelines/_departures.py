@@ -24,11 +24,13 @@ class Departures:
     Args:
         plan: The plan.
         now: The present, where a step asks for it.
+        bucket: What leaves it; 0 before the first shuffle.
     """
 
-    def __init__(self, plan: Plan, now: int | None = None) -> None:
+    def __init__(self, plan: Plan, now: int | None = None, bucket: int = 0) -> None:
         self._plan = plan
         self._now = now
+        self._bucket = bucket
         self._sinks = {sink: -1 - number for number, sink in enumerate(plan.graph.sinks)}
 
     def rows(self, passed: Pass, messages: Messages | None = None) -> Iterator[BlockRow]:
@@ -41,19 +43,20 @@ class Departures:
         shuffled = passed.shuffled
         if messages is not None and self._plan.graph.uses_time:
             shuffled = in_order(shuffled)
-        for key_by, elements in shuffled:
+        for number, (key_by, elements) in enumerate(shuffled):
+            branch = self._branch(number)
             if messages is not None and self._plan.graph.uses_time:
-                yield from self._marked(key_by, elements, messages, passed)
+                yield from self._marked(key_by, elements, messages, passed, branch)
             else:
-                yield from self._shuffled(key_by, elements, messages)
-        for sink, elements in passed.written:
-            yield self._written(sink, elements)
+                yield from self._shuffled(key_by, elements, messages, branch)
+        for number, (sink, elements) in enumerate(passed.written):
+            yield replace(self._written(sink, elements), branch=self._branch(number))
         if passed.failed_elements:
             yield self._dead_letters(passed.failed_elements)
         for (what, step), number in passed.counts.items():
             yield BlockRow(self._plan.bucket_ids[0], COUNTS[what], step, 0, number, b"\0")
 
-    def _marked(self, key_by: int, elements: Elements, messages: Messages, passed: Pass) -> Iterator[BlockRow]:
+    def _marked(self, key_by: int, elements: Elements, messages: Messages, passed: Pass, branch: int) -> Iterator[BlockRow]:
         """Blocks with the marks of this piece of the stream, and for every other bucket how far it brings event time."""
         times = elements.times
         if times is None:
@@ -66,15 +69,18 @@ class Departures:
         marks = prefix_maxima(counting)
         peak = int(marks[-1])
         there = set()
-        for row in self._shuffled(key_by, replace(elements, times=times, marks=marks), own):
+        for row in self._shuffled(key_by, replace(elements, times=times, marks=marks), own, branch):
             there.add(row.bucket)
             yield replace(row, peak=peak)
         if peak != NO_TIME:
             first = _first(elements)
-            for bucket in set(self._plan.bucket_ids) - there:
+            for bucket in [each for each in self._plan.bucket_ids if each not in there]:
                 yield BlockRow(bucket, key_by, elements.origin.stream, first, 0, b"", peak)
 
-    def _shuffled(self, key_by: int, elements: Elements, messages: Messages | None) -> Iterator[BlockRow]:
+    def _branch(self, number: int) -> int:
+        return self._bucket << 32 | number
+
+    def _shuffled(self, key_by: int, elements: Elements, messages: Messages | None, branch: int) -> Iterator[BlockRow]:
         keys = elements.keys
         assert keys is not None, "a key_by gives keys"
         block = self._block(elements, keys, messages)
@@ -82,7 +88,8 @@ class Departures:
         stream = elements.origin.stream
         for bucket, part in blocks_by_bucket(block, buckets_of(keys, count), count):
             rows = len(part.keys or ())
-            yield BlockRow(self._plan.bucket_ids[bucket], key_by, stream, int(part.messages.sequences[0]), rows, part.pack())
+            first = int(part.messages.sequences[0])
+            yield BlockRow(self._plan.bucket_ids[bucket], key_by, stream, first, rows, part.pack(), branch=branch)
 
     def _block(self, elements: Elements, keys: Sequence[Key], messages: Messages | None) -> Block:
         again = elements.decoded_by is not None

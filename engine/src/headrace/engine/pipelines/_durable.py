@@ -8,9 +8,10 @@ Each micro-batch leaves a token beside its changes, which follows from them and 
 bucket's states trusts them only if the token that the store has now is the one that it wrote; if the token is older and still
 listed, it applies the changes since.
 
-Two attempts that make the same changes leave pieces that mean the same in the same places: what is written where goes by the
-sizes of changes, and equal values have equal sizes, whichever worker holds them. Format 1 of Spark's state store needs that,
-since it may keep pieces of both; format 2 tells them apart.
+Two attempts at one micro-batch write the same bytes in the same places, whichever workers they run in: what is written follows
+from what the store had and from the messages. What is written where goes by the sizes of changes, equal values have equal bytes
+(`headrace.pipelines._values`), and keys are in the order in which messages touched them, or in an order of their own. Format 1 of
+Spark's state store needs that, since it may keep pieces of both attempts; format 2 tells them apart.
 
 Changes and segments hold whole states, never differences, so that applying them again in their order does no harm.
 """
@@ -24,6 +25,9 @@ from typing import Any
 from headrace.engine.pipelines._segments import TOKEN_BYTES, Packed, Recent, Snapshot, of_keys
 from headrace.engine.pipelines._store import Head, Store, Stored, changes_since, keep_outside, read_head, write_head
 from headrace.pipelines.runtime import Key, StateClass, States, dumps_plain, no_step
+
+Changed = Mapping[str, Collection[Key]]
+"""The keys whose states may have changed in a micro-batch, by step, in the order in which that happened first."""
 
 FOLD_BYTES = 2**20
 """Until there are so many bytes of changes, the snapshot stays as it is."""
@@ -103,7 +107,7 @@ def save(
     head: Head,
     kept: Mapping[str, States],
     recent: Recent,
-    changed: Mapping[str, set[Key]],
+    changed: Changed,
     classes: Mapping[str, StateClass],
     beside: Mapping[str, Any],
 ) -> Head:
@@ -116,13 +120,15 @@ def save(
     snapshot = Snapshot(store, head.segments, kept, recent, classes, after.number)
     states = sum(map(len, kept.values()))
     if states >= WHOLE_KEYS and 2 * sum(map(len, changed.values())) >= states:
-        after = _write_all(store, after, snapshot)
+        after = _write_all(store, after, snapshot, changed)
         content = snapshot.digest.digest()
     else:
-        change = content = dumps_plain({step: of_keys(kept[step], keys, classes[step]) for step, keys in changed.items() if keys})
+        change = content = dumps_plain(
+            {step: of_keys(kept[step], changed[step], classes[step]) for step in classes if changed.get(step)}
+        )
         for step, keys in changed.items():
             recent.note(step, list(keys))
-        after = _fold(store, _keep(store, after, change), snapshot, len(change))
+        after = _fold(store, _keep(store, after, change), snapshot, changed, len(change))
     after = _with_token(after, content)
     write_head(store, after)
     return after
@@ -153,12 +159,12 @@ def _keep(store: Store, head: Head, change: bytes) -> Head:
     return replace(head, inline={}, outside={**head.outside, last: size})
 
 
-def _fold(store: Store, head: Head, snapshot: Snapshot, changed_bytes: int) -> Head:
+def _fold(store: Store, head: Head, snapshot: Snapshot, changed: Changed, changed_bytes: int) -> Head:
     """Writes as much of the snapshot anew as changes have made due."""
     if head.change_bytes <= FOLD_BYTES:
         return head
     if not head.segments:
-        return _write_all(store, head, snapshot)
+        return _write_all(store, head, snapshot, changed)
     owed = head.owed + FOLD_RATIO * changed_bytes - snapshot.split_where_full()
     for _ in head.segments:
         if owed <= 0:
@@ -169,8 +175,8 @@ def _fold(store: Store, head: Head, snapshot: Snapshot, changed_bytes: int) -> H
     return _without_changes(store, after, head.oldest)
 
 
-def _write_all(store: Store, head: Head, snapshot: Snapshot) -> Head:
-    snapshot.write_all()
+def _write_all(store: Store, head: Head, snapshot: Snapshot, changed: Changed) -> Head:
+    snapshot.write_all(changed)
     return _without_changes(store, replace(head, segments=tuple(snapshot.segments), owed=0), head.number)
 
 

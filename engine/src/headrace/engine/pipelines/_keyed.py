@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def keyed_rows(
     """
     graph = plan.graph
     # In the order of the streams, whichever task read what: also what is only on its way to a sink.
-    rows = sorted(arriving, key=attrgetter("target", "stream", "sequence"))
+    rows = sorted(arriving, key=attrgetter("target", "stream", "sequence", "branch"))
     here = [row for row in rows if row.is_mark or (row.target >= 0 and graph.levels[row.target] == level)]
     yield from (row for row in rows if not row.is_mark and (row.target < 0 or graph.levels[row.target] != level))
     if level < graph.shuffles:
@@ -60,7 +60,7 @@ def _through(plan: Plan, level: int, bucket: int, here: Sequence[BlockRow], stor
     finishes = event_time.leave((row.target, row.stream) for row in ended)
     event_time.end()
     passed.settle(level, END if finishes else event_time.lowest())
-    departing = list(Departures(plan).rows(passed))
+    departing = list(Departures(plan, bucket=bucket).rows(passed))
     beside = event_time.to_keep() if graph.uses_time else {}
     head = save(store, head, held.kept, held.recent, passed.changed, classes, beside)
     held.leave(head)
@@ -86,16 +86,18 @@ def _arrived(
     for (key_by, stream), run in groupby(rows, key=by_stream):
         watermarks = event_time[key_by]
         others = watermarks.others(stream)
-        blocks: list[tuple[Block, int | None]] = []
+        blocks: list[tuple[Block, int | None, int]] = []
         for row in run:
             if not row.is_mark:
-                blocks.append((Block.unpack(row.block), watermarks.base(stream) if first else None))
+                blocks.append((Block.unpack(row.block), watermarks.base(stream) if first else None, row.branch))
             watermarks.advance(stream, row.peak)
-        if all(before.last < after.first for (before, _), (after, _) in pairwise(blocks)):
+        if all(before[0].last < after[0].first for before, after in pairwise(blocks)):
             # One after the other, so that what is decoded is still in the processor's cache when it is used.
-            yield from ((key_by, _elements(block, stream, base, passed), others) for block, base in blocks)
+            yield from ((key_by, _elements(block, stream, base, passed), others) for block, base, _ in blocks)
         else:
-            pieces = [(key_by, _elements(block, stream, base, passed)) for block, base in blocks]
+            # Where a message has several elements, they are in the order of their branches, wherever its frame was cut.
+            blocks.sort(key=itemgetter(2))
+            pieces = [(key_by, _elements(block, stream, base, passed)) for block, base, _ in blocks]
             yield from ((key_by, elements, others) for _, elements in in_order(pieces))
 
 

@@ -16,6 +16,7 @@ ROWS = StructType(
         StructField("peak", LongType(), False),
         StructField("messages", IntegerType(), False),
         StructField("block", BinaryType(), False),
+        StructField("branch", LongType(), False),
     ]
 )
 ARROW_ROWS = pa.schema(
@@ -27,6 +28,7 @@ ARROW_ROWS = pa.schema(
         pa.field("peak", pa.int64(), nullable=False),
         pa.field("messages", pa.int32(), nullable=False),
         pa.field("block", pa.binary(), nullable=False),
+        pa.field("branch", pa.int64(), nullable=False),
     ]
 )
 
@@ -54,6 +56,7 @@ class BlockRow:
         block: The elements; what is written, as an Arrow record batch; empty where only the peak is told.
         peak: The largest event time of the piece of the stream that the row was cut from; NO_TIME where no step asks for times;
             END where the stream has ended, FORGOTTEN where it is left out of the checkpoint.
+        branch: From which bucket it comes, and which branch of the pipeline. Rows that begin with the same message go by it.
     """
 
     bucket: int
@@ -63,6 +66,7 @@ class BlockRow:
     messages: int
     block: bytes
     peak: int = NO_TIME
+    branch: int = 0
 
     @property
     def is_mark(self) -> bool:

@@ -25,7 +25,7 @@ class BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
         """Spark calls it once for each bucket that has rows in the micro-batch."""
-        arriving = (BlockRow(r[0], r[1], r[2], r[3], r[5], bytes(r[6]), r[4]) for r in rows)
+        arriving = (BlockRow(r[0], r[1], r[2], r[3], r[5], bytes(r[6]), r[4], r[7]) for r in rows)
         for row in keyed_rows(self._plan, self._level, key[0], arriving, self._store):
             yield Row(
                 bucket=row.bucket,
@@ -35,6 +35,7 @@ class BucketProcessor(StatefulProcessor):
                 peak=row.peak,
                 messages=row.messages,
                 block=row.block,
+                branch=row.branch,
             )
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:

@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 
-from headrace.engine.pipelines._keys import segments_of
+from headrace.engine.pipelines._keys import in_order_of_hashes, segments_of
 from headrace.engine.pipelines._store import Segment, Store
-from headrace.pipelines.runtime import Key, StateClass, States, dumps_plain
+from headrace.pipelines.runtime import Key, StateClass, States, dumps_plain, in_order_of_keys
 
 SEGMENT_KEYS = 16_384
 """So many keys lie in a segment, on average, at the most."""
@@ -75,8 +75,8 @@ class Snapshot:
         self.segments = list(segments)
         self.digest = blake2b(digest_size=TOKEN_BYTES)
 
-    def write_all(self) -> None:
-        """Writes everything, in as many segments as there should be.
+    def write_all(self, changed: Mapping[str, Collection[Key]]) -> None:
+        """Writes everything, in as many segments as there should be: first what has changed, which is at hand.
 
         Raises:
             StateError: a state cannot be stored, here as in all that follows.
@@ -87,7 +87,7 @@ class Snapshot:
         self._recent.forget(self.segments, -1)
         divided: list[dict[str, list[Key]]] = [{} for _ in range(count)]
         for step, states in self._kept.items():
-            for segment, keys in divide(list(states), count).items():
+            for segment, keys in divide(_ordered(states, changed.get(step, ())), count).items():
                 divided[segment][step] = keys
         for segment, by_step in enumerate(divided):
             self._write(segment, by_step)
@@ -121,7 +121,9 @@ class Snapshot:
         found = {}
         for step, states in self._kept.items():
             there = document[step][0] if step in document else []
-            found[step] = [key for key in dict.fromkeys([*there, *recent.get(step, ())]) if key in states]
+            # Of what is recent, a copy that was read may know more than one that was there all the time.
+            new = in_order_of_keys({key for key in recent.get(step, ()) if key in states}.difference(there))
+            found[step] = [*[key for key in there if key in states], *new]
         return found
 
     def _write(self, segment: int, keys: Mapping[str, list[Key]]) -> None:
@@ -163,6 +165,14 @@ def whole(kept: Mapping[str, States], classes: Mapping[str, StateClass]) -> Iter
         keys = list(states)
         for at in range(0, len(keys), SEGMENT_KEYS):
             yield dumps_plain({step: _there(states, keys[at : at + SEGMENT_KEYS], classes[step])})
+
+
+def _ordered(states: States, changed: Collection[Key]) -> list[Key]:
+    """The keys of states, in the same order in every worker."""
+    first = [key for key in changed if key in states]
+    if len(first) == len(states):
+        return first
+    return first + in_order_of_hashes([key for key in states if key not in changed])
 
 
 def _there(states: States, keys: list[Key], state_class: StateClass) -> Packed:

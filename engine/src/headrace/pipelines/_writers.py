@@ -1,0 +1,210 @@
+"""How values become bytes that are no trees of plain values: instances of the application's classes, by field, and sets.
+
+What is written follows from the values, and not from which of them are one object by chance: a worker that has had a state all
+the time has other objects in it than one that has read it. So nothing is written as a reference to what was written before,
+except large texts, and those by their content. Sets are written in order.
+
+Where a list, a dict or an instance is in several places by intent, that must be kept, and such values are written as pickle
+does it: there, whether equal texts are one object can be seen in the bytes.
+"""
+
+import pickle
+from collections.abc import Collection, Mapping
+from enum import Enum
+from functools import lru_cache
+from io import BytesIO
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+from headrace.pipelines._classes import fields_declared, version_inside
+from headrace.pipelines._fields import fields_of_one, lies_in_dict
+from headrace.pipelines._kinds import HEAP_TYPE, Kinds, is_by_field, refuse_lost
+from headrace.pipelines._trees import LARGE, LEAVES, NUMBERS
+
+Layout = tuple[str, str, int, tuple[str, ...], int]
+"""Module, name and version of a class, the names of an instance's fields, and how many of the first of them it declares."""
+Tables = tuple[tuple[Layout, ...], tuple[str | bytes, ...]]
+"""What bytes refer to by number: the layouts of instances, and large texts."""
+
+SET, FROZEN_SET, MEMBER, TEXT = -1, -2, -3, -4
+"""What stands before a thing that is not written as it is; a layout's number stands before an instance's fields."""
+
+_AS_IT_IS, _CHANGING, _INSTANCE, _FIXED_INSTANCE, _SET, _FROZEN_SET, _MEMBER = range(7)
+_ALWAYS_AS_THEY_ARE = NUMBERS | {tuple}
+_SORTABLE = frozenset({bool, int, str, bytes})
+_FIXED = frozenset({"datetime", "decimal", "fractions", "ipaddress", "pathlib", "uuid", "zoneinfo"})
+"""Modules of classes whose instances do not change."""
+
+
+class InTwoPlaces(Exception):
+    """Something that can change lies in two places, or in itself."""
+
+
+class ByValue(pickle.Pickler):
+    """Writes values so that equal ones have equal bytes.
+
+    Attributes:
+        layouts: The layouts of instances, with their numbers.
+        texts: Large texts, with their numbers.
+
+    Raises:
+        InTwoPlaces: it would not tell that something which can change is one and the same.
+    """
+
+    def __init__(self, written: BytesIO, kinds: Kinds) -> None:
+        super().__init__(written, 5)
+        self.fast = True
+        self.layouts: dict[Layout, int] = {}
+        self.texts: dict[str | bytes, int] = {}
+        self._kinds = kinds
+        self._last: dict[type, tuple[tuple[str, ...], int]] = {}
+        # Also what is made while it is written stays, so that no other object has its id.
+        self._seen: dict[int, Any] = {}
+        self._members: dict[int, Any] = {}
+
+    @property
+    def tables(self) -> Tables:
+        """What the bytes refer to."""
+        return tuple(self.layouts), tuple(self.texts)
+
+    def persistent_id(self, value: Any) -> Any:
+        """What is written in the place of a value; None where that is the value itself."""
+        kind: Any = type(value)
+        if kind in _ALWAYS_AS_THEY_ARE:
+            return None
+        if kind is str or kind is bytes:
+            return None if len(value) <= LARGE else (TEXT, self.texts.setdefault(value, len(self.texts)))
+        how = _how(kind)
+        if how == _AS_IT_IS:
+            return None
+        if how in (_CHANGING, _INSTANCE, _SET):
+            if id(value) in self._seen:
+                raise InTwoPlaces
+            self._seen[id(value)] = value
+            if how == _CHANGING:
+                return None
+        if how in (_INSTANCE, _FIXED_INSTANCE):
+            return self._taken_apart(kind, value)
+        if how == _MEMBER:
+            return self._member(kind, value)
+        return (SET if how == _SET else FROZEN_SET, *self._in_order(value))
+
+    def _taken_apart(self, kind: type, value: Any) -> tuple[Any, ...]:
+        fields = value.__dict__ if lies_in_dict(kind) else fields_by_name(value)
+        names, number = self._last.get(kind, (None, 0))
+        if names is None or names != tuple(fields):
+            layout = layout_of(kind, fields)
+            if layout not in self.layouts:
+                refuse_lost(self._kinds, kind)
+            names, number = layout[3], self.layouts.setdefault(layout, len(self.layouts))
+            self._last[kind] = names, number
+            return (number, *[fields[name] for name in names])
+        return (number, *fields.values())
+
+    def _member(self, kind: type, value: Any) -> Any:
+        if id(value) not in self._members:
+            refuse_lost(self._kinds, kind)
+            self._members[id(value)] = (MEMBER, *member_of(kind, value))
+        return self._members[id(value)]
+
+    def _in_order(self, values: Collection[Any]) -> list[Any]:
+        kinds = set(map(type, values))
+        return sorted(values) if len(kinds) == 1 and kinds <= _SORTABLE else sorted(values, key=self._alone)
+
+    def _alone(self, value: Any) -> tuple[bytes, str]:
+        written = BytesIO()
+        writer = ByValue(written, self._kinds)
+        writer.dump(value)
+        return written.getvalue(), repr(writer.tables)
+
+
+class ByReference(pickle.Pickler):
+    """Writes values as pickle does, and instances by field: what is one object is one again."""
+
+    def __init__(self, written: BytesIO, kinds: Kinds) -> None:
+        super().__init__(written, 5)
+        self._kinds = kinds
+        self._begun: dict[int, int] = {}
+        self._layouts: dict[Layout, Layout] = {}
+
+    def reducer_override(self, value: Any) -> Any:
+        """What becomes of an object that is not plain."""
+        kind: Any = type(value)
+        if isinstance(value, Enum):
+            refuse_lost(self._kinds, kind)
+            return member, member_of(kind, value)
+        if not is_by_field(kind):
+            return NotImplemented
+        number = self._begun.get(id(value))
+        fields = fields_by_name(value)
+        layout = self._layout(layout_of(kind, fields), kind)
+        if number is not None:
+            # It lies inside of itself: what is read of it now is filled in later.
+            return same, (number, layout)
+        number = self._begun[id(value)] = len(self._begun)
+        return instance_of, (number, layout, [fields[name] for name in layout[3]])
+
+    def _layout(self, layout: Layout, kind: type) -> Layout:
+        if layout not in self._layouts:
+            refuse_lost(self._kinds, kind)
+        # One and the same object, so that it is written once.
+        return self._layouts.setdefault(layout, layout)
+
+
+def fields_by_name(value: Any) -> Mapping[str, Any]:
+    """The fields of an instance or a named tuple."""
+    kind: type = type(value)
+    found: Mapping[str, Any] = value._asdict() if issubclass(kind, tuple) else fields_of_one(value)
+    return found
+
+
+def layout_of(kind: type, fields: Mapping[str, Any]) -> Layout:
+    """The layout of an instance: the fields that its class declares come first."""
+    declared = fields_declared(kind)
+    names, known = tuple(fields), len(fields)
+    if declared is not None:
+        known = len(declared.intersection(fields))
+        if known < len(fields):
+            names = tuple(sorted(fields, key=lambda name: name not in declared))
+    return kind.__module__, kind.__qualname__, version_inside(kind), names, known
+
+
+def member_of(kind: type, value: Any) -> tuple[str, str, Any, Any]:
+    """How a member of an enumeration is found again."""
+    plain = value.value if type(value.value) in LEAVES else None
+    return kind.__module__, kind.__qualname__, value.name, plain
+
+
+def instance_of(number: int, layout: Layout, values: list[Any]) -> Any:
+    """Stands in what is written for what a reader does."""
+    raise NotImplementedError("such values are read by loads")
+
+
+def same(number: int, layout: Layout) -> Any:
+    """The same."""
+    raise NotImplementedError("such values are read by loads")
+
+
+def member(module: str, name: str, member: str | None, value: Any) -> Any:
+    """The same."""
+    raise NotImplementedError("such values are read by loads")
+
+
+@lru_cache(maxsize=1024)
+def _how(kind: Any) -> int:
+    """How instances of a class are written."""
+    if issubclass(kind, Enum):
+        return _MEMBER
+    if kind is set or kind is frozenset:
+        return _SET if kind is set else _FROZEN_SET
+    if is_by_field(kind):
+        frozen = issubclass(kind, tuple) or getattr(getattr(kind, "__dataclass_params__", None), "frozen", False)
+        return _FIXED_INSTANCE if frozen else _INSTANCE
+    return _CHANGING if _can_change(kind) else _AS_IT_IS
+
+
+def _can_change(kind: type) -> bool:
+    """Whether it matters that an object is one and the same."""
+    if kind in LEAVES or kind.__module__ in _FIXED or issubclass(kind, (type, FunctionType, BuiltinFunctionType)):
+        return False
+    return bool(kind.__flags__ & HEAP_TYPE) or kind.__hash__ in (None, object.__hash__)
