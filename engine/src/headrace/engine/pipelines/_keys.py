@@ -92,12 +92,17 @@ def in_order_of_hashes(keys: Sequence[Key]) -> list[Key]:
 def _packed(keys: Sequence[Key]) -> tuple[bytes, npt.NDArray[np.int64]]:
     """Keys as a packed column."""
     kinds = set(map(type, keys))
+    spelled: Sequence[bytes]
     if kinds == {bytes}:
         spelled = cast(Sequence[bytes], keys)
-    elif kinds == {str}:
-        spelled = [key.encode() for key in cast(Sequence[str], keys)]
-    else:
+    elif bytes in kinds or (str in kinds and len(kinds) > 1):
         spelled = [_spelled(key) for key in keys]
+    else:
+        texts = cast(Sequence[str], keys) if str in kinds else list(map(repr, keys))
+        joined = "".join(texts)
+        if joined.isascii():
+            return joined.encode(), np.fromiter(map(len, texts), np.int64, len(texts))
+        spelled = [text.encode() for text in texts]
     return b"".join(spelled), np.fromiter(map(len, spelled), np.int64, len(spelled))
 
 
