@@ -114,6 +114,7 @@ async def connected(engine: Engine, instances: set[str], programs: Sequence[Prog
             status = await engine.status()
             found = {session.instance for session in status.sessions}
             found |= {instance for sink in status.sinks for instance in sink.instances}
+            await asyncio.sleep(0.05)
 
 
 def status_of(gateway: Path, address: str) -> dict[str, Any]:
