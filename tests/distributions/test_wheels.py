@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -138,8 +139,27 @@ def test_programs_are_those_that_the_pages_name(wheels: Mapping[str, Wheel]) -> 
     }
 
 
+@each
+def test_a_source_archive_has_one_distribution_and_its_licence(wheels: Mapping[str, Wheel], name: str) -> None:
+    (path,) = wheels[name].path.parent.glob(f"{name.replace('-', '_')}-[0-9]*.tar.gz")
+    with tarfile.open(path) as archive:
+        files = [PurePosixPath(file).relative_to(path.name.removesuffix(".tar.gz")) for file in archive.getnames()]
+    assert PurePosixPath("LICENSE") in files
+    assert {file.parts[0] for file in files} <= {
+        "src",
+        "examples",
+        "LICENSE",
+        "PKG-INFO",
+        "README.md",
+        "pyproject.toml",
+        ".gitignore",
+    }
+
+
 def test_twine_has_no_objection(wheels: Mapping[str, Wheel]) -> None:
-    paths = [str(wheel.path) for wheel in wheels.values()]
+    folder = next(iter(wheels.values())).path.parent
+    paths = [str(path) for path in folder.iterdir() if path.suffix in (".whl", ".gz")]
+    assert len(paths) == 2 * len(wheels)
     done = subprocess.run(
         [sys.executable, "-m", "twine", "--no-color", "check", "--strict", *paths],
         capture_output=True,

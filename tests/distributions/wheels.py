@@ -40,10 +40,10 @@ class Wheel:
 
 
 def build(folder: Path) -> dict[str, Wheel]:
-    """Builds all distributions, by name."""
+    """Builds all distributions, by name: the source archive of each, and its wheel from that."""
     # Without isolation: what builds is in this environment, so nothing is downloaded.
     python = ["--no-build-isolation", "--python", sys.executable, "--offline"]
-    _uv("build", "--all-packages", "--wheel", *python, "--out-dir", str(folder))
+    _uv("build", "--all-packages", *python, "--out-dir", str(folder))
     wheels = [_read(path) for path in sorted(folder.glob("*.whl"))]
     return {wheel.name: wheel for wheel in wheels}
 
