@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from headrace.cli._output import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, console
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, console
 
 CORE_PARTS = ("throughput", "latency", "stalled", "sessions", "curves")
 SINK_PARTS = ("throughput", "latency", "recovery")

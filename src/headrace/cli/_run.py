@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli._application import Application, load
-from headrace.cli._connection import Connection, connection_options
-from headrace.cli._output import EXIT_INVALID, Failure, print_action, print_json
 from headrace.cli._spark_options import SparkOptions, pairs, require_java, spark_options
+from headrace.terminal import EXIT_INVALID, Connection, Failure, connection_options, print_action, print_json
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

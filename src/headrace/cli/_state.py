@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli._application import load
-from headrace.cli._output import EXIT_INVALID, Failure, console, print_action, print_json
 from headrace.cli._spark_options import SparkOptions, require_java, spark_options
+from headrace.terminal import EXIT_INVALID, Failure, console, print_action, print_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
