@@ -66,13 +66,19 @@ def read_properties(data: bytes) -> Properties:
             (timestamp,) = _U64.unpack_from(data, at)
             at += 8
         _read_texts(data, at, flags, _TEXTS_AFTER, texts)
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, RecursionError) as error:
         raise ValueError(f"the properties of a message cannot be read: {error}") from error
     return Properties(texts, timestamp, headers)
 
 
 def take_offset(data: bytes) -> tuple[int, bytes] | None:
-    """The offset that a stream queue puts among the headers of a message, and the properties without it; None without one."""
+    """The offset that a stream queue puts among the headers of a message, and the properties without it; None without one.
+
+    Where other headers cannot be read, the offset is found all the same, and the properties are as they came.
+
+    Raises:
+        ValueError: The headers cannot be read, and there is no offset among them.
+    """
     try:
         (flags,) = _U16.unpack_from(data)
         table = _read_texts(data, 2, flags, _TEXTS_BEFORE, {})
@@ -90,7 +96,10 @@ def take_offset(data: bytes) -> tuple[int, bytes] | None:
             if name == OFFSET.encode() and type(value) is int:
                 return value, data[:table] + _U32.pack(size - after + at) + data[start:at] + data[after:]
             at = after
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, RecursionError, ValueError) as error:
+        place = data.rfind(_OFFSET) + len(_OFFSET)
+        if place >= len(_OFFSET) and place + 8 <= len(data):
+            return int.from_bytes(data[place : place + 8], "big", signed=True), data
         raise ValueError(f"the headers of a message cannot be read: {error}") from error
     return None
 

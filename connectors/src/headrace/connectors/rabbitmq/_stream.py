@@ -4,13 +4,15 @@ The sequence of a message is its offset plus one, for sequences begin with 1. Th
 keeps records of its own: a gap does not yet say that something was lost.
 """
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import compress, pairwise
 
-from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
+from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
 from headrace.connectors.rabbitmq._columns import Columns
 from headrace.connectors.rabbitmq._consumer import Consumer
 from headrace.connectors.rabbitmq._deliveries import Arrived
@@ -19,7 +21,7 @@ from headrace.connectors.rabbitmq._fields import OFFSET, take_offset
 from headrace.connectors.rabbitmq._parameters import RabbitMQStreamParameters, start_of
 from headrace.connectors.rabbitmq._queue import partitions_of
 from headrace.connectors.rabbitmq._retry import Retry
-from headrace.sdk import Batch, Position, PositionLost
+from headrace.sdk import Batch, Message, Position, PositionLost
 
 _IDLE_SECONDS = 1.0
 # What is there arrives within this time.
@@ -64,18 +66,23 @@ class RabbitMQStreamSource(PolicySource):
             try:
                 async with self._consuming(partition, seen) as consumer:
                     retry.stands()
-                    offsets, arrived = _take(consumer) if seen is None else await self._resume(partition, consumer, seen)
+                    taken = _take(consumer) if seen is None else await self._resume(partition, consumer, seen)
                     heard_at = time.monotonic()
-                    while arrived or time.monotonic() - heard_at < _STALE_SECONDS:
-                        if arrived:
-                            await self._check_gaps(partition, seen, offsets)
-                            yield self._columns.batch(arrived, sequences=_sequences(offsets))
-                            seen, heard_at = offsets[-1], time.monotonic()
+                    while taken or time.monotonic() - heard_at < _STALE_SECONDS:
+                        for some in taken.pieces():
+                            if some.arrived:
+                                await self._check_gaps(partition, seen, some.offsets)
+                                yield self._columns.batch(some.arrived, sequences=_sequences(some.offsets))
+                                seen = some.offsets[-1]
+                            for unreadable in some.unreadable:
+                                await self._leave_out(partition, seen, unreadable)
+                        if taken:
+                            heard_at = time.monotonic()
                             await consumer.gather()
                         else:
                             yield None
                             await consumer.wait(_IDLE_SECONDS)
-                        offsets, arrived = _take(consumer)
+                        taken = _take(consumer)
             except QueueMissing as error:
                 if self._parameters.missing_queue == "fail":
                     raise QueueMissing(f"{error}; declare it, or set missing_queue to wait") from error
@@ -103,23 +110,35 @@ class RabbitMQStreamSource(PolicySource):
                 raise Denied(f"{error}; queue {queue} is no stream queue: use the connector rabbitmq") from error
             raise
 
-    async def _resume(self, partition: str, consumer: Consumer, seen: int) -> "tuple[list[int], Arrived]":
+    async def _leave_out(self, partition: str, seen: int | None, unreadable: "_Unreadable") -> None:
+        """Does with a message whose offset is not known what the policy says: nothing can come of it that has a position.
+
+        Raises:
+            Denied: The policy is to fail.
+        """
+        where = "its first message" if seen is None else f"the message after offset {seen}"
+        what = f"stream queue {self._queues[partition]}: {where} has no offset that can be read: {unreadable.error}"
+        if self.bad_records.what is BadRecords.FAIL:
+            raise Denied(f"{what}; set bad_records to skip or dead-letter, to go on after it")
+        headers = [("amqp-properties", unreadable.properties), ("amqp-route", unreadable.route)]
+        message = Message(unreadable.value, headers=headers)
+        await asyncio.to_thread(self.bad_records.take, partition, message, Denied(what))
+
+    async def _resume(self, partition: str, consumer: Consumer, seen: int) -> "_Taken":
         """Waits for the message that was seen last; returns what came after it.
 
         Raises:
             PositionLost: It is gone, and perhaps others after it.
         """
         queue = self._queues[partition]
-        while not (found := await _next(consumer))[0]:
+        while not (found := await _next(consumer)).offsets:
             # The broker says nothing about an offset that it does not have yet. Has the queue been declared anew?
             earliest = await self._earliest(partition)
-            if earliest is not None and not (found := await _next(consumer))[0]:
+            if earliest is not None and not (found := await _next(consumer)).offsets:
                 raise PositionLost(f"stream queue {queue} is another one: it has no offset {seen}", earliest=earliest + 1)
-        offsets, arrived = found
-        if offsets[0] > seen + 1:
-            raise _gone(queue, seen, offsets[0])
-        fresh = [offset > seen for offset in offsets]
-        return list(compress(offsets, fresh)), arrived.only(fresh)
+        if found.offsets[0] > seen + 1:
+            raise _gone(queue, seen, found.offsets[0])
+        return found.after(seen)
 
     async def _check_gaps(self, partition: str, seen: int | None, offsets: list[int]) -> None:
         """Sees that nothing is missing between messages.
@@ -140,33 +159,106 @@ class RabbitMQStreamSource(PolicySource):
         """The first offset that the queue has now; None where it has no message."""
         consumer = await self._open(partition, 1, "first")
         try:
-            offsets, _ = await _next(consumer)
-            return offsets[0] if offsets else None
+            while not (taken := await _next(consumer)).offsets:
+                if not taken:
+                    return None
+            return taken.offsets[0]
         finally:
             await consumer.close()
 
 
-async def _next(consumer: Consumer) -> tuple[list[int], Arrived]:
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """A message whose offset cannot be read.
+
+    Attributes:
+        place: How many of those that came with it, and can be read, came before it.
+        error: What is wrong with its headers.
+        properties: Its properties, as they stand in the frame.
+        route: Its exchange and routing key, as they stand in the frame.
+        value: Its body.
+    """
+
+    place: int
+    error: ValueError
+    properties: bytes
+    route: bytes
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What has arrived, with its offsets, which are no longer among the headers."""
+
+    offsets: list[int]
+    arrived: Arrived
+    unreadable: Sequence[_Unreadable] = ()
+
+    def __bool__(self) -> bool:
+        """Whether it is anything."""
+        return bool(self.offsets or self.unreadable)
+
+    def after(self, seen: int) -> "_Taken":
+        """What comes after an offset."""
+        fresh = [offset > seen for offset in self.offsets]
+        old = fresh.count(False)
+        unreadable = [replace(one, place=one.place - old) for one in self.unreadable if one.place >= old]
+        return _Taken(list(compress(self.offsets, fresh)), self.arrived.only(fresh), unreadable)
+
+    def pieces(self) -> "Iterator[_Taken]":
+        """Messages, up to each that cannot be read, which is last in its piece."""
+        if not self.unreadable:
+            yield self
+            return
+        start, count = 0, len(self.offsets)
+        for place, one in [*((one.place, one) for one in self.unreadable), (count, None)]:
+            kept = [start <= at < place for at in range(count)]
+            yield _Taken(self.offsets[start:place], self.arrived.only(kept), [] if one is None else [one])
+            start = place
+
+
+async def _next(consumer: Consumer) -> _Taken:
     """What arrives within a time in which anything does that is there."""
     await consumer.wait(_SILENT_SECONDS)
     return _take(consumer)
 
 
-def _take(consumer: Consumer) -> tuple[list[int], Arrived]:
-    """What has arrived, with its offsets, which are no longer among the headers.
+def _take(consumer: Consumer) -> _Taken:
+    """What has arrived.
 
     Raises:
         Denied: These are no messages of a stream.
     """
     arrived = consumer.take()
-    found = [pair for pair in map(take_offset, arrived.properties) if pair is not None]
-    if len(found) != len(arrived):
+    if not arrived:
+        return _Taken([], arrived)
+    # It counts as delivered from now on. The broker remembers nothing about it; this makes room for others.
+    consumer.acknowledge(arrived.tags[-1])
+    try:
+        found = [take_offset(properties) for properties in arrived.properties]
+        unreadable: list[_Unreadable] = []
+    except ValueError:
+        found, unreadable, arrived = _sorted_out(arrived)
+    offsets = [pair[0] for pair in found if pair is not None]
+    if len(offsets) != len(arrived):
         raise Denied(f"a message has no {OFFSET}: this is no stream queue; use the connector rabbitmq")
-    if arrived:
-        # It counts as delivered from now on. The broker remembers nothing about it; this makes room for others.
-        consumer.acknowledge(arrived.tags[-1])
-        arrived.properties = [rest for _, rest in found]
-    return [offset for offset, _ in found], arrived
+    arrived.properties = [pair[1] for pair in found if pair is not None]
+    return _Taken(offsets, arrived, unreadable)
+
+
+def _sorted_out(arrived: Arrived) -> tuple[list[tuple[int, bytes] | None], list[_Unreadable], Arrived]:
+    """The offsets of messages some of which cannot be read, those, and the others."""
+    found: list[tuple[int, bytes] | None] = []
+    unreadable: list[_Unreadable] = []
+    readable: list[bool] = []
+    for properties, route, value in zip(arrived.properties, arrived.routes, arrived.values, strict=True):
+        try:
+            found.append(take_offset(properties))
+            readable.append(True)
+        except ValueError as error:
+            unreadable.append(_Unreadable(len(found), error, properties, route, value))
+            readable.append(False)
+    return found, unreadable, arrived.only(readable)
 
 
 def _sequences(offsets: list[int]) -> Sequence[int]:
