@@ -25,6 +25,9 @@ def summary(outcome: Outcome, plan: Plan) -> str:
     judged = [one for one in outcome.judged if one.slope is not None]
     if not judged:
         return f"{ran} are too short to say anything"
+    if unsure := [one for one in judged if one.verdict is Verdict.UNSURE]:
+        found = ", ".join(f"{_label(one)} with {_slope(one)} MB an hour" for one in unsure)
+        return f"nothing grows for sure over {ran}; a longer run would tell of {found}"
     steepest = max(judged, key=lambda one: (one.slope.per_hour if one.slope else 0.0) / one.bound)
     return f"nothing grows by more than {plan.bound:g} MB an hour; steepest {_label(steepest)}, {_slope(steepest)} MB an hour"
 
