@@ -119,7 +119,7 @@ def test_a_checkpoint_of_format_1_goes_on_and_is_rescaled_into_format_2(
 ) -> None:
     with monkeypatch.context() as older:
         # As it was started before.
-        older.setattr("headrace.engine._start.attempts_told_apart", lambda _: nullcontext())
+        older.setattr("headrace.engine._query_settings.attempts_told_apart", lambda _: nullcontext())
         spark.conf.set(SETTING, "1")
         try:
             run(spark, tmp_path, source, numbers(), "checkpoint")

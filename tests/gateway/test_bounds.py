@@ -166,6 +166,7 @@ def many_names() -> Iterable[tuple[str, object]]:
     yield "Attach", engine_pb2.AttachRequest(pipeline=patterns)
     many = positions({f"orders/{n}": n for n in range(bounds.MAX_POSITIONS + 1)})
     yield "Attach", engine_pb2.AttachRequest(pipeline=who, committed=many)
+    yield "Plan", engine_pb2.PlanRequest(pipeline=who, forgotten=many, forgets=True)
     sinks = [f"s{n}" for n in range(bounds.MAX_WRITTEN + 1)]
     yield "Settle", engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=sinks)
     yield "Settle", engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], readers=sinks)

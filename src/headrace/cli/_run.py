@@ -113,18 +113,15 @@ def run(
     conf = dict(on.conf)
     options = {**_connection_options(connection), **pairs("--option", given)}
     require_java()
-    from headrace.engine import CheckpointError, OptionError, build_session, ship, start
+    from headrace.engine import CheckpointError, OptionError, build_session, start
     from headrace.pipelines import StateError
     from headrace.processes import first_cause
 
     if parallelism is not None:
         conf["spark.sql.shuffle.partitions"] = str(parallelism)
     spark = build_session(f"headrace {graph.name}", on.master, conf, quick_start=True)
-    if not spark.sparkContext.getConf().contains("spark.sql.shuffle.partitions"):
-        spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
     failure: str | None = None
     try:
-        ship(spark, application.folder)
         folder = checkpoint or str(Path("checkpoints", graph.name).absolute())
         query = start(
             application.pipeline,
@@ -137,6 +134,7 @@ def run(
             drop_states=drop_states,
             migrate_states=migrate_states,
             finish=finish,
+            folder=application.folder,
         )
         _watch(query, application, connection, stop, as_json)
         query.stop()

@@ -13,12 +13,12 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 from headrace.engine._checkpoint_log import CheckpointLog, Followed
 from headrace.engine._errors import CheckpointError
 from headrace.engine._folder import HadoopFolder
+from headrace.engine._query_settings import settings_of_query
 from headrace.engine._runs import RUNS, RunLog
 from headrace.engine._session import register
 from headrace.engine._ship import ship
 from headrace.engine._source import FORMAT
 from headrace.engine._start import keyed_rows
-from headrace.engine._state_format import attempts_told_apart
 from headrace.engine._states import StoredStates
 from headrace.engine.pipelines._keys import bucket_ids, buckets_of
 from headrace.engine.pipelines._plan import Plan
@@ -26,7 +26,6 @@ from headrace.engine.pipelines._segments import whole
 from headrace.pipelines import Pipeline, StateError
 from headrace.pipelines.runtime import Graph, Key, States, check_fingerprints, merged, normal_key, not_normal
 
-_PARTITIONS = "spark.sql.shuffle.partitions"
 _INITIAL = StructType(
     [
         StructField("bucket", IntegerType(), False),
@@ -77,14 +76,9 @@ def rescale(
     new.mark_unfinished()
     new.note_steps(graph.fingerprints)
     writer = rows.writeStream.format("noop").option("checkpointLocation", into).trigger(availableNow=True)
-    before = spark.conf.get(_PARTITIONS)
-    spark.conf.set(_PARTITIONS, parallelism)
-    try:
-        with attempts_told_apart(spark):
-            query = writer.start()
-        query.awaitTermination()
-    finally:
-        spark.conf.set(_PARTITIONS, str(before))
+    with settings_of_query(spark, parallelism):
+        query = writer.start()
+    query.awaitTermination()
     if new.last_committed() is None:
         raise CheckpointError(f"{into} was not made: Spark ran no micro-batch on it")
     # Sinks may still have transactions of the old query, which only its commit log decides, and nobody reads that any more.

@@ -9,14 +9,17 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.engine._attempts import started
 from headrace.engine._checkpoint_log import CheckpointLog
 from headrace.engine._counts import observed
 from headrace.engine._errors import CheckpointError, OptionError
 from headrace.engine._options import NAMES as SOURCE_NAMES
+from headrace.engine._query_settings import new_partitions, settings_of_query
 from headrace.engine._session import register
+from headrace.engine._ship import ship
 from headrace.engine._sink_options import NAMES as SINK_NAMES
 from headrace.engine._source import FORMAT
-from headrace.engine._state_format import attempts_told_apart, refuse_speculation
+from headrace.engine._state_format import refuse_speculation
 from headrace.engine._units import parse_bytes, parse_duration
 from headrace.engine.pipelines._keys import bucket_ids
 from headrace.engine.pipelines._plan import ROWS, Plan
@@ -39,8 +42,13 @@ def start(
     drop_states: Collection[str] = (),
     migrate_states: Collection[str] = (),
     finish: bool | None = None,
+    folder: Path | None = None,
 ) -> StreamingQuery:
     """Starts an application; its query goes on until it is stopped.
+
+    It is the query that `headrace run` starts: in a session that says nothing else, with the same settings, with as many parts as
+    the session has cores, and with the application's modules at every worker. Where a Python process of Spark is too slow to come
+    up, it is started again, three times at most.
 
     Args:
         pipeline: The application.
@@ -56,6 +64,7 @@ def start(
         finish: Whether event time comes to its end once all streams have ended, so that every window gives its result and every
             timer rings; None for only with `available_now`. That a source is at its last message is not its end.
         migrate_states: Steps that take their states on as they are though their windows, their key or their sources have changed.
+        folder: The folder whose modules and packages the workers need; without it that of the module that made the pipeline.
 
     Raises:
         GraphError: the pipeline cannot run.
@@ -78,25 +87,37 @@ def start(
     log.note_steps(graph.fingerprints)
     planned = log.last_planned()
     # Spark keeps to the number that a checkpoint began with, whatever the session says now.
-    partitions = planned.partitions if planned else int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    partitions = planned.partitions if planned else new_partitions(spark)
+    if folder := folder or pipeline.folder:
+        ship(spark, folder)
     plan = Plan(graph, bucket_ids(partitions), str(checkpoint), uuid.uuid4().hex, parse_bytes(worker_memory), dropped)
     register(spark, {graph.name: plan})
-    own = {"application": graph.name}
     for_source, for_sink = _divided(options or {})
-    ends = {} if finish is None else {"finish": str(finish).lower()}
+
+    def begin() -> StreamingQuery:
+        rows = keyed_rows(plan, _arriving(spark, graph, for_source, finish))
+        writer = observed(graph, rows).writeStream.format(FORMAT).queryName(graph.name).outputMode("append")
+        writer = writer.options(
+            application=graph.name, sink=",".join(graph.sinks), checkpointLocation=str(checkpoint), **for_sink
+        )
+        if graph.dead_letters is not None:
+            writer = writer.option("failed", graph.dead_letters)
+        if trigger:
+            writer = writer.trigger(**trigger)
+        with settings_of_query(spark, partitions):
+            return writer.start()
+
+    return started(graph.name, begin)
+
+
+def _arriving(spark: SparkSession, graph: Graph, options: Mapping[str, str], finish: bool | None) -> DataFrame:
+    """The rows of arriving messages."""
+    own = {"application": graph.name, "stream": ",".join(graph.streams)}
+    if finish is not None:
+        own["finish"] = str(finish).lower()
     if graph.bounds_skew:
-        ends["asksForPresent"] = "true"
-    reader = spark.readStream.format(FORMAT).options(**{"pipeline": graph.name, **for_source}, **own, **ends)
-    rows = keyed_rows(plan, reader.option("stream", ",".join(graph.streams)).load())
-    rows = observed(graph, rows)
-    writer = rows.writeStream.format(FORMAT).queryName(graph.name).outputMode("append").options(**own)
-    writer = writer.options(sink=",".join(graph.sinks), checkpointLocation=str(checkpoint), **for_sink)
-    if graph.dead_letters is not None:
-        writer = writer.option("failed", graph.dead_letters)
-    if trigger:
-        writer = writer.trigger(**trigger)
-    with attempts_told_apart(spark):
-        return writer.start()
+        own["asksForPresent"] = "true"
+    return spark.readStream.format(FORMAT).options(**{"pipeline": graph.name, **options}, **own).load()
 
 
 def _trigger(available_now: bool, interval: str | None) -> dict[str, Any]:
