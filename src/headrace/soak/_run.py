@@ -18,6 +18,7 @@ from headrace.soak._heap import alive_mb, settings
 from headrace.soak._memory import Memory, memory_of, named_processes
 from headrace.soak._series import Judged, Record
 from headrace.soak._slope import Verdict
+from headrace.soak._source import DRAINS_WITHIN_S
 
 GATEWAY, DRIVER, SINK, SOURCE = "gateway", "driver", "sink", "source"
 JVM = "driver's JVM"
@@ -28,7 +29,6 @@ _LOOK_EVERY_S = 0.25
 _SAY_EVERY_S = 5.0
 _STARTS_WITHIN_S = 300.0
 _STANDS_STILL_AT_MOST_S = 120.0
-_DRAINS_WITHIN_S = 60.0
 _STOPS_WITHIN_S = 30.0
 
 Say = Callable[[str], None]
@@ -118,7 +118,7 @@ class Soak:
                 measured_s = self._measure(processes)
                 self.say("the source ends; what it has sent is waited for")
                 # It waits for its acknowledgements itself.
-                processes[SOURCE].stop(_DRAINS_WITHIN_S)
+                processes[SOURCE].stop(DRAINS_WITHIN_S + _STOPS_WITHIN_S)
                 acknowledged, waiting = self._messages()
             finally:
                 self._gateway.close()

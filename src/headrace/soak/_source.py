@@ -8,12 +8,14 @@ from array import array
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from headrace.sdk import AsyncSource, Batch, Message, Packed, Position, run
+from headrace.sdk import AsyncSource, Batch, Message, Packed, Position, Settings, run
 
 MESSAGE_BYTES = 61
 _KEY_BYTES = 8
 _TICK_S = 0.02
 _MOST_AT_ONCE = 10_000
+DRAINS_WITHIN_S = 60.0
+"""So long it waits for its acknowledgements when it is stopped."""
 
 
 @dataclass
@@ -49,7 +51,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, required=True)
     parser.add_argument("--keys", type=int, required=True)
     given = parser.parse_args()
-    sys.exit(run(Steady(given.rate, given.keys), gateway=given.gateway))
+    sys.exit(run(Steady(given.rate, given.keys), gateway=given.gateway, settings=Settings(drain_seconds=DRAINS_WITHIN_S)))
 
 
 if __name__ == "__main__":
