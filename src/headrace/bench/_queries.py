@@ -16,8 +16,8 @@ from headrace.engine import build_session
 WARM_UP_S = 3.0
 
 
-def session(master: str = "local[*]", conf: Mapping[str, str] | None = None, *, quick_start: bool = False) -> SparkSession:
-    """Headrace's own session, on all cores if nothing else is said, quiet, that remembers every micro-batch."""
+def session(master: str | None = None, conf: Mapping[str, str] | None = None, *, quick_start: bool = False) -> SparkSession:
+    """Headrace's own session, on spark-submit's master or else on all cores, quiet, that remembers every micro-batch."""
     remembers = {"spark.sql.streaming.numRecentProgressUpdates": "100000"}
     spark = build_session("headrace bench", master=master, conf={**remembers, **(conf or {})}, quick_start=quick_start)
     # As `headrace run` has it: a part of the keys for each core.

@@ -37,6 +37,7 @@ CONNECTORS_PARTS = (
     "nats_latency",
     "kafka_latency",
 )
+CLUSTER_PARTS = ("cluster_over_local", "worker_lost_pause_s", "submit_to_first_result_s")
 
 
 @click.group()
@@ -49,6 +50,7 @@ def bench() -> None:
       headrace bench sink --only latency
       headrace bench pipelines --only market_spread_spark_part
       headrace bench connectors --only kafka_drain
+      headrace bench cluster
     """
 
 
@@ -162,6 +164,22 @@ def connectors(
         raise Failure(str(error), EXIT_ENVIRONMENT) from error
     except InvalidAddress as error:
         raise click.UsageError(str(error)) from error
+
+
+@_benchmark(CLUSTER_PARTS)
+def cluster(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None:
+    """Measure a Spark cluster against one JVM with as many cores, a worker that is lost, and a submission.
+
+    It starts a standalone master and two workers of one core each on this machine. Takes about ten minutes. Progress goes to
+    standard error.
+
+    \b
+    Example:
+      headrace bench cluster --only worker_lost_pause_s
+    """
+    from headrace.bench.cluster._run import run
+
+    _report("headrace bench cluster", run, parts or CLUSTER_PARTS, quick, as_json, fail)
 
 
 def _report(title: str, run: Any, parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None:

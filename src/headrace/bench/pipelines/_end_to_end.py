@@ -2,8 +2,10 @@
 
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -21,14 +23,14 @@ from headrace.bench.pipelines._rates import functions_alone, words
 
 CONNECTORS = "headrace.bench.pipelines._connectors"
 KEYS = 350
-_LENGTH_BYTES = 4
+LENGTH_BYTES = 4
 _LONGEST_S = 900.0
 
 
 def market_spread_end_to_end(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
     """Market Spread from a connector to the acknowledgement of the last message, against its functions in a plain loop."""
     loop = functions_alone(MARKET_SPREAD, MarketFeed(), say, quick)
-    found = end_to_end(spark, MARKET_SPREAD, "market", MarketFeed(), _LENGTH_BYTES + RESULT_BYTES, say, quick)
+    found = end_to_end(spark, MARKET_SPREAD, "market", MarketFeed(), LENGTH_BYTES + RESULT_BYTES, say, quick)
     target = ">= 450,000, aim 650,000"
     yield Figure("market_spread_end_to_end", found, "messages/s", loop.rate, target, found >= 450_000)
 
@@ -36,8 +38,8 @@ def market_spread_end_to_end(spark: SparkSession, say: Say, quick: bool) -> Iter
 def market_spread_columnar(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
     """The same with columnar steps, against the functions that take one value each."""
     app = replace(MARKET_SPREAD, pipeline=columnar.market_spread)
-    each = end_to_end(spark, MARKET_SPREAD, "market", MarketFeed(), _LENGTH_BYTES + RESULT_BYTES, say, quick)
-    found = end_to_end(spark, app, "market", MarketFeed(), _LENGTH_BYTES + RESULT_BYTES, say, quick)
+    each = end_to_end(spark, MARKET_SPREAD, "market", MarketFeed(), LENGTH_BYTES + RESULT_BYTES, say, quick)
+    found = end_to_end(spark, app, "market", MarketFeed(), LENGTH_BYTES + RESULT_BYTES, say, quick)
     yield Figure("market_spread_columnar", found, "messages/s", each, ">= 700,000", found >= 700_000)
 
 
@@ -45,7 +47,7 @@ def word_count_200k_end_to_end(spark: SparkSession, say: Say, quick: bool) -> It
     """A word count of 200,000 words, likewise."""
     feed = words(quick)
     loop = functions_alone(WORD_COUNT, feed, say, quick)
-    found = end_to_end(spark, WORD_COUNT, "words", feed, _LENGTH_BYTES + WORD_BYTES, say, quick, keys=feed.keys)
+    found = end_to_end(spark, WORD_COUNT, "words", feed, LENGTH_BYTES + WORD_BYTES, say, quick, keys=feed.keys)
     yield Figure("word_count_200k_end_to_end", found, "messages/s", loop.rate, ">= 350,000", found >= 350_000)
 
 
@@ -69,12 +71,21 @@ def drain(spark: SparkSession, app: App, kind: str, feed: Feed, result_bytes: in
     Raises:
         RuntimeError: the sink's files hold another number of results than the messages lead to.
     """
+    return drained(partial(running, app.pipeline(), spark), kind, feed, result_bytes, messages, **options)
+
+
+Query = Callable[[str, Path], AbstractContextManager[object]]
+"""Runs an application between the streams and sinks of the gateway at an address, with its checkpoint in a folder."""
+
+
+def drained(query: Query, kind: str, feed: Feed, result_bytes: int, messages: int, **options: int) -> float:
+    """Likewise, through an application that anybody runs."""
     expected = feed.results(messages) * result_bytes
     with tempfile.TemporaryDirectory() as name, gateway() as running_gateway:
         address, folder = running_gateway.address, Path(name)
         with (
             Restartable(sink_command(address, folder / "out", "length-prefixed")),
-            running(app.pipeline(), spark, address, folder),
+            query(address, folder),
             connector(address, kind, module=CONNECTORS, messages=messages, **options) as source,
         ):
             moments = source.result(_LONGEST_S)["acknowledged"]
