@@ -38,7 +38,7 @@ class WordCount:
         address = f"{there.address}:{free_address().rpartition(':')[2]}"
         at = ("--gateway", address)
         environ = {**cluster.environ, "no_grpc_proxy": f"127.0.0.1,{there.address}", "PYTHONUNBUFFERED": "1"}
-        run = ["--master", cluster.master, "--checkpoint", str(folder / "checkpoint"), *at]
+        run = ["--master", cluster.master, "--checkpoint", str(folder / "checkpoint"), "--shared-checkpoint", *at]
         run += ["--option", f"maxMessagesPerTrigger={AT_A_TIME}"]
         source = ["--path", str(self.lines), "--source", "lines", "--format", "lines"]
         sink = ["--path", str(self.counts), "--sink", "counts", "--format", "lines"]

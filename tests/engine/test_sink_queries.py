@@ -95,6 +95,27 @@ def test_rows_of_the_source_arrive_as_they_are(rig: Rig) -> None:
     assert all(metadata["authorization"] == f"Bearer {TOKEN}" for metadata in rig.gateway.metadata)
 
 
+def test_complete_mode_sends_the_whole_result_again_and_update_mode_is_refused(rig: Rig) -> None:
+    rig.gateway.append("orders/0", [Message(1, b"a"), Message(2, b"b"), Message(3, b"a")])
+    counts = rig.load(maxMessagesPerTrigger="2").groupBy("value").count()
+    rows = counts.selectExpr("value AS key", "CAST(count AS STRING) AS value")
+    given = {"gateway": rig.gateway.address, "sink": "alerts", "token": TOKEN, "gatewayTimeout": "30s"}
+    writer = rows.writeStream.format("headrace").options(**given).trigger(availableNow=True)
+    update = writer.outputMode("update").option("checkpointLocation", f"{rig.checkpoint}-update").start()
+    rig.queries.append(update)
+    with pytest.raises(StreamingQueryException, match="headrace does not support Update mode"):
+        update.awaitTermination(60)
+    assert not rig.gateway.delivered
+    complete = writer.outputMode("complete").option("checkpointLocation", str(rig.checkpoint)).start()
+    rig.queries.append(complete)
+    assert complete.awaitTermination(60)
+    told = [
+        sorted((row["key"], row["value"]) for rows in rig.gateway.batch(number).values() for row in rows)
+        for number in sorted({vote.transaction.batch for vote in rig.gateway.votes})
+    ]
+    assert told == [[(b"a", b"1"), (b"b", b"1")], [(b"a", b"2"), (b"b", b"1")]]
+
+
 def test_several_tasks_and_batches_keep_their_order(rig: Rig) -> None:
     rig.gateway.append("orders/0", messages(1, 60, 100_000))
     rig.gateway.append("orders/1", messages(1, 60, 100_000))

@@ -56,9 +56,14 @@ def follow(key: tuple[bytes], frames: Iterable[pd.DataFrame], state: GroupState)
         yield pd.DataFrame({"key": [bytes(key[0])] * len(rows), "value": rows})
 
 
+_ON_THIS_MACHINE = {"sharedCheckpoint": "true", "loopbackGateway": "true"}
+"""All of a run is here, whatever its master: the folder, the gateway and the executors."""
+
+
 def start(spark: SparkSession, layout: Layout, sink: str, gateway: str) -> StreamingQuery:
     """Starts the query that writes to a sink: one is a pipeline, the other one plain Spark."""
     options = {
+        **_ON_THIS_MACHINE,
         "gateway": gateway,
         "pipeline": sink,
         "maxMessagesPerTrigger": str(MAX_MESSAGES),
@@ -80,6 +85,7 @@ def start(spark: SparkSession, layout: Layout, sink: str, gateway: str) -> Strea
         )
     )
     writer = rows.writeStream.format("headrace").queryName(sink).outputMode("append")
+    writer = writer.options(**_ON_THIS_MACHINE)
     return writer.options(gateway=gateway, sink=sink, checkpointLocation=str(layout.checkpoint(sink))).start()
 
 

@@ -35,6 +35,7 @@ def _a_duration(ctx: click.Context, parameter: click.Parameter, value: str | Non
 @click.command()
 @click.argument("app", metavar="APP.PY[:NAME]|DEPLOY.TOML")
 @click.option("--checkpoint", metavar="DIR", help="Where positions and states are kept.  [default: checkpoints/<name>]")
+@click.option("--shared-checkpoint", is_flag=True, help="The folder is on a mount that all machines of a cluster have there.")
 @click.option("--dry-run", is_flag=True, help="Check it, print what there is, and run nothing.")
 @click.option("--parallelism", type=click.IntRange(1), metavar="N", help="In how many parts a new checkpoint divides the keys.")
 @click.option("--available-now", is_flag=True, help="End once everything is processed that exists now.")
@@ -59,6 +60,7 @@ def _a_duration(ctx: click.Context, parameter: click.Parameter, value: str | Non
 def run(
     app: str,
     checkpoint: str | None,
+    shared_checkpoint: bool,
     dry_run: bool,
     parallelism: int | None,
     available_now: bool,
@@ -112,6 +114,8 @@ def run(
     signal.signal(signal.SIGINT, lambda *_: stop.set())
     conf = dict(on.conf)
     options = {**_connection_options(connection), **pairs("--option", given)}
+    if shared_checkpoint:
+        options["sharedCheckpoint"] = "true"
     require_java()
     from headrace.engine import CheckpointError, OptionError, build_session, start
     from headrace.pipelines import StateError

@@ -109,10 +109,13 @@ def export(app: str, step: str | None, checkpoint: str | None, on: SparkOptions)
 @_APP
 @_CHECKPOINT
 @click.option("--into", metavar="DIR", required=True, help="The new checkpoint; it must not exist.")
+@click.option("--shared-checkpoint", is_flag=True, help="Both are on mounts that all machines of a cluster have there.")
 @click.option("--parallelism", type=click.IntRange(1), metavar="N", required=True, help="In how many parts it divides the keys.")
 @click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
 @spark_options
-def rescale(app: str, checkpoint: str | None, into: str, parallelism: int, as_json: bool, on: SparkOptions) -> None:
+def rescale(
+    app: str, checkpoint: str | None, into: str, shared_checkpoint: bool, parallelism: int, as_json: bool, on: SparkOptions
+) -> None:
     """Make a new checkpoint that goes on where another one ended, with as many parts of keys as are wanted now.
 
     The old one stays as it is. Run the application with the new one from then on, and never both.
@@ -128,7 +131,10 @@ def rescale(app: str, checkpoint: str | None, into: str, parallelism: int, as_js
     with _spark(on) as spark:
         try:
             old = _folder(application.pipeline.name, checkpoint)
-            keys = take_over(application.pipeline, spark, old, into, parallelism, folder=application.folder)
+            code = application.folder
+            keys = take_over(
+                application.pipeline, spark, old, into, parallelism, folder=code, shared_checkpoint=shared_checkpoint
+            )
         except CheckpointError as error:
             raise Failure(str(error)) from None
     summary = f"{keys:,} states divided into {parallelism} parts; go on with headrace run {app} --checkpoint {into}"

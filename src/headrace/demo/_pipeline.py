@@ -63,6 +63,9 @@ def _start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
         .option("stream", options.stream)
         .option("pipeline", PIPELINE)
         .option("maxMessagesPerTrigger", options.max_messages)
+        # Whatever the master, all of a demo is on this machine.
+        .option("sharedCheckpoint", "true")
+        .option("loopbackGateway", "true")
     )
     if options.parallelism is not None:
         reader = reader.option("readTasks", options.parallelism)

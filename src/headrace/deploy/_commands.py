@@ -52,6 +52,8 @@ def pipeline_command(options: PipelineOptions, address: str) -> list[str]:
         words += ["--finish" if options.finish else "--no-finish"]
     if options.available_now:
         words.append("--available-now")
+    if options.shared_checkpoint:
+        words.append("--shared-checkpoint")
     return [*words, *_tls(options.gateway)]
 
 

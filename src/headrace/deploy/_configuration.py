@@ -39,6 +39,7 @@ class PipelineOptions(Parameters):
 
     app: str = Field(description="The application: app.py, or app.py:name.")
     checkpoint: str | None = Field(default=None, description="Where positions and states are kept; checkpoints/NAME if none.")
+    shared_checkpoint: bool = Field(default=False, description="It is on a mount that all machines of a cluster have there.")
     master: str | None = Field(default=None, description="Spark's master; spark-submit's, else local[*], if none.")
     parallelism: int | None = Field(default=None, ge=1, description="In how many parts a new checkpoint divides the keys.")
     available_now: bool = Field(default=False, description="End once everything is processed that exists now.")

@@ -67,9 +67,14 @@ class Execution:
         return parse_sink(dict(self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(given.get(self._execution))), defaults)
 
     @property
+    def checkpoint(self) -> str:
+        """Its checkpoint's folder, with the file system that Spark found it on."""
+        return str(self._execution.resolvedCheckpointRoot())
+
+    @property
     def runs(self) -> RunLog:
         """The runs that its checkpoint knows."""
-        return RunLog(HadoopFolder(self._spark, f"{self._execution.resolvedCheckpointRoot()}/{RUNS}"))
+        return RunLog(HadoopFolder(self._spark, f"{self.checkpoint}/{RUNS}"))
 
     def tell_tasks(self, run_number: int) -> None:
         """Has every task of the query know the number of its run."""
@@ -86,7 +91,7 @@ class Execution:
 
     def followed(self) -> tuple[Followed, ...]:
         """The queries in whose place it goes on."""
-        return CheckpointLog(self._spark, self._execution.resolvedCheckpointRoot()).followed()
+        return CheckpointLog(self._spark, self.checkpoint).followed()
 
     def last_committed(self) -> int | None:
         """The last batch in the commit log; None where it is empty."""
@@ -133,7 +138,7 @@ class Execution:
         stream.close()
 
     def _votes_path(self) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self._execution.resolvedCheckpointRoot()}/{VOTES}")
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.checkpoint}/{VOTES}")
 
     def refuse(self, reason: str) -> None:
         """Ends the query before its first batch, with an error that `exception()` and `awaitTermination()` report."""

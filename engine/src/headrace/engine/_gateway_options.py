@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from headrace.engine._errors import OptionError
+from headrace.engine._master import is_loopback, shares_loopback
 from headrace.engine._units import parse_duration
 
 DEFAULT_GATEWAY = "127.0.0.1:7433"
 DEFAULT_GATEWAY_TIMEOUT_S = 300.0
 
-NAMES = ("gateway", "token", "tlsCa", "tlsCert", "tlsKey", "gatewayTimeout")
+NAMES = ("gateway", "token", "tlsCa", "tlsCert", "tlsKey", "gatewayTimeout", "loopbackGateway", "sharedCheckpoint")
 _SECRET = {"token"}
 
 _T = TypeVar("_T")
@@ -26,6 +27,8 @@ class Defaults:
     gateway: str = DEFAULT_GATEWAY
     token: str | None = field(default=None, repr=False)
     read_tasks: int = 1
+    master: str = "local[*]"
+    """Of the session."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,25 +41,37 @@ class GatewayOptions:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     gateway_timeout_s: float = DEFAULT_GATEWAY_TIMEOUT_S
+    shared_checkpoint: bool = False
+    """Whether a checkpoint that looks like one on a local disk is on a mount that every machine has at the same path."""
 
 
 def parse_gateway(values: Mapping[str, str], defaults: Defaults) -> GatewayOptions:
     """The options that concern the gateway.
 
     Raises:
-        OptionError: one of them is not valid, or is of no use without another.
+        OptionError: one of them is not valid, or is of no use without another; or executors on other machines would look for
+            the gateway where only the driver's machine has it.
     """
     tls = {name: parsed(values, name, _file, None) for name in ("tlsCa", "tlsCert", "tlsKey")}
     if (tls["tlsCert"] is None) != (tls["tlsKey"] is None):
         there, missing = ("tlsCert", "tlsKey") if tls["tlsCert"] else ("tlsKey", "tlsCert")
         raise OptionError(f"option {missing} is missing: {there} is given, and one is of no use without the other")
+    gateway = parsed(values, "gateway", _address, None) or _default_address(defaults.gateway)
+    reached_there = parsed(values, "loopbackGateway", boolean, False) or shares_loopback(defaults.master)
+    if is_loopback(gateway) and not reached_there:
+        raise OptionError(
+            f"option gateway: at {gateway} each machine finds itself, and the executors of {defaults.master} run on other "
+            "machines: give the address by which they reach the gateway (option gateway, --gateway, HEADRACE_GATEWAY), and have "
+            "it listen there; where each of them does reach it at this one, say so with the option loopbackGateway=true"
+        )
     return GatewayOptions(
-        gateway=parsed(values, "gateway", _address, None) or _default_address(defaults.gateway),
+        gateway=gateway,
         token=values.get("token") or defaults.token,
         tls_ca=tls["tlsCa"],
         tls_cert=tls["tlsCert"],
         tls_key=tls["tlsKey"],
         gateway_timeout_s=parsed(values, "gatewayTimeout", parse_duration, DEFAULT_GATEWAY_TIMEOUT_S),
+        shared_checkpoint=parsed(values, "sharedCheckpoint", boolean, False),
     )
 
 
@@ -101,6 +116,17 @@ def fail_or(other: str) -> Callable[[str], bool]:
         return text.lower() == other
 
     return parse_word
+
+
+def boolean(text: str) -> bool:
+    """The meaning of `true` and `false`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text.lower() not in ("true", "false"):
+        raise ValueError("want true or false")
+    return text.lower() == "true"
 
 
 def _address(text: str) -> str:

@@ -25,6 +25,7 @@ from headrace.engine._gateway_options import Defaults
 from headrace.engine._options import Options
 from headrace.engine._position import Offset, to_stream_positions
 from headrace.engine._settling import Log, Settled, Settling
+from headrace.engine._shared_checkpoint import refuse_local_checkpoint
 from headrace.engine._sink_options import SinkOptions
 from headrace.engine._votes import Votes
 from headrace.protocol.v1 import engine_pb2 as pb
@@ -136,6 +137,8 @@ class QueryWatch:
             return None
         try:
             options = execution.sink_options(defaults) if execution.writes_to_sink else None
+            shared = any(each.shared_checkpoint for each in (*sources, *((options,) if options is not None else ())))
+            refuse_local_checkpoint(self._spark, execution.checkpoint, shared=shared)
             settled = _begun(execution, query_id, run_id, options)
             settled.readers |= {source.pipeline for source in sources if source.pipeline is not None}
             last = execution.last_committed()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.engine._errors import OptionError
 from headrace.engine._gateway_options import NAMES as GATEWAY_NAMES
-from headrace.engine._gateway_options import Defaults, GatewayOptions, fail_or, parse_gateway, parsed, spelled
+from headrace.engine._gateway_options import Defaults, GatewayOptions, boolean, fail_or, parse_gateway, parsed, spelled
 from headrace.engine._units import parse_bytes, parse_duration
 
 DEFAULT_INLINE_BYTES = 256 * 2**10
@@ -66,14 +66,14 @@ def parse(given: Mapping[str, str], defaults: Defaults) -> Options:
         pipeline=parsed(values, "pipeline", _pipeline, None),
         max_messages=parsed(values, "maxMessagesPerTrigger", _at_least_one(_whole), None),
         max_bytes=parsed(values, "maxBytesPerTrigger", _at_least_one(parse_bytes), None),
-        fail_on_data_loss=parsed(values, "failOnDataLoss", _boolean, True),
+        fail_on_data_loss=parsed(values, "failOnDataLoss", boolean, True),
         stream_timeout_s=parsed(values, "streamTimeout", parse_duration, DEFAULT_STREAM_TIMEOUT_S),
         accept_away=parsed(values, "onStreamAway", fail_or("accept"), False),
         read_tasks=parsed(values, "readTasks", _at_least_one(_whole), defaults.read_tasks),
         inline_bytes=parsed(values, "inlineBytes", parse_bytes, DEFAULT_INLINE_BYTES),
         application=values.get("application"),
-        asks_for_present=parsed(values, "asksForPresent", _boolean, False),
-        finish=parsed(values, "finish", _boolean, None),
+        asks_for_present=parsed(values, "asksForPresent", boolean, False),
+        finish=parsed(values, "finish", boolean, None),
         resume_at=values.get("resumeAt"),
     )
 
@@ -105,12 +105,6 @@ def _at_least_one(parse_number: Callable[[str], int]) -> Callable[[str], int]:
         return number
 
     return parse_positive
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("want true or false")
-    return text.lower() == "true"
 
 
 def _pipeline(text: str) -> str:

@@ -16,6 +16,7 @@ from headrace.engine._folder import HadoopFolder
 from headrace.engine._query_settings import settings_of_query
 from headrace.engine._runs import RUNS, RunLog
 from headrace.engine._session import register
+from headrace.engine._shared_checkpoint import refuse_local_checkpoint
 from headrace.engine._ship import ship
 from headrace.engine._source import FORMAT
 from headrace.engine._start import keyed_rows
@@ -36,7 +37,14 @@ _INITIAL = StructType(
 
 
 def rescale(
-    pipeline: Pipeline, spark: SparkSession, checkpoint: str, into: str, parallelism: int, *, folder: Path | None = None
+    pipeline: Pipeline,
+    spark: SparkSession,
+    checkpoint: str,
+    into: str,
+    parallelism: int,
+    *,
+    folder: Path | None = None,
+    shared_checkpoint: bool = False,
 ) -> int:
     """Makes a checkpoint in which keys are divided into so many parts; returns how many states it holds.
 
@@ -50,13 +58,17 @@ def rescale(
         into: Where the new one is to be.
         parallelism: Into how many parts.
         folder: The folder whose modules and packages the workers need; without it that of the module that made the pipeline.
+        shared_checkpoint: Whether both checkpoints are on mounts that all machines of a cluster have at the same path.
 
     Raises:
-        CheckpointError: the old checkpoint holds no committed micro-batch, or there is something where the new one is to be.
+        CheckpointError: the old checkpoint holds no committed micro-batch, or there is something where the new one is to be; or
+            one of them is on a local disk, and executors run on other machines.
         StateError: stored states do not fit the classes that the pipeline has now, or its keys.
     """
     graph = pipeline.graph
     old = StoredStates(spark, checkpoint, graph)
+    for each in (checkpoint, into):
+        refuse_local_checkpoint(spark, each, shared=shared_checkpoint)
     if CheckpointLog(spark, into).exists():
         raise CheckpointError(f"{into} exists; a new checkpoint needs a new folder")
     if not old.committed.offsets:
@@ -69,7 +81,9 @@ def rescale(
     plan = Plan(graph, ids, into, uuid.uuid4().hex, 0)
     register(spark, {graph.name: plan})
     resume_at = json.dumps(old.committed.offsets[0].to_json())
-    reader = spark.readStream.format(FORMAT).options(pipeline=graph.name, application=graph.name, resumeAt=resume_at)
+    # Nothing is read, from whatever gateway.
+    unread = {"loopbackGateway": "true", "sharedCheckpoint": str(shared_checkpoint).lower()}
+    reader = spark.readStream.format(FORMAT).options(pipeline=graph.name, application=graph.name, resumeAt=resume_at, **unread)
     rows = keyed_rows(plan, reader.option("stream", ",".join(graph.streams)).load(), initial)
     new = CheckpointLog(spark, into)
     # A checkpoint that is not whole must never be taken for one; and it cannot be moved, since Spark notes where it lies.

@@ -65,15 +65,21 @@ def register(spark: SparkSession, plans: Mapping[str, Plan] | None = None) -> No
         HeadraceError: it is a session of Spark Connect, whose queries nobody here could watch.
     """
     refuse_connect(spark)
-    defaults = Defaults(
-        gateway=os.environ.get("HEADRACE_GATEWAY") or DEFAULT_GATEWAY,
-        token=os.environ.get("HEADRACE_TOKEN") or None,
-        read_tasks=max(1, spark.sparkContext.defaultParallelism),
-    )
+    defaults = defaults_in(spark)
     # A class of its own carries the defaults to the processes in which Spark makes the source.
     known = {"defaults": defaults, "registered": True, "plans": dict(plans or {})}
     spark.dataSource.register(type("RegisteredHeadraceSource", (HeadraceSource,), known))
     watch_queries(spark, defaults)
+
+
+def defaults_in(spark: SparkSession) -> Defaults:
+    """What holds in a session for options that are not given."""
+    return Defaults(
+        gateway=os.environ.get("HEADRACE_GATEWAY") or DEFAULT_GATEWAY,
+        token=os.environ.get("HEADRACE_TOKEN") or None,
+        read_tasks=max(1, spark.sparkContext.defaultParallelism),
+        master=str(spark.sparkContext.master),
+    )
 
 
 def build_session(

@@ -67,7 +67,7 @@ class HeadraceSource(DataSource):
         return Reader(options, partial(arriving_rows, plan), partial(ending_rows, plan))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """The writer of one batch, which appends in every output mode."""
+        """The writer of one batch, which appends: in complete mode, too. Spark refuses update mode by itself."""
         options = parse_sink(self._given, self.defaults)
         if not self.registered:
             raise HeadraceError(

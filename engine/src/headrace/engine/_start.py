@@ -14,8 +14,10 @@ from headrace.engine._checkpoint_log import CheckpointLog
 from headrace.engine._counts import observed
 from headrace.engine._errors import CheckpointError, OptionError
 from headrace.engine._options import NAMES as SOURCE_NAMES
+from headrace.engine._options import parse
 from headrace.engine._query_settings import new_partitions, settings_of_query
-from headrace.engine._session import register
+from headrace.engine._session import defaults_in, register
+from headrace.engine._shared_checkpoint import refuse_local_checkpoint
 from headrace.engine._ship import ship
 from headrace.engine._sink_options import NAMES as SINK_NAMES
 from headrace.engine._source import FORMAT
@@ -70,12 +72,17 @@ def start(
         GraphError: the pipeline cannot run.
         OptionError: an option is not valid.
         CheckpointError: the checkpoint was to take over from another one, and is not whole; or Spark is to run tasks twice,
-            and the checkpoint is of a format that does not tell attempts apart.
+            and the checkpoint is of a format that does not tell attempts apart; or it is on a local disk, and executors run on
+            other machines.
         StateError: a step is another one than that which the checkpoint has states of, or a state that is new cannot be stored.
     """
     graph = pipeline.graph
     trigger = _trigger(available_now, trigger_interval)
     log = CheckpointLog(spark, str(checkpoint))
+    for_source, for_sink = _divided(options or {})
+    # Spark says the same later, when something is written already.
+    checked = parse({"stream": ",".join(graph.streams), **for_source}, defaults_in(spark))
+    refuse_local_checkpoint(spark, str(checkpoint), shared=checked.shared_checkpoint)
     if log.is_unfinished():
         raise CheckpointError(f"{checkpoint} was not made to the end; delete it, and rescale once more")
     refuse_speculation(spark, log, str(checkpoint))
@@ -92,7 +99,6 @@ def start(
         ship(spark, folder)
     plan = Plan(graph, bucket_ids(partitions), str(checkpoint), uuid.uuid4().hex, parse_bytes(worker_memory), dropped)
     register(spark, {graph.name: plan})
-    for_source, for_sink = _divided(options or {})
 
     def begin() -> StreamingQuery:
         rows = keyed_rows(plan, _arriving(spark, graph, for_source, finish))
