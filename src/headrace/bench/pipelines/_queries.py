@@ -134,7 +134,9 @@ class RowProcessor(StatefulProcessor):
 @contextmanager
 def running(pipeline: Pipeline, spark: SparkSession, address: str, folder: Path) -> Iterator[StreamingQuery]:
     """Runs an application between a gateway's streams and sinks, with its checkpoint in a folder."""
-    query = start(pipeline, spark, folder / "checkpoint", options={"gateway": address}, worker_memory=WORKER_MEMORY)
+    # Whatever the master, all of a benchmark is on this machine.
+    options = {"gateway": address, "sharedCheckpoint": "true", "loopbackGateway": "true"}
+    query = start(pipeline, spark, folder / "checkpoint", options=options, worker_memory=WORKER_MEMORY)
     try:
         yield query
     finally:
