@@ -1,0 +1,103 @@
+"""What is refused on a cluster whose worker is on another host: a checkpoint and a gateway that only the driver's machine has."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from tests.cluster.hosts import OtherHost
+
+from headrace.cluster import SparkCluster
+
+DEADLINE_S = 170.0
+# One program, since a driver costs most of the time. It says what each attempt ended with.
+PROGRAM = """
+    import json, sys
+    from headrace.engine import build_session, start
+    from headrace.pipelines import Pipeline
+
+    gateway = sys.argv[1]
+    app = Pipeline("votes")
+    app.source("votes/*").map(lambda message: message.value).sink("copy")
+    spark = build_session("refusals")
+    said = {}
+
+    def attempt(name, action):
+        try:
+            said[name] = action()
+        except Exception as error:
+            said[name] = f"{type(error).__name__}: {error}"
+
+    def plain(checkpoint, **options):
+        rows = spark.readStream.format("headrace").options(stream="votes/*", **options).load()
+        query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+    def written(checkpoint, **options):
+        rows = spark.readStream.format("rate").load().selectExpr("CAST(value AS STRING) AS value")
+        query = rows.writeStream.format("headrace").options(sink="copy", checkpointLocation=checkpoint, **options).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+    quick = {"gatewayTimeout": "1s"}
+    remote, shared = {"gateway": gateway, **quick}, {"sharedCheckpoint": "true"}
+    attempt("application, disk", lambda: start(app, spark, "disk/a", options=remote))
+    attempt("application, gateway", lambda: start(app, spark, "disk/b", options=shared))
+    attempt("source, disk", lambda: plain("disk/c", **remote))
+    attempt("source, gateway", lambda: plain("disk/d", **shared))
+    attempt("sink, disk", lambda: written("disk/e", **remote))
+    attempt("sink, gateway", lambda: written("disk/f", **quick, **shared))
+    attempt("taken", lambda: written("disk/g", **remote, **shared))
+    print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def said(other_host: OtherHost, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], Path]:
+    """What each attempt ended with, and where the program ran."""
+    folder = tmp_path_factory.mktemp("refusals")
+    (folder / "program.py").write_text(textwrap.dedent(PROGRAM))
+    environ = {"PYSPARK_PYTHON": sys.executable}
+    with SparkCluster(folder / "cluster", workers=0, host=other_host.here, environ=environ) as cluster:
+        cluster.add_worker(host=other_host.address, enter=other_host.enter)
+        # Nobody listens there: what is not refused fails a second later, since the gateway is away.
+        command = [*cluster.submit, "program.py", f"{other_host.address}:9"]
+        done = subprocess.run(command, env=cluster.environ, cwd=folder, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert done.returncode == 0, done.stderr + done.stdout
+    # What the program says on standard error comes on the same way.
+    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{"))), folder
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("what", ["application", "source", "sink"])
+def test_a_checkpoint_on_a_local_disk_is_refused(said: tuple[dict[str, str], Path], what: str) -> None:
+    words, _ = said
+    assert "is on a local disk, and each machine of spark://" in words[f"{what}, disk"]
+    assert "sharedCheckpoint=true (headrace run --shared-checkpoint)" in words[f"{what}, disk"]
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("what", ["application", "source", "sink"])
+def test_a_gateway_at_a_loopback_address_is_refused(said: tuple[dict[str, str], Path], what: str) -> None:
+    words, _ = said
+    assert (
+        "option gateway: at 127.0.0.1:7433 each machine finds itself, and the executors of spark://" in words[f"{what}, gateway"]
+    )
+
+
+@pytest.mark.timeout(400)
+def test_nothing_was_processed_and_what_is_in_order_is_not_refused(said: tuple[dict[str, str], Path]) -> None:
+    words, folder = said
+    # An application's checkpoint is not even begun.
+    assert not (folder / "disk" / "a").exists()
+    assert not (folder / "disk" / "b").exists()
+    assert not list((folder / "disk").glob("[a-f]/offsets/[0-9]*"))
+    assert "is away" in words["taken"]
+    assert "each machine" not in words["taken"]
