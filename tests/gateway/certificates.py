@@ -31,12 +31,12 @@ class Authority:
         certificate = self._builder(self._name, self._key.public_key(), is_authority=True).sign(self._key, hashes.SHA256())
         self.cert.write_bytes(certificate.public_bytes(Encoding.PEM))
 
-    def issue(self, name: str, *, passphrase: bytes | None = None) -> Pair:
-        """A certificate for this machine's loopback addresses, and its key."""
+    def issue(self, name: str, *, passphrase: bytes | None = None, address: str = "127.0.0.1") -> Pair:
+        """A certificate for `localhost` and an address, this machine's own unless it is given, and its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         pair = Pair(self._folder / f"{name}.pem", self._folder / f"{name}.key")
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(address))]
         builder = self._builder(subject, key.public_key(), is_authority=False)
         certificate = builder.add_extension(x509.SubjectAlternativeName(names), critical=False).sign(self._key, hashes.SHA256())
         pair.cert.write_bytes(certificate.public_bytes(Encoding.PEM))
