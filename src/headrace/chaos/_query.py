@@ -70,7 +70,8 @@ def start(spark: SparkSession, layout: Layout, sink: str, gateway: str) -> Strea
         "inlineBytes": _INLINE_BYTES[sink],
     }
     if sink == TWO_PHASE:
-        return start_pipeline(application(sink, _batch), spark, layout.checkpoint(sink), options=options)
+        # No modules lie there: executors of a cluster have those of this package by spark-submit, and none of what else is in it.
+        return start_pipeline(application(sink, _batch), spark, layout.checkpoint(sink), options=options, folder=layout.folder)
     options["stream"] = f"{REPLAYABLE}/*,{REDELIVERING}/*"
     messages: DataFrame = spark.readStream.format("headrace").options(**options).load()
     rows = (
