@@ -1,4 +1,4 @@
-"""The application of the README with its checkpoint on HDFS: drivers are killed, and take over from each other."""
+"""The application of the README with its checkpoint on HDFS, and on S3: drivers are killed, and take over from each other."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ PACE = ["--parallelism", "2", "--option", "maxMessagesPerTrigger=20"]
 REASONS = ("has taken over", "another driver has started this query on the same checkpoint", "serves another run")
 
 
-@pytest.fixture(params=["hdfs"])
+@pytest.fixture(params=["hdfs", "s3"])
 def store(request: pytest.FixtureRequest) -> Store:
     kinds: dict[str, Callable[..., Store]] = {"hdfs": HdfsStore, "s3": S3Store}
     return kinds[request.param](request.getfixturevalue(request.param))
