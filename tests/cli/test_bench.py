@@ -1,9 +1,13 @@
 """`headrace bench`: its output, for programs and for people. The figures of so short a run mean nothing."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 
+import psutil
 import pytest
 from scripts.brokers import Kafka, Nats, RabbitMQ
 
@@ -24,6 +28,28 @@ def test_a_quick_run_prints_its_figures_as_json() -> None:
         assert figure["unit"] == "ms"
     assert document["conditions"]["cores"] >= 1
     assert "latency ..." in done.stderr
+
+
+def is_gateway(process: psutil.Process) -> bool:
+    """Whether a process, which may have ended, is a gateway."""
+    with suppress(psutil.NoSuchProcess):
+        return "gateway" in process.cmdline()
+    return False
+
+
+def test_a_benchmark_that_is_told_to_stop_leaves_nothing_behind() -> None:
+    command = [sys.executable, "-m", "headrace.cli", "bench", "core", "--only", "sessions", "--quick"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as bench:
+        deadline = time.monotonic() + 100
+        started: list[psutil.Process] = []
+        while not any(is_gateway(child) for child in started):
+            assert bench.poll() is None
+            assert time.monotonic() < deadline, started
+            started = psutil.Process(bench.pid).children(recursive=True)
+        bench.send_signal(signal.SIGTERM)
+        assert bench.wait(60) == 128 + signal.SIGTERM
+    gone, alive = psutil.wait_procs(started, timeout=30)
+    assert not alive, gone
 
 
 @pytest.mark.timeout(400)

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from headrace.cli._signals import end_at_sigterm
 from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, console
 
 CORE_PARTS = ("throughput", "latency", "stalled", "sessions", "curves")
@@ -186,6 +187,7 @@ def _report(title: str, run: Any, parts: tuple[str, ...], quick: bool, as_json: 
     """Runs a benchmark and prints what it found."""
     from headrace.bench._figures import document, table
 
+    end_at_sigterm()
     figures, conditions = run(parts, quick, lambda text: print(text, file=sys.stderr, flush=True))
     if as_json:
         click.echo(json.dumps(document(figures, conditions), indent=2))

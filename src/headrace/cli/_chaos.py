@@ -2,14 +2,13 @@
 
 import random
 import shutil
-import signal
 import sys
 import tempfile
 from pathlib import Path
-from types import FrameType
 
 import click
 
+from headrace.cli._signals import end_at_sigterm
 from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, console, print_action
 
 _KEEP = click.Path(file_okay=False, path_type=Path)
@@ -51,7 +50,7 @@ def chaos(ctx: click.Context, minutes: float, seed: int | None, master: str, kee
         raise Failure(str(error), error.exit_code) from None
     seed = random.randrange(1000) if seed is None else seed
     folder = _work_folder(keep)
-    signal.signal(signal.SIGTERM, _terminate)
+    end_at_sigterm()
     _say(f"seed {seed}: kills for {minutes:g} minutes")
     well = False
     try:
@@ -85,7 +84,3 @@ def _work_folder(keep: Path | None) -> Path:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def _terminate(signal_number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + signal_number)

@@ -2,17 +2,15 @@
 
 import random
 import shutil
-import signal
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli._signals import end_at_sigterm
 from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, console, print_action
 
 if TYPE_CHECKING:
@@ -59,7 +57,7 @@ def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, a
         raise Failure("--seed decides on the kills of --chaos: give both, or neither", EXIT_INVALID)
     if chaos and seed is None:
         seed = random.randrange(1000)
-    signal.signal(signal.SIGTERM, _terminate)
+    end_at_sigterm()
     with _work_folder(keep) as folder:
         plan = plan_kills(seed) if seed is not None else ()
         run = Run(folder, CHAOS_PACE if chaos else FULL_SPEED, plan, choose_view(console(), silent=as_json))
@@ -92,7 +90,7 @@ def market_spread(ctx: click.Context, messages: int, keep: Path | None, as_json:
     from headrace.demo._market_run import MarketRun
     from headrace.demo._view import choose_view
 
-    signal.signal(signal.SIGTERM, _terminate)
+    end_at_sigterm()
     with _work_folder(keep) as folder:
         run = MarketRun(folder, messages, choose_view(console(), silent=as_json))
         try:
@@ -123,7 +121,7 @@ def cluster(ctx: click.Context, keep: Path | None, as_json: bool) -> None:
     from headrace.demo._errors import DemoError
     from headrace.demo._view import choose_view
 
-    signal.signal(signal.SIGTERM, _terminate)
+    end_at_sigterm()
     with _work_folder(keep) as folder:
         run = cluster_run(folder, choose_view(console(), silent=as_json))
         try:
@@ -189,7 +187,3 @@ def _work_folder(keep: Path | None) -> Iterator[Path]:
         raise Failure(f"{keep} is not empty: --keep needs a new folder, since a checkpoint belongs to one run", EXIT_INVALID)
     keep.mkdir(parents=True, exist_ok=True)
     yield keep.absolute()
-
-
-def _terminate(signal_number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + signal_number)
