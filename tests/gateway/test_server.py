@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.gateway.certificates import Authority
 from tests.gateway.processes import GatewayProcess, gateway_process, headrace
 
-import headrace.gateway
+from headrace import gateway as package
 from headrace.gateway import Config, Tls, Token
 from headrace.gateway._listen import exposure
 from headrace.protocol.v1 import source_pb2
@@ -60,7 +60,7 @@ def signal_twice(gateway: GatewayProcess, number: signal.Signals) -> int:
 
 async def test_a_program_of_ones_own_serves_with_what_the_package_promises() -> None:
     listens: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(headrace.gateway.serve(Config(listen="127.0.0.1:0"), ready=listens.set_result))
+    serving = asyncio.create_task(package.serve(Config(listen="127.0.0.1:0"), ready=listens.set_result))
     try:
         async with asyncio.timeout(DEADLINE_S):
             address = await listens
@@ -69,7 +69,7 @@ async def test_a_program_of_ones_own_serves_with_what_the_package_promises() -> 
     finally:
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
-    assert all(hasattr(headrace.gateway, name) for name in headrace.gateway.__all__)
+    assert all(hasattr(package, name) for name in package.__all__)
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
         from headrace.gateway import nothing  # noqa: F401
 
