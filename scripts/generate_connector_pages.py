@@ -9,8 +9,8 @@ import re
 import sys
 from pathlib import Path
 
-from headrace.configuration import GatewayTable
 from headrace.connectors import CONNECTORS, Connector, Parameter, declared
+from headrace.connectors.configuration import GatewayTable
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "connectors"

@@ -19,9 +19,9 @@ GO_PLUGINS = {
     "google.golang.org/protobuf/cmd/protoc-gen-go": "v1.36.12",
     "google.golang.org/grpc/cmd/protoc-gen-go-grpc": "v1.6.2",
 }
-GO_MODULE = "example.com/go-source"
-GO_PACKAGE = "internal/protocol/v1"
-GO_PROTOS = ("frame.proto", "source.proto")
+GO_STUBS = Path("examples/go-source/internal/protocol/v1")
+BUF_VERSION = "1.75.0"
+"""As in lint_protos.sh."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,13 @@ class Stubs:
     """Where they are committed; holds nothing else."""
     generate: Callable[[Path], None]
     """Writes them into a folder that it creates."""
-    tool: str | None = None
-    """The program, beyond this environment, that generating them needs."""
+    tools: tuple[str, ...] = ()
+    """The programs, beyond this environment, that generating them needs."""
 
 
-def protoc(*arguments: str, protos: tuple[str, ...] = ()) -> None:
-    """Runs the protoc that grpcio-tools brings, over the files named or over all of proto/."""
-    named = [str(PACKAGE / name) for name in protos]
-    sources = named or sorted(str(path.relative_to(PROTO)) for path in PROTO.rglob("*.proto"))
+def protoc(*arguments: str) -> None:
+    """Runs the protoc that grpcio-tools brings, over all of proto/."""
+    sources = sorted(str(path.relative_to(PROTO)) for path in PROTO.rglob("*.proto"))
     well_known = str(files("grpc_tools") / "_proto")
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO}", f"-I{well_known}", *arguments, *sources]
     subprocess.run(command, check=True, cwd=PROTO)
@@ -67,20 +66,12 @@ def generate_python(folder: Path) -> None:
 
 
 def generate_go(folder: Path) -> None:
-    """Writes the Go stubs of what a source needs. The protos name no Go package, so it is given here."""
-    plugins = go_plugins()
-    packages = [f"M{PACKAGE / name}={GO_MODULE}/{GO_PACKAGE};protocolv1" for name in GO_PROTOS]
+    """Writes the Go stubs of what a source needs, as `buf.gen.yaml` says."""
     with tempfile.TemporaryDirectory() as out:
-        protoc(
-            f"--plugin=protoc-gen-go={plugins / 'protoc-gen-go'}",
-            f"--plugin=protoc-gen-go-grpc={plugins / 'protoc-gen-go-grpc'}",
-            f"--go_out={out}",
-            f"--go-grpc_out={out}",
-            *(f"--go_opt={option}" for option in (f"module={GO_MODULE}", *packages)),
-            *(f"--go-grpc_opt={option}" for option in (f"module={GO_MODULE}", *packages)),
-            protos=GO_PROTOS,
-        )
-        shutil.copytree(Path(out) / GO_PACKAGE, folder)
+        path = os.pathsep.join((str(go_plugins()), os.environ.get("PATH", "")))
+        command = ["npx", "--yes", f"--package=@bufbuild/buf@{BUF_VERSION}", "--", "buf", "generate", "--output", out]
+        subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "PATH": path})
+        shutil.copytree(Path(out) / GO_STUBS, folder)
 
 
 def go_plugins() -> Path:
@@ -94,7 +85,7 @@ def go_plugins() -> Path:
 
 ALL = (
     Stubs("Python", ROOT / "protocol" / "src" / PACKAGE, generate_python),
-    Stubs("Go", ROOT / "examples" / "go-source" / GO_PACKAGE, generate_go, tool="go"),
+    Stubs("Go", ROOT / GO_STUBS, generate_go, tools=("go", "npx")),
 )
 
 
@@ -111,9 +102,10 @@ def differences(fresh: Path, committed: Path) -> list[str]:
 
 def run(stubs: Stubs, *, check: bool) -> bool:
     """Generates or checks the stubs of one language; False where that failed, or where it could not be done in CI."""
-    if stubs.tool is not None and shutil.which(stubs.tool) is None:
+    missing = [tool for tool in stubs.tools if shutil.which(tool) is None]
+    if missing:
         verb = "checked" if check else "generated"
-        print(f"{stubs.language} stubs were NOT {verb}: {stubs.tool} is not installed", file=sys.stderr)
+        print(f"{stubs.language} stubs were NOT {verb}: {', '.join(missing)} not installed", file=sys.stderr)
         return os.environ.get("CI") != "true"
     with tempfile.TemporaryDirectory() as temporary:
         fresh = Path(temporary) / "stubs"

@@ -15,8 +15,8 @@ buf() {
 }
 
 if [ "${1:-}" = "--baseline" ]; then
-  buf build proto --exclude-source-info -o proto/baseline.json
+  buf build --exclude-source-info -o proto/baseline.json
   exit 0
 fi
-buf lint proto
-buf breaking proto --against proto/baseline.json
+buf lint
+buf breaking --against proto/baseline.json

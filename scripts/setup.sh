@@ -80,26 +80,62 @@ is_current() {
   return 1
 }
 
+# Puts uv into the environment. The pip of the Python that it was made with does it at once; where that has none, which is so
+# on Debian, the environment gets a pip of its own first, which takes some seconds.
+install_uv() {
+  local install=(install --quiet --disable-pip-version-check "uv==$uv_version")
+  "$python" -m pip --python "$venv/bin/python" "${install[@]}" 2>/dev/null && return
+  "$venv/bin/python" -m ensurepip >/dev/null
+  "$venv/bin/python" -m pip "${install[@]}"
+}
+
+# Every 10 seconds a line for a log, where nobody sees the progress bars of uv. Ends at SIGTERM, at once.
+tell_time() {
+  local nap
+  trap 'kill "$nap" 2>/dev/null; exit 0' TERM
+  while true; do
+    sleep 10 >/dev/null 2>&1 &
+    nap=$!
+    wait "$nap"
+    echo "headrace: $SECONDS s: still installing"
+  done
+}
+
 require_java
 is_current && exit 0
 
 python=$(find_python)
 require_venv_module "$python"
-if ! is_new_enough "$venv/bin/python" || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+if ! is_new_enough "$venv/bin/python" || ! "$venv/bin/uv" --version >/dev/null 2>&1; then
   echo "headrace: makes $venv with $("$python" --version)"
-  "$python" -m venv --clear "$venv"
+  "$python" -m venv --clear --without-pip "$venv"
 fi
-echo "headrace: installs into $venv (PySpark alone is some 450 MB; this takes a minute or two, once)"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check "uv==$uv_version"
-arguments=(--constraint constraints.txt --editable . --editable protocol --editable terminal --editable sdk/python --editable gateway --editable engine --editable connectors)
-[ "$group" = dev ] && arguments+=(--group dev)
-# --no-progress where nobody watches: a log file is no place for a progress bar.
-[ -t 2 ] || arguments+=(--no-progress)
-# Byte code is made now: where PYTHONDONTWRITEBYTECODE is set, each of the many processes would compile everything anew.
-"$venv/bin/uv" pip install --python "$venv/bin/python" --compile-bytecode "${arguments[@]}"
+[ "$("$venv/bin/uv" --version 2>/dev/null | cut -d ' ' -f 2)" = "$uv_version" ] || install_uv
+arguments=(--constraint constraints.txt --editable . --editable protocol --editable terminal --editable sdk/python --editable gateway --editable pipelines --editable engine --editable connectors --editable laboratory)
+what="PySpark, 450 MB, and some 60 other packages, 110 MB"
+if [ "$group" = dev ]; then
+  arguments+=(--group dev)
+  what="PySpark, 450 MB, and some 120 other packages, 170 MB"
+fi
+# PySpark comes as a source distribution. The wheel that is made of it is on this machine only, so it need not be compressed,
+# which takes 15 s of the processor.
+arguments+=(--config-settings-package "pyspark:--build-option=--compression=stored")
+echo "headrace: $SECONDS s: installs into $venv what is not in uv's cache yet: $what; about a minute at 10 MB/s, once"
+if [ -t 2 ]; then
+  "$venv/bin/uv" pip install --python "$venv/bin/python" "${arguments[@]}"
+else
+  tell_time &
+  ticker=$!
+  trap 'kill "$ticker" 2>/dev/null || true' EXIT
+  "$venv/bin/uv" pip install --no-progress --python "$venv/bin/python" "${arguments[@]}"
+fi
+# Byte code is made now: where PYTHONDONTWRITEBYTECODE is set, each of the many processes would compile everything anew. Half of
+# it is of parts that nothing here runs.
+echo "headrace: $SECONDS s: compiles Python's modules"
+unused='/tests?/|/site-packages/(pandas|pip|setuptools|pkg_resources|pygments/lexers)/|/pyspark/(pandas|ml|mllib|examples|sql/connect)/'
+[ "$group" = dev ] && unused='^$'
+# Packages may have files that are no Python of this version.
+"$venv/bin/python" -m compileall -q -j 0 -x "$unused" "$venv"/lib/python*/site-packages >/dev/null 2>&1 || true
 "$venv/bin/python" -m compileall -q src ./*/src sdk/python/src
-# Only Spark's classes are in it: it serves until there is another PySpark, whose archive has another name.
-archive=$("$venv/bin/python" -c 'from headrace.engine._class_archive import class_archive; print(class_archive())')
-[ -f "$archive" ] || "$venv/bin/headrace" prepare || echo "headrace: Spark starts some seconds slower than it could; all else is well" >&2
 fingerprint >"$venv/.headrace-$group"
-echo "headrace: ready; the command line is $venv/bin/headrace"
+echo "headrace: $SECONDS s: ready; the command line is $venv/bin/headrace"

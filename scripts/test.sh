@@ -1,25 +1,58 @@
 #!/usr/bin/env bash
-# Runs all tests, in two processes side by side: those that run Spark wait a lot, and the others use that time.
+# Lints and runs all tests, side by side: much of a test's time is spent waiting, and the others use it.
 # With arguments, they go to one pytest: `scripts/test.sh -k gateway`.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 pytest=(.venv/bin/python -m pytest)
-[ $# -eq 0 ] || exec "${pytest[@]}" "$@"
+spark=(tests/engine tests/examples tests/faults)
+kills=(tests/chaos tests/cluster tests/exactly_once)
+others=(tests "${spark[@]/#/--ignore=}" "${kills[@]/#/--ignore=}")
 
-with_spark=(tests/chaos tests/cluster tests/engine tests/exactly_once tests/examples tests/faults)
-others=$(mktemp)
-trap 'rm -f "$others"' EXIT
+logs=$(mktemp -d)
+names=()
+pids=()
 
-"${pytest[@]}" tests "${with_spark[@]/#/--ignore=}" >"$others" 2>&1 &
-pid=$!
-trap 'kill -INT "$pid" 2>/dev/null; wait; exit 143' TERM
-trap 'kill -INT "$pid" 2>/dev/null; wait; exit 130' INT
+# run NAME COMMAND: starts a command, whose output is shown when it has ended.
+run() {
+  local name=$1
+  shift
+  "$@" >"$logs/$name" 2>&1 &
+  names+=("$name")
+  pids+=("$!")
+}
 
-"${pytest[@]}" "${with_spark[@]}"
-spark=$?
-echo "The other tests, which ran meanwhile:"
-wait "$pid"
-rest=$?
-cat "$others"
-[ "$spark" -eq 0 ] && [ "$rest" -eq 0 ]
+# end EXIT-CODE: has everything end that runs, with what it has started.
+end() {
+  trap '' INT TERM
+  kill -TERM "${pids[@]}" 2>/dev/null
+  wait
+  cat "$logs"/*
+  rm -rf "$logs"
+  exit "$1"
+}
+trap 'end 130' INT
+trap 'end 143' TERM
+
+run lint make --no-print-directory lint
+if [ $# -gt 0 ]; then
+  run tests "${pytest[@]}" "$@"
+else
+  # The same seed for all, so that one option gives the same kills again.
+  seed=$(printf '%08x' "$((RANDOM << 15 | RANDOM))")
+  # Once it has made the archive of Java's classes, all later JVMs start in half the time.
+  run archive .venv/bin/headrace prepare --if-missing
+  run others "${pytest[@]}" --kill-seed "$seed" "${others[@]}"
+  run kills "${pytest[@]}" --kill-seed "$seed" "${kills[@]}"
+  run spark "${pytest[@]}" --kill-seed "$seed" "${spark[@]}"
+fi
+
+failed=()
+for index in "${!pids[@]}"; do
+  wait "${pids[$index]}" || failed+=("${names[$index]}")
+  echo "=== ${names[$index]}"
+  cat "$logs/${names[$index]}"
+done
+rm -rf "$logs"
+[ "${#failed[@]}" -eq 0 ] || echo "failed: ${failed[*]}"
+[ "${#failed[@]}" -eq 0 ]

@@ -2,13 +2,13 @@
 
 import pytest
 
-from headrace.bench.pipelines import _columnar as columnar
-from headrace.bench.pipelines._apps import MARKET_SPREAD, WORD_COUNT, App, market_spread_by_function
-from headrace.bench.pipelines._connectors import batch
-from headrace.bench.pipelines._feed import FRAME, Feed, MarketFeed, Words, frames
-from headrace.bench.pipelines._inprocess import FeedReader
-from headrace.bench.pipelines._loop import check, plain_loop
-from headrace.engine._decode import record_batch
+from headrace.engine.wire._decode import record_batch
+from headrace.laboratory.bench.pipelines import columnar
+from headrace.laboratory.bench.pipelines.apps import MARKET_SPREAD, WORD_COUNT, App, market_spread_by_function
+from headrace.laboratory.bench.pipelines.connectors import batch
+from headrace.laboratory.bench.pipelines.feed import FRAME, Feed, MarketFeed, Words, frames
+from headrace.laboratory.bench.pipelines.inprocess import FeedReader
+from headrace.laboratory.bench.pipelines.loop import check, plain_loop
 from headrace.pipelines import Message, Trial
 
 FEEDS = pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def world(
     try:
         world.start()
         for victims in schedule(SEED, list(brokers)):
-            world.strike(victims)
+            world.send_kill(victims)
         world.rest()
         yield world
     finally:

@@ -1,9 +1,7 @@
 """Everything that runs: a gateway, a Spark driver, a source and a sink connector for each pair, and the brokers."""
 
 import json
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +12,7 @@ from scripts.brokers import Broker
 from tests.broker_crashes.pairs import Pair
 from tests.broker_crashes.schedule import BROKER, DRIVER, GATEWAY, SINKS, SOURCES, Victim
 
-from headrace.processes import OwnedProcess, free_address, spark_environ
+from headrace.processes import OwnedProcess, Scratch, free_address, spark_environ
 from headrace.protocol.v1 import admin_pb2
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
@@ -22,7 +20,8 @@ ROOT = Path(__file__).parents[2]
 DEADLINE_S = 300.0
 OFFER = 60
 """How many messages are published to a pair at a time: several micro-batches."""
-_LOOKS_EVERY_S = 0.05
+_LOOKS_EVERY_S = 0.25
+"""Each look asks all brokers, by new connections."""
 _HEADRACE = ["-m", "headrace.cli"]
 _START = "import pathlib, sys, scripts.brokers as b; getattr(b, sys.argv[1])(pathlib.Path(sys.argv[2])).start()"
 
@@ -42,8 +41,8 @@ class World:
         self._brokers = brokers
         self._folder = folder
         # Sockets lie in the scratch folder, and their paths must be short.
-        self._scratch = Path(tempfile.mkdtemp(prefix="headrace-"))
-        self._environ = {**spark_environ(self._scratch), "PYTHONUNBUFFERED": "1"}
+        self._scratch = Scratch()
+        self._environ = {**spark_environ(self._scratch.path), "PYTHONUNBUFFERED": "1"}
         self._address = free_address()
         names = [f"{pair.name}!" if pair.deduplicates else pair.name for pair in pairs]
         driver = ["-m", "tests.broker_crashes.query", str(folder), self._address, *names]
@@ -74,10 +73,10 @@ class World:
     def dispose(self) -> None:
         """Ends everything but the brokers."""
         for process in self._processes.values():
-            process.strike()
+            process.send_kill()
         for process in self._processes.values():
             process.kill()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._scratch.remove()
 
     # What happens
 
@@ -87,7 +86,7 @@ class World:
         pair.publish(range(first, first + OFFER))
         self.published[pair.name] += OFFER
 
-    def strike(self, victims: Sequence[Victim]) -> None:
+    def send_kill(self, victims: Sequence[Victim]) -> None:
         """Publishes to everybody, and kills each of the victims with its work under way; returns when all are back."""
         shown = {pair.name: pair.visible() for pair in self.pairs.values()}
         for pair in self.pairs.values():
@@ -119,7 +118,7 @@ class World:
         """Waits until a condition is true; fails early where a process ends by itself."""
         deadline = time.monotonic() + DEADLINE_S
         while not condition():
-            ended = [name for name, process in self._processes.items() if process.runs and process.exit_code() is not None]
+            ended = [name for name, process in self._processes.items() if not process.runs or process.exit_code() is not None]
             if ended or time.monotonic() > deadline:
                 why = f"{', '.join(ended)} ended by itself" if ended else f"not within {DEADLINE_S:.0f} s"
                 raise AssertionError(f"{what}: {why}\n{self.describe()}")

@@ -4,8 +4,8 @@ from itertools import islice
 
 import pytest
 
-from headrace.chaos import Role
-from headrace.chaos._schedule import How, Strike, schedule
+from headrace.laboratory.chaos import Role
+from headrace.laboratory.chaos.schedule import How, Strike, schedule
 
 
 def _victims(strike: Strike) -> list[Role]:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.chaos._application import application
-from headrace.chaos._workload import (
+from headrace.laboratory.chaos.application import application
+from headrace.laboratory.chaos.workload import (
     PARTITIONS,
     REPLAYABLE,
     STREAMS,

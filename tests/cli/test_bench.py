@@ -1,19 +1,24 @@
 """`headrace bench`: its output, for programs and for people. The figures of so short a run mean nothing."""
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
 from scripts.brokers import Kafka, Nats, RabbitMQ
 
-from headrace.bench.connectors._run import PARTS as OF_CONNECTORS
-from headrace.bench.pipelines._run import PARTS
-from headrace.cli._bench import CONNECTORS_PARTS, PIPELINES_PARTS
+from headrace.laboratory.bench.connectors.run import PARTS as OF_CONNECTORS
+from headrace.laboratory.bench.pipelines.run import PARTS
+from headrace.laboratory.commands.bench import CONNECTORS_PARTS, PIPELINES_PARTS
 
 
 def test_a_quick_run_prints_its_figures_as_json() -> None:
@@ -37,19 +42,32 @@ def is_gateway(process: psutil.Process) -> bool:
     return False
 
 
-def test_a_benchmark_that_is_told_to_stop_leaves_nothing_behind() -> None:
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A temporary folder with a short path: Spark's sockets are below it."""
+    folder = Path(tempfile.mkdtemp(prefix="t"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_benchmark_that_is_told_to_stop_leaves_nothing_behind(folder: Path) -> None:
     command = [sys.executable, "-m", "headrace.cli", "bench", "core", "--only", "sessions", "--quick"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as bench:
+    environ = {**os.environ, "TMPDIR": str(folder)}
+    with subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as bench:
         deadline = time.monotonic() + 100
         started: list[psutil.Process] = []
         while not any(is_gateway(child) for child in started):
             assert bench.poll() is None
             assert time.monotonic() < deadline, started
             started = psutil.Process(bench.pid).children(recursive=True)
+        (own,) = folder.iterdir()
+        (jvm,) = (child for child in started if child.is_running() and "java" in child.name())
+        assert f"-Djava.io.tmpdir={own}" in jvm.cmdline()
         bench.send_signal(signal.SIGTERM)
         assert bench.wait(60) == 128 + signal.SIGTERM
     gone, alive = psutil.wait_procs(started, timeout=30)
     assert not alive, gone
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.timeout(400)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.chaos._schedule import schedule
+from headrace.laboratory.chaos.schedule import schedule
 
 SEED = 29
 """An executor and a source at once, then the gateway, then a sink; the driver, which takes long to start, comes later."""

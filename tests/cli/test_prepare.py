@@ -1,38 +1,134 @@
+"""`headrace prepare`, in a Python environment of its own: the archive of this one may be in use by other tests."""
+
 import json
 import os
+import signal
 import subprocess
-import sys
+import sysconfig
+import time
+import uuid
+import venv
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
+_MARK = "TEST_OF_PREPARE"
 SESSION = """
 from headrace.engine import build_session
 
 build_session("looks", conf={"spark.driver.extraJavaOptions": "-Xlog:class+load:file=loaded.txt"}).stop()
 """
+IN_BACKGROUND = "from headrace.preparation import prepare_in_background; print(prepare_in_background())"
 
 
-def headrace(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "headrace.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environ}, timeout=380)
+class Environment:
+    """A Python environment that has what this one has, and no archive."""
+
+    def __init__(self, folder: Path) -> None:
+        venv.create(folder, symlinks=True)
+        packages = next(folder.glob("lib/python*/site-packages"))
+        (packages / "outer.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+        self.folder = folder
+        self.mark = uuid.uuid4().hex
+
+    def start(self, *arguments: str, **environ: str) -> "subprocess.Popen[str]":
+        env = {**os.environ, _MARK: self.mark, **environ}
+        if "CI" not in environ:
+            env.pop("CI", None)
+        command = [str(self.folder / "bin" / "python"), *arguments]
+        return subprocess.Popen(command, cwd=self.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def run(self, *arguments: str, **environ: str) -> tuple[int, str, str]:
+        process = self.start(*arguments, **environ)
+        out, errors = process.communicate(timeout=800)
+        return process.returncode, out, errors
+
+    def processes(self) -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get(_MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def commands(self) -> dict[int, list[str]]:
+        """What runs, by process id."""
+        found = {}
+        for process in self.processes():
+            with suppress(psutil.Error):
+                found[process.pid] = process.cmdline()
+        return found
+
+    def files(self, pattern: str) -> list[str]:
+        return sorted(path.name for path in self.folder.glob(pattern))
 
 
-def test_sessions_start_from_the_archive_that_is_made(tmp_path: Path) -> None:
-    done = headrace("prepare", "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads(done.stdout)["result"]
-    assert Path(result["archive"]).stat().st_size == result["bytes"] > 2**20
-    subprocess.run([sys.executable, "-c", SESSION], cwd=tmp_path, check=True, timeout=120)
-    loaded = (tmp_path / "loaded.txt").read_text()
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[Environment]:
+    """Nothing that it has started may be left."""
+    environment = Environment(tmp_path / "environment")
+    yield environment
+    left = environment.processes()
+    for process in left:
+        process.kill()
+    assert left == []
+
+
+def _eventually(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 100
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_sessions_start_from_the_archive_that_one_of_two_preparations_makes(environment: Environment) -> None:
+    (environment.folder / ".headrace-prepare-of-a-killed-one").mkdir()
+    both = [environment.start("-m", "headrace.cli", "prepare", "--if-missing", "--json") for _ in range(2)]
+    results = []
+    for process in both:
+        out, errors = process.communicate(timeout=800)
+        assert process.returncode == 0, out + errors
+        results.append(json.loads(out)["result"])
+    assert sorted(result["took_s"] is None for result in results) == [False, True]
+    (archive,) = {result["archive"] for result in results}
+    assert Path(archive).parent == environment.folder
+    assert Path(archive).stat().st_size == results[0]["bytes"] == results[1]["bytes"] > 2**20
+    assert environment.files(".headrace-prepare-*") == []
+
+    code, _, errors = environment.run("-c", SESSION)
+    assert code == 0, errors
+    loaded = (environment.folder / "loaded.txt").read_text()
     from_archive = loaded.count("source: shared objects file")
     from_jars = loaded.count("source: file:") + loaded.count("source: jar:")
     assert from_archive > 10 * from_jars
 
+    assert environment.run("-c", IN_BACKGROUND)[1] == "False\n", "there is an archive"
 
-def test_without_java_it_says_what_to_install(tmp_path: Path) -> None:
-    done = headrace("prepare", JAVA_HOME=str(tmp_path))
-    assert done.returncode == 3
-    assert done.stderr.startswith("Error: Spark needs Java 17 or newer, found none in JAVA_HOME")
+
+def test_a_preparation_in_the_background_that_is_stopped_leaves_nothing(environment: Environment) -> None:
+    code, out, errors = environment.run("-c", IN_BACKGROUND)
+    assert (code, out) == (0, "True\n"), errors
+    # Its JVM runs.
+    _eventually(lambda: any(Path(command[0]).name == "java" for command in environment.commands().values() if command))
+    (leader,) = [psutil.Process(pid) for pid, command in environment.commands().items() if "prepare" in command]
+    assert leader.nice() == 19
+    leader.send_signal(signal.SIGTERM)
+    _eventually(lambda: environment.processes() == [])
+    assert environment.files(".headrace-prepare-*") == []
+    assert environment.files("*.jsa") == []
+
+
+def test_continuous_integration_gets_nothing_in_the_background(environment: Environment) -> None:
+    assert environment.run("-c", IN_BACKGROUND, CI="true") == (0, "False\n", "")
+    assert environment.processes() == []
+
+
+def test_without_java_it_says_what_to_install(environment: Environment, tmp_path: Path) -> None:
+    code, _, errors = environment.run("-m", "headrace.cli", "prepare", JAVA_HOME=str(tmp_path))
+    assert code == 3
+    assert errors.startswith("Error: Spark needs Java 17 or newer, found none in JAVA_HOME")

@@ -14,6 +14,10 @@ from headrace.cli import cli
 
 PROGRAMS = {"headrace-gateway": gateway_cli.program, "headrace-connectors": connectors_cli.program}
 OF_HEADRACE = {
+    "headrace-connectors completion": "headrace completion",
+    "headrace-connectors.fish": "headrace.fish",
+    "headrace-gateway completion": "headrace completion",
+    "headrace-gateway.fish": "headrace.fish",
     "headrace-connectors dlq": "headrace dlq",
     "headrace-connectors": "headrace connector",
     "headrace-gateway status": "headrace status",
@@ -70,7 +74,7 @@ def test_a_program_says_its_version() -> None:
     [
         ("gateway_cli", ["--listen", "nowhere", "--check"], "--listen: 'nowhere' is not host:port"),
         ("connectors_cli", ["describe", "flie"], "there is no connector flie; did you mean file?"),
-        ("connectors_cli", ["describe", "xyz"], "there is no connector xyz; headrace-connectors list names them all"),
+        ("connectors_cli", ["describe", "xyz"], "there is no connector xyz; headrace-connectors list shows all connectors"),
         ("connectors_cli", ["run", "--verbose", "tcp"], "options come after the connector: headrace-connectors run tcp ..."),
     ],
 )
@@ -90,8 +94,8 @@ def test_an_error_of_a_configuration_names_the_command_that_is_installed(tmp_pat
         for name, command, words in (("program", connectors_cli.program, []), ("headrace", cli, ["connector"]))
     }
 
-    assert "; headrace-connectors list names them all" in said["program"]
-    assert "; headrace connector list names them all" in said["headrace"]
+    assert "; headrace-connectors list shows all connectors" in said["program"]
+    assert "; headrace connector list shows all connectors" in said["headrace"]
 
 
 def test_commands_are_mounted_and_not_copied() -> None:

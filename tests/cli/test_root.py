@@ -1,3 +1,4 @@
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import cli
-from headrace.terminal import bytes_text, duration_text
+from headrace.terminal import EXIT_ENVIRONMENT, Failure, bytes_text, duration_text
 
 HEAVY = ("grpc", "pydantic", "rich", "pyspark", "numpy", "pandas", "structlog")
 
@@ -20,7 +21,7 @@ def test_help_lists_the_commands_and_the_exit_codes() -> None:
     result = CliRunner().invoke(cli, ["--help"])
 
     assert result.exit_code == 0
-    assert "Exit codes: 0 all is well" in result.output
+    assert "Exit codes: 0 success" in result.output
     for name in commands():
         assert f"\n  {name} " in result.output
 
@@ -70,3 +71,14 @@ def test_durations(milliseconds: int, text: str) -> None:
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1536, "1.5 KiB"), (2**20, "1.0 MiB"), (2**42, "4.0 TiB")])
 def test_sizes(count: int, text: str) -> None:
     assert bytes_text(count) == text
+
+
+def test_a_command_of_the_laboratory_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "headrace.laboratory" else find(name))
+
+    assert {"bench", "chaos", "demo", "soak"}.isdisjoint(commands())
+    result = CliRunner().invoke(cli, ["demo"], standalone_mode=False)
+    assert isinstance(result.exception, Failure)
+    assert result.exception.exit_code == EXIT_ENVIRONMENT
+    assert "pip install 'headrace[laboratory]'" in str(result.exception)

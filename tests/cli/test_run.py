@@ -97,7 +97,7 @@ def test_one_of_several_pipelines_is_named(program: Write) -> None:
         ("x = = 1\n", "cannot be imported: SyntaxError: invalid syntax"),
         (
             "from headrace.pipelines import Pipeline\napp = Pipeline('p')\napp.source('a/*')\n",
-            "nothing takes what step a/* gives; end it with .sink('name')",
+            "step a/* has no consumer; end the flow with .sink('name')",
         ),
     ],
 )
@@ -178,7 +178,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path, command: list[str])
     key = ["a-key"] if "get" in command else []
     result = run(*command, str(tmp_path / "absent.py"), *key)
     assert result.exit_code == 2, result.output
-    assert f"{tmp_path}/absent.py is no Python file; give one that defines a pipeline" in result.stderr
+    assert f"{tmp_path}/absent.py is not a Python file; give one that defines a pipeline" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -206,16 +206,16 @@ def test_a_setting_of_spark_without_a_value_is_refused_before_states_are_read(pr
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--trigger-interval", "soon"), "Invalid value for '--trigger-interval': want a number, with or without a unit"),
+        (("--trigger-interval", "soon"), "Invalid value for '--trigger-interval': 'soon' is not a duration; write"),
         (
             ("--trigger-interval", "5 cows"),
-            "Invalid value for '--trigger-interval': want a duration such as 500ms, 30s, 5m or 1h",
+            "Invalid value for '--trigger-interval': '5 cows' is not a duration; write for instance",
         ),
-        (("--trigger-interval", "5 s", "--available-now"), "--available-now and --trigger-interval do not go together"),
+        (("--worker-memory", "much"), "Invalid value for '--worker-memory': 'much' is not a size; write for instance 64mb"),
+        (("--trigger-interval", "5 s", "--available-now"), "--available-now and --trigger-interval cannot be combined"),
     ],
 )
-def test_a_trigger_interval_that_is_none_or_of_no_use_is_refused(program: Write, words: tuple[str, ...], says: str) -> None:
-    # Without a Java: it is not looked for.
+def test_an_invalid_duration_or_size_is_refused_without_java(program: Write, words: tuple[str, ...], says: str) -> None:
     result = run("run", program(VOTES), *words, env={"JAVA_HOME": "/nowhere", "PATH": ""})
     assert result.exit_code == 2, result.output
     assert says in " ".join(result.stderr.split())

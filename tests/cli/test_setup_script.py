@@ -7,7 +7,19 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "setup.sh"
-TOOLS = ("bash", "env", "dirname", "sed", "head", "uname", "cat", "cksum")
+TOOLS = ("bash", "env", "dirname", "sed", "head", "uname", "cat", "cksum", "cut", "cp", "mkdir", "sleep")
+PYTHON = """
+echo "python $*" >>calls.txt
+case "$*" in
+  --version) echo Python 3.12.1 ;;
+  *"-m venv"*) mkdir -p .venv/bin && cp "$0" .venv/bin/python && cp uv headrace .venv/bin ;;
+esac
+"""
+"""Stands in for a Python that makes environments and installs uv."""
+UV = """
+echo "uv $*" >>calls.txt
+[ "$1" != --version ] || echo "uv 1.2.3 (of a test)"
+"""
 
 
 class Machine:
@@ -35,6 +47,22 @@ class Machine:
 
     def java(self, version: str) -> None:
         self.program("java", f"echo 'openjdk version \"{version}\" 2025-01-01' >&2")
+
+    def installable(self) -> None:
+        """Everything is there, and whatever is called is written down."""
+        self.java("17.0.15")
+        self.program("python3", PYTHON)
+        (self._project / "constraints.txt").write_text("uv==1.2.3\n")
+        for name, body in (("uv", UV), ("headrace", 'echo "headrace $*" >>calls.txt')):
+            self.program(name, body)
+            (self._bin / name).rename(self._project / name)
+
+    def calls(self) -> list[str]:
+        """What was called since the last time."""
+        file = self._project / "calls.txt"
+        lines = file.read_text().splitlines() if file.exists() else []
+        file.unlink(missing_ok=True)
+        return lines
 
     def set_up(self, **environ: str) -> subprocess.CompletedProcess[str]:
         env = {"PATH": str(self._bin), **environ}
@@ -117,3 +145,32 @@ def test_a_newer_python_beside_an_old_one_is_found(machine: Machine) -> None:
 
     assert result.returncode == 3
     assert result.stderr == "headrace: Python 3.12 has no venv module; run: sudo apt-get install -y python3.12-venv\n"
+
+
+def test_set_up_installs_and_compiles_and_starts_no_spark(machine: Machine) -> None:
+    machine.installable()
+
+    result = machine.set_up()
+
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "headrace: makes .venv with Python 3.12.1"
+    assert "PySpark, 450 MB, and some 60 other packages, 110 MB" in lines[1]
+    assert lines[-1].endswith(" s: ready; the command line is .venv/bin/headrace")
+    calls = machine.calls()
+    (install,) = [call for call in calls if call.startswith("uv pip install")]
+    assert "--no-progress" in install
+    assert "--group dev" not in install
+    assert any("-m compileall" in call for call in calls)
+    assert [call for call in calls if call.startswith("headrace")] == [], "the first demo comes before the archive"
+
+
+def test_a_second_set_up_has_nothing_to_do(machine: Machine) -> None:
+    machine.installable()
+    assert machine.set_up().returncode == 0
+    machine.calls()
+
+    result = machine.set_up()
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert not any("install" in call or "compileall" in call for call in machine.calls())

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.engine.counting import COUNTING
 from tests.examples.rig import rig
 
 from headrace.connectors import FileSource
@@ -24,17 +25,6 @@ from rules_of_the_stored_application import Count, count
 app = Pipeline("stored")
 app.source("n/*", decode=int).key_by(lambda n: n % 7).stateful(count, Count, name="count").sink("counts")
 """
-RULES = """
-from dataclasses import dataclass
-
-@dataclass
-class Count:
-    seen: int = 0
-
-def count(number, state):
-    state.seen += 1
-    return str(state.seen)
-"""
 
 
 @pytest.fixture
@@ -43,7 +33,7 @@ def application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pip
     folder = tmp_path / "application"
     folder.mkdir()
     (folder / "stored_application.py").write_text(PROGRAM)
-    (folder / "rules_of_the_stored_application.py").write_text(RULES)
+    (folder / "rules_of_the_stored_application.py").write_text(COUNTING)
     monkeypatch.syspath_prepend(str(folder))
     yield importlib.import_module("stored_application").app
     for module in ("stored_application", "rules_of_the_stored_application"):

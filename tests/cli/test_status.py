@@ -1,23 +1,13 @@
 import json
-import os
 import socket
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.cli.goldens import expected
 from tests.cli.statuses import BUSY, gateway_that_says
 
 from headrace.cli import cli
 from headrace.protocol.v1.admin_pb2 import GatewayStatus, GetStatusResponse
-
-GOLDEN = Path(__file__).parent / "golden"
-
-
-def expected(name: str, found: str) -> str:
-    """The golden text; written anew where UPDATE_GOLDEN is set, for a person to look at the difference."""
-    if "UPDATE_GOLDEN" in os.environ:
-        (GOLDEN / name).write_text("".join(f"{line.rstrip()}\n" for line in found.splitlines()), encoding="utf-8")
-    return (GOLDEN / name).read_text(encoding="utf-8")
 
 
 def status(*arguments: str, env: dict[str, str] | None = None) -> Result:

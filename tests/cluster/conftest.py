@@ -1,11 +1,12 @@
 """Fixtures: a real Spark standalone cluster, the Python environment of its executors, and another host.
 
-`cluster` is a `headrace.cluster.SparkCluster` with two workers of one core each, in JVMs of their own, shared by all tests of a
-session. A worker that a test has killed is started again before the next test, and one that it added is killed. Programs that run
-with `cluster.environ` have `PYSPARK_PYTHON` name the executors' Python, which is not the driver's.
+`cluster` is a `headrace.laboratory.cluster.SparkCluster` with two workers of one core each, in JVMs of their own,
+shared by all tests of a session. A worker that a test has killed is started again before the next test, and one that it added is
+killed. Programs that run with `cluster.environ` have `PYSPARK_PYTHON` name the executors' Python, which is not the driver's.
 """
 
 import os
+import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +16,24 @@ from tests.cluster.executor_python import make_executor_python
 from tests.cluster.hosts import NoOtherHost, OtherHost
 from tests.cluster.hosts import other_host as make_other_host
 
-from headrace.cluster import SparkCluster
+from headrace.laboratory.cluster import SparkCluster
 
 WORKERS = 2
+ONE_EXECUTOR = {"SPARK_SUBMIT_OPTS": "-Dspark.cores.max=1"}
+"""Added to `cluster.environ` where the claim is not about several executors: each takes seconds to start."""
+FAULTS = ("executor", "driver", "worker")
+"""What is killed under each of the two applications that run on the cluster; in one test run, each under one of them."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Which application has which fault, by `--kill-seed`; with `--every-pair`, both have all."""
+    if "fault" not in metafunc.fixturenames:
+        return
+    config = metafunc.config
+    shuffled = random.Random(str(config.getoption("kill_seed"))).sample(FAULTS, len(FAULTS))
+    shares = {"test_application": shuffled[:1], "test_exactly_once": shuffled[1:]}
+    module = metafunc.module.__name__.rpartition(".")[2]
+    metafunc.parametrize("fault", FAULTS if config.getoption("every_pair") else shares[module])
 
 
 @pytest.fixture(scope="session")

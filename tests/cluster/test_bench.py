@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from headrace.bench.cluster._run import PARTS
-from headrace.cli._bench import CLUSTER_PARTS
+from headrace.laboratory.bench.cluster.run import PARTS
+from headrace.laboratory.commands.bench import CLUSTER_PARTS
 
 
 @pytest.mark.timeout(900)

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from tests.cluster.hosts import OtherHost
 
-from headrace.cluster import ClusterError, SparkCluster
+from headrace.laboratory.cluster import ClusterError, SparkCluster
 
 DEADLINE_S = 120.0
 WHO_WORKS = """
@@ -31,7 +31,7 @@ WHO_WORKS = """
 OWNER = """
     import sys, time
     from pathlib import Path
-    from headrace.cluster import SparkCluster
+    from headrace.laboratory.cluster import SparkCluster
 
     with SparkCluster(Path(sys.argv[1]), workers=1) as cluster:
         print(*(worker.pid for worker in cluster.workers), flush=True)

@@ -13,15 +13,17 @@ import psutil
 import pytest
 from rich.console import Console
 
-from headrace.cluster import Worker
-from headrace.demo._cluster_view import ClusterProgress
-from headrace.demo._progress import Progress
-from headrace.demo._view import LineView, ScreenView
+from headrace.laboratory.cluster import Worker
+from headrace.laboratory.demo.cluster_view import ClusterProgress
+from headrace.laboratory.demo.flights_progress import FlightsProgress
+from headrace.laboratory.demo.view import LineView, ScreenView
 from headrace.processes import OwnedProcess
 
 _WITHIN_S = 600.0
 _MARK = "HEADRACE_CLUSTER_DEMO_TEST"
-_PROGRESS = Progress(8.0, 1000, 500, 400, 100.0, 0.25, (), True)
+_PROGRESS = FlightsProgress(
+    elapsed_s=8.0, total=1000, received=500, committed=400, rate=100.0, ack_latency_s=0.25, airlines=(), attached=True
+)
 
 
 @pytest.mark.timeout(_WITHIN_S)

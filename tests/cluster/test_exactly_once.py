@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from tests.cluster.hosts import OtherHost
 
-import headrace.chaos
-from headrace.chaos import Role, Site, World
-from headrace.cluster import SparkCluster, Worker
+import headrace.laboratory.chaos
+from headrace.laboratory.chaos import Role, Site, World
+from headrace.laboratory.cluster import SparkCluster, Worker
 
 OFFERED = 40
 """Messages that each of the eleven senders sends before a fault, and after it: a batch has at most 400."""
-_SHIPPED = ("_application", "_workload")
+_SHIPPED = ("application", "workload")
 """The modules that executors need; they have Headrace's engine, and nothing else of it."""
 
 DEADLINE_S = 600.0
@@ -50,15 +50,14 @@ def _packed(folder: Path) -> Path:
     archive = folder / "modules.zip"
     with zipfile.ZipFile(archive, "w") as packed:
         # Python finds packages without an __init__.py only where an archive says that they are folders.
-        for package in ("headrace", "headrace/chaos"):
+        for package in ("headrace", "headrace/laboratory", "headrace/laboratory/chaos"):
             packed.mkdir(package)
         for name in _SHIPPED:
-            source = Path(headrace.chaos.__file__).with_name(f"{name}.py")
-            packed.write(source, f"headrace/chaos/{source.name}")
+            source = Path(headrace.laboratory.chaos.__file__).with_name(f"{name}.py")
+            packed.write(source, f"headrace/laboratory/chaos/{source.name}")
     return archive
 
 
-@pytest.mark.parametrize("fault", ["executor", "driver", "worker"])
 def test_everything_is_there_once_whatever_is_killed(world: World, cluster: SparkCluster, fault: str) -> None:
     world.wait_for("executors on all workers", lambda: len(working(cluster)) == len(running(cluster)), DEADLINE_S)
     FAULTS[fault](world, cluster)

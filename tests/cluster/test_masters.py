@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cluster import SparkCluster
+from headrace.laboratory.cluster import SparkCluster
 from headrace.processes import OwnedProcess, free_address, headrace
 
 DEADLINE_S = 150.0
@@ -59,7 +59,7 @@ def test_a_submitted_program_runs_where_and_as_spark_submit_says(
     assert executors_of(cluster, str(said["id"]))
     assert said["workers"] == [str(executor_python.parents[1])] * 2
     assert {name: said[name] for name in SETTINGS} == SETTINGS
-    assert said["spark.python.daemon.module"] == "headrace.engine._daemon"
+    assert said["spark.python.daemon.module"] == "headrace.engine.spark._daemon"
 
 
 @pytest.mark.timeout(400)

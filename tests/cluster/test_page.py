@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.cluster.conftest import ONE_EXECUTOR
 from tests.cluster.hosts import OtherHost
 from tests.docs.pages import Block, blocks
 from tests.gateway.certificates import Authority
 
-from headrace.cluster import SparkCluster
+from headrace.laboratory.cluster import SparkCluster
 from headrace.processes import OwnedProcess, free_address
 
 PAGE = "docs/cluster.md"
@@ -47,7 +48,13 @@ class Site:
         }
         binaries = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         # gzip need not take its time over an archive that stays on this machine.
-        self._environ = {**cluster.environ, "PATH": binaries, "HEADRACE_TOKEN": "the-token-of-word-count", "GZIP": "-1"}
+        self._environ = {
+            **cluster.environ,
+            **ONE_EXECUTOR,
+            "PATH": binaries,
+            "HEADRACE_TOKEN": "the-token-of-word-count",
+            "GZIP": "-1",
+        }
         self._processes: list[OwnedProcess] = []
         self.done: list[Block] = []
 

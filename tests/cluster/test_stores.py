@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from scripts.brokers import S3, Hdfs
+from tests.cluster.conftest import ONE_EXECUTOR
 from tests.cluster.stores import HdfsStore, S3Store, Store, plain_environ
 from tests.docs.pages import ROOT, blocks
 from tests.gateway.processes import gateway_process
 
-from headrace.cluster import SparkCluster
+from headrace.laboratory.cluster import SparkCluster
 from headrace.processes import OwnedProcess, headrace
 
 pytestmark = pytest.mark.timeout(600)
@@ -23,7 +24,7 @@ DEADLINE_S = 180.0
 WORDS = 97
 LINES = 120
 PACE = ["--parallelism", "2", "--option", "maxMessagesPerTrigger=20"]
-REASONS = ("has taken over", "another driver has started this query on the same checkpoint", "serves another run")
+REASONS = ("has taken over", "another driver has started this query on the same checkpoint", "now serves another run")
 
 
 @pytest.fixture(params=["hdfs", "s3"])
@@ -50,7 +51,9 @@ class Stand:
 
     def driver(self, name: str, cluster: SparkCluster | None = None) -> OwnedProcess:
         """A driver that is started, with a cluster's executors or its own."""
-        master, environ = ("local[2]", plain_environ()) if cluster is None else (cluster.master, cluster.environ)
+        master, environ = (
+            ("local[2]", plain_environ()) if cluster is None else (cluster.master, {**cluster.environ, **ONE_EXECUTOR})
+        )
         _, *arguments = self._store.command("headrace run ", "word-count", master)
         return self._start(name, headrace(*arguments, *PACE), environ)
 

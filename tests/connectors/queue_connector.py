@@ -73,6 +73,6 @@ def registered(*connectors: Connector) -> Iterator[None]:
     from headrace.connectors import CONNECTORS
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("headrace.connectors", "headrace.configuration._connector"):
+        for module in ("headrace.connectors", "headrace.connectors.configuration._table"):
             patch.setattr(f"{module}.CONNECTORS", (*CONNECTORS, *connectors))
         yield

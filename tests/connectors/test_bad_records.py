@@ -37,7 +37,7 @@ from headrace.connectors.postgresql import (
 )
 from headrace.connectors.rabbitmq import RabbitMQStreamParameters, RabbitMQStreamSource
 from headrace.connectors.tcp import TCP, TcpParameters
-from headrace.gateway._config import Limits
+from headrace.gateway.config import Limits
 from headrace.sdk import AsyncSource, MessageTooLarge, serve
 
 LARGE = b"x" * 70_000

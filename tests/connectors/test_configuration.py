@@ -1,14 +1,16 @@
 """Configuration files of connectors: what they say, and what is said of them where they are wrong."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.connectors.queue_connector import CONNECTOR, PASSWORD, Mode, QueueParameters, registered
 
-from headrace.configuration import ConfigurationError, Configured, connector_schema, load_connector
+from headrace.configuration import ConfigurationError
 from headrace.connectors import CONNECTORS
+from headrace.connectors.configuration import Configured, connector_schema, load_connector
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +46,7 @@ arguments = { "x-max" = "$${5}" }
 
 [gateway]
 address = "far:7433"
-token = "${TOKEN:none}"
+token = "${TOKEN:-none}"
 tls_ca = "/etc/ca.pem"
 """
 
@@ -118,14 +120,14 @@ tls_key = "k.pem"
     ("text", "told"),
     [
         ('connector = "quue"', "c.toml:1: connector: there is no connector quue; did you mean queue?"),
-        ('connector = "xyz"', "c.toml:1: connector: there is no connector xyz; headrace connector list names them all"),
+        ('connector = "xyz"', "c.toml:1: connector: there is no connector xyz; headrace connector list shows all connectors"),
         ("connector = 3", "c.toml:1: connector: must be text in quotes"),
         ("", "c.toml: connector: is required"),
         ("\nconnector = ", "c.toml:2: not valid TOML: Invalid value"),
         ('connector = "stdout-sink"\nsink = "s"\nas_json = true', "c.toml:3: as_json: unknown key; did you mean json?"),
         (
             'connector = "stdout-sink"\nsink = "s"\n[gateway]\ntls_key = "k"',
-            "c.toml:3: gateway: tls_cert and tls_key go together: a certificate and its key",
+            "c.toml:3: gateway: tls_cert and tls_key go together: give both, or neither",
         ),
     ],
 )
@@ -161,6 +163,36 @@ def test_the_schema_of_a_connector() -> None:
     assert schema["$defs"]["Mode"]["enum"] == ["fast", "safe"]
     assert schema["$defs"]["GatewayTable"]["properties"]["token"]["writeOnly"]
     assert "null" not in json.dumps(schema)
+
+
+FILE_SINK = 'connector = "file-sink"\npath = "out"\nsink = "s"\nrotate_bytes = {size}\n'
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted"), [('"64mb"', 67_108_864), ('"2 KiB"', 2048), ("1000", 1000), ('"${SIZE:-1kb}"', 1024)]
+)
+def test_a_size_is_a_number_of_bytes_or_has_a_unit(tmp_path: Path, size: str, wanted: int) -> None:
+    assert load(tmp_path, FILE_SINK.format(size=size)).parameters.model_dump()["rotate_bytes"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("size", "told"),
+    [
+        ('"64 cows"', "'64 cows' is not a size; write for instance 64mb; units are b, kb, mb, gb and tb, in powers of 1024"),
+        ('"0mb"', "must be greater than or equal to 1"),
+    ],
+)
+def test_an_invalid_size_is_told_with_line_and_key(tmp_path: Path, size: str, told: str) -> None:
+    assert problems(tmp_path, FILE_SINK.format(size=size)) == [f"c.toml:4: rotate_bytes: {told}"]
+
+
+def test_editors_complete_sizes_with_units() -> None:
+    (file_sink,) = (known for known in CONNECTORS if known.name == "file-sink")
+    number, size, variable = connector_schema([file_sink])["properties"]["rotate_bytes"]["anyOf"]
+    assert number == {"type": "integer", "minimum": 1}
+    assert all(re.search(size["pattern"], text) for text in ("64mb", "1.5 GiB", "7", "10b", "2k"))
+    assert not any(re.search(size["pattern"], text) for text in ("64 cows", "mb", "-1"))
+    assert variable["pattern"] == r"\$\{.+\}"
 
 
 def test_one_schema_for_all_connectors() -> None:

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.sdk.fake_gateway import FakeGateway
-from tests.sdk.fake_sink_gateway import FakeSinkGateway, part, transaction
+from tests.fake_gateway.sinks import FakeSinkGateway, part, transaction
+from tests.fake_gateway.sources import FakeGateway
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def test_a_secret_may_come_from_the_environment(ran: list[dict[str, object]]) ->
         (("--prefetch", "x", "--wait-seconds", "0"), "--wait-seconds: must be greater than 0"),
         (("--mode", "fst"), "Invalid value for '--mode': 'fst' is not one of 'fast', 'safe'"),
         (("--mode", "fast"), "Error: mode fast is for queues with durable = false\n"),
-        (("--arguments", "x"), "Error: --arguments: want NAME=VALUE\n"),
+        (("--arguments", "x"), "Error: --arguments: write NAME=VALUE\n"),
         (("--queue", "forbidden"), "Error: queue forbidden is not for reading\n"),
         (("--qeue", "x"), "Did you mean '--queue'?"),
     ],
@@ -165,7 +165,7 @@ def test_check_tries_the_connection(tmp_path: Path) -> None:
 
 def test_describe() -> None:
     shown = connector("describe", "queue").output
-    assert "guarantee: at least once: what was not acknowledged comes again after a fault" in shown
+    assert "guarantee: at least once: unacknowledged messages are redelivered after a fault" in shown
     assert "needs: pip install 'headrace-connectors[rabbitmq]'" in shown
     rows = {line.split()[0]: " ".join(line.split()[1:]) for line in shown.splitlines() if line}
     assert rows["password"] == "text - yes yes Whom to be."
@@ -256,5 +256,5 @@ def test_what_no_command_line_can_give_is_refused() -> None:
     class Wrong(Parameters):
         inner: list[list[str]]
 
-    with pytest.raises(TypeError, match=r"Wrong\.inner is of type list\[list\[str\]\], which no command line can give"):
+    with pytest.raises(TypeError, match=r"Wrong\.inner is of type list\[list\[str\]\], which a command line cannot express"):
         declared(Wrong)

@@ -71,8 +71,8 @@ async def test_a_damaged_packed_file_is_read_up_to_there_and_then_the_next_one(t
     async with serving(reading, address, "s"):
         assert values(await reader.read(len(expected))) == expected
         assert reading.bad_records.total == 1
-    where = f"{path}.1.gz is damaged after byte 96, counted unpacked"
-    assert "a record was left out (1 since the last such line, 1 in all" in caplog.text
+    where = f"{path}.1.gz is damaged after decompressed byte 96"
+    assert "skipped a record (1 since the last such line, 1 in total" in caplog.text
     assert where in caplog.text
     if policy == "dead-letter":
         (letter,) = dead_letters(tmp_path / "dead")
@@ -95,7 +95,7 @@ async def test_a_damaged_packed_file_ends_the_connector_where_nothing_else_is_sa
     reader = Query(address)
     task = asyncio.create_task(serve(source(path, "fail", tmp_path), gateway=address))
     assert values(await reader.read(30)) == lines(0, 30)
-    what = r"app\.log\.1\.gz is damaged after byte 96, .* all from byte 90 on is one record .*; mend the file, or set bad_records"
+    what = r"app\.log\.1\.gz is damaged after decompressed byte 96 .* from byte 90 on .*; repair the file, or set bad_records"
     with pytest.raises(SourceFailed, match=what):
         await asyncio.wait_for(task, 30)
     await reader.close()
@@ -159,7 +159,7 @@ async def test_a_record_that_claims_too_much_is_left_out_as_far_as_it_claims(tmp
         end = 14 + 4 + HUGE
         assert [message.sequence for message in messages] == [7, 14, end + 9, end + 17]
         assert reading.bad_records.total == 1
-    what = f"{path}: the record at byte 14 claims {HUGE} bytes, and at most {64 << 20} are taken: all up to byte {end} is that"
+    what = f"{path}: the record at byte 14 announces {HUGE} bytes, more than {64 << 20}; it ends at byte {end}"
     assert what in caplog.text
     if policy == "dead-letter":
         (letter,) = dead_letters(tmp_path / "dead")
@@ -180,7 +180,7 @@ async def test_a_record_that_claims_too_much_ends_the_connector_where_nothing_el
     task = asyncio.create_task(serve(source(tmp_path / "f", "fail", tmp_path, Format.LENGTH_PREFIXED), gateway=address))
     assert values(await reader.read(2)) == [b"one", b"two"]
     with pytest.raises(
-        SourceFailed, match=rf"/f: the record at byte 14 claims {HUGE} bytes.*; mend the file, or set bad_records"
+        SourceFailed, match=rf"/f: the record at byte 14 announces {HUGE} bytes.*; repair the file, or set bad_records"
     ):
         await asyncio.wait_for(task, 30)
     await reader.close()

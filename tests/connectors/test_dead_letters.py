@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.sdk.fake_gateway import FakeGateway
+from tests.fake_gateway.sources import FakeGateway
 
 from headrace.connectors import DeadLetterSource, FileSink, dead_letters
 from headrace.sdk import InvalidSource, Message, Part, Position, Rows, Transaction

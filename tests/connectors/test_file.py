@@ -16,7 +16,7 @@ from headrace.connectors._bad_records import BadRecords
 from headrace.connectors._records import split
 from headrace.connectors.file import Names
 from headrace.sdk import GONE, Backlog, Batch, InvalidSource, Position, PositionLost
-from headrace.sdk._pack import pack
+from headrace.sdk.wire._pack import pack
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
@@ -198,7 +198,7 @@ def test_a_file_that_is_cut_while_it_is_followed_has_lost_its_position(tmp_path)
     items = Items(FileSource("s", [path]), "f", None)
     assert records([next(items)]) == [(4, b"one"), (8, b"two")]
     os.truncate(path, 4)
-    with pytest.raises(PositionLost, match="was cut"):
+    with pytest.raises(PositionLost, match="was truncated"):
         some(items, 100)
 
 
@@ -209,7 +209,7 @@ def test_a_file_that_is_replaced_while_it_is_followed_has_lost_its_position(tmp_
     next(items)
     (tmp_path / "g").write_bytes(b"other\n")
     (tmp_path / "g").replace(path)
-    with pytest.raises(PositionLost, match="another file"):
+    with pytest.raises(PositionLost, match="is not the file that was read"):
         some(items, 100)
 
 
@@ -217,12 +217,12 @@ def test_a_file_that_is_gone_has_lost_its_position(tmp_path):
     (tmp_path / "f").write_bytes(b"one\n")
     source = FileSource("s", [tmp_path / "f"])
     (tmp_path / "f").unlink()
-    with pytest.raises(PositionLost, match="is gone"):
+    with pytest.raises(PositionLost, match="does not exist"):
         next(Items(source, "f", Position(4)))
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"), [(prefixed(b"one") + b"\0\0", "byte 7 is incomplete"), (b"\xff" * 9, "byte 0 claims 4294967295")]
+    ("content", "complaint"), [(prefixed(b"one") + b"\0\0", "byte 7 is incomplete"), (b"\xff" * 9, "byte 0 announces 4294967295")]
 )
 def test_a_file_of_another_format_is_told(tmp_path, content, complaint):
     (tmp_path / "f").write_bytes(content)
@@ -249,7 +249,7 @@ def test_paths_have_names_of_their_own(tmp_path):
     assert sorted(name.rpartition("-")[0] or name for name in names) == ["d1_part.log", "d1_part.log", "d2_part.log"]
     assert listed(FileSource("s", [tmp_path / "**" / "*.log"])) == names
     paths = [tmp_path / folder / "part.log" for folder in ("d1", "d2")]
-    with pytest.raises(InvalidSource, match=r"would both be the stream s/part\.log; use two sources, or name the folder"):
+    with pytest.raises(InvalidSource, match=r"would both be the stream s/part\.log; use two sources, or set root to a folder"):
         FileSource("s", paths)
     assert set(listed(FileSource("s", paths, root=tmp_path))) < set(names)
 
@@ -425,7 +425,7 @@ def test_another_file_of_the_same_name_is_not_taken_for_the_one_that_was_read(tm
     position = after(items, 20)
     items.close()
     write(path, [line.upper() for line in LINES])
-    with pytest.raises(PositionLost, match="another file than the one that was read up to byte 160"):
+    with pytest.raises(PositionLost, match="is not the file that was read up to byte 160"):
         next(Items(following(path), "app.log", position))
 
 
@@ -480,7 +480,7 @@ def test_a_line_that_is_far_too_long_may_be_left_out(tmp_path, monkeypatch, capl
     assert letter.message.value.startswith(b"xxx")
     assert (letter.sink, letter.stream) == ("s", "s/f")
     assert "byte 2 is larger" in letter.reason
-    assert "a record was left out" in caplog.text
+    assert "skipped a record" in caplog.text
 
 
 def test_no_file_and_none_to_come_is_refused(tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sdk.fake_sink_gateway import frame_of
+from tests.fake_gateway.sinks import frame_of
 
 from headrace.connectors import FileSink, FileSource, Format, Rotation, SinkFormat
 from headrace.connectors.file._format import encode
@@ -304,7 +304,7 @@ def test_two_sinks_of_one_name_cannot_share_a_folder(make, tmp_path):
 
 @pytest.mark.parametrize("name", ["", "..", "a/b"])
 def test_a_name_that_is_no_folder(tmp_path, name):
-    with pytest.raises(InvalidSink, match="name of a folder"):
+    with pytest.raises(InvalidSink, match="is not a valid folder name"):
         FileSink(name, tmp_path)
 
 

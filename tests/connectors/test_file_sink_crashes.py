@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.connectors.crashing_disk import Crashed, CrashingDisk
-from tests.sdk.fake_sink_gateway import frame_of
+from tests.fake_gateway.sinks import frame_of
 
 from headrace.connectors import FileSink, Rotation, SinkFormat
 from headrace.sdk import Part, Rows, Transaction

@@ -9,7 +9,7 @@ from tests.connectors.rabbitmq.rig import Query, serving, until, values
 from tests.gateway.wire import serve as gateway_serving
 
 from headrace.connectors import FileSource
-from headrace.gateway._config import Limits
+from headrace.gateway.config import Limits
 from headrace.sdk import serve
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.demo._airlines import Airline, Difference, Table, compare, plain_computation, read_table, write_table
-from headrace.demo._flights import FlightFile, airline_names, unpack_flights
+from headrace.laboratory.demo.airlines import Airline, Difference, Table, compare, plain_computation, read_table, write_table
+from headrace.laboratory.demo.flights import FlightFile, airline_names, unpack_flights
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.demo._chaos import PROCESSES, plan_kills
+from headrace.laboratory.demo.chaos import PROCESSES, plan_kills
 from headrace.processes import OwnedProcess, lives
 
 _FAMILY = """

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from headrace.demo._chaos import PROCESSES
+from headrace.laboratory.demo.chaos import PROCESSES
 
 _MARK = "TEST_OF_THE_DEMO"
 _WITHIN_S = 300.0
@@ -85,6 +85,8 @@ def test_every_figure_is_right(mark: str, tmp_path: Path) -> None:
     result = _result(_run(mark, "--json", "--keep", tmp_path / "kept", HEADRACE_GATEWAY="127.0.0.1:1", HEADRACE_TOKEN="x"))
     assert result["kills"] == []
     assert 0 < result["ack_latency_p50_s"] <= result["ack_latency_p99_s"]
+    assert result["cold"]["messages"] + result["warm"]["messages"] == 336_777
+    assert result["cold"]["took_s"] + result["warm"]["took_s"] == pytest.approx(result["stream_s"], abs=0.01)
     hawaiian = next(airline for airline in result["airlines"] if airline["carrier"] == "HA")
     assert hawaiian == {
         "carrier": "HA",
@@ -108,6 +110,7 @@ def test_kills_change_no_figure(mark: str) -> None:
         assert 0 < kill["committed"] < 336_777
         assert kill["received"] < 336_777, "the connector had nothing left to send"
         assert kill["recovered_s"] > 0
+    assert (result["cold"], result["warm"]) == (None, None), "each restart of the driver is a cold JVM again"
     pids = [pid for kill in kills for pid in kill["pids"]]
     assert len(set(pids)) == len(pids)
 

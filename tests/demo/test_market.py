@@ -8,18 +8,26 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headrace.demo._market import Check, Rejected, check, example_folder, load_feed, read_rejected
-from headrace.demo._market_progress import MarketProgress
-from headrace.demo._view import LineView, ScreenView, View
+from headrace.laboratory.demo.market import Check, Rejected, check, example_folder, load_feed, read_rejected
+from headrace.laboratory.demo.market_progress import MarketProgress
+from headrace.laboratory.demo.view import LineView, ScreenView, View
 
 ORDER = Rejected(2, 7, b"000042", b" NFX", 640.0, 32.5, 32.8351, 32.8978, 1_472_831_272_250)
 
 
 def _progress(elapsed_s: float, quotes: int, orders: int, committed: int, *rejected: Rejected) -> MarketProgress:
-    latency = 0.25 if committed else None
-    rate = committed / 2
     return MarketProgress(
-        elapsed_s, 2000, quotes, orders, committed, rate, latency, len(rejected), rejected, attached=elapsed_s > 1
+        elapsed_s=elapsed_s,
+        total=2000,
+        received=quotes + orders,
+        quotes=quotes,
+        orders=orders,
+        committed=committed,
+        rate=committed / 2,
+        ack_latency_s=0.25 if committed else None,
+        rejected=len(rejected),
+        latest=rejected,
+        attached=elapsed_s > 1,
     )
 
 

@@ -4,16 +4,24 @@ import io
 
 from rich.console import Console
 
-from headrace.demo._airlines import Airline
-from headrace.demo._progress import Progress
-from headrace.demo._view import LineView, ScreenView, SilentView, View, choose_view
+from headrace.laboratory.demo.airlines import Airline
+from headrace.laboratory.demo.flights_progress import FlightsProgress
+from headrace.laboratory.demo.view import LineView, ScreenView, SilentView, View, choose_view
 
 AIRLINES = (Airline("HA", 342, 0, 342, 1676, 1301), Airline("XX", 1, 1, 0, None, None))
 
 
-def _progress(elapsed_s: float, received: int, committed: int) -> Progress:
-    airlines = AIRLINES if committed else ()
-    return Progress(elapsed_s, 1000, received, committed, committed / 2, 0.25 if committed else None, airlines, received > 0)
+def _progress(elapsed_s: float, received: int, committed: int) -> FlightsProgress:
+    return FlightsProgress(
+        elapsed_s=elapsed_s,
+        total=1000,
+        received=received,
+        committed=committed,
+        rate=committed / 2,
+        ack_latency_s=0.25 if committed else None,
+        airlines=AIRLINES if committed else (),
+        attached=received > 0,
+    )
 
 
 def _shown(view: View) -> None:

@@ -89,7 +89,7 @@ def role(planned: Plan, name: str) -> Role:
 def words(role: Role, address: str | None) -> list[str]:
     """A command line after the interpreter and the module."""
     command = role.command(address)
-    assert command[1:3] == ["-m", "headrace.deploy._leash"]
+    assert command[1:3] == ["-m", "headrace.cli.supervised"]
     return command[3:]
 
 
@@ -172,7 +172,7 @@ LINES = '[connectors.lines]\nconnector = "file"\npath = "x"\nsource = "lines"\n'
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "deploy.toml: there is nothing to run: write a table [connectors.NAME], or [pipeline]"),
+        ("", "deploy.toml: nothing to run: add a table [connectors.NAME] or [pipeline]"),
         (f"[gatway]\n{LINES}", "deploy.toml:1: gatway: unknown key; did you mean gateway?"),
         (f'[gateway]\nlisen = "x"\n{LINES}', "deploy.toml:2: gateway.lisen: unknown key; did you mean listen?"),
         (
@@ -189,7 +189,7 @@ LINES = '[connectors.lines]\nconnector = "file"\npath = "x"\nsource = "lines"\n'
         (LINES + "[pipeline]\nparalelism = 1", "deploy.toml:6: pipeline.paralelism: unknown key; did you mean parallelism?"),
         (
             LINES + '[pipeline]\napp = "app.py"\navailable_now = true\ntrigger_interval = "5s"',
-            "deploy.toml:5: pipeline: available_now and trigger_interval do not go together",
+            "deploy.toml:5: pipeline: available_now and trigger_interval cannot be combined",
         ),
         (LINES + '[pipeline]\napp = "app.py"\nconf = 3', "deploy.toml:7: pipeline.conf: must be a table"),
     ],
@@ -223,7 +223,7 @@ def test_options_of_an_application_are_not_lost_silently(tmp_path: Path) -> None
     load(tmp_path, WHOLE)
     result = CliRunner().invoke(cli, ["run", str(tmp_path / "deploy.toml"), "--conf", "a=b"])
     assert result.exit_code == 2
-    assert "--conf is for an application alone; write it into the table [pipeline] of" in result.stderr
+    assert "--conf is not allowed with a deployment file; set it in the table [pipeline] of" in result.stderr
 
 
 def test_a_dry_run_shows_what_would_be_run(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.distributions.wheels import Wheel
 LOADS = """
 from click.testing import CliRunner
 from headrace.cli import cli
-from headrace.demo._market import example_folder, load_feed
+from headrace.laboratory.demo.market import example_folder, load_feed
 
 folder = example_folder()
 print(folder)
@@ -24,8 +24,9 @@ for program in "app.py", "columns.py":
 
 
 def test_the_wheel_has_the_application_of_the_demo(wheels: Mapping[str, Wheel], tmp_path: Path) -> None:
-    with zipfile.ZipFile(wheels["headrace"].path) as archive:
-        archive.extractall(tmp_path)
+    for name in "headrace", "headrace-laboratory":
+        with zipfile.ZipFile(wheels[name].path) as archive:
+            archive.extractall(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", LOADS],
         cwd=tmp_path,
@@ -36,4 +37,4 @@ def test_the_wheel_has_the_application_of_the_demo(wheels: Mapping[str, Wheel], 
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert Path(done.stdout.strip()) == tmp_path / "headrace" / "demo" / "market_spread"
+    assert Path(done.stdout.strip()) == tmp_path / "headrace" / "laboratory" / "demo" / "market_spread"

@@ -82,11 +82,11 @@ async def test_messages_go_from_a_file_to_the_gateway_and_on_to_a_file_without_s
             assert read == LINES
 
             writer = Writer(address)
-            await writer.settle()
+            await writer.report_commits()
             await writer.deliver(0, read)
             await writer.vote(0)
             async with asyncio.timeout(DEADLINE_S):
-                while await writer.settle(0):
+                while await writer.report_commits(0):
                     pass
             assert shown(out) == LINES
 

@@ -19,12 +19,22 @@ NAMES = {member: tomllib.loads((ROOT / member / "pyproject.toml").read_text())["
 REPOSITORY = "https://github.com/headrace/headrace"
 ONE_WAY = {
     "headrace-protocol": set[str](),
-    "headrace-terminal": set[str](),
+    "headrace-terminal": {"headrace-protocol"},
     "headrace-sdk": {"headrace-protocol"},
     "headrace-gateway": {"headrace-protocol", "headrace-terminal"},
-    "headrace-engine": {"headrace-protocol"},
+    "headrace-pipelines": {"headrace-protocol"},
+    "headrace-engine": {"headrace-pipelines", "headrace-protocol"},
     "headrace-connectors": {"headrace-sdk", "headrace-terminal"},
-    "headrace": {"headrace-connectors", "headrace-engine", "headrace-gateway", "headrace-terminal"},
+    "headrace": {"headrace-connectors", "headrace-engine", "headrace-gateway", "headrace-pipelines", "headrace-terminal"},
+    "headrace-laboratory": {
+        "headrace",
+        "headrace-connectors",
+        "headrace-engine",
+        "headrace-gateway",
+        "headrace-pipelines",
+        "headrace-sdk",
+        "headrace-terminal",
+    },
 }
 """Which distributions each one may need."""
 
@@ -103,7 +113,7 @@ def test_distributions_need_one_another_one_way_and_in_one_version(wheels: Mappi
     assert len(versions) == 1
     for name, wheel in wheels.items():
         requirements = [Requirement(text) for text in wheel.metadata.get_all("Requires-Dist", ())]
-        siblings = {found.name: found for found in requirements if found.name in NAMES.values()}
+        siblings = {found.name: found for found in requirements if found.name in NAMES.values() and found.marker is None}
         # An extra of all extras names its own distribution.
         siblings.pop(name, None)
         assert set(siblings) == ONE_WAY[name]
@@ -147,7 +157,7 @@ def test_a_source_archive_has_one_distribution_and_its_licence(wheels: Mapping[s
     assert PurePosixPath("LICENSE") in files
     assert {file.parts[0] for file in files} <= {
         "src",
-        "examples",
+        "market_spread",
         "LICENSE",
         "PKG-INFO",
         "README.md",

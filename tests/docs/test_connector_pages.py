@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 from tests.docs.pages import ROOT, blocks, text
 
-from headrace.configuration import load_connector
 from headrace.connectors import CONNECTORS
+from headrace.connectors.configuration import load_connector
 
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/connectors").glob("*.md"))
 
@@ -47,7 +47,7 @@ def test_configuration_files_on_the_pages_are_valid(page: str, tmp_path: Path, m
 def test_a_stale_table_is_filled(generator: ModuleType) -> None:
     page = "before\n<!-- parameters: stdout-sink -->\nold\n<!-- end -->\nafter\n"
     filled = generator.filled(page)
-    assert "| `sink` | text | required | What Spark calls it" in filled
+    assert "| `sink` | text | required | The name of the sink in Spark" in filled
     assert "old" not in filled
     assert generator.filled(filled) == filled
     with pytest.raises(LookupError, match="there is no connector nothing"):

@@ -10,12 +10,16 @@ from tests.docs.pages import blocks, codes, section, table, text
 from tests.gateway.certificates import Authority
 
 import headrace.engine
-from headrace.engine import _gateway_options, _options, _sink_options
-from headrace.engine._encode import COLUMNS
-from headrace.engine._units import parse_bytes, parse_duration
+import headrace.gateway
+from headrace.contract.limits import DEFAULT_GATEWAY
+from headrace.contract.units import parse_duration, parse_size
+from headrace.engine.sink import _options as _sink_options
+from headrace.engine.source import _options
+from headrace.engine.wire import _gateway_options
+from headrace.engine.wire._encode import COLUMNS
 from headrace.gateway import Config, Limits, Log, StreamRule, Tls, Token, load_config
-from headrace.gateway.core._errors import ProtocolError
-from headrace.gateway_cli._status_document import status_document
+from headrace.gateway.core.errors import ProtocolError
+from headrace.gateway_cli.status_document import status_document
 from headrace.protocol.v1 import admin_pb2, frame_pb2, source_pb2
 
 SPARK, GATEWAY, PROTOCOL = "docs/spark.md", "docs/gateway.md", "docs/protocol.md"
@@ -39,11 +43,11 @@ def test_defaults_of_spark_options() -> None:
         {codes(row[0])[0]: codes(row[1]) for row in table(SPARK, heading)} for heading in ("Options", "Options of the sink")
     )
     for defaults in (source, sink):
-        assert parse_duration(defaults["gatewayTimeout"][0]) == _gateway_options.DEFAULT_GATEWAY_TIMEOUT_S
-        assert defaults["gateway"] == ["HEADRACE_GATEWAY", _gateway_options.DEFAULT_GATEWAY]
-    assert parse_bytes(source["inlineBytes"][0]) == _options.DEFAULT_INLINE_BYTES
+        assert parse_duration(defaults["gatewayTimeout"][0]).total_seconds() == _gateway_options.DEFAULT_GATEWAY_TIMEOUT_S
+        assert defaults["gateway"] == ["HEADRACE_GATEWAY", DEFAULT_GATEWAY]
+    assert parse_size(source["inlineBytes"][0]) == _options.DEFAULT_INLINE_BYTES
     assert source["failOnDataLoss"] == ["true"]
-    assert parse_duration(source["streamTimeout"][0]) == _options.DEFAULT_STREAM_TIMEOUT_S
+    assert parse_duration(source["streamTimeout"][0]).total_seconds() == _options.DEFAULT_STREAM_TIMEOUT_S
     assert source["onStreamAway"] == ["fail"]
     assert sink["onOlderCheckpoint"] == sink["onSinkLoss"] == sink["onRefused"] == ["fail"]
 
@@ -122,11 +126,21 @@ def test_fields_of_the_status() -> None:
         assert names(GATEWAY, f"`{name}`") == list(fields), name
 
 
+def test_events_of_the_log_and_details_of_streams_are_in_the_code() -> None:
+    code = "".join(path.read_text() for path in Path(headrace.gateway.__file__).parent.rglob("*.py"))
+    events = [span for span in codes(" ".join(section(GATEWAY, "`[log]`").split())) if " " in span]
+    assert len(events) > 5
+    details = [codes(row[1]) for row in table(GATEWAY, "When a stream makes no progress")]
+    told = [part for detail in details for text in detail for part in text.split(" NAME")]
+    assert len(told) > 5
+    assert [text for text in (*events, *told) if text.removeprefix(", ") not in code] == []
+
+
 def test_states_of_streams() -> None:
     states = {state.removeprefix("STREAM_STATE_").lower() for state in admin_pb2.StreamState.DESCRIPTOR.values_by_name} - {
         "unspecified"
     }
-    assert set(names(GATEWAY, "When a stream stands still")) == states
+    assert set(names(GATEWAY, "When a stream makes no progress")) == states
 
 
 # The protocol

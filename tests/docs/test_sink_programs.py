@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs.pages import Block, blocks
-from tests.sdk.fake_sink_gateway import FakeSinkGateway, FakeSinkSession, part, transaction
+from tests.fake_gateway.sinks import FakeSinkGateway, FakeSinkSession, part, transaction
 
 DEADLINE_S = 60.0
 AUTHORS = "docs/writing-a-sink.md"
@@ -94,8 +94,8 @@ async def traffic(session: FakeSinkSession, folder: Path) -> None:
 
 
 PROGRAMS = {
-    "The smallest": notes,
-    "Messages that a sink will never take": readings,
+    "A minimal sink": notes,
+    "Messages that a sink refuses": readings,
     "Exactly once with a database: IdempotentSink": payments,
     "Exactly once with anything: TwoPhaseSink": ledger,
     "asyncio": lines,

@@ -1,5 +1,6 @@
 """The Spark programs of the pages run as they are printed, with a gateway, and sources that feed them."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tests.docs.pages import blocks, codes, table
+from tests.docs.pages import blocks, codes, table, text
 from tests.gateway.processes import gateway_process
 
+from headrace.engine import start
 from headrace.pipelines import Message, Trial
 
 DEADLINE_S = 100.0
@@ -67,16 +69,42 @@ def run(program: str, folder: Path, checkpoint: str = "") -> dict[str, object]:
     return names
 
 
-def test_the_programs_of_the_readme(spark: SparkSession, tmp_path: Path) -> None:
-    countdown, program, _ = (block.text for block in blocks("README.md", "python"))
+def test_the_readme_of_the_engine_reads_the_source_of_the_readme_of_the_sdk(spark: SparkSession, tmp_path: Path) -> None:
+    (countdown,) = (block.text for block in blocks("sdk/python/README.md", "python"))
+    reading, writing = (block.text for block in blocks("engine/README.md", "python"))
+    compile(writing, "engine/README.md", "exec")
     with source(countdown) as process:
-        run(program, tmp_path, "checkpoint")
+        run(reading, tmp_path, "checkpoint")
         _, errors = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, errors) == (0, "in the checkpoint: 10\n")
 
 
+def test_the_readme_s_application_counts_the_words_of_its_source(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, application = (block.text for block in blocks("README.md", "python"))
+    # Workers that other tests share keep the modules that they have imported, so this one has a name of its own.
+    (tmp_path / "readme_application.py").write_text(application)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sink = ["headrace", "connector", "run", "stdout-sink", "--sink", "counts"]
+    command = [str(Path(sys.executable).with_name(sink[0])), *sink[1:]]
+    with source(lines) as feeding, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as printing:
+        try:
+            app = importlib.import_module("readme_application").app
+            start(app, spark, str(tmp_path / "checkpoint"), available_now=True).awaitTermination()
+            _, errors = feeding.communicate(timeout=DEADLINE_S)
+            printing.terminate()
+            printed, _ = printing.communicate(timeout=DEADLINE_S)
+        finally:
+            printing.kill()
+            sys.modules.pop("readme_application", None)
+    assert (feeding.returncode, errors) == (0, "in the checkpoint: 3\n")
+    assert "prints `tick 1`, `tock 1`, up to `tick 3` and `tock 3`" in text("README.md")
+    assert sorted(printed.splitlines()) == ["tick 1", "tick 2", "tick 3", "tock 1", "tock 2", "tock 3"]
+
+
 def test_the_application_of_the_readme() -> None:
-    *_, application = (block.text for block in blocks("README.md", "python"))
+    _, application = (block.text for block in blocks("README.md", "python"))
     names: dict[str, Any] = {"__name__": "app"}
     exec(application, names)
     trial = Trial(names["app"])

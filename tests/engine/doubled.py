@@ -16,8 +16,8 @@ from itertools import count
 
 from tests.engine.stages import MemoryPieces, MemoryStore, Stages
 
-from headrace.engine.pipelines._keyed import keyed_rows
-from headrace.engine.pipelines._plan import BlockRow
+from headrace.engine.applications._keyed_stage import keyed_stage_rows
+from headrace.engine.applications._plan import BlockRow
 
 Place = tuple[str, int]
 """A key of the store: the variable, and the number of the piece."""
@@ -136,7 +136,7 @@ class DoubledStages(Stages):
         for place in places:
             store = partition.begin(partition.executors[place])
             before = contents(store)
-            out = list(keyed_rows(self._plan, level, bucket, rows, store, self._workers[place]))
+            out = list(keyed_stage_rows(self._plan, level, bucket, rows, store, self._workers[place]))
             attempts.append((place, before, store, out))
         if len(attempts) == 2 and attempts[0][1] == attempts[1][1]:
             one, other = contents(attempts[0][2]), contents(attempts[1][2])

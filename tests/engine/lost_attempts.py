@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 
-from headrace.engine.pipelines._results import BlockWriter, WrittenBlocks
+from headrace.engine.applications._results import BlockWriter, WrittenBlocks
 from headrace.pipelines import Pipeline
 
 EXCLUSIONS = (

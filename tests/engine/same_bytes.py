@@ -23,9 +23,9 @@ import pyarrow as pa
 from tests.engine.doubled import contents
 from tests.engine.stages import Stages
 
-from headrace.engine.pipelines import _arrivals, _durable, _segments
-from headrace.engine.pipelines._held import Held
-from headrace.engine.pipelines._plan import BlockRow
+from headrace.engine.applications import _durable, _segments, _source_stage
+from headrace.engine.applications._plan import BlockRow
+from headrace.engine.applications._state_cache import StateCache
 from headrace.pipelines import Context, KeyStates, Late, Message, OnError, Pipeline, session, sliding, tumbling
 
 BATCHES = 25
@@ -212,7 +212,7 @@ class Alone(Stages):
 
     def _attempts(self, level: int, bucket: int, rows: Any) -> list[BlockRow]:
         if self.cold:
-            self._workers = [Held()]
+            self._workers = [StateCache()]
         return super()._attempts(level, bucket, rows)
 
     def _run(self, rows: list[BlockRow]) -> None:
@@ -244,7 +244,7 @@ def main(worker: str, seed: int) -> None:
     """Prints, for each pipeline and micro-batch, a digest of whatever lies in each place of the store."""
     small_folds()
     cold = worker == "cold"
-    _arrivals.PIECE_MESSAGES = 7 if cold else 16_384
+    _source_stage.PIECE_MESSAGES = 7 if cold else 16_384
     for app in APPS:
         stages = Alone(app(), buckets=2, workers=1, tasks=3 if cold else 1, seed=seed + cold)
         stages.cold = cold

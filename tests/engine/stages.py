@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine._decode import Columns
-from headrace.engine._ranges import Ends
-from headrace.engine.pipelines._arrivals import arriving_rows, ending_rows
-from headrace.engine.pipelines._durable import load
-from headrace.engine.pipelines._held import Held
-from headrace.engine.pipelines._keyed import keyed_rows, state_classes
-from headrace.engine.pipelines._keys import bucket_ids
-from headrace.engine.pipelines._plan import COUNTS, BlockRow, Plan
-from headrace.engine.pipelines._store import Head, read_head
+from headrace.engine.applications._durable import load
+from headrace.engine.applications._keyed_stage import keyed_stage_rows, state_classes
+from headrace.engine.applications._keys import bucket_ids
+from headrace.engine.applications._plan import COUNTS, BlockRow, Plan
+from headrace.engine.applications._source_stage import source_stage_rows, stream_end_rows
+from headrace.engine.applications._state_cache import StateCache
+from headrace.engine.applications._store import Head, read_head
+from headrace.engine.source._ranges import Ends
+from headrace.engine.wire._decode import Columns
 from headrace.pipelines import Message, Pipeline
 from headrace.pipelines.runtime import Key, States
 
@@ -94,7 +94,7 @@ class Stages:
     def __post_init__(self) -> None:
         self._draw = random.Random(self.seed)
         self._plan = Plan(self.pipeline.graph, bucket_ids(self.buckets), "query", "run", self.worker_bytes)
-        self._workers = [Held() for _ in range(self.workers)]
+        self._workers = [StateCache() for _ in range(self.workers)]
 
     def send(self, *messages: Message) -> None:
         """A micro-batch; messages have streams, sequences and keys."""
@@ -102,11 +102,11 @@ class Stages:
 
     def end(self, *streams: str, all_: bool = False) -> None:
         """A micro-batch with which streams have ended, or all of them with all of event time."""
-        self._run([row for batch in ending_rows(self._plan, Ends(streams, all_)) for row in rows_of(batch)])
+        self._run([row for batch in stream_end_rows(self._plan, Ends(streams, all_)) for row in rows_of(batch)])
 
     def forget(self, *streams: str) -> None:
         """A micro-batch from which on streams that have ended are left out of the checkpoint."""
-        self._run([row for batch in ending_rows(self._plan, Ends(forgotten=streams)) for row in rows_of(batch)])
+        self._run([row for batch in stream_end_rows(self._plan, Ends(forgotten=streams)) for row in rows_of(batch)])
 
     def kept_times(self, level: int = 1) -> list[dict[str, Any]]:
         """What each bucket keeps of event time."""
@@ -157,7 +157,7 @@ class Stages:
 
     def _read(self, messages: Sequence[Message]) -> list[BlockRow]:
         frames = [frame(run) for run in self._frames(messages)]
-        return [row for batch in arriving_rows(self._plan, frames, self.now) for row in rows_of(batch)]
+        return [row for batch in source_stage_rows(self._plan, frames, self.now) for row in rows_of(batch)]
 
     def _frames(self, messages: Sequence[Message]) -> Iterator[list[Message]]:
         run: list[Message] = []
@@ -174,7 +174,7 @@ class Stages:
         while True:
             store = copy.deepcopy(self.stores[level, bucket])
             worker = self._draw.choice(self._workers)
-            out = list(keyed_rows(self._plan, level, bucket, rows, store, worker))
+            out = list(keyed_stage_rows(self._plan, level, bucket, rows, store, worker))
             if self._draw.random() >= self.failing:
                 self.stores[level, bucket] = store
                 return out

@@ -6,10 +6,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.engine import CheckpointError, OptionError
-from headrace.engine._gateway_options import Defaults
-from headrace.engine._options import parse
-from headrace.engine._shared_checkpoint import refuse_local_checkpoint
-from headrace.engine._sink_options import parse_sink
+from headrace.engine.sink._options import parse_sink
+from headrace.engine.source._options import parse
+from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
+from headrace.engine.wire._gateway_options import Defaults
 
 HERE = ["local", "local[*]", "local[2,4]", "local-cluster[2,1,1024]"]
 LOOPBACK = ["spark://127.0.0.1:7077", "spark://localhost:7077", "spark://[::1]:7077", "spark://127.0.0.1:1,localhost:2"]
@@ -68,7 +68,7 @@ def test_a_gateway_at_a_loopback_address_is_for_executors_on_this_machine(gatewa
 
 
 def test_so_is_one_that_nobody_has_named() -> None:
-    with pytest.raises(OptionError, match=r"at 127\.0\.0\.1:7433 each machine finds itself"):
+    with pytest.raises(OptionError, match=r"127\.0\.0\.1:7433 is a loopback address"):
         parse({"stream": "a/*"}, Defaults(master="yarn"))
 
 

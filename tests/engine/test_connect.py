@@ -8,9 +8,7 @@ import pytest
 from headrace.engine import HeadraceError, StoredStates, register, start
 from headrace.pipelines import Pipeline
 
-SAYS = re.escape(
-    "Spark Connect is not supported, since Headrace watches queries in the driver's own process: make the session in"
-)
+SAYS = re.escape("Spark Connect is not supported, because Headrace monitors queries from within the driver process: create the")
 
 
 def test_a_session_of_spark_connect_is_refused_in_one_sentence_that_says_what_to_do() -> None:

@@ -9,7 +9,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tests.engine.frames import Message, frame
 
 from headrace.engine import SCHEMA, FrameError
-from headrace.engine import _decode as decode
+from headrace.engine.wire import _decode as decode
 from headrace.protocol.v1 import frame_pb2 as pb
 
 small = st.binary(max_size=6)

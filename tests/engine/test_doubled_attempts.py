@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from tests.engine.doubled import DoubledStages
 
-from headrace.engine.pipelines import _durable, _segments
+from headrace.engine.applications import _durable, _segments
 from headrace.pipelines import Context, Message, Pipeline, Trial
 
 PRODUCTS = [f"product {number} " * (1 + number % 3) for number in range(11)]

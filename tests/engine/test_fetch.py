@@ -3,18 +3,18 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-from tests.engine.fake_gateway import FakeGateway
 from tests.engine.frames import Message
+from tests.fake_gateway.engine import FakeGateway
 
 from headrace.engine import GatewayAway, MessagesLost
-from headrace.engine._connection import Connection
-from headrace.engine._decode import record_batches
 from headrace.engine._errors import SourceSilent
-from headrace.engine._fetch import PipelineRun, fetch
-from headrace.engine._options import Defaults, parse
-from headrace.engine._patience import Patience
-from headrace.engine._position import Position
-from headrace.engine._ranges import Range
+from headrace.engine.checkpoint._position import Position
+from headrace.engine.source._fetch import PipelineRun, fetch
+from headrace.engine.source._options import Defaults, parse
+from headrace.engine.source._ranges import Range
+from headrace.engine.wire._backoff import Backoff
+from headrace.engine.wire._connection import Connection
+from headrace.engine.wire._decode import record_batches
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
@@ -37,7 +37,7 @@ def read(gateway: FakeGateway, *ranges: Range, timeout_s: float = 20) -> dict[st
     options = parse({"gateway": gateway.address, "stream": "orders/*"}, Defaults())
     pipeline = PipelineRun("p", 1).to_proto(options)
     found: dict[str, list[int]] = {}
-    for batch in record_batches(fetch(Connection.of(options), pipeline, ranges, Patience(timeout_s, 0.1))):
+    for batch in record_batches(fetch(Connection.of(options), pipeline, ranges, Backoff(timeout_s, 0.1))):
         for stream, sequence in zip(batch.column("stream").to_pylist(), batch.column("sequence").to_pylist(), strict=True):
             found.setdefault(stream, []).append(sequence)
     return found
@@ -95,5 +95,5 @@ def test_lost_messages_fail_the_task_at_once(gateway: FakeGateway) -> None:
 
 
 def test_a_range_that_ends_early_is_not_taken_for_whole(gateway: FakeGateway) -> None:
-    with pytest.raises(MessagesLost, match="orders/0: what follows sequence 100 was planned up to 105 and did not come"):
+    with pytest.raises(MessagesLost, match="orders/0: the messages after sequence 100 up to 105 were planned and did not arrive"):
         read(gateway, part("orders/1", None, 70), part("orders/0", None, 105))

@@ -11,9 +11,15 @@ IMPORTS = "import sys, {module}; print(*(name for name in sys.argv[1:] if name i
 @pytest.mark.parametrize(
     ("module", "unneeded"),
     [
-        ("headrace.engine._source", ["grpc", "headrace.protocol", "headrace.pipelines", "headrace.engine._session"]),
-        ("headrace.engine._reader", ["headrace.pipelines", "headrace.engine._session", "headrace.engine._writer"]),
-        ("headrace.engine._writer", ["headrace.pipelines", "headrace.engine._session", "headrace.engine._reader"]),
+        ("headrace.engine.spark._format", ["grpc", "headrace.protocol", "headrace.pipelines", "headrace.engine.spark._session"]),
+        (
+            "headrace.engine.source._reader",
+            ["headrace.pipelines", "headrace.engine.spark._session", "headrace.engine.sink._writer"],
+        ),
+        (
+            "headrace.engine.sink._writer",
+            ["headrace.pipelines", "headrace.engine.spark._session", "headrace.engine.source._reader"],
+        ),
     ],
 )
 def test_a_process_imports_only_what_it_does(module: str, unneeded: list[str]) -> None:

@@ -5,9 +5,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from headrace.engine import OptionError
-from headrace.engine._connection import Connection
-from headrace.engine._options import Defaults, parse
-from headrace.engine._source import HeadraceSource
+from headrace.engine.source._options import Defaults, parse
+from headrace.engine.spark._format import HeadraceSource
+from headrace.engine.wire._connection import Connection
 
 SECRET = "t0p-s3cret"
 
@@ -64,7 +64,7 @@ def test_every_option_in_any_case(tmp_path: Path) -> None:
         ({"stream": "a/b", "gateway": "h:99999"}, ["gateway", "host:port"]),
         ({"stream": "a/b", "maxMessagesPerTrigger": "0"}, ["maxMessagesPerTrigger", "'0'", "at least 1"]),
         ({"stream": "a/b", "maxMessagesPerTrigger": "1k"}, ["maxMessagesPerTrigger", "'1k'", "whole number"]),
-        ({"stream": "a/b", "maxBytesPerTrigger": "10 potatoes"}, ["maxBytesPerTrigger", "10mb"]),
+        ({"stream": "a/b", "maxBytesPerTrigger": "10 potatoes"}, ["maxBytesPerTrigger", "'10 potatoes' is not a size", "64mb"]),
         ({"stream": "a/b", "failOnDataLoss": "no"}, ["failOnDataLoss", "'no'", "true or false"]),
         ({"stream": "a/b", "gatewayTimeout": "soon"}, ["gatewayTimeout", "'soon'"]),
         ({"stream": "a/b", "streamTimeout": "soon"}, ["streamTimeout", "'soon'"]),

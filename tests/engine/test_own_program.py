@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.engine.counting import COUNTING
 from tests.faults.rig import Rig
 from tests.faults.sources import Numbers, number_value
 
 from headrace.engine import StoredStates
-from headrace.engine._attempts import MOST_ATTEMPTS, started
+from headrace.engine.applications._start_retries import MOST_ATTEMPTS, start_with_retries
 from headrace.pipelines import Pipeline
 
 pytestmark = pytest.mark.timeout(900)
@@ -37,17 +38,6 @@ if __name__ == "__main__":
     start(app, spark, sys.argv[1], options={"gateway": sys.argv[2]}, available_now=True).awaitTermination()
     spark.stop()
 """
-RULES = """
-from dataclasses import dataclass
-
-@dataclass
-class Count:
-    seen: int = 0
-
-def count(number, state):
-    state.seen += 1
-    return str(state.seen)
-"""
 SLOW_PYTHON = """#!/bin/sh
 case "$*" in *python_streaming_source_runner*) mkdir "{mark}" 2>/dev/null && exec sleep 30 ;; esac
 exec "{python}" "$@"
@@ -60,7 +50,7 @@ def program(tmp_path: Path) -> Iterator[Path]:
     """A program of two modules, in a folder that is on no path."""
     folder = tmp_path / "program"
     folder.mkdir()
-    (folder / "rules_of_the_own_program.py").write_text(RULES)
+    (folder / "rules_of_the_own_program.py").write_text(COUNTING)
     file = folder / "own_program.py"
     file.write_text(PROGRAM)
     yield file
@@ -95,7 +85,7 @@ def test_a_program_of_ones_own_starts_the_query_of_headrace_run_also_where_pytho
     assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "mark").exists()
     assert (
-        f"query own could not start: a Python process of Spark did not come up in 10 s; attempt 2 of {MOST_ATTEMPTS}"
+        f"query own could not start: a Python process of Spark did not start within 10 s; attempt 2 of {MOST_ATTEMPTS}"
         in ended.stderr
     )
 
@@ -141,5 +131,5 @@ def test_only_a_start_that_python_was_too_slow_for_is_tried_again_and_not_for_ev
         raise RuntimeError(text)
 
     with pytest.raises(RuntimeError, match=text):
-        started("own", start)  # type: ignore[arg-type]
+        start_with_retries("own", start)  # type: ignore[arg-type]
     assert tried == attempts

@@ -13,13 +13,13 @@ from click.testing import CliRunner, Result
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from tests.examples.rig import rig
-from tests.sdk.fake_sink_gateway import frame_of
+from tests.fake_gateway.sinks import frame_of
 
 from headrace.cli import cli
 from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.engine import CheckpointError, StoredStates, rescale
-from headrace.engine._checkpoint_log import CheckpointLog, Dropped
-from headrace.engine._state_format import SETTING
+from headrace.engine.checkpoint._log import CheckpointLog, Dropped
+from headrace.engine.checkpoint._state_format import SETTING
 from headrace.pipelines import OnError, Pipeline, StateError, total, tumbling
 from headrace.sdk import Part, Rows, Transaction
 
@@ -95,9 +95,9 @@ def test_states_are_read_and_divided_anew(spark: SparkSession, tmp_path: Path, s
 
     # What the driver's death may leave at a sink: a micro-batch that is committed, and one that the new query does again.
     query, last = old.log.query(), old.committed.batch
-    (followed,) = new.log.followed()
-    assert (followed.query, followed.committed, followed.segments[-1].last_batch) == (query, last, last)
-    run_id = followed.segments[-1].run
+    (predecessor,) = new.log.predecessors()
+    assert (predecessor.query, predecessor.committed, predecessor.segments[-1].last_batch) == (query, last, last)
+    run_id = predecessor.segments[-1].run
     prepare(tmp_path / "sinks" / "counts", run_id, {Transaction(query, last): b"committed", Transaction(query, last + 1): b"not"})
 
     with source.open("a") as file:
@@ -119,7 +119,7 @@ def test_a_checkpoint_of_format_1_goes_on_and_is_rescaled_into_format_2(
 ) -> None:
     with monkeypatch.context() as older:
         # As it was started before.
-        older.setattr("headrace.engine._query_settings.attempts_told_apart", lambda _: nullcontext())
+        older.setattr("headrace.engine.applications._query_settings.with_state_format_2", lambda _: nullcontext())
         spark.conf.set(SETTING, "1")
         try:
             run(spark, tmp_path, source, numbers(), "checkpoint")
@@ -137,7 +137,7 @@ def test_a_checkpoint_of_format_1_goes_on_and_is_rescaled_into_format_2(
     conf = spark.sparkContext.getConf().set("spark.speculation", "true")
     with monkeypatch.context() as speculating:
         speculating.setattr(spark.sparkContext, "getConf", lambda: conf)
-        with pytest.raises(CheckpointError, match=r"is of format 1 .* switch that off, or .* headrace state rescale"):
+        with pytest.raises(CheckpointError, match=r"is in format 1 .* switch it off, or .* headrace state rescale"):
             run(spark, tmp_path, source, numbers(), "checkpoint")
 
     assert rescale(numbers(), spark, str(tmp_path / "checkpoint"), str(tmp_path / "new"), 2) == 14
@@ -157,7 +157,7 @@ def test_the_command_shows_states_by_key(
 ) -> None:
     program = tmp_path / "shown_application.py"
     program.write_text(PROGRAM)
-    monkeypatch.setattr("headrace.cli._state._spark", lambda _: nullcontext(spark))
+    monkeypatch.setattr("headrace.cli.state._spark", lambda _: nullcontext(spark))
     monkeypatch.setattr(sys, "path", [*sys.path])
 
     def state(command: str, *words: str, checkpoint: str = "checkpoint") -> Result:
@@ -191,7 +191,7 @@ def test_the_command_shows_states_by_key(
 
     wrong = state("show", checkpoint="elsewhere")
     assert wrong.exit_code == 1
-    assert "elsewhere holds no committed micro-batch, so there are no states yet; is it the right folder?" in wrong.stderr
+    assert "elsewhere has no committed micro-batch, and therefore no states; is it the right folder?" in wrong.stderr
 
 
 def test_a_step_that_is_gone_is_noticed(spark: SparkSession, tmp_path: Path, source: Path) -> None:
@@ -217,11 +217,11 @@ def test_a_step_that_is_gone_is_noticed(spark: SparkSession, tmp_path: Path, sou
 def test_states_are_not_dropped_before_a_micro_batch_is_committed(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "commits").mkdir()
     log = CheckpointLog(spark, str(tmp_path))
-    log.drop({"old": None})
+    log.note_dropped({"old": None})
     assert log.dropped() == ()
     (tmp_path / "commits" / "0").touch()
     assert [each.step for each in log.dropped()] == ["old"]
-    log.drop({"older": 1, "old": None})
+    log.note_dropped({"older": 1, "old": None})
     assert [each.step for each in log.dropped()] == ["old"]
     (tmp_path / "commits" / "1").touch()
     assert log.dropped() == (Dropped("old", -1, None), Dropped("older", 0, 1))
@@ -302,5 +302,5 @@ def test_late_skipped_and_too_far_ahead_are_in_the_progress_of_the_query_and_in_
 def test_a_checkpoint_that_is_not_whole_is_refused(spark: SparkSession, tmp_path: Path, source: Path) -> None:
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "headrace-unfinished").touch()
-    with pytest.raises(CheckpointError, match="was not made to the end"):
+    with pytest.raises(CheckpointError, match="is incomplete"):
         run(spark, tmp_path, source, numbers(), "checkpoint")

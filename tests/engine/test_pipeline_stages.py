@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.stages import MemoryStore, Stages
 
-from headrace.engine.pipelines import _durable, _segments
-from headrace.engine.pipelines._durable import load, save
-from headrace.engine.pipelines._held import Held
-from headrace.engine.pipelines._keyed import state_classes
-from headrace.engine.pipelines._segments import Recent
-from headrace.engine.pipelines._store import read_head
+from headrace.engine.applications import _durable, _segments
+from headrace.engine.applications._durable import load, save
+from headrace.engine.applications._keyed_stage import state_classes
+from headrace.engine.applications._segments import DirtyKeys
+from headrace.engine.applications._state_cache import StateCache
+from headrace.engine.applications._store import read_head
 from headrace.pipelines import (
     Context,
     KeyStates,
@@ -303,7 +303,7 @@ def test_the_snapshot_is_written_anew_piece_by_piece_and_never_all_at_once(monke
 
 
 def test_a_worker_holds_no_more_than_it_may_also_while_it_reads_a_bucket() -> None:
-    held, keys, size = Held(), 1_000, 1_000_000
+    held, keys, size = StateCache(), 1_000, 1_000_000
     classes = {"step": StateClass(Seen, "step")}
     stores, buckets = [MemoryStore() for _ in range(4)], []
 
@@ -314,9 +314,9 @@ def test_a_worker_holds_no_more_than_it_may_also_while_it_reads_a_bucket() -> No
         buckets.append(weakref.ref(bucket))
         assert len({id(there) for each in buckets if (there := each()) is not None}) <= 3
         bucket.kept["step"].update({b"%d" % n: Seen(n) for n in range(keys)})
-        bucket.leave(save(stores[number], head, bucket.kept, bucket.recent, {"step": set(bucket.kept["step"])}, classes, {}))
+        bucket.mark_saved(save(stores[number], head, bucket.kept, bucket.dirty, {"step": set(bucket.kept["step"])}, classes, {}))
         bucket.bytes = size
-        held.give_back(("query", "run", 1, number), bucket, 3 * size)
+        held.put(("query", "run", 1, number), bucket, 3 * size)
 
     for number in (0, 1, 2, 3, 0, 1, 2, 3):
         use(number)
@@ -326,7 +326,7 @@ def test_a_worker_holds_no_more_than_it_may_also_while_it_reads_a_bucket() -> No
 
 
 def test_queries_in_one_session_leave_each_other_their_states() -> None:
-    held, size = Held(), 1_000_000
+    held, size = StateCache(), 1_000_000
     classes = {"step": StateClass(Seen, "step")}
     stores = {(query, number): MemoryStore() for query in ("one", "other") for number in range(3)}
 
@@ -338,9 +338,9 @@ def test_queries_in_one_session_leave_each_other_their_states() -> None:
         bucket = held.take((query, run, 1, number), store, head, classes, (), limit)
         read = store.traffic.calls - before
         bucket.kept["step"].update({b"%d" % n: Seen(n) for n in range(100)})
-        bucket.leave(save(store, head, bucket.kept, bucket.recent, {"step": set(bucket.kept["step"])}, classes, {}))
+        bucket.mark_saved(save(store, head, bucket.kept, bucket.dirty, {"step": set(bucket.kept["step"])}, classes, {}))
         bucket.bytes = size
-        held.give_back((query, run, 1, number), bucket, limit)
+        held.put((query, run, 1, number), bucket, limit)
         return read
 
     for _ in range(3):
@@ -444,7 +444,7 @@ def test_states_by_keys_that_are_written_otherwise_now_are_not_lost_unnoticed() 
     store = next(iter(run.stores.values()))
     states = load(store, read_head(store), state_classes(run._plan, 1))
     states["n"][(True,)] = 3
-    save(store, read_head(store), states, Recent(), {"n": {(True,)}}, state_classes(run._plan, 1), {})
+    save(store, read_head(store), states, DirtyKeys(), {"n": {(True,)}}, state_classes(run._plan, 1), {})
     with pytest.raises(StateError, match=r"step n: the checkpoint has a state for \(True,\), .* headrace state rescale"):
         Stages(app, buckets=1, stores=run.stores).send(Message(b"2", stream="n/0", sequence=2))
 

@@ -11,14 +11,14 @@ from typing import Any
 import grpc
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
-from tests.engine.fake_gateway import DEADLINE_S, FakeGateway
 from tests.engine.frames import Message
+from tests.fake_gateway.engine import DEADLINE_S, FakeGateway
 
 from headrace.engine import CheckpointError, GatewayAway, GatewayError, MessagesLost, NotAllowed, SinkAway, StreamAway, TakenOver
-from headrace.engine._connection import Connection
-from headrace.engine._options import Defaults, parse
-from headrace.engine._planner import Planner
-from headrace.engine._ranges import Ends
+from headrace.engine.source._options import Defaults, parse
+from headrace.engine.source._planner import Planner
+from headrace.engine.source._ranges import Ends
+from headrace.engine.wire._connection import Connection
 
 ALL = ReadAllAvailable()
 
@@ -158,7 +158,7 @@ def test_a_gateway_that_stays_away_fails_the_query(gateway: FakeGateway) -> None
         (grpc.StatusCode.ABORTED, TakenOver, "another run"),
         (grpc.StatusCode.UNAUTHENTICATED, NotAllowed, "HEADRACE_TOKEN"),
         (grpc.StatusCode.PERMISSION_DENIED, NotAllowed, "does not permit"),
-        (grpc.StatusCode.UNIMPLEMENTED, GatewayError, "no Headrace gateway"),
+        (grpc.StatusCode.UNIMPLEMENTED, GatewayError, "Headrace gateway of an older version"),
     ],
 )
 def test_refusals_are_said_at_once(gateway: FakeGateway, code: grpc.StatusCode, kind: type[Exception], text: str) -> None:
@@ -213,7 +213,7 @@ def test_a_run_that_must_catch_up_reads_what_is_here_and_does_not_end_well_while
     planner.prepare_available_now()
     end = planner.latest_offset(planner.initial_offset(), ALL)
     assert sequences(end) == {"orders/0": 5}
-    says = rf"no connector at the gateway {gateway.address} has a stream trades/\*; .* Start its connector.* option streamTimeout"
+    says = rf"gateway {gateway.address} provides a stream trades/\*; .* Start its connector.* option streamTimeout"
     with pytest.raises(StreamAway, match=says):
         planner.latest_offset(end, ALL)
     assert gateway.committed("orders/0") == 5
@@ -304,7 +304,7 @@ def test_a_replay_does_not_need_the_gateway_to_be_planned(gateway: FakeGateway) 
 PLANNER = """
 import sys
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from headrace.engine._source import HeadraceSource, SCHEMA
+from headrace.engine.spark._format import HeadraceSource, SCHEMA
 
 reader = HeadraceSource({"gateway": sys.argv[1], "stream": "orders/*", "pipeline": "p"}).streamReader(SCHEMA)
 reader.latestOffset(reader.initialOffset(), ReadAllAvailable())

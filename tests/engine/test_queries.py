@@ -12,11 +12,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
-from tests.engine.fake_gateway import FakeGateway
 from tests.engine.frames import Message
+from tests.fake_gateway.engine import FakeGateway
 
-from headrace.engine._reader import StreamReader
-from headrace.engine._source import HeadraceSource
+from headrace.engine.source._reader import StreamReader
+from headrace.engine.spark._format import HeadraceSource
 
 TOKEN = "t0p-s3cret"
 
@@ -262,7 +262,7 @@ def test_asynchronous_progress_tracking_is_refused(rig: Rig) -> None:
     rig.gateway.append("orders/0", messages(1, 5))
     writer = rig.load().writeStream.format("noop").option("checkpointLocation", str(rig.checkpoint))
     query = writer.option("asyncProgressTrackingEnabled", "true").start()
-    with pytest.raises(StreamingQueryException, match="refuses asyncProgressTrackingEnabled"):
+    with pytest.raises(StreamingQueryException, match="does not support asyncProgressTrackingEnabled"):
         query.awaitTermination(60)
     assert "Remove the option" in str(query.exception())
     assert rig.gateway.attached == rig.gateway.plans == rig.gateway.fetches == []

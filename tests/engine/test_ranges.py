@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine._position import Position
-from headrace.engine._ranges import MIN_TASK_WEIGHT, Range, split, task_count
+from headrace.engine.checkpoint._position import Position
+from headrace.engine.source._ranges import MIN_TASK_WEIGHT, Range, split, task_count
 
 positions = st.none() | st.builds(Position, st.integers(0, 1), st.integers(0, 100))
 

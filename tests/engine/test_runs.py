@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 import grpc
 import pytest
-from tests.engine.fake_sink_gateway import FakeSinkGateway
+from tests.fake_gateway.engine_sinks import FakeSinkGateway
 
 from headrace.engine import Replaced, TakenOver
-from headrace.engine._gateway_options import Defaults
-from headrace.engine._runs import MOST_SEGMENTS, Run, RunLog, Segment
-from headrace.engine._settling import Log, Settled
-from headrace.engine._sink_options import parse_sink
+from headrace.engine.checkpoint._runs import MOST_SEGMENTS, Run, RunLog, Segment
+from headrace.engine.sink._options import parse_sink
+from headrace.engine.spark._reporting import CommitLog, ReportedRun
+from headrace.engine.wire._gateway_options import Defaults
 
 STEPS = 5
 """So often a driver that starts lists the store or writes to it."""
@@ -162,7 +162,7 @@ def test_what_is_kept_of_runs_is_bounded() -> None:
 
 @dataclass
 class Query:
-    """A query that a run is settled of."""
+    """A query that a run is reported of."""
 
     last: int | None = 7
     first_run: int | None = None
@@ -176,8 +176,8 @@ class Query:
         return self.last
 
     @property
-    def log(self) -> Log:
-        return Log(last=self.read, first_run=lambda: self.first_run, fail=self.failures.append)
+    def log(self) -> CommitLog:
+        return CommitLog(last=self.read, first_run=lambda: self.first_run, fail=self.failures.append)
 
 
 @pytest.fixture
@@ -187,23 +187,23 @@ def gateway() -> Iterator[FakeSinkGateway]:
     gateway.stop()
 
 
-def begun(gateway: FakeSinkGateway, query: Query, log: RunLog, run_id: str = "b") -> Settled:
+def begun(gateway: FakeSinkGateway, query: Query, log: RunLog, run_id: str = "b") -> ReportedRun:
     options = parse_sink({"gateway": gateway.address, "sink": "alerts", "gatewayTimeout": "20s"}, Defaults())
     first = 0 if query.last is None else query.last + 1
-    return Settled("q", log.begin(run_id, first), options, query.log, log, committed=query.last)
+    return ReportedRun("q", log.begin(run_id, first), options, query.log, log, committed=query.last)
 
 
 def test_a_batch_that_the_run_before_commits_at_the_last_moment_is_not_taken_for_ones_own(gateway: FakeSinkGateway) -> None:
     log, query = RunLog(Store()), Query(last=7)
     log.begin("a", 0)
-    settled = begun(gateway, query, log)
+    reported = begun(gateway, query, log)
     # Between the first look and the gateway's answer; and once more before Spark reads the log.
     query.moves = [7, 8]
-    settled.announce()
+    reported.announce()
     assert [(s.committed, s.first_batch) for s in gateway.settles] == [(7, 8), (8, 9)]
     query.last, query.first_run = 10, 10
-    settled.note(10)
-    assert settled.settle() == 0
+    reported.note(10)
+    assert reported.report() == 0
     told = gateway.settles[-1]
     assert (told.committed, told.first_batch) == (10, 10)
     assert [(s.run, s.first_batch, s.last_batch) for s in told.segments] == [("a", 0, 9)]
@@ -213,12 +213,12 @@ def test_a_batch_that_the_run_before_commits_at_the_last_moment_is_not_taken_for
 def test_a_run_that_has_executed_nothing_claims_nothing_of_the_log(gateway: FakeSinkGateway) -> None:
     log, query = RunLog(Store()), Query(last=7)
     log.begin("a", 0)
-    settled = begun(gateway, query, log)
-    settled.announce()
+    reported = begun(gateway, query, log)
+    reported.announce()
     query.last = 8
-    settled.ends = time.monotonic()
-    settled.read()
-    settled.settle()
+    reported.ends = time.monotonic()
+    reported.read()
+    reported.report()
     assert gateway.settles[-1].committed == 7
 
 
@@ -226,11 +226,11 @@ def test_batches_that_the_gateway_cannot_decide_are_explained(gateway: FakeSinkG
     log, query = RunLog(Store()), Query(last=19)
     for n in range(20):
         log.begin(f"r{n:02}", n)
-    settled = begun(gateway, query, log, "z")
+    reported = begun(gateway, query, log, "z")
     gateway.undecided, gateway.pending = [[3, 7]], [2, 1, 0]
-    settled.announce()
+    reported.announce()
     for _ in range(3):
-        settled.settle()
+        reported.report()
     last = [(f"r{n}", n) for n in range(12, 20)]
     asked = [("r03", 3), ("r07", 7)]
     told = [[(s.run, s.first_batch) for s in settle.segments] for settle in gateway.settles]
@@ -239,23 +239,23 @@ def test_batches_that_the_gateway_cannot_decide_are_explained(gateway: FakeSinkG
 
 def test_a_run_that_was_replaced_ends_its_query_and_tells_nothing_more(gateway: FakeSinkGateway) -> None:
     log, query = RunLog(Store()), Query()
-    settled = begun(gateway, query, log)
-    settled.announce()
+    reported = begun(gateway, query, log)
+    reported.announce()
     log.begin("c", 8)
     told = len(gateway.settles)
-    assert settled.settle() == 0
-    assert settled.replaced
+    assert reported.report() == 0
+    assert reported.replaced
     assert "another driver has started this query on the same checkpoint, as run 2 (c)" in query.failures[0]
-    settled.settle()
+    reported.report()
     assert len(gateway.settles) == told
     assert len(query.failures) == 1
 
 
 def test_a_gateway_that_knows_a_newer_run_ends_the_query(gateway: FakeSinkGateway) -> None:
     query = Query()
-    settled = begun(gateway, query, RunLog(Store()))
+    reported = begun(gateway, query, RunLog(Store()))
     gateway.settle_failures = [(grpc.StatusCode.ABORTED, "run 9 has taken over")] * 2
     with pytest.raises(TakenOver, match="run 9"):
-        settled.announce()
-    assert settled.settle() == 0
+        reported.announce()
+    assert reported.report() == 0
     assert "run 9 has taken over" in query.failures[0]

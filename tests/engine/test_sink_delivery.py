@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import grpc
 import pyarrow as pa
 import pytest
-from tests.engine.fake_sink_gateway import FakeSinkGateway
+from tests.fake_gateway.engine_sinks import FakeSinkGateway
 
 from headrace.engine import GatewayAway, HeadraceError, NotAllowed, OlderCheckpoint, SinkAway, SinkFailed, SinkLost
-from headrace.engine._connection import Connection
-from headrace.engine._delivery import Delivery, vote
-from headrace.engine._gateway_options import Defaults
-from headrace.engine._sink_options import SinkOptions, parse_sink
+from headrace.engine.sink._delivery import Delivery, vote
+from headrace.engine.sink._options import SinkOptions, parse_sink
+from headrace.engine.wire._connection import Connection
+from headrace.engine.wire._gateway_options import Defaults
 from headrace.protocol.v1 import sink_pb2
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
@@ -93,7 +93,7 @@ def test_a_sink_that_takes_nothing_is_an_error(gateway: FakeSinkGateway, frames:
 
     stuck = Stuck().start()
     try:
-        with pytest.raises(GatewayAway, match=r"sink alerts: nothing has moved for 0.5 s.*connector"):
+        with pytest.raises(GatewayAway, match=r"sink alerts: no progress for 0.5 s.*connector"):
             deliver(stuck, gatewayTimeout="500ms")
     finally:
         released.set()

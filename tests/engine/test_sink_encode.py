@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from headrace.engine import SCHEMA, SchemaError
-from headrace.engine import _decode as decode
-from headrace.engine import _encode as encode
-from headrace.engine._spool import Spool
+from headrace.engine.sink._spool import Spool
+from headrace.engine.wire import _decode as decode
+from headrace.engine.wire import _encode as encode
 from headrace.protocol.v1 import frame_pb2 as pb
 
 small = st.binary(max_size=6)

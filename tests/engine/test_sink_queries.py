@@ -14,8 +14,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tests.engine.fake_sink_gateway import FakeSinkGateway
 from tests.engine.frames import Message
+from tests.fake_gateway.engine_sinks import FakeSinkGateway
 
 from headrace.protocol.v1 import sink_pb2
 
@@ -176,7 +176,7 @@ def test_an_older_checkpoint_is_an_error_unless_it_is_accepted(rig: Rig) -> None
     rig.gateway.append("orders/0", messages(1, 5))
     rig.gateway.deliver_failures = [(1, grpc.StatusCode.FAILED_PRECONDITION, "batch 4 is its last")]
     failure = rig.failure(rig.load(readTasks="1"))
-    assert "OlderCheckpoint: sink alerts has committed batch 0 already" in failure
+    assert "OlderCheckpoint: sink alerts has already committed batch 0" in failure
     assert "batch 4 is its last" in failure
     rig.run(rig.load(readTasks="1"), onOlderCheckpoint="accept")
     assert [d.start.accept_older for d in rig.gateway.delivered] == [False, True]
@@ -186,8 +186,8 @@ def test_refused_messages_fail_the_query_or_are_skipped(rig: Rig) -> None:
     rig.gateway.append("orders/0", messages(1, 5))
     rig.gateway.refused = [sink_pb2.Staged.Refused(sequence=n, reason=f"no number {n}") for n in (2, 4)]
     failure = rig.failure(rig.load(readTasks="1"))
-    assert "SinkRefused: sink alerts refuses 2 messages of batch 0" in failure
-    assert "place 2 of partition 0: no number 2" in failure
+    assert "SinkRefused: sink alerts rejected 2 messages of batch 0" in failure
+    assert "row 2 of partition 0: no number 2" in failure
     assert rig.gateway.votes == []
     rig.run(rig.load(readTasks="1"), onRefused="skip")
     assert len(rig.gateway.votes) == 1
@@ -223,7 +223,7 @@ def test_refused_messages_go_to_the_dead_letter_sink_in_the_same_transaction(rig
     [
         ({"onRefuse": "skip"}, ["value"], ["unknown option 'onRefuse'", "did you mean onRefused?"]),
         ({"sink": "a b"}, ["value"], ["option sink: 'a b' is not valid"]),
-        ({}, ["value", "1 AS colour"], ["SchemaError: column colour is none that a sink takes"]),
+        ({}, ["value", "1 AS colour"], ["SchemaError: column colour is not one that sinks accept"]),
         ({}, ["key"], ["SchemaError: a sink needs a column value"]),
     ],
 )
@@ -310,8 +310,8 @@ def test_a_gateway_that_does_not_hear_of_the_run_fails_the_query_before_its_firs
     frame = rig.load()
     rig.gateway.stop()
     failure = rig.failure(frame, gatewayTimeout="300ms")
-    assert "is away" in failure
-    assert "the option gatewayTimeout says how long to wait" in failure
+    assert "is unavailable" in failure
+    assert "the option gatewayTimeout sets how long to wait" in failure
     assert not list(rig.checkpoint.glob("offsets/[0-9]*"))
     rig.gateway.start()
     rig.gateway.settle_failures = [(grpc.StatusCode.ABORTED, "run 9 has taken over")]

@@ -39,12 +39,13 @@ def test_each_interval_has_one_micro_batch_at_most(spark: SparkSession, tmp_path
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ({"trigger_interval": "soon"}, "trigger_interval: 'soon' is not valid: want a number"),
-        ({"trigger_interval": "5 cows"}, "trigger_interval: '5 cows' is not valid: want a duration such as 500ms"),
-        ({"trigger_interval": "5s", "available_now": True}, "available_now and trigger_interval do not go together"),
+        ({"trigger_interval": "soon"}, "trigger_interval: 'soon' is not a duration; write for instance 30s"),
+        ({"trigger_interval": "5 cows"}, "trigger_interval: '5 cows' is not a duration; write for instance 30s"),
+        ({"worker_memory": "much"}, "worker_memory: 'much' is not a size; write for instance 64mb"),
+        ({"trigger_interval": "5s", "available_now": True}, "available_now and trigger_interval exclude each other"),
     ],
 )
-def test_an_interval_that_is_none_or_of_no_use_is_refused_before_anything_is_written(
+def test_an_invalid_duration_or_size_is_refused_before_anything_is_written(
     spark: SparkSession, tmp_path: Path, words: dict[str, object], says: str
 ) -> None:
     with pytest.raises(OptionError, match=says):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.exactly_once.points import Point
 
-from headrace.chaos import Role, World
+from headrace.laboratory.chaos import Role, World
 from headrace.processes import lives
 
 HOOKS = Path(__file__).parent / "hooks"

@@ -93,24 +93,24 @@ def _batches_seen() -> set[int]:
 
 def forget_transactions(module: ModuleType) -> None:
     """A batch-idempotent sink writes, the driver dies before `commits/N`, and when the batch comes again it is written again."""
-    prepare, write = module.IdempotentDesk.prepare, module.IdempotentDesk._write
+    prepare, write = module.IdempotentHandler.prepare, module.IdempotentHandler._write
 
     @wraps(prepare)
-    async def planted_prepare(desk: Any, *arguments: Any) -> None:
+    async def planted_prepare(handler: Any, *arguments: Any) -> None:
         if armed(WRITE_AGAIN):
-            desk._voted.clear()
+            handler._voted.clear()
             with sqlite3.connect("store.sqlite", timeout=30) as store:
                 store.execute("DELETE FROM batches")
-        await prepare(desk, *arguments)
+        await prepare(handler, *arguments)
 
     @wraps(write)
-    async def planted_write(desk: Any, *arguments: Any) -> None:
-        await write(desk, *arguments)
+    async def planted_write(handler: Any, *arguments: Any) -> None:
+        await write(handler, *arguments)
         if claim(KILL_DRIVER):
             _kill_driver()
 
-    module.IdempotentDesk.prepare = planted_prepare
-    module.IdempotentDesk._write = planted_write
+    module.IdempotentHandler.prepare = planted_prepare
+    module.IdempotentHandler._write = planted_write
 
 
 def _kill_driver() -> None:
@@ -194,41 +194,41 @@ def spread_parts(module: ModuleType) -> None:
 
 def commit_for_any_run(module: ModuleType) -> None:
     """The gateway commits what is prepared of a batch in the commit log, whichever run has left it."""
-    verdict = module.Ledger.verdict
+    decision = module.CommitLog.decision
 
-    @wraps(verdict)
-    def planted(ledger: Any, transaction: Any, runs: Any, *, prepared: bool) -> Any:
-        if prepared and transaction.batch <= ledger.committed and armed(BELIEVE_ANY_RUN):
-            return module.Verdict.COMMIT
-        return verdict(ledger, transaction, runs, prepared=prepared)
+    @wraps(decision)
+    def planted(commit_log: Any, transaction: Any, run_ids: Any, *, prepared: bool) -> Any:
+        if prepared and transaction.batch <= commit_log.committed and armed(BELIEVE_ANY_RUN):
+            return module.Decision.COMMIT
+        return decision(commit_log, transaction, run_ids, prepared=prepared)
 
-    module.Ledger.verdict = planted
+    module.CommitLog.decision = planted
 
 
-def settle_for_an_older_run(module: ModuleType) -> None:
-    """The gateway takes over what an older run says of its commit log, just when the present run's batch was voted for."""
+def report_commits_of_an_older_run(module: ModuleType) -> None:
+    """The gateway applies the commit log that an older run reports, just when the batch of the current run was voted for."""
     vote = module.vote
 
     @wraps(vote)
     async def planted(gateway: Any, sink: Any, transaction: Any, *arguments: Any) -> None:
         await vote(gateway, sink, transaction, *arguments)
         if sink.durable and claim(BELIEVE_OLDER_RUN):
-            present = gateway.ledgers.pop(transaction.pipeline)
-            older = replace(present, run="older", number=1, committed=transaction.batch - 1, closed=True, begun=None)
-            module.settle(gateway, older)
+            current = gateway.commit_logs.pop(transaction.pipeline)
+            older = replace(current, run_id="older", run_number=1, committed=transaction.batch - 1, closed=True, begun=None)
+            module.report_commits(gateway, older)
 
     module.vote = planted  # type: ignore[attr-defined]
 
 
 ALL = (
-    Plant(BEGIN_ANEW, "headrace.sdk._driver", begin_anew),
-    Plant(ACK_EARLY, "headrace.gateway.services._engine", acknowledge_planned_ranges),
+    Plant(BEGIN_ANEW, "headrace.sdk.sources._driver", begin_anew),
+    Plant(ACK_EARLY, "headrace.gateway.services.engine", acknowledge_planned_ranges),
     Plant(COMMIT_WITHOUT_LOG, "headrace.connectors.file._sink", commit_at_vote),
-    Plant(WRITE_AGAIN, "headrace.sdk._sink_idempotent", forget_transactions),
-    Plant(READ_AGAIN, "headrace.engine._fetch", take_up_from_the_start),
-    Plant(BELIEVE_ANY_RUN, "headrace.gateway.core._ledger", commit_for_any_run),
-    Plant(BELIEVE_OLDER_RUN, "headrace.gateway.core._delivering", settle_for_an_older_run),
+    Plant(WRITE_AGAIN, "headrace.sdk.sinks._idempotent", forget_transactions),
+    Plant(READ_AGAIN, "headrace.engine.source._fetch", take_up_from_the_start),
+    Plant(BELIEVE_ANY_RUN, "headrace.gateway.core.sinks.commit_log", commit_for_any_run),
+    Plant(BELIEVE_OLDER_RUN, "headrace.gateway.core.sinks.delivering", report_commits_of_an_older_run),
     Plant(DROP_UPDATE, "pyspark.sql.streaming.state", drop_an_update),
-    Plant(SPREAD_PARTS, "headrace.gateway.core._sink", spread_parts),
-    Plant(DROP_DELTA, "headrace.engine.pipelines._keyed", drop_changes),
+    Plant(SPREAD_PARTS, "headrace.gateway.core.sinks.sink", spread_parts),
+    Plant(DROP_DELTA, "headrace.engine.applications._keyed_stage", drop_changes),
 )

@@ -96,8 +96,11 @@ def _is_after_a_batch(arguments: Arguments, result: Any) -> bool:
 
 
 def _of_source(role: str) -> list[Point]:
-    sent, of_frame = ("headrace.sdk._call", "Call.write"), _in_process_of(role, _is_frame)
-    received, told = ("headrace.sdk._stream", "Stream.acknowledge"), ("headrace.sdk._reader", "ThreadReader._deliver")
+    sent, of_frame = ("headrace.sdk.wire._call", "Call.write"), _in_process_of(role, _is_frame)
+    received, told = (
+        ("headrace.sdk.sources._stream", "Stream.acknowledge"),
+        ("headrace.sdk.sources._reader", "ThreadReader._deliver"),
+    )
     return [
         Point(role, "frame-sent", "before", *sent, At.ENTRY, of_frame),
         Point(role, "frame-sent", "after", *sent, At.RETURN, of_frame),
@@ -107,18 +110,18 @@ def _of_source(role: str) -> list[Point]:
 
 
 _GATEWAY = "headrace.gateway.core"
-_DELIVERING, _PARTS = f"{_GATEWAY}._delivering", f"{_GATEWAY}._sink_session"
-_PLANNING, _SESSION = f"{_GATEWAY}._planning", f"{_GATEWAY}._session"
-_ENGINE_SERVICE = "headrace.gateway.services._engine"
-_READER, _WRITER, _DELIVERY = "headrace.engine._reader", "headrace.engine._writer", "headrace.engine._delivery"
+_DELIVERING, _PARTS = f"{_GATEWAY}.sinks.delivering", f"{_GATEWAY}.sinks.session"
+_PLANNING, _SESSION = f"{_GATEWAY}.planning", f"{_GATEWAY}.session"
+_ENGINE_SERVICE = "headrace.gateway.services.engine"
+_READER, _WRITER, _DELIVERY = "headrace.engine.source._reader", "headrace.engine.sink._writer", "headrace.engine.sink._delivery"
 _FILES, _STAGING = "headrace.connectors.file._sink", "headrace.connectors.file._staging"
-_HELD = "headrace.sdk._sink_idempotent"
+_HELD = "headrace.sdk.sinks._idempotent"
 
 POINTS: tuple[Point, ...] = (
     *_of_source("replayable"),
     *_of_source("redelivering"),
-    Point("gateway", "frame-accepted", "before", f"{_GATEWAY}._intake", "take_frame", At.ENTRY),
-    Point("gateway", "frame-accepted", "after", f"{_GATEWAY}._intake", "take_frame", At.RETURN),
+    Point("gateway", "frame-accepted", "before", f"{_GATEWAY}.intake", "take_frame", At.ENTRY),
+    Point("gateway", "frame-accepted", "after", f"{_GATEWAY}.intake", "take_frame", At.RETURN),
     Point("gateway", "range-planned", "before", _PLANNING, "plan", At.RETURN, _plans),
     Point("gateway", "range-planned", "after", _ENGINE_SERVICE, "EngineService._plan", At.RETURN, _plans),
     Point("gateway", "rows-delivered", "before", _PARTS, "SinkSession.finish_part", At.ENTRY),
@@ -143,9 +146,9 @@ POINTS: tuple[Point, ...] = (
     Point("two-phase", "vote", "after", _FILES, "FileSink.prepare", At.RETURN),
     Point("two-phase", "commit", "before", _FILES, "FileSink.commit", At.ENTRY),
     Point("two-phase", "commit", "after", _FILES, "FileSink.commit", At.RETURN),
-    Point("idempotent", "part-held", "before", _HELD, "IdempotentDesk.end", At.ENTRY),
-    Point("idempotent", "part-held", "after", _HELD, "IdempotentDesk.end", At.RETURN),
-    Point("idempotent", "vote", "before", _HELD, "IdempotentDesk.prepare", At.ENTRY),
-    Point("idempotent", "vote", "after", _HELD, "IdempotentDesk._write", At.RETURN),
+    Point("idempotent", "part-held", "before", _HELD, "IdempotentHandler.end", At.ENTRY),
+    Point("idempotent", "part-held", "after", _HELD, "IdempotentHandler.end", At.RETURN),
+    Point("idempotent", "vote", "before", _HELD, "IdempotentHandler.prepare", At.ENTRY),
+    Point("idempotent", "vote", "after", _HELD, "IdempotentHandler._write", At.RETURN),
 )
 """Every point. Of the idempotent sink, the vote is the commit: what is written before it answers is visible."""

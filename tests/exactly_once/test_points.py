@@ -9,33 +9,26 @@ from functools import reduce
 import pytest
 from tests.exactly_once.episodes import OFFERED, Stages
 from tests.exactly_once.points import POINTS, At
+from tests.exactly_once.samples import sample
 
-from headrace.chaos import Role
+from headrace.laboratory.chaos import Role
 
 BY_NAME = {point.name: point for point in POINTS}
-SAMPLE = (
-    ("replayable.frame-sent.after", "gateway.frame-accepted.after"),
-    ("gateway.ack-sent.before", "redelivering.frame-sent.before"),
-    ("redelivering.ack-received.before", "two-phase.vote.after"),
-    ("two-phase.commit.before", "executor.rows-delivered.after"),
-    ("executor.range-read.after", "idempotent.vote.after"),
-    ("idempotent.part-held.after", "driver.commits-written.before"),
-    ("driver.commits-written.after", "replayable.ack-received.after"),
-    ("gateway.vote.after", "gateway.commit-told.before"),
-    ("two-phase.vote.after", "two-phase.commit.after"),
-)
-"""Each role first, each role second, and two during which the same process dies again."""
 
 pytestmark = pytest.mark.timeout(600)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Pairs are the sample, or all of them: `--every-pair`, and `--shard 2/4` for the second of four parts."""
-    if "first" not in metafunc.fixturenames:
-        return
-    pairs = [(a, b) for a in BY_NAME for b in BY_NAME] if metafunc.config.getoption("every_pair") else SAMPLE
-    shard, shards = metafunc.config.getoption("shard")
-    metafunc.parametrize(("first", "second"), pairs[shard - 1 :: shards])
+    """Deaths are a sample, or all of them: `--every-pair`, and `--shard 2/4` for the second of four parts."""
+    config = metafunc.config
+    whole = bool(config.getoption("every_pair"))
+    chosen = sample(POINTS, str(config.getoption("kill_seed")))
+    if "alone" in metafunc.fixturenames:
+        metafunc.parametrize("alone", list(BY_NAME) if whole else chosen.alone)
+    if "first" in metafunc.fixturenames:
+        pairs = [(a, b) for a in BY_NAME for b in BY_NAME] if whole else chosen.pairs
+        shard, shards = config.getoption("shard")
+        metafunc.parametrize(("first", "second"), pairs[shard - 1 :: shards])
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +46,24 @@ def test_every_point_lies_in_a_function_of_the_product(name: str) -> None:
     assert inspect.isgeneratorfunction(function) or point.at not in (At.ITEM, At.ITEM_TAKEN)
 
 
-def test_the_sample_has_each_role_first_and_second() -> None:
+@pytest.mark.parametrize("seed", range(20))
+def test_a_sample_has_each_event_once_and_each_role_first_and_second(seed: int) -> None:
+    chosen = sample(POINTS, str(seed))
+    deaths = [BY_NAME[name] for name in (*chosen.alone, *(name for pair in chosen.pairs for name in pair))]
+    assert sorted((point.role, point.event) for point in deaths) == sorted({(point.role, point.event) for point in POINTS})
     for place in (0, 1):
-        assert {BY_NAME[pair[place]].role for pair in SAMPLE} == set(Role) == {point.role for point in POINTS}
+        assert sorted(BY_NAME[pair[place]].role for pair in chosen.pairs) == sorted(Role)
 
 
-@pytest.mark.parametrize("name", BY_NAME)
-def test_a_process_dies_at_a_point(stages: Stages, name: str) -> None:
+def test_samples_of_some_seeds_have_every_point_alone_or_in_a_pair() -> None:
+    samples = [sample(POINTS, str(seed)) for seed in range(50)]
+    assert {name for chosen in samples for pair in chosen.pairs for name in pair} == set(BY_NAME)
+    assert sample(POINTS, "7") == sample(POINTS, "7")
+
+
+def test_a_process_dies_at_a_point(stages: Stages, alone: str) -> None:
     with stages.current() as stage:
-        stage.play([BY_NAME[name]])
+        stage.play([BY_NAME[alone]])
 
 
 def test_a_process_dies_during_the_recovery_from_another_death(stages: Stages, first: str, second: str) -> None:

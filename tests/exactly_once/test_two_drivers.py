@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.chaos import Role, World
-from headrace.chaos._evidence import JournalReader
+from headrace.laboratory.chaos import Role, World
+from headrace.laboratory.chaos.evidence import JournalReader
 
 OFFERED = 60
-REASONS = ("has taken over", "another driver has started this query on the same checkpoint", "serves another run")
+REASONS = ("has taken over", "another driver has started this query on the same checkpoint", "now serves another run")
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.chaos import IDEMPOTENT, TWO_PHASE, Finding, Layout, verdict
-from headrace.chaos._workload import STREAMS, TIMERS, WINDOWS, Row, State, due, model
+from headrace.laboratory.chaos import IDEMPOTENT, TWO_PHASE, Finding, Layout, verdict
+from headrace.laboratory.chaos.workload import STREAMS, TIMERS, WINDOWS, Row, State, due, model
 
 OFFERED = 40
 BATCH = 3

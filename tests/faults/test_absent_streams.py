@@ -29,9 +29,9 @@ def test_a_run_with_available_now_waits_for_its_streams_and_fails_where_no_conne
     world.gateway.start()
     world.run(hasty)
     failure = world.failure(hasty)
-    assert f"StreamAway: no connector at the gateway {world.gateway.address} has a stream numbers/*;" in failure
+    assert f"StreamAway: no connector at the gateway {world.gateway.address} provides a stream numbers/*;" in failure
     assert "onStreamAway" in failure
-    assert "the option streamTimeout says how long to wait" in failure
+    assert "the option streamTimeout sets how long to wait" in failure
 
     world.run(patient)
     world.wait_until("the run waits", lambda: (known := world.gateway.pipeline("now")) is not None and known.attached)
@@ -46,7 +46,7 @@ def test_a_run_with_available_now_waits_for_its_streams_and_fails_where_no_conne
     world.gateway.start()
     source.offer("0", 200)
     world.run(hasty)
-    assert "has a stream numbers/*" in world.failure(hasty)
+    assert "provides a stream numbers/*" in world.failure(hasty)
 
 
 def test_headrace_run_fails_where_no_connector_has_the_streams_of_a_bounded_run(
@@ -73,4 +73,4 @@ def test_headrace_run_fails_where_no_connector_has_the_streams_of_a_bounded_run(
     assert ended.returncode == 1, ended.stdout + ended.stderr
     last = json.loads(ended.stdout.splitlines()[-1])
     assert (last["command"], last["ok"]) == ("run", False)
-    assert "has a stream numbers/*, letters/0; " in last["error"]
+    assert "provides a stream numbers/*, letters/0; " in last["error"]

@@ -27,8 +27,14 @@ pipelines = ["small", "large"]
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_state_ends_as_without_the_faults_and_nothing_is_lost(tmp_path: Path, seed: int) -> None:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Kills by `--kill-seed`, and by some more seeds with `--every-pair`."""
+    config = metafunc.config
+    seeds = [str(config.getoption("kill_seed")), *("0", "1", "2")]
+    metafunc.parametrize("seed", seeds if config.getoption("every_pair") else seeds[:1])
+
+
+def test_state_ends_as_without_the_faults_and_nothing_is_lost(tmp_path: Path, seed: str) -> None:
     rig = Rig(tmp_path, CONFIG)
     try:
         numbers, queue = Numbers(rig.source_folder("numbers")), Queue(rig.source_folder("queue"))

@@ -1,12 +1,12 @@
 """A sink and a writing pipeline that speak the gateway's protocol message by message."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import grpc.aio
-from tests.gateway.wire import DEADLINE_S, Engine, frame
+from tests.gateway.wire import DEADLINE_S, Connector, Engine, frame
 
 from headrace.protocol.v1 import engine_pb2, engine_pb2_grpc, sink_pb2, sink_pb2_grpc
 from headrace.protocol.v1.frame_pb2 import Frame
@@ -113,7 +113,7 @@ class Writer:
         self.stub = engine_pb2_grpc.EngineServiceStub(self._channel)
         self.run = run
         self.number = int(run.removeprefix("r")) if number is None else number
-        self._settled = False
+        self._reported = False
         self.first_batch = first_batch
         self.readers = readers
 
@@ -127,7 +127,7 @@ class Writer:
     def deliver(
         self, batch: int, values: Sequence[bytes] = (b"v",), partition: int = 0, attempt: str = "a", **start: Any
     ) -> "asyncio.Task[engine_pb2.DeliverResponse]":
-        """Delivers a part of one frame; settles before, where that was not done yet."""
+        """Delivers a part of one frame; reports its commit log first, if it has not yet."""
         return self._deliver(self.part(batch, partition, attempt), [frame(0, 0, values)], len(values), **start)
 
     def deliver_frames(
@@ -148,7 +148,7 @@ class Writer:
         return asyncio.ensure_future(self._present(self.stub.Deliver, iter(requests)))
 
     def vote(self, batch: int, *parts: sink_pb2.Part, instances: Sequence[str] = ()) -> "asyncio.Task[engine_pb2.VoteResponse]":
-        """Asks for the vote; settles before, where that was not done yet."""
+        """Asks for the vote; reports its commit log first, if it has not yet."""
         request = engine_pb2.VoteRequest(
             sink="out",
             transaction=transaction(batch),
@@ -158,22 +158,22 @@ class Writer:
         )
         return asyncio.ensure_future(self._present(self.stub.Vote, request))
 
-    def wait_for_others_settle(self) -> None:
-        """Has deliveries and votes go out though this run has told nothing."""
-        self._settled = True
+    def assume_others_reported(self) -> None:
+        """Sends deliveries and votes although this run has reported nothing."""
+        self._reported = True
 
     async def _present(self, call: Any, request: Any) -> Any:
-        if not self._settled:
-            await self.settle()
+        if not self._reported:
+            await self.report_commits()
         return await call(request, timeout=DEADLINE_S)
 
-    async def settle(self, committed: int | None = None, **more: Any) -> int:
-        """Tells what the commit log holds; returns how many transactions in it are not visible yet."""
-        return (await self.settled(committed, **more)).pending
+    async def report_commits(self, committed: int | None = None, **more: Any) -> int:
+        """Reports the commit log; returns how many transactions in it are not visible yet."""
+        return (await self.commit_report(committed, **more)).pending
 
-    async def settled(self, committed: int | None = None, **more: Any) -> engine_pb2.SettleResponse:
-        """Tells what the commit log holds."""
-        self._settled = True
+    async def commit_report(self, committed: int | None = None, **more: Any) -> engine_pb2.SettleResponse:
+        """Reports the commit log; returns the answer."""
+        self._reported = True
         request = engine_pb2.SettleRequest(
             pipeline="query",
             run=self.run,
@@ -200,3 +200,18 @@ async def stage_and_vote(sink: SinkClient, writer: Writer, batch: int) -> None:
     vote = writer.vote(batch)
     await sink.vote()
     await vote
+
+
+@asynccontextmanager
+async def sink_and_source(address: str) -> AsyncIterator[tuple[SinkClient, Writer, Connector, Engine]]:
+    """Sink `out` and a query that writes to it, and reads stream orders/0 of a source, which is open as stream 1."""
+    sink, writer, source, reader = SinkClient(address), Writer(address, readers=["p"]), Connector(address), Engine(address)
+    await sink.hello()
+    await source.hello()
+    await reader.attach()
+    await source.open()
+    await source.expect("stream_opened")
+    await writer.report_commits()
+    yield sink, writer, source, reader
+    for client in (sink, writer, source, reader):
+        await client.close()

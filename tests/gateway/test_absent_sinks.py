@@ -22,7 +22,7 @@ async def test_nothing_is_planned_while_a_sink_is_away() -> None:
         await source.expect("stream_opened")
         await source.send(frame=numbered(1, 1, 10))
         await reader.plan_until("orders/0", 10)
-        await writer.settle()
+        await writer.report_commits()
         planned = await reader.plan(wait_ms=50)
         assert (list(planned.ranges), list(planned.sinks_away)) == ([], ["out"])
         other = Engine(address, "other")
@@ -44,10 +44,10 @@ async def test_a_sink_for_dead_letters_may_be_away() -> None:
     async with serve() as (_, address):
         writer, reader = Writer(address, readers=["p"]), Engine(address)
         await reader.attach()
-        await writer.settled(awaited=[])
+        await writer.commit_report(awaited=[])
         assert await away(reader, wait_ms=20_000) == []
-        code, details = await status_of(asyncio.ensure_future(writer.settled(awaited=["other"])))
-        assert (code, "'other' is awaited, and none of its sinks" in details) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+        code, details = await status_of(asyncio.ensure_future(writer.commit_report(awaited=["other"])))
+        assert (code, "'other' is awaited, but not one of its sinks" in details) == (grpc.StatusCode.INVALID_ARGUMENT, True)
         for client in (writer, reader):
             await client.close()
 
@@ -57,7 +57,7 @@ async def test_a_batch_that_is_planned_waits_for_its_sinks() -> None:
         writer, sink, reader = Writer(address, readers=["p"]), SinkClient(address), Engine(address)
         await reader.attach()
         assert await away(reader, wait_ms=20_000) == [], "it is not known to write to any"
-        await writer.settle()
+        await writer.report_commits()
         assert await away(reader, wait_ms=50) == ["out"]
         waiting = asyncio.ensure_future(away(reader, wait_ms=20_000))
         await sink.hello()
@@ -70,10 +70,10 @@ async def test_a_query_that_has_not_said_where_it_reads_is_waited_for_a_little()
     async with serve() as (_, address):
         unknown, reader = Writer(address), Engine(address)
         await reader.attach()
-        await unknown.settle()
+        await unknown.report_commits()
         waiting = asyncio.ensure_future(away(reader, wait_ms=1_000))
         unknown.readers = ["p"]
-        await unknown.settle()
+        await unknown.report_commits()
         assert await waiting == ["out"]
         for client in (unknown, reader):
             await client.close()

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from tests.gateway.sink_wire import AT_LEAST_ONCE, SinkClient, Writer, part, transaction
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, positions, serve
 
-from headrace.gateway._config import Limits
-from headrace.gateway._patterns import covers
-from headrace.gateway.core import _bounds as bounds
-from headrace.gateway.core import _housekeeping as housekeeping
-from headrace.gateway.core._id_ranges import IdRanges
-from headrace.pipelines._patterns import matches
+from headrace.contract.names import covers
+from headrace.gateway.config import Limits
+from headrace.gateway.core import bounds, housekeeping
+from headrace.gateway.core.id_ranges import IdRanges
+from headrace.pipelines.runtime import matches
 from headrace.protocol.v1 import engine_pb2, sink_pb2, source_pb2
 
 pytestmark = pytest.mark.timeout(60)
@@ -156,7 +155,7 @@ async def test_long_names_are_refused() -> None:
             await source.close()
             await sink.close()
         assert not gateway.pipelines
-        assert not gateway.ledgers
+        assert not gateway.commit_logs
         await writer.close()
 
 
@@ -187,7 +186,7 @@ async def test_many_names_in_one_request_are_refused() -> None:
         assert (await sink.ended())[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert not gateway.streams
         assert not gateway.sinks
-        assert not gateway.ledgers
+        assert not gateway.commit_logs
         for client in (sink, writer):
             await client.close()
 
@@ -210,7 +209,7 @@ async def test_many_names_in_many_requests_are_refused_in_the_end() -> None:
         assert len(gateway.sinks) == bounds.MAX_SINKS
         queries = (engine_pb2.SettleRequest(pipeline=f"q{n}", run="r1", run_number=1, sinks=["sink-0-0"]) for n in range(10_000))
         assert await until_refused(queries) == bounds.MAX_PIPELINES - 1
-        assert len(gateway.ledgers) == bounds.MAX_PIPELINES
+        assert len(gateway.commit_logs) == bounds.MAX_PIPELINES
         await writer.close()
 
 
@@ -222,7 +221,7 @@ async def test_what_nobody_uses_is_forgotten(monkeypatch: pytest.MonkeyPatch) ->
         # A sink that holds something of a query keeps its commit log; one that somebody waits for is kept, too.
         sink = SinkClient(address)
         await sink.hello(staged=[part(0)], prepared=[transaction(0)])
-        await writer.settle()
+        await writer.report_commits()
         start = engine_pb2.DeliveryStart(sink="absent", part=part(0))
         waiting = asyncio.ensure_future(writer.stub.Deliver(iter([engine_pb2.DeliverRequest(start=start)]), timeout=DEADLINE_S))
         reader = Engine(address)
@@ -234,13 +233,13 @@ async def test_what_nobody_uses_is_forgotten(monkeypatch: pytest.MonkeyPatch) ->
         await reader.plan_until("orders/0", 10)
         async with asyncio.timeout(DEADLINE_S):
             while "absent" not in gateway.sinks or not gateway.sinks["absent"].news.waiters:
-                await writer.settle()
+                await writer.report_commits()
         housekeeping.forget_unused(gateway)
         assert set(gateway.sinks) == {"a", "b", "out", "absent"}
         monkeypatch.setattr(housekeeping, "UNUSED_AFTER_S", 0.0)
         housekeeping.forget_unused(gateway)
         assert set(gateway.sinks) == {"out", "absent"}
-        assert set(gateway.ledgers) == set(gateway.settled_at) == {"query"}
+        assert set(gateway.commit_logs) == set(gateway.commits_reported_at) == {"query"}
         assert set(gateway.streams) == {"orders/0"}
         waiting.cancel()
         for client in (sink, writer, source, reader):

@@ -11,8 +11,8 @@ import grpc.aio
 import pytest
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, frame, numbered, serve
 
-from headrace.gateway._config import Limits
-from headrace.gateway.core._frames import OVERHEAD_BYTES
+from headrace.gateway.config import Limits
+from headrace.gateway.core.frames import OVERHEAD_BYTES
 from headrace.protocol.v1 import source_pb2
 from headrace.protocol.v1.frame_pb2 import Frame
 

@@ -13,8 +13,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.gateway.processes import GatewayProcess, gateway_process
 from tests.gateway.wire import DEADLINE_S
 
-from headrace.gateway._health import WATCHES_PER_CONNECTION
-from headrace.gateway._listen import MAX_CALLS_PER_CONNECTION
+from headrace.gateway.health import WATCHES_PER_CONNECTION
+from headrace.gateway.listen import MAX_CALLS_PER_CONNECTION
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -3,8 +3,8 @@
 import pytest
 from tests.gateway.wire import Connector, Engine, numbered, serve, values_of
 
-from headrace.gateway._config import Limits
-from headrace.gateway.core._frames import OVERHEAD_BYTES
+from headrace.gateway.config import Limits
+from headrace.gateway.core.frames import OVERHEAD_BYTES
 from headrace.protocol.v1 import source_pb2
 
 WINDOW = 20

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.gateway.core._credit import CreditAccount, CreditPool
+from headrace.gateway.core.credit import CreditAccount, CreditPool
 
 BUDGET = 64 * 1024
 MESSAGES = 100
@@ -34,10 +34,10 @@ class Sessions:
         if account is None:
             return
         if size > account.bytes_left or account.messages_left < 1:
-            account.want(1, size)
+            account.request(1, size)
             return
         account.charge(size, 1)
-        account.want_no_more(1)
+        account.clear_request(1)
         self.held[account].append((size, 1))
 
     def release(self, n: int) -> None:
@@ -67,7 +67,7 @@ def test_whatever_happens_the_budget_is_kept_and_shared_once_all_is_released(sto
     pool = sessions.pool
     for name, *arguments in story:
         getattr(sessions, name)(*arguments)
-        pool.settle()
+        pool.rebalance()
         assert pool.used_bytes == sum(a.bytes_left + a.bytes_held for a in sessions.held)
         assert pool.used_bytes <= pool.shared_bytes + SESSIONS * pool.smallest_window
         for account, frames in sessions.held.items():
@@ -77,10 +77,10 @@ def test_whatever_happens_the_budget_is_kept_and_shared_once_all_is_released(sto
     for account, frames in sessions.held.items():
         while frames:
             account.release(*frames.pop())
-        pool.settle()
+        pool.rebalance()
     # What others were granted and have not used is all that a frame may wait for now.
     for account in sessions.held:
-        assert account.bytes_left >= account.bytes_wanted or pool.used_bytes >= pool.shared_bytes
+        assert account.bytes_left >= account.bytes_requested or pool.used_bytes >= pool.shared_bytes
     assert all(account.messages_left == MESSAGES for account in sessions.held)
 
 
@@ -93,7 +93,7 @@ def test_released_frames_of_one_session_are_credit_of_those_that_are_short(count
         sessions.held[account].append((account.bytes_left, 1))
         account.charge(account.bytes_left, 1)
     sessions.close(0)
-    sessions.pool.settle()
+    sessions.pool.rebalance()
     pool = sessions.pool
     short = [a for a in sessions.held if (a.bytes_left + a.bytes_held) * 4 <= pool.largest_window * 3]
     assert not short or (pool.shared_bytes - pool.used_bytes) * 2 < pool.largest_window + 4

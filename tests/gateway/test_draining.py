@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from tests.gateway.sink_wire import SinkClient, Writer, stage_and_vote, transaction
-from tests.gateway.wire import Connector, Engine, numbered, serve
+from tests.gateway.sink_wire import SinkClient, sink_and_source, stage_and_vote, transaction
+from tests.gateway.wire import Connector, numbered, serve
 
 from headrace.gateway import Limits
 from headrace.protocol.v1 import sink_pb2, source_pb2
@@ -14,14 +14,10 @@ pytestmark = pytest.mark.timeout(60)
 
 async def test_sinks_stay_until_the_sources_of_a_gateway_that_drains_have_their_acknowledgements() -> None:
     """The micro-batch that a source waits for must be written: without its sink the drain would take all its time."""
-    async with serve(Limits(drain_timeout_ms=60_000)) as (gateway, address):
-        sink, writer, source, reader = SinkClient(address), Writer(address, readers=["p"]), Connector(address), Engine(address)
-        await sink.hello()
-        await source.hello()
-        await reader.attach()
-        await source.open()
-        await source.expect("stream_opened")
-        await writer.settle()
+    async with (
+        serve(Limits(drain_timeout_ms=60_000)) as (gateway, address),
+        sink_and_source(address) as (sink, writer, source, reader),
+    ):
         await source.send(frame=numbered(1, 1, 10))
         await reader.plan_until("orders/0", 10)
         draining = asyncio.create_task(gateway.drain())
@@ -34,8 +30,6 @@ async def test_sinks_stay_until_the_sources_of_a_gateway_that_drains_have_their_
         assert (await sink.expect("drain")).deadline_ms > 0
         await sink.send(goodbye=sink_pb2.SinkGoodbye())
         await asyncio.wait_for(draining, 30)
-        for client in (sink, writer, source, reader):
-            await client.close()
 
 
 async def test_sinks_are_asked_to_leave_though_a_source_does_not() -> None:

@@ -6,7 +6,7 @@ import grpc
 import pytest
 from tests.gateway.wire import REDELIVERING, Connector, Engine, numbered, positions, serve, until_gone, values_of
 
-from headrace.gateway._config import Limits
+from headrace.gateway.config import Limits
 from headrace.protocol.v1 import engine_pb2, source_pb2
 
 pytestmark = pytest.mark.timeout(60)

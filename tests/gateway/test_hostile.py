@@ -10,7 +10,7 @@ import grpc
 import pytest
 from tests.gateway.wire import Connector, Engine, frame, numbered, serve, values_of
 
-from headrace.gateway._config import Limits
+from headrace.gateway.config import Limits
 from headrace.protocol.v1 import source_pb2
 from headrace.protocol.v1.frame_pb2 import Frame
 

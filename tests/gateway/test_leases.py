@@ -8,7 +8,7 @@ import grpc
 import pytest
 from tests.gateway.wire import REDELIVERING, Connector, Engine, frame, numbered, serve, values_of
 
-from headrace.gateway._config import Limits
+from headrace.gateway.config import Limits
 from headrace.protocol.v1 import admin_pb2, source_pb2
 
 LEASE_MS = 300
@@ -148,7 +148,7 @@ async def test_a_query_that_is_attached_is_forgotten_by_force_only() -> None:
         await source.send(frame=numbered(1, 1, 10))
         await stays.plan_until("orders/0", 10)
         await stays.plan({"orders/0": 10}, wait_ms=0)
-        with pytest.raises(grpc.aio.AioRpcError, match="by force") as refused:
+        with pytest.raises(grpc.aio.AioRpcError, match="use force") as refused:
             await forget(stays, "stuck", force=False)
         assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
         await forget(stays, "stuck", force=True)
@@ -180,7 +180,7 @@ async def test_a_query_that_is_away_is_forgotten_without_force_and_by_itself_whe
 
 
 async def test_a_query_in_its_first_batch_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.gateway.core._leases.NEVER_RAN_AFTER_S", 0.0)
+    monkeypatch.setattr("headrace.gateway.core.leases.NEVER_RAN_AFTER_S", 0.0)
     async with serve(Limits(query_lease_ms=LEASE_MS)) as (_, address):
         first, idle, watcher = Engine(address, "first"), Engine(address, "idle"), Engine(address, "watcher")
         await first.attach()

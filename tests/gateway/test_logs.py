@@ -43,12 +43,12 @@ async def fail_twice_then_commit_and_abort(address: str) -> None:
     with pytest.raises(grpc.aio.AioRpcError):
         await vote
     await voted(sink, writer, 0, "c")
-    await writer.settle(0)
+    await writer.report_commits(0)
     told = await until(sink, "commit")
     await sink.send(committed=sink_pb2.Committed(transaction=told.transaction))
     await voted(sink, writer, 1, "d")
     newer = Writer(address, "r2", first_batch=1)
-    await newer.settle(0)
+    await newer.report_commits(0)
     delivery = newer.deliver(1)
     aborted = await until(sink, "abort")
     assert aborted.transaction.batch == 1

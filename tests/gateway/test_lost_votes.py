@@ -20,9 +20,9 @@ async def committed_batch(address: str, writer: Writer, mode: Any = TWO_PHASE) -
     """Has an instance vote for batch 0, which is in the commit log then, and commit it; its session ends."""
     sink = SinkClient(address)
     await sink.hello(mode=mode)
-    await writer.settle()
+    await writer.report_commits()
     await stage_and_vote(sink, writer, 0)
-    await writer.settle(0)
+    await writer.report_commits(0)
     if mode == TWO_PHASE:
         await sink.commit()
         await until_pending(writer, 0, 0)
@@ -45,11 +45,11 @@ async def test_a_sink_that_lost_a_committed_batch_fails_the_query_until_that_is_
         code, details = await status_of(writer.deliver(1))
         assert code is grpc.StatusCode.DATA_LOSS
         assert "instance i of sink out voted for batch 0 of pipeline query" in details
-        settled = await writer.settled(0)
+        settled = await writer.commit_report(0)
         assert (settled.pending, list(settled.lost), list(settled.votes)) == (0, [VOTE], [VOTE])
         (shown,) = (await engine.status()).sinks
         assert ([(lost.instance, lost.transaction) for lost in shown.lost], shown.losses) == ([("i", transaction(0))], 1)
-        accepted = await writer.settled(0, accept_lost=True)
+        accepted = await writer.commit_report(0, accept_lost=True)
         assert (list(accepted.lost), list(accepted.votes)) == ([], [])
         await stage_and_vote(empty, writer, 1)
         (shown,) = (await engine.status()).sinks
@@ -75,15 +75,15 @@ async def test_a_sink_that_lost_its_vote_before_the_log_had_the_batch_is_noticed
     async with serve() as (_, address):
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello()
-        await writer.settle()
+        await writer.report_commits()
         await stage_and_vote(sink, writer, 0)
         await sink.close()
         await serving_instances(address, [])
         empty = SinkClient(address)
         await empty.hello()
         await until_compared(address)
-        assert list((await writer.settled()).lost) == [], "nothing is decided yet"
-        assert list((await writer.settled(0)).lost) == [VOTE]
+        assert list((await writer.commit_report()).lost) == [], "nothing is decided yet"
+        assert list((await writer.commit_report(0)).lost) == [VOTE]
         for client in (empty, writer):
             await client.close()
 
@@ -92,17 +92,17 @@ async def test_what_was_lost_before_another_run_did_the_batch_again_is_no_loss()
     async with serve() as (_, address):
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello()
-        await writer.settle()
+        await writer.report_commits()
         await stage_and_vote(sink, writer, 0)
         await sink.close()
         await serving_instances(address, [])
         empty, other, second = SinkClient(address), SinkClient(address), Writer(address, run="r2")
-        await second.settle()
+        await second.report_commits()
         await other.hello("other")
         await stage_and_vote(other, second, 0)
         await empty.hello()
         await serving_instances(address, ["i", "other"])
-        settled = await second.settled(0)
+        settled = await second.commit_report(0)
         assert list(settled.lost) == []
         assert [vote.instance for vote in settled.votes] == ["other"]
         for client in (empty, other, writer, second):
@@ -127,7 +127,7 @@ async def test_a_gateway_without_memory_learns_from_the_engine_what_a_sink_must_
         sink, writer = SinkClient(address), Writer(address, first_batch=6)
         await sink.hello(**holds)
         vote = engine_pb2.SinkVote(sink="out", instance="i", batch=4)
-        settled = await writer.settled(5, votes=[vote])
+        settled = await writer.commit_report(5, votes=[vote])
         assert list(settled.lost) == ([vote] if lost else [])
         for client in (sink, writer):
             await client.close()
@@ -137,7 +137,7 @@ async def test_an_instance_that_is_new_to_a_query_has_nothing_to_show() -> None:
     async with serve() as (_, address):
         sink, writer = SinkClient(address), Writer(address, first_batch=6)
         await sink.hello("new")
-        settled = await writer.settled(5, votes=[engine_pb2.SinkVote(sink="out", instance="i", batch=4)])
+        settled = await writer.commit_report(5, votes=[engine_pb2.SinkVote(sink="out", instance="i", batch=4)])
         assert list(settled.lost) == []
         await stage_and_vote(sink, writer, 6)
         for client in (sink, writer):
@@ -199,6 +199,6 @@ async def test_a_vote_that_was_lost_while_others_were_asked_is_none() -> None:
 async def test_votes_that_cannot_be_are_refused(votes: list[engine_pb2.SinkVote]) -> None:
     async with serve() as (_, address):
         writer = Writer(address)
-        code, _ = await status_of(asyncio.ensure_future(writer.settled(5, votes=votes)))
+        code, _ = await status_of(asyncio.ensure_future(writer.commit_report(5, votes=votes)))
         assert code is grpc.StatusCode.INVALID_ARGUMENT
         await writer.close()

@@ -3,11 +3,12 @@
 import asyncio
 import time
 
-from headrace.gateway.core._frames import HeldFrame
-from headrace.gateway.core._pipeline import Pipeline
-from headrace.gateway.core._position import BEGINNING, Position
-from headrace.gateway.core._reading import ReadRange, read
-from headrace.gateway.core._stream import Stream
+from headrace.contract.position import Position
+from headrace.gateway.core.frames import HeldFrame
+from headrace.gateway.core.pipeline import Pipeline
+from headrace.gateway.core.position import BEGINNING
+from headrace.gateway.core.reading import ReadRange, read
+from headrace.gateway.core.stream import Stream
 
 
 def _frame(first: int, last: int) -> HeldFrame:
@@ -20,11 +21,11 @@ async def test_what_arrives_while_a_frame_is_sent_is_served_too() -> None:
     stream.append(_frame(1, 10))
     end = Position(0, 15)
     frames = read(Pipeline("totals"), stream, ReadRange("orders/0", BEGINNING, BEGINNING, end, end))
-    served = [await anext(frames)]
+    served = await anext(frames)
     stream.append(_frame(11, 20))
     stream.tell_readers()
     async with asyncio.timeout(5):
-        served += [frame async for frame in frames]
+        served += [frame async for more in frames for frame in more]
     assert [(frame.first, frame.last) for frame in served] == [(1, 10), (11, 20)]
 
 
@@ -37,4 +38,4 @@ async def test_a_notice_that_comes_while_a_frame_is_sent_is_not_missed() -> None
     stream.append(_frame(11, 20))
     stream.tell_readers()
     async with asyncio.timeout(5):
-        assert (await anext(frames)).last == 20
+        assert [frame.last for frame in await anext(frames)] == [20]

@@ -14,7 +14,7 @@ from tests.gateway.sink_wire import IDEMPOTENT, SinkClient, part, transaction
 from tests.gateway.wire import DEADLINE_S, REPLAYABLE, Connector, Engine, frame, numbered, positions, serve, values_of
 
 from headrace.gateway import Token
-from headrace.gateway._rules import RULES, Right
+from headrace.gateway.rules import RULES, Right
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, engine_pb2, engine_pb2_grpc, sink_pb2, source_pb2
 
 SERVICES = [

@@ -74,14 +74,14 @@ async def test_a_wrong_or_empty_configuration_leaves_the_tokens_in_force(tmp_pat
     with gateway_process("--config", config) as gateway:
         async with grpc.aio.insecure_channel(gateway.address) as channel:
             write(config, ("operator", ["op-2"], "admn = true"))
-            gateway.wait_for_log("the configuration changed and is wrong")
+            gateway.wait_for_log("the configuration changed and is invalid")
             assert await status(channel, "op-1") is grpc.StatusCode.OK
             write(config)
-            gateway.wait_for_log("the configuration has no tokens any more")
+            gateway.wait_for_log("the configuration no longer has tokens")
             assert await status(channel, "op-1") is grpc.StatusCode.OK
             assert await status(channel, "anything") is grpc.StatusCode.UNAUTHENTICATED
             write(config, ("operator", ["op-3"], "admin = true"), more="[limits]\nmax_sessions = 7\n")
-            gateway.wait_for_log("all but its tokens takes effect at a restart")
+            gateway.wait_for_log("everything but its tokens takes effect after a restart")
             await until(channel, "op-3", grpc.StatusCode.OK)
             assert await status(channel, "op-1") is grpc.StatusCode.UNAUTHENTICATED
 

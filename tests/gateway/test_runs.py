@@ -50,14 +50,14 @@ def segment(run: str, first: int, last: int) -> engine_pb2.RunSegment:
 async def test_an_older_runs_settle_leaves_what_the_present_run_has_prepared() -> None:
     async with world() as (address, sink):
         older, present = Writer(address, "r1"), Writer(address, "r2", first_batch=8)
-        await older.settle(committed=7)
-        await present.settle(committed=7)
+        await older.report_commits(committed=7)
+        await present.report_commits(committed=7)
         await stage_and_vote(sink, present, 8)
         for committed in (7, None, 9):
-            details = await refused(asyncio.ensure_future(older.settled(committed)))
+            details = await refused(asyncio.ensure_future(older.commit_report(committed)))
             assert "run r2, number 2, has taken over" in details
             assert "onOlderCheckpoint" in details
-        assert await present.settle(committed=8) == 1
+        assert await present.report_commits(committed=8) == 1
         assert await sink.commit() == transaction(8)
         for client in (older, present):
             await client.close()
@@ -67,9 +67,9 @@ async def test_an_older_runs_settle_leaves_what_the_present_run_has_prepared() -
 async def test_an_older_runs_late_task_changes_nothing(call: str) -> None:
     async with world() as (address, sink):
         older, present = Writer(address, "r1"), Writer(address, "r2", first_batch=8)
-        await older.settle(committed=7)
+        await older.report_commits(committed=7)
         await stage(sink, older, 8)
-        await present.settle(committed=7)
+        await present.report_commits(committed=7)
         delivery = present.deliver(8)
         assert (await sink.expect("abort")).transaction == transaction(8)
         await sink.take_part()
@@ -88,10 +88,10 @@ async def test_an_older_runs_late_task_changes_nothing(call: str) -> None:
 async def test_a_gateway_that_has_restarted_delivers_nothing_before_it_is_told_the_present_run() -> None:
     async with world() as (address, sink):
         older, present = Writer(address, "r1"), Writer(address, "r2", first_batch=8)
-        older.wait_for_others_settle()
-        present.wait_for_others_settle()
+        older.assume_others_reported()
+        present.assume_others_reported()
         late, waiting, vote = older.deliver(8), present.deliver(8), older.vote(8)
-        await present.settle(committed=7)
+        await present.report_commits(committed=7)
         taken, _ = await sink.take_part()
         assert taken.attempt == "r2/a"
         await waiting
@@ -105,13 +105,13 @@ async def test_what_an_older_run_is_delivering_ends_when_a_newer_one_settles() -
     async with world() as (address, sink):
         older, present = Writer(address, "r1"), Writer(address, "r2", first_batch=8)
         call = older.stub.Deliver()
-        await older.settle(committed=7)
+        await older.report_commits(committed=7)
         await call.write(engine_pb2.DeliverRequest(start=older.start(8)))
         opened = await sink.expect("start_part")
         waiting = older.deliver(8, partition=1)
         for _ in range(3):
             await sink.receive()
-        await present.settle(committed=7)
+        await present.report_commits(committed=7)
         dropped = {(await sink.expect("drop_part")).id, (await sink.expect("drop_part")).id}
         assert opened.id in dropped
         for stale in (asyncio.ensure_future(_answer(call)), waiting):
@@ -128,11 +128,11 @@ async def _answer(call: grpc.aio.StreamUnaryCall) -> object:  # type: ignore[typ
 async def test_a_vote_that_an_older_run_waits_for_is_not_given_to_it() -> None:
     async with world() as (address, sink):
         older, present = Writer(address, "r1"), Writer(address, "r2", first_batch=8)
-        await older.settle(committed=7)
+        await older.report_commits(committed=7)
         await stage(sink, older, 8)
         vote, lost = older.vote(8), older.vote(9, older.part(9))
         prepare = await sink.expect("prepare")
-        await present.settle(committed=7)
+        await present.report_commits(committed=7)
         await sink.send(prepared=sink_pb2.Prepared(transaction=prepare.transaction))
         for stale in (vote, lost):
             assert "has taken over" in await refused(stale)
@@ -144,13 +144,13 @@ async def test_what_another_run_has_prepared_is_not_aborted_before_the_present_o
     """A run that ends may still write the commit entry of what it was voted for."""
     async with world() as (address, sink):
         first, second = Writer(address, "r1"), Writer(address, "r2", first_batch=8)
-        await first.settle(committed=7)
+        await first.report_commits(committed=7)
         await stage_and_vote(sink, first, 8)
-        assert await second.settle(committed=7) == 0
+        assert await second.report_commits(committed=7) == 0
         await stage(sink, second, 9)
         # It begins with batch 9: the run before it has committed batch 8 after all.
         second.first_batch = 9
-        assert await second.settle(committed=8, segments=[segment("r1", 0, 8)]) == 1
+        assert await second.report_commits(committed=8, segments=[segment("r1", 0, 8)]) == 1
         assert await sink.commit() == transaction(8)
         for client in (first, second):
             await client.close()
@@ -159,11 +159,11 @@ async def test_what_another_run_has_prepared_is_not_aborted_before_the_present_o
 async def test_a_batch_that_is_in_the_log_is_not_delivered_again() -> None:
     async with world() as (address, sink):
         writer = Writer(address)
-        await writer.settle()
+        await writer.report_commits()
         await stage_and_vote(sink, writer, 0)
-        assert await writer.settle(committed=0) == 1
+        assert await writer.report_commits(committed=0) == 1
         for late in (writer.deliver(0, attempt="late"), writer.vote(0)):
-            assert "batch 0 of pipeline query is in the commit log already" in await refused(late)
+            assert "batch 0 of pipeline query is already in the commit log" in await refused(late)
         assert await sink.commit() == transaction(0)
         await writer.close()
 
@@ -173,7 +173,7 @@ async def test_what_is_prepared_is_decided_by_the_run_that_committed_the_batch(o
     """Two runs later: run 1 left batch 8 prepared, and somebody has committed it."""
     async with world() as (address, _):
         third = Writer(address, "r3", first_batch=9)
-        await third.settle(committed=8, segments=[segment("r1", 0, 7), segment(owner, 8, 8)])
+        await third.report_commits(committed=8, segments=[segment("r1", 0, 7), segment(owner, 8, 8)])
         back = SinkClient(address)
         await back.hello("back", staged=[part(8, attempt="r1/x")], prepared=[transaction(8)])
         assert (await back.expect(told)).transaction == transaction(8)
@@ -186,10 +186,10 @@ async def test_a_batch_without_a_segment_is_undecided_until_it_is_told() -> None
         back, third = SinkClient(address), Writer(address, "r3", first_batch=9)
         held = [part(5, attempt="r1/x"), part(8, attempt="r1/x")]
         await back.hello("back", staged=held, prepared=[p.transaction for p in held])
-        answer = await third.settled(8, segments=[segment("r2", 8, 8)])
+        answer = await third.commit_report(8, segments=[segment("r2", 8, 8)])
         assert (await back.expect("abort")).transaction == transaction(8)
         assert (answer.pending, list(answer.undecided)) == (1, [5])
-        await third.settled(8, segments=[segment("r1", 0, 5), segment("r2", 8, 8)])
+        await third.commit_report(8, segments=[segment("r1", 0, 5), segment("r2", 8, 8)])
         assert await back.commit() == transaction(5)
         for client in (third, back):
             await client.close()
@@ -199,7 +199,7 @@ async def test_a_log_that_is_closed_leaves_nothing_open() -> None:
     async with world() as (address, _):
         back, later = SinkClient(address), Writer(address, "r2", first_batch=8)
         await back.hello("back", staged=[part(8, attempt="r1/x")], prepared=[transaction(8)])
-        assert await later.settle(committed=7, closed=True) == 0
+        assert await later.report_commits(committed=7, closed=True) == 0
         assert (await back.expect("abort")).transaction == transaction(8)
         for client in (later, back):
             await client.close()
@@ -210,14 +210,14 @@ async def test_a_checkpoint_that_was_set_back_takes_over_only_where_that_is_acce
         first, present = Writer(address, "r1"), Writer(address, "r9", first_batch=50)
         back = Writer(address, "other", first_batch=3, number=9)
         again = Writer(address, "z9", first_batch=50, number=9)
-        await first.settle()
-        await present.settle(committed=49)
-        assert "set onOlderCheckpoint to accept" in await refused(asyncio.ensure_future(back.settled(2)))
-        await refused(asyncio.ensure_future(first.settled(2, accept_older=True)))
-        assert await back.settle(committed=2, accept_older=True) == 0
-        await refused(asyncio.ensure_future(present.settled(49, accept_older=True)))
-        assert await again.settle(committed=49) == 0, "of two with one number, the one with the higher id"
-        await refused(asyncio.ensure_future(back.settled(2, accept_older=True)))
+        await first.report_commits()
+        await present.report_commits(committed=49)
+        assert "set onOlderCheckpoint to accept" in await refused(asyncio.ensure_future(back.commit_report(2)))
+        await refused(asyncio.ensure_future(first.commit_report(2, accept_older=True)))
+        assert await back.report_commits(committed=2, accept_older=True) == 0
+        await refused(asyncio.ensure_future(present.commit_report(49, accept_older=True)))
+        assert await again.report_commits(committed=49) == 0, "of two with one number, the one with the higher id"
+        await refused(asyncio.ensure_future(back.commit_report(2, accept_older=True)))
         for client in (first, present, back, again):
             await client.close()
 
@@ -302,8 +302,8 @@ async def test_a_batch_idempotent_sink_is_delivered_to_by_the_present_run_only()
     async with serve() as (_, address):
         sink, older, present = SinkClient(address), Writer(address, "r1"), Writer(address, "r2")
         await sink.hello(mode=IDEMPOTENT)
-        await older.settle()
-        await present.settle()
+        await older.report_commits()
+        await present.report_commits()
         await refused(older.deliver(0))
         await stage_and_vote(sink, present, 0)
         for client in (sink, older, present):

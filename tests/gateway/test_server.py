@@ -17,7 +17,7 @@ from tests.gateway.processes import GatewayProcess, gateway_process, headrace
 
 from headrace import gateway as package
 from headrace.gateway import Config, Tls, Token
-from headrace.gateway._listen import exposure
+from headrace.gateway.listen import exposure
 from headrace.protocol.v1 import source_pb2
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceStub
 
@@ -138,8 +138,8 @@ def test_a_taken_port_is_one_clear_line() -> None:
 
     assert second.returncode == 3
     assert second.stderr.splitlines()[-1] == (
-        f"Error: cannot listen on {first.address}: another program has this port; stop it, or choose another with --listen "
-        "(port 0 takes a free one)"
+        f"Error: cannot listen on {first.address}: another program uses this port; stop it, or choose another port with --listen "
+        "(0 picks a free one)"
     )
 
 
@@ -157,7 +157,7 @@ def test_it_logs_where_it_listens_and_who_may_come() -> None:
     assert {**line, "timestamp": ""} == {
         "event": "gateway listens",
         "level": "info",
-        "logger": "headrace.gateway._server",
+        "logger": "headrace.gateway.server",
         "timestamp": "",
         "address": gateway.address,
         "tls": "off",
@@ -177,7 +177,7 @@ def test_what_is_open_to_everybody_is_warned_of(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "authority")
     pair = authority.issue("server")
     tls, mutual = Tls(cert=pair.cert, key=pair.key), Tls(cert=pair.cert, key=pair.key, client_ca=authority.cert)
-    assert "anybody who reaches this address" in (exposure(Config(listen="0.0.0.0:1", tls=tls)) or "")
+    assert "anyone who can reach this address" in (exposure(Config(listen="0.0.0.0:1", tls=tls)) or "")
     assert exposure(Config(listen="0.0.0.0:1", tls=mutual)) is None
     assert exposure(Config(listen="0.0.0.0:1", tls=tls, tokens=(token,))) is None
     assert exposure(Config(listen="127.0.0.1:1")) is None

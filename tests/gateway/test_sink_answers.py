@@ -12,7 +12,7 @@ from tests.gateway.sink_wire import SinkClient, Writer, transaction
 from tests.gateway.test_sinks import stage_and_vote, status_of
 from tests.gateway.wire import DEADLINE_S, frame, serve
 
-from headrace.gateway._config import Limits
+from headrace.gateway.config import Limits
 from headrace.protocol.v1 import engine_pb2, sink_pb2
 
 pytestmark = pytest.mark.timeout(60)
@@ -43,7 +43,7 @@ async def test_staged_before_the_end_of_the_part_ends_the_session() -> None:
     async with serve() as (_, address):
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello()
-        await writer.settle()
+        await writer.report_commits()
         call = writer.stub.Deliver()
         await call.write(engine_pb2.DeliverRequest(start=writer.start(0)))
         start = await sink.expect("start_part")
@@ -89,9 +89,9 @@ async def test_a_second_answer_ends_the_session(again: dict[str, object]) -> Non
     async with serve() as (_, address):
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello()
-        await writer.settle()
+        await writer.report_commits()
         await stage_and_vote(sink, writer, 0)
-        await writer.settle(committed=0)
+        await writer.report_commits(committed=0)
         await sink.commit()
         await sink.send(**again)
         assert (await sink.ended())[0] is grpc.StatusCode.FAILED_PRECONDITION
@@ -112,7 +112,7 @@ async def test_an_answer_to_a_part_that_was_dropped_meanwhile_is_ignored(late: s
         assert (await sink.expect("drop_part")).id == start.id
         answers = {"staged": sink_pb2.Staged(id=start.id), "failed": sink_pb2.Failed(part_id=start.id, reason="late")}
         await sink.send(**{late: answers[late]})
-        await writer.settle()
+        await writer.report_commits()
         again = writer.deliver(0, attempt="b")
         await sink.take_part()
         await again
@@ -125,14 +125,14 @@ async def test_an_answer_to_a_vote_that_was_aborted_meanwhile_is_ignored(late: s
     async with serve() as (_, address):
         sink, first = SinkClient(address), Writer(address)
         await sink.hello()
-        await first.settle()
+        await first.report_commits()
         delivery = first.deliver(0)
         await sink.take_part()
         await delivery
         vote = first.vote(0)
         await sink.expect("prepare")
         second = Writer(address, run="r2")
-        await second.settle()
+        await second.report_commits()
         assert (await status_of(vote))[0] is grpc.StatusCode.ABORTED
         delivery = second.deliver(0)
         await sink.expect("abort")
@@ -155,7 +155,7 @@ async def test_a_part_that_failed_in_the_middle_ends_its_delivery_at_once() -> N
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello()
 
-        await writer.settle()
+        await writer.report_commits()
 
         async def endless() -> AsyncIterator[engine_pb2.DeliverRequest]:
             yield engine_pb2.DeliverRequest(start=writer.start(0))

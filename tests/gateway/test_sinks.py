@@ -13,10 +13,11 @@ from tests.gateway.sink_wire import (
     Writer,
     part,
     serving_instances,
+    sink_and_source,
     stage_and_vote,
     transaction,
 )
-from tests.gateway.wire import DEADLINE_S, Connector, Engine, frame, numbered, serve
+from tests.gateway.wire import DEADLINE_S, frame, numbered, serve
 
 from headrace.gateway import Limits
 from headrace.protocol.v1 import engine_pb2, sink_pb2
@@ -28,7 +29,7 @@ async def until_pending(writer: Writer, committed: int, pending: int) -> None:
     """Settles until so many transactions are not visible yet."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
-            if await writer.settle(committed) == pending:
+            if await writer.report_commits(committed) == pending:
                 return
 
 
@@ -49,7 +50,7 @@ async def test_a_transaction_is_staged_voted_for_and_committed_once_it_is_in_the
     async with serve() as (_, address):
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello()
-        await writer.settle()
+        await writer.report_commits()
         deliveries = [writer.deliver(0, [b"a", b"b"], partition=0), writer.deliver(0, [b"c"], partition=1)]
         taken = [await sink.take_part(), await sink.take_part()]
         assert sorted((p.partition, values) for p, values in taken) == [(0, [b"ab"]), (1, [b"c"])]
@@ -58,8 +59,8 @@ async def test_a_transaction_is_staged_voted_for_and_committed_once_it_is_in_the
         prepare = await sink.vote()
         assert [p.partition for p in prepare.parts] == [0, 1]
         await vote
-        assert await writer.settle() == 0, "nothing is in the log yet"
-        assert await writer.settle(committed=0) == 1
+        assert await writer.report_commits() == 0, "nothing is in the log yet"
+        assert await writer.report_commits(committed=0) == 1
         assert await sink.commit() == transaction(0)
         await until_pending(writer, committed=0, pending=0)
         for client in (sink, writer):
@@ -67,41 +68,23 @@ async def test_a_transaction_is_staged_voted_for_and_committed_once_it_is_in_the
 
 
 async def test_the_readers_next_plan_proves_the_commit() -> None:
-    async with serve() as (_, address):
-        sink, writer, source, reader = SinkClient(address), Writer(address, readers=["p"]), Connector(address), Engine(address)
-        await sink.hello()
-        await source.hello()
-        await reader.attach()
-        await source.open()
-        await source.expect("stream_opened")
-        await writer.settle()
+    async with serve() as (_, address), sink_and_source(address) as (sink, writer, source, reader):
         for batch in (0, 1):
             await source.send(frame=numbered(1, 10 * batch + 1, 10))
             await reader.plan_until("orders/0", 10 * batch + 10)
             await stage_and_vote(sink, writer, batch)
             await reader.plan({"orders/0": 10 * batch + 10}, wait_ms=0)
             assert await sink.commit() == transaction(batch)
-        for client in (sink, writer, source, reader):
-            await client.close()
 
 
 async def test_a_plan_from_before_the_vote_proves_nothing() -> None:
-    async with serve() as (_, address):
-        sink, writer, source, reader = SinkClient(address), Writer(address, readers=["p"]), Connector(address), Engine(address)
-        await sink.hello()
-        await source.hello()
-        await reader.attach()
-        await source.open()
-        await source.expect("stream_opened")
-        await writer.settle()
+    async with serve() as (_, address), sink_and_source(address) as (sink, writer, source, reader):
         await source.send(frame=numbered(1, 1, 10))
         await reader.plan_until("orders/0", 10)
         await stage_and_vote(sink, writer, 0)
         await reader.plan({"orders/0": 5}, wait_ms=0)
-        assert await writer.settle() == 0
-        assert await writer.settle(committed=0) == 1, "the vote is known, and only the log has decided it"
-        for client in (sink, writer, source, reader):
-            await client.close()
+        assert await writer.report_commits() == 0
+        assert await writer.report_commits(committed=0) == 1, "the vote is known, and only the log has decided it"
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["gateway remembers", "gateway restarted"])
@@ -113,11 +96,11 @@ async def test_a_sink_that_comes_back_learns_what_was_decided(restarted: bool, i
         sink = SinkClient(address)
         if not restarted:
             await sink.hello()
-            await writer.settle(committed=3)
+            await writer.report_commits(committed=3)
             await stage_and_vote(sink, writer, 4)
             await sink.close()
         later = writer if in_log else Writer(address, run="r2", first_batch=4)
-        await later.settle(committed=4 if in_log else 3)
+        await later.report_commits(committed=4 if in_log else 3)
         back = SinkClient(address)
         await back.hello(**holds)
         if in_log:
@@ -147,9 +130,9 @@ async def test_a_prepared_transaction_of_another_run_is_not_committed_for_the_pr
     async with serve() as (_, address):
         absent, present, second = SinkClient(address), SinkClient(address), Writer(address, run="r2")
         await present.hello("present")
-        await second.settle()
+        await second.report_commits()
         await stage_and_vote(present, second, 0)
-        await second.settle(committed=0)
+        await second.report_commits(committed=0)
         await present.commit()
         await absent.hello("absent", staged=[part(0, 1, "r1/x")], prepared=[transaction(0)])
         assert (await absent.expect("abort")).transaction == transaction(0)
@@ -310,7 +293,7 @@ async def test_a_sink_that_does_not_read_stops_who_delivers() -> None:
     async with serve() as (_, address):
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello()
-        await writer.settle()
+        await writer.report_commits()
         call = writer.stub.Deliver()
         await call.write(engine_pb2.DeliverRequest(start=writer.start(0)))
         written = 0
@@ -361,7 +344,7 @@ async def test_a_vote_for_a_part_without_which_its_instance_came_back_fails() ->
         back = SinkClient(address)
         await back.hello("a")
         code, details = await status_of(vote)
-        assert (code, "partitions 0 were staged by instance a, which has come back without them" in details) == (
+        assert (code, "partitions 0 were staged by instance a, which has reconnected without them" in details) == (
             grpc.StatusCode.ABORTED,
             True,
         )
@@ -449,9 +432,9 @@ async def test_the_loss_of_the_instance_that_takes_a_transaction_fails_the_vote(
 async def test_a_prepared_transaction_whose_parts_are_not_listed_is_committed(committed: int | None) -> None:
     async with serve() as (_, address):
         sink, writer = SinkClient(address), Writer(address)
-        await writer.settle(committed)
+        await writer.report_commits(committed)
         await sink.hello(prepared=[transaction(0)])
-        assert await writer.settle(0) == 1
+        assert await writer.report_commits(0) == 1
         assert await sink.commit() == transaction(0)
         await until_pending(writer, committed=0, pending=0)
         for client in (sink, writer):
@@ -463,7 +446,7 @@ async def test_a_delivery_that_is_under_way_ends_when_its_transaction_is_decided
     async with serve() as (_, address):
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello()
-        await writer.settle()
+        await writer.report_commits()
         delivery = writer.deliver(0)
         await sink.take_part()
         await delivery
@@ -475,7 +458,7 @@ async def test_a_delivery_that_is_under_way_ends_when_its_transaction_is_decided
             await sink.vote()
             await vote
         else:
-            await writer.settle(closed=True)
+            await writer.report_commits(closed=True)
             await sink.expect("abort")
         assert (await status_of(late))[0] is grpc.StatusCode.ABORTED
         for client in (sink, writer):
@@ -487,7 +470,7 @@ async def test_the_largest_frame_reaches_a_sink_whose_channel_has_grpcs_default_
     async with serve() as (_, address):
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello()
-        await writer.settle()
+        await writer.report_commits()
         size = largest - frame(0, 0, [b"x" * largest]).ByteSize() + largest
         delivery = writer.deliver(0, [b"x" * size])
         _, values = await sink.take_part()
@@ -504,8 +487,8 @@ async def test_a_sink_that_a_query_no_longer_writes_to_is_told_what_was_decided_
     async with serve() as (_, address):
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello(sink="old", staged=[writer.part(0)], prepared=[transaction(0)])
-        assert await writer.settle(committed=0) == 0
-        assert await writer.settle(committed=0, former_sinks=["old"]) == 1
+        assert await writer.report_commits(committed=0) == 0
+        assert await writer.report_commits(committed=0, former_sinks=["old"]) == 1
         assert await sink.commit() == transaction(0)
         for client in (sink, writer):
             await client.close()

@@ -8,7 +8,7 @@ import grpc
 import pytest
 from tests.gateway.wire import REDELIVERING, REPLAYABLE, Connector, Engine, frame, numbered, serve, values_of
 
-from headrace.gateway._config import Limits, StreamRule
+from headrace.gateway.config import Limits, StreamRule
 from headrace.protocol.v1 import admin_pb2, engine_pb2, source_pb2
 
 MakeConnector = Callable[[], Connector]

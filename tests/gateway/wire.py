@@ -9,17 +9,16 @@ from typing import Any
 
 import grpc.aio
 
-from headrace.gateway._config import Limits, StreamRule, Token
-from headrace.gateway._identity import Guard, TokenRegistry
+from headrace.gateway.config import Limits, StreamRule, Token
 from headrace.gateway.core import Gateway
-from headrace.gateway.core._housekeeping import keep_house
-from headrace.gateway.services import AdminService, EngineService, RefuseGarbage, SinkService, SourceService, add_source_service
+from headrace.gateway.core.housekeeping import run_housekeeping
+from headrace.gateway.identity import AuthInterceptor, TokenRegistry
+from headrace.gateway.services import RejectMalformed, add_services
 from headrace.protocol.v1 import (
     admin_pb2,
     admin_pb2_grpc,
     engine_pb2,
     engine_pb2_grpc,
-    sink_pb2_grpc,
     source_pb2,
     source_pb2_grpc,
 )
@@ -38,15 +37,12 @@ async def serve(
     gateway = Gateway(limits or Limits(), rules)
     registry = TokenRegistry(tokens)
     server = grpc.aio.server(
-        interceptors=[Guard(registry), RefuseGarbage()], options=[("grpc.max_receive_message_length", 64 * 2**20)]
+        interceptors=[AuthInterceptor(registry), RejectMalformed()], options=[("grpc.max_receive_message_length", 64 * 2**20)]
     )
-    add_source_service(SourceService(gateway), server)
-    engine_pb2_grpc.add_EngineServiceServicer_to_server(EngineService(gateway), server)
-    admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(gateway), server)
-    sink_pb2_grpc.add_SinkServiceServicer_to_server(SinkService(gateway), server)
+    add_services(gateway, server)
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
-    housekeeping = asyncio.create_task(keep_house(gateway))
+    housekeeping = asyncio.create_task(run_housekeeping(gateway))
     try:
         yield gateway, f"127.0.0.1:{port}"
     finally:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.go_source.fake_gateway import FakeGateway
+from tests.fake_gateway.committing import CommittingGateway
 from tests.go_source.processes import Program
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -40,9 +40,9 @@ def go_source(go_binary: Path, tmp_path: Path) -> Program:
 
 
 @pytest.fixture
-async def gateway() -> AsyncIterator[FakeGateway]:
+async def gateway() -> AsyncIterator[CommittingGateway]:
     """A fake gateway; at the end of the test it must have nothing to complain of."""
-    fake = FakeGateway()
+    fake = CommittingGateway()
     await fake.start()
     yield fake
     await fake.stop()

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import grpc
 import pytest
+from tests.fake_gateway.committing import CommittingGateway, Session
 from tests.gateway.certificates import Authority
 from tests.gateway.wire import Engine, serve
 from tests.go_source.conftest import SOURCES
 from tests.go_source.expected import message
-from tests.go_source.fake_gateway import FakeGateway, Session
 from tests.go_source.processes import Program
 
-from headrace.gateway._config import Limits
+from headrace.gateway.config import Limits
 from headrace.protocol.v1 import source_pb2 as pb
 
 pytestmark = pytest.mark.timeout(600)  # The first build compiles gRPC.
 
 
-def assert_complete(gateway: FakeGateway, count: int, partitions: int = 1, source: str = "numbers") -> None:
+def assert_complete(gateway: CommittingGateway, count: int, partitions: int = 1, source: str = "numbers") -> None:
     """Everything has come exactly once, in order, and was committed."""
     names = [f"{source}/{index}" for index in range(partitions)]
     assert sorted(gateway.streams) == sorted(names)
@@ -34,14 +34,14 @@ def assert_complete(gateway: FakeGateway, count: int, partitions: int = 1, sourc
 
 @pytest.mark.parametrize(("count", "partitions"), [(20_000, 1), (20_000, 3), (2, 4), (0, 1)])
 async def test_everything_arrives_once_and_in_order(
-    gateway: FakeGateway, go_source: Program, count: int, partitions: int
+    gateway: CommittingGateway, go_source: Program, count: int, partitions: int
 ) -> None:
     async with go_source.run(gateway.address, source="counted", count=count, partitions=partitions) as source:
         assert await source.wait() == 0, source.log
     assert_complete(gateway, count, partitions, "counted")
 
 
-async def test_a_window_of_one_message(gateway: FakeGateway, go_source: Program) -> None:
+async def test_a_window_of_one_message(gateway: CommittingGateway, go_source: Program) -> None:
     gateway.window_messages = 1
     async with go_source.run(gateway.address, count=50, partitions=2) as source:
         assert await source.wait() == 0, source.log
@@ -49,7 +49,7 @@ async def test_a_window_of_one_message(gateway: FakeGateway, go_source: Program)
     assert gateway.sessions[0].frames == 50
 
 
-async def test_a_window_of_a_few_messages_and_small_frames(gateway: FakeGateway, go_source: Program) -> None:
+async def test_a_window_of_a_few_messages_and_small_frames(gateway: CommittingGateway, go_source: Program) -> None:
     gateway.window_bytes = 1000
     gateway.max_frame_messages = 3
     async with go_source.run(gateway.address, count=300) as source:
@@ -57,7 +57,7 @@ async def test_a_window_of_a_few_messages_and_small_frames(gateway: FakeGateway,
     assert_complete(gateway, 300)
 
 
-async def test_frames_do_not_become_small_when_credit_is_short(gateway: FakeGateway, go_source: Program) -> None:
+async def test_frames_do_not_become_small_when_credit_is_short(gateway: CommittingGateway, go_source: Program) -> None:
     gateway.window_messages = 1000
     async with go_source.run(gateway.address, count=20_000) as source:
         assert await source.wait() == 0, source.log
@@ -65,7 +65,7 @@ async def test_frames_do_not_become_small_when_credit_is_short(gateway: FakeGate
     assert gateway.sessions[0].frames == 80
 
 
-async def test_a_window_smaller_than_a_message_is_asked_to_grow(gateway: FakeGateway, go_source: Program) -> None:
+async def test_a_window_smaller_than_a_message_is_asked_to_grow(gateway: CommittingGateway, go_source: Program) -> None:
     gateway.window_bytes = 60
     async with go_source.run(gateway.address, count=50) as source:
         assert await source.wait() == 0, source.log
@@ -90,7 +90,7 @@ async def test_a_batch_gets_one_partition_though_the_other_has_used_up_the_credi
         await engine.close()
 
 
-async def test_exit_waits_for_the_last_acknowledgement(gateway: FakeGateway, go_source: Program) -> None:
+async def test_exit_waits_for_the_last_acknowledgement(gateway: CommittingGateway, go_source: Program) -> None:
     gateway.commits.clear()
     async with go_source.run(gateway.address, count=100) as source:
         await gateway.until(lambda: "numbers/0" in gateway.streams and gateway.streams["numbers/0"].ended)
@@ -103,7 +103,7 @@ async def test_exit_waits_for_the_last_acknowledgement(gateway: FakeGateway, go_
 
 @pytest.mark.parametrize("status", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED])
 async def test_a_lost_session_goes_on_from_the_checkpoint(
-    gateway: FakeGateway, go_source: Program, status: grpc.StatusCode
+    gateway: CommittingGateway, go_source: Program, status: grpc.StatusCode
 ) -> None:
     gateway.after = [(count, lambda session: session.end(status)) for count in (1000, 1500, 9000)]
     gateway.max_frame_messages = 500
@@ -113,7 +113,7 @@ async def test_a_lost_session_goes_on_from_the_checkpoint(
     assert len(gateway.sessions) == 4
 
 
-async def test_a_broken_connection_and_a_gateway_that_is_away(gateway: FakeGateway, go_source: Program) -> None:
+async def test_a_broken_connection_and_a_gateway_that_is_away(gateway: CommittingGateway, go_source: Program) -> None:
     stuck = asyncio.Event()
 
     async def stick(session: Session) -> None:
@@ -132,7 +132,7 @@ async def test_a_broken_connection_and_a_gateway_that_is_away(gateway: FakeGatew
     assert len(gateway.sessions) == 2
 
 
-async def test_a_rejected_stream_is_opened_again_where_the_gateway_says(gateway: FakeGateway, go_source: Program) -> None:
+async def test_a_rejected_stream_is_opened_again_where_the_gateway_says(gateway: CommittingGateway, go_source: Program) -> None:
     gateway.after = [(2000, lambda session: session.reject("numbers/1", pb.REJECT_REASON_REOPEN))]
     gateway.max_frame_messages = 100
     async with go_source.run(gateway.address, count=10_000, partitions=2) as source:
@@ -141,7 +141,7 @@ async def test_a_rejected_stream_is_opened_again_where_the_gateway_says(gateway:
     assert sorted(gateway.sessions[0].names.values()) == ["numbers/0", "numbers/1", "numbers/1"]
 
 
-async def test_a_stream_that_another_owns_is_asked_for_later(gateway: FakeGateway, go_source: Program) -> None:
+async def test_a_stream_that_another_owns_is_asked_for_later(gateway: CommittingGateway, go_source: Program) -> None:
     async def owned(session: Session) -> None:
         await session.reject("numbers/0", pb.REJECT_REASON_OWNED, retry_after_ms=100)
 
@@ -152,7 +152,7 @@ async def test_a_stream_that_another_owns_is_asked_for_later(gateway: FakeGatewa
     assert len(gateway.sessions[0].names) == 3
 
 
-async def test_a_draining_gateway_is_left_when_its_deadline_passes(gateway: FakeGateway, go_source: Program) -> None:
+async def test_a_draining_gateway_is_left_when_its_deadline_passes(gateway: CommittingGateway, go_source: Program) -> None:
     gateway.after = [(50, lambda session: session.drain(200))]
     async with go_source.run(gateway.address, count=300, rate=500) as source:
         assert await source.wait() == 0, source.log
@@ -160,7 +160,7 @@ async def test_a_draining_gateway_is_left_when_its_deadline_passes(gateway: Fake
     assert gateway.sessions[0].goodbye == "drained"
 
 
-async def test_a_draining_gateway_is_left_once_everything_is_acknowledged(gateway: FakeGateway, go_source: Program) -> None:
+async def test_a_draining_gateway_is_left_once_everything_is_acknowledged(gateway: CommittingGateway, go_source: Program) -> None:
     async def drain(session: Session) -> None:
         await session.drain(60_000)
         await gateway.commit_all(session)
@@ -183,7 +183,7 @@ async def test_a_draining_gateway_is_left_once_everything_is_acknowledged(gatewa
     ],
 )
 async def test_what_cannot_get_better_ends_the_program(
-    gateway: FakeGateway, go_source: Program, action: Callable[[Session], Awaitable[None]], reason: str
+    gateway: CommittingGateway, go_source: Program, action: Callable[[Session], Awaitable[None]], reason: str
 ) -> None:
     gateway.on_open = [action]
     async with go_source.run(gateway.address) as source:
@@ -193,7 +193,7 @@ async def test_what_cannot_get_better_ends_the_program(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-async def test_a_signal_says_goodbye(gateway: FakeGateway, go_source: Program, number: signal.Signals, code: int) -> None:
+async def test_a_signal_says_goodbye(gateway: CommittingGateway, go_source: Program, number: signal.Signals, code: int) -> None:
     gateway.linger_ms = 50
     async with go_source.run(gateway.address, count=1_000_000, rate=1000) as source:
         await gateway.until(lambda: gateway.received > 0)
@@ -219,7 +219,7 @@ async def test_a_signal_ends_the_wait_for_a_gateway_that_does_not_answer(go_sour
         assert await source.wait(5) == 143
 
 
-async def test_pace_gathers_messages(gateway: FakeGateway, go_source: Program) -> None:
+async def test_pace_gathers_messages(gateway: CommittingGateway, go_source: Program) -> None:
     gateway.linger_ms = 100
     async with go_source.run(gateway.address, count=500, rate=1000) as source:
         assert await source.wait() == 0, source.log
@@ -230,7 +230,7 @@ async def test_pace_gathers_messages(gateway: FakeGateway, go_source: Program) -
 async def test_tls_and_token(go_source: Program, tmp_path: Path) -> None:
     authority = Authority(tmp_path, "authority")
     pair = authority.issue("gateway")
-    gateway = FakeGateway()
+    gateway = CommittingGateway()
     await gateway.start(grpc.ssl_server_credentials([(pair.key.read_bytes(), pair.cert.read_bytes())]))
     try:
         async with go_source.run(gateway.address, tls_ca=authority.cert, token="secret", instance="mine", count=10) as source:

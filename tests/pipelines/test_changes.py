@@ -161,7 +161,7 @@ def test_windows_that_are_migrated_end_as_they_began() -> None:
 @pytest.mark.parametrize(
     ("add", "says"),
     [
-        (lambda flow: flow.stateful(lambda n, s: n, list), "is made of a lambda: give it one that stays, name="),
+        (lambda flow: flow.stateful(lambda n, s: n, list), "is made of a lambda: give it a stable name, name="),
         (lambda flow: flow.stateful_flat(lambda n, s: [n], list), "is made of a lambda"),
         (lambda flow: flow.stateful_columns(lambda rows, states: rows, list), "is made of a lambda"),
         (lambda flow: flow.aggregate(count()).aggregate(count()), "would be the second one named aggregate"),
@@ -171,7 +171,7 @@ def test_windows_that_are_migrated_end_as_they_began() -> None:
     ],
 )
 def test_states_have_names_that_do_not_depend_on_other_steps(add: Callable[[KeyedFlow[int]], object], says: str) -> None:
-    with pytest.raises(GraphError, match=rf"keeps states, which are found by its name, and .*{says}"):
+    with pytest.raises(GraphError, match=rf"has states, which are stored under its name, and .*{says}"):
         add(keyed(pipeline()))
 
 

@@ -76,5 +76,5 @@ def test_event_time_is_needed() -> None:
 
 
 def test_a_span_that_is_none() -> None:
-    with pytest.raises(GraphError, match="step deduplicate: within: '1 fortnight' is not a time span"):
+    with pytest.raises(GraphError, match="step deduplicate: within: '1 fortnight' is not a duration"):
         keyed(pipeline()).deduplicate(within="1 fortnight")

@@ -61,11 +61,11 @@ def timers() -> Pipeline:
 def test_the_cost_at_the_end_of_a_micro_batch_is_that_of_what_is_due() -> None:
     for app in (windows(), timers()):
         states = Counting()
-        entered(app, states, "window", [f"old {n}" for n in range(1000)], [500] * 1000).settle(1, 0)
-        entered(app, states, "window", ["a", "b"], [100, 100]).settle(1, 0)
+        entered(app, states, "window", [f"old {n}" for n in range(1000)], [500] * 1000).fire_due(1, 0)
+        entered(app, states, "window", ["a", "b"], [100, 100]).fire_due(1, 0)
         states.looks = states.walks = 0
         passed = entered(app, states, "window", [], [])
-        passed.settle(1, 120 * SECOND)
+        passed.fire_due(1, 120 * SECOND)
         assert sum(len(elements) for _, elements in passed.written) == 2
         assert states.looks + states.walks < 10
 
@@ -74,13 +74,13 @@ def test_states_that_others_brought_up_to_date_are_found() -> None:
     for app in (windows(), timers()):
         (step,) = app.graph.keyed
         mine, theirs = States(), States()
-        entered(app, mine, "window", ["a"], [100]).settle(1, 0)
+        entered(app, mine, "window", ["a"], [100]).fire_due(1, 0)
         for elsewhere in (["b", "c"], ["b"]):
-            entered(app, theirs, "window", elsewhere, [105] * len(elsewhere)).settle(1, 0)
+            entered(app, theirs, "window", elsewhere, [105] * len(elsewhere)).fire_due(1, 0)
         _catch_up(step, mine, theirs)
         mine.news.add("gone")
         passed = entered(app, mine, "window", [], [])
-        passed.settle(1, 200 * SECOND)
+        passed.fire_due(1, 200 * SECOND)
         assert sorted(key for _, elements in passed.written for key in elements.keys or ()) == ["a", "b", "c"]
         assert mine.news == set()
 
@@ -88,9 +88,9 @@ def test_states_that_others_brought_up_to_date_are_found() -> None:
 def test_what_is_due_is_noted_as_changed() -> None:
     for app, still in ((windows(), set[Key]()), (timers(), {"a", "b"})):
         states = States()
-        entered(app, states, "window", ["a", "b", "c"], [100, 100, 300]).settle(1, 0)
+        entered(app, states, "window", ["a", "b", "c"], [100, 100, 300]).fire_due(1, 0)
         passed = entered(app, states, "window", [], [])
-        passed.settle(1, 150 * SECOND)
+        passed.fire_due(1, 150 * SECOND)
         assert list(passed.changed["window"]) == ["a", "b"]
         assert set(states) == still | {"c"}
 

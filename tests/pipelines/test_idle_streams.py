@@ -192,5 +192,5 @@ def test_what_is_known_of_idle_streams_outlives_another_division_of_the_keys() -
 
 
 def test_a_span_that_is_none_is_refused() -> None:
-    with pytest.raises(GraphError, match=r"source s/\*: idle_after must be longer than nothing"):
+    with pytest.raises(GraphError, match=r"source s/\*: idle_after must be positive"):
         windows("0s")

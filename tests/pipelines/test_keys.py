@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.pipelines.rig import SECOND
 
-from headrace.engine.pipelines._keys import buckets_of
+from headrace.engine.applications._keys import buckets_of
 from headrace.pipelines import Message, OnError, Pipeline, StepError, Trial, count, tumbling
 from headrace.pipelines.runtime import normal_key
 

@@ -199,10 +199,10 @@ def test_what_is_gone_is_an_error_that_says_what_to_do(module: Callable[[str, st
     state.others = {}
     packed = StateClass(type(state), "step").pack([state])
     for change, says in (
-        (("    GREEN = 2", "    BLUE = 3"), r"step step: stored states hold Colour.GREEN, with the value 2, .* give it one"),
+        (("    GREEN = 2", "    BLUE = 3"), r"step step: stored states contain Colour.GREEN, with the value 2, .* add one"),
         (
             ("class Gift", "class Present"),
-            r"step step: stored states hold a shop.Gift, and there is no such class any more; if it",
+            r"step step: stored states contain a shop.Gift, which no longer exists; if it",
         ),
         (('"EUR"', '"EUR"\n    rate: int = field()'), "stored states of Price lack rate, which has no default"),
     ):
@@ -261,7 +261,7 @@ def test_a_class_that_nobody_would_find_again_is_refused_when_it_is_stored() -> 
         anything: Any = None
 
     with pytest.raises(
-        StateError, match=r"nobody would find the class .*Inner again; write it at the top of a module, or name it"
+        StateError, match=r"the class .*Inner cannot be found by its name; define it at the top level of a module, or name it"
     ):
         again(Outer(Inner()))
 

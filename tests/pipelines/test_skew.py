@@ -68,7 +68,7 @@ def test_late_values_are_counted_and_go_beside_the_results(late: Late, windows: 
 
 def test_late_values_of_windows_whose_closing_depends_on_others_are_refused() -> None:
     for windows in (session("1s"), count_window(2)):
-        with pytest.raises(GraphError, match=r"late_values\(\) is for tumbling and sliding windows"):
+        with pytest.raises(GraphError, match=r"late_values\(\) requires tumbling or sliding windows"):
             read(pipeline()).key_by(lambda value: value.key).window(windows).late_values()  # type: ignore[call-overload]
 
 

@@ -124,7 +124,7 @@ def test_a_version_without_an_upgrade_is_an_error(kind: Callable[..., Pipeline])
 @KINDS
 def test_instances_do_not_become_plain_values(kind: Callable[..., Pipeline]) -> None:
     trial = sent(kind(Old), "a@1=5")
-    with pytest.raises(StateError, match="has states of Old, and they are plain values now"):
+    with pytest.raises(StateError, match="has states of Old, and they are now plain values"):
         trial.restart(kind(list))
 
 

@@ -116,20 +116,20 @@ def test_pipelines_that_cannot_run() -> None:
             run()
 
     refused("has no source", lambda app: app)
-    refused("nothing takes what step s/", lambda app: app.source("s/*"))
+    refused("has no consumer", lambda app: app.source("s/*"))
     refused("needs streams", lambda app: app.source(" "))
     refused("two steps named x", lambda app: app.source("a/*", name="x").map(str, name="x"))
-    refused("of type int; give a class", lambda app: keyed(app).stateful(lambda value, state: None, int, name="x"))
+    refused("of type int is immutable; pass a class", lambda app: keyed(app).stateful(lambda value, state: None, int, name="x"))
     refused(r"takes \(value, state\)", lambda app: keyed(app).stateful(lambda value: None, list, name="x"))  # type: ignore[arg-type, misc]
     refused(r"takes \(value, state\)", lambda app: keyed(app).stateful(lambda a, b, c, d: None, list, name="x"))  # type: ignore[arg-type, misc]
-    refused("names? one: Pipeline|there is none", lambda app: app.source("s/*", on_error=OnError.DEAD_LETTER).sink("out"))
-    refused("of another pipeline", lambda app: app.source("s/*").merge(Pipeline("b").source("s/*")))
+    refused("there is no dead-letter sink; set one", lambda app: app.source("s/*", on_error=OnError.DEAD_LETTER).sink("out"))
+    refused("of other pipelines", lambda app: app.source("s/*").merge(Pipeline("b").source("s/*")))
 
 
 def test_nothing_can_be_added_to_a_pipeline_that_runs() -> None:
     app = counting()
     sent(app, "a@")
-    with pytest.raises(GraphError, match="comes too late"):
+    with pytest.raises(GraphError, match="cannot be added"):
         app.source("t/*")
 
 

@@ -1,6 +1,8 @@
 """Instances of every kind of class are the same again when they are read back, whichever fields they have."""
 
+import base64
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -63,6 +65,25 @@ class Computed:
         raise AssertionError("it is not set when it is read back")
 
 
+class Side(Enum):
+    BUY = "buy"
+    SELL = "sell"
+
+
+@dataclass
+class Order:
+    """An instance inside a state that refers to itself, and shares a list with others."""
+
+    side: Side
+    fills: list[int] = field(default_factory=list)
+    parent: "Order | None" = None
+
+
+@dataclass
+class Book:
+    orders: list[Order] = field(default_factory=list)
+
+
 def fields(state: Any) -> dict[str, Any]:
     slots = [name for kind in type(state).__mro__ for name in kind.__dict__.get("__slots__", ())]
     names = [f"_Hidden{name}" if name.startswith("__") else name for name in slots]
@@ -117,3 +138,22 @@ def test_fields_behind_a_property() -> None:
 def test_instances_without_fields() -> None:
     assert again(Plain, Plain(), Plain()) == [{}, {}]
     assert again(Plain) == []
+
+
+STORED_BY_AN_OLDER_VERSION = base64.b64decode(
+    "gAWVLgEAAAAAAAAojARCb29rSwBCGwEAAIAFlRABAAAAAAAAjAZvcmRlcnOUhZRLAl2UKF2UKIwbaGVhZHJhY2UucGlwZWxpbmVzLl93cml0ZX"
+    "JzlIwLaW5zdGFuY2Vfb2aUk5RLACiMInRlc3RzLnBpcGVsaW5lcy50ZXN0X3N0b3JlZF9zdGF0ZXOUjAVPcmRlcpRLAIwEc2lkZZSMBWZpbGxz"
+    "lIwGcGFyZW50lIeUSwN0lF2UKGgEjAZtZW1iZXKUk5QoaAeMBFNpZGWUjANCVVmUjANidXmUdJRSlF2UKEsBSwJlaASMBHNhbWWUk5RLAGgNhp"
+    "RSlGWHlFIwaBpoBksBaA1dlChoEChoB2gRjARTRUxMlIwEc2VsbJR0lFKUaBZOZYeUUpRlXZRlhZSHlC5LAk50Lg=="
+)
+"""Two states as a version stored them in which the module of the functions that the bytes name was called otherwise."""
+
+
+def test_states_whose_bytes_name_a_module_that_has_moved_are_still_read() -> None:
+    assert b"headrace.pipelines._writers" in STORED_BY_AN_OLDER_VERSION
+    full, empty = StateClass(Book, "step").unpack(STORED_BY_AN_OLDER_VERSION)
+    first, second = full.orders
+    assert (first.side, first.fills, second.side, second.parent) == (Side.BUY, [1, 2], Side.SELL, None)
+    assert first.parent is first
+    assert first.fills is second.fills
+    assert empty == Book()

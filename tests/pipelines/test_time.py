@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipelines._time import microseconds_of
 from headrace.pipelines.runtime import END, NO_TIME, Watermarks, prefix_maxima
+from headrace.pipelines.time._time import microseconds_of
 
 TIMES = st.lists(st.one_of(st.just(NO_TIME), st.integers(-(10**18), 10**18)), min_size=1)
 
@@ -55,5 +55,5 @@ def test_time_spans(text: str, microseconds: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "5", "minutes", "5 parsecs", "-5s", "5s ago", "5 5s"])
 def test_text_that_is_no_time_span(text: str) -> None:
-    with pytest.raises(ValueError, match=f"{text!r} is not a time span"):
+    with pytest.raises(ValueError, match=f"{text!r} is not a duration"):
         microseconds_of(text)

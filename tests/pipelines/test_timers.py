@@ -117,11 +117,11 @@ def test_a_timer_sets_another_which_does_not_ring_at_the_end_of_time() -> None:
 @pytest.mark.parametrize(
     ("sent_", "match", "function", "on_timer"),
     [
-        ("a@1", "give it on_timer=", lambda v, s, context: context.set_timer(at=1), None),
+        ("a@1", "the step has no on_timer", lambda v, s, context: context.set_timer(at=1), None),
         ("a@", r"see event_time\(\.\.\.\)", lambda v, s, context: context.set_timer(after="1s"), print),
-        ("a@1", "say when", lambda v, s, context: context.set_timer(), print),
-        ("a@1", "say when", lambda v, s, context: context.set_timer(at=1, after="1s"), print),
-        ("a@1", "'soon' is not a time span", lambda v, s, context: context.set_timer(after="soon"), print),
+        ("a@1", "pass either a time or after=", lambda v, s, context: context.set_timer(), print),
+        ("a@1", "pass either a time or after=", lambda v, s, context: context.set_timer(at=1, after="1s"), print),
+        ("a@1", "'soon' is not a duration", lambda v, s, context: context.set_timer(after="soon"), print),
         ("a@1", "later than itself", lambda v, s, c: c.set_timer(at=1), lambda state, context: context.set_timer(at=1)),
     ],
 )

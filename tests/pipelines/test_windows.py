@@ -245,17 +245,17 @@ def test_what_makes_no_sense_is_refused_while_the_pipeline_is_built() -> None:
         return pytest.raises(GraphError, match=match)
 
     flow = keyed(pipeline())
-    with refused("'5 parsecs' is not a time span"):
+    with refused("'5 parsecs' is not a duration"):
         tumbling("5 parsecs")
-    with refused("longer than nothing"):
+    with refused("must be positive"):
         session("0s")
     with refused("leave gaps"):
         sliding("1s", every="2s")
     with refused("at least one value"):
         count_window(0)
-    with refused("leave out delay"):
+    with refused("remove delay"):
         flow.window(count_window(2), delay="1s")
-    with refused("leave out delay and late"):
+    with refused("remove delay and late"):
         flow.window(count_window(2), late=Late.FIRE)
     with refused("not '1 minute'"):
         flow.window("1 minute")  # type: ignore[arg-type]
@@ -263,14 +263,14 @@ def test_what_makes_no_sense_is_refused_while_the_pipeline_is_built() -> None:
         flow.window(session("1s")).aggregate(initial=int, update=max)
     with refused("is not an Aggregation"):
         flow.aggregate(len)  # type: ignore[arg-type]
-    with refused("only output= goes with both"):
+    with refused("only output= is allowed with both"):
         flow.aggregate(count(), initial=int, name="both")
-    with refused("give an Aggregation, or functions"):
+    with refused("pass an Aggregation, or functions"):
         flow.window(tumbling("1s")).aggregate(initial=int, name="half")
 
 
 def test_event_time_is_said_before_the_first_key_by() -> None:
     app = pipeline()
     keyed(app).event_time(lambda number: number).key_by(lambda _: 1).window(tumbling("1s")).aggregate(count()).sink("out")
-    with pytest.raises(GraphError, match="say event_time before the first key_by"):
+    with pytest.raises(GraphError, match="event_time must precede the first key_by"):
         Trial(app).send(*messages("a@1"))

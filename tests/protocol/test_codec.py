@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine._decode import columns, cut, record_batches
-from headrace.gateway.core._errors import ProtocolError
-from headrace.gateway.core._frames import check, count_up_to, trim
+from headrace.engine.wire._decode import columns, cut, record_batches
+from headrace.gateway.core.errors import ProtocolError
+from headrace.gateway.core.frames import check, count_up_to, trim
 from headrace.protocol.v1.frame_pb2 import Frame
 from headrace.sdk import Message
-from headrace.sdk._frame import fill_frame
-from headrace.sdk._pack import pack
+from headrace.sdk.wire._frame import fill_frame
+from headrace.sdk.wire._pack import pack
 
 STREAM = "orders/0"
 BODIES = st.one_of(st.none(), st.binary(max_size=30))

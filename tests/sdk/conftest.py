@@ -6,8 +6,9 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from tests.sdk.fake_gateway import FakeGateway, until
-from tests.sdk.fake_sink_gateway import FakeSinkGateway
+from tests.fake_gateway.server import until
+from tests.fake_gateway.sinks import FakeSinkGateway
+from tests.fake_gateway.sources import FakeGateway
 
 from headrace.sdk import Settings, serve
 

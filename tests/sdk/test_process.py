@@ -8,7 +8,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from tests.sdk.fake_sink_gateway import part
+from tests.fake_gateway.sinks import part
 
 README = Path(__file__).parents[2] / "sdk" / "python" / "README.md"
 
@@ -101,7 +101,7 @@ async def test_a_second_signal_stops_at_once(gateway):
 
 async def test_a_failure_is_one_line_and_exit_code_1(gateway):
     process = await start(gateway, ENDLESS, "1")
-    (await gateway.session()).abort(grpc.StatusCode.UNAUTHENTICATED, "no such token")
+    (await gateway.session()).close(grpc.StatusCode.UNAUTHENTICATED, "no such token")
     _, errors = await asyncio.wait_for(process.communicate(), 10)
     assert process.returncode == 1
     assert re.fullmatch(r"connector stopped: gateway 127.0.0.1:\d+: no such token \(UNAUTHENTICATED\)\n", errors.decode())

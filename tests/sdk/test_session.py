@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import grpc
 import pytest
-from tests.sdk.fake_gateway import FRAME_OVERHEAD, until
+from tests.fake_gateway.server import until
+from tests.fake_gateway.sources import FRAME_OVERHEAD
 
 from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1 import source_pb2 as pb
@@ -509,7 +510,7 @@ async def test_a_lost_session_is_resumed(gateway, connect, log):
     session = await gateway.session()
     await session.open()
     await session.messages(10)
-    session.abort(grpc.StatusCode.UNAVAILABLE)
+    session.close(grpc.StatusCode.UNAVAILABLE)
     session = await gateway.session()
     stream = await session.open(resume=resume(9))
     assert [m.sequence for m in await session.messages(1)] == [10]
@@ -539,7 +540,7 @@ async def test_a_gateway_that_is_not_there_yet_is_waited_for(gateway, connect):
 async def test_a_session_taken_over_is_left_to_the_newer_one(gateway, connect):
     task = connect(Log(VALUES))
     session = await gateway.session()
-    session.abort(grpc.StatusCode.ABORTED, "a newer session took over")
+    session.close(grpc.StatusCode.ABORTED, "a newer session took over")
     with pytest.raises(SessionTakenOver, match="a newer session took over"):
         await task
     assert not gateway.has_session
@@ -547,7 +548,7 @@ async def test_a_session_taken_over_is_left_to_the_newer_one(gateway, connect):
 
 async def test_a_refused_session_ends_the_connector(gateway, connect):
     task = connect(Log(VALUES))
-    (await gateway.session()).abort(grpc.StatusCode.UNAUTHENTICATED, "no such token")
+    (await gateway.session()).close(grpc.StatusCode.UNAUTHENTICATED, "no such token")
     with pytest.raises(GatewayRefused, match="no such token") as caught:
         await task
     assert caught.value.status == "UNAUTHENTICATED"
@@ -797,7 +798,7 @@ async def test_a_redelivering_source_begins_anew_after_a_lost_session(gateway, c
     await session.messages(3)
     session.ack(stream, 1, epoch=100)
     await until(lambda: source.settled == [(1, b"a")])
-    session.abort(grpc.StatusCode.UNAVAILABLE)
+    session.close(grpc.StatusCode.UNAVAILABLE)
     session = await gateway.session()
     stream = await session.open(epoch=200)
     assert [(m.sequence, m.value) for m in await session.messages(2)] == [(1, b"b"), (2, b"c")]
@@ -875,7 +876,7 @@ async def test_pings_that_somebody_finds_too_many_do_not_end_the_connector(gatew
     session = await gateway.session()
     await session.open()
     await session.messages(1)
-    session.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "GOAWAY received; Error code: 11 [ENHANCE_YOUR_CALM]; too_many_pings")
+    session.close(grpc.StatusCode.RESOURCE_EXHAUSTED, "GOAWAY received; Error code: 11 [ENHANCE_YOUR_CALM]; too_many_pings")
     session = await gateway.session()
     await session.open()
     await session.messages(1)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import grpc
 import pytest
-from tests.sdk.fake_gateway import until
-from tests.sdk.fake_sink_gateway import frame_of, part, transaction
+from tests.fake_gateway.server import until
+from tests.fake_gateway.sinks import frame_of, part, transaction
 from tests.sdk.sinks import (
     AsyncIdempotent,
     AsyncPlain,
@@ -392,11 +392,11 @@ async def test_dropped_and_aborted_parts_are_forgotten(sink_gateway, attach, kin
     session = await sink_gateway.session()
     session.drop(await session.staged(part(0), b"a"))
     session.prepare(transaction(0), part(0))
-    assert "partition 0, attempt a, is not here any more" in (await session.next("failed")).reason
+    assert "partition 0, attempt a, is no longer here" in (await session.next("failed")).reason
     await session.staged(part(1), b"a")
     session.abort(transaction(1))
     session.prepare(transaction(1), part(1))
-    assert "is not here any more" in (await session.next("failed")).reason
+    assert "is no longer here" in (await session.next("failed")).reason
 
 
 @IDEMPOTENT
@@ -591,7 +591,7 @@ async def test_a_sink_that_cannot_tell_what_it_has_is_asked_again(sink_gateway, 
     attach(sink)
     await sink_gateway.session()
     assert sink.calls == ["recover"] * 3
-    assert "cannot tell what it has stored: OSError: away; trying again" in caplog.text
+    assert "could not report what it has stored: OSError: away; trying again" in caplog.text
 
 
 async def test_one_part_that_is_stuck_does_not_keep_others(sink_gateway, attach):

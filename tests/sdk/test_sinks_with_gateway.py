@@ -15,7 +15,7 @@ from tests.gateway.wire import serve as gateway_serving
 from tests.sdk.sinks import AsyncIdempotent, AsyncPlain, AsyncTwoPhase, Idempotent, Memory, Plain, TwoPhase
 
 from headrace.connectors import FileSink, SinkFormat
-from headrace.gateway._config import Limits
+from headrace.gateway.config import Limits
 from headrace.sdk import IdempotentSink, serve
 
 
@@ -37,7 +37,7 @@ async def serving(sink: object, address: str, instance: str | None = None) -> As
 async def visible(writer: Writer, committed: int) -> None:
     """Waits until a batch that is in the commit log is visible."""
     async with asyncio.timeout(DEADLINE_S):
-        while await writer.settle(committed):
+        while await writer.report_commits(committed):
             pass
 
 
@@ -51,7 +51,7 @@ async def test_batches_are_written(kind):
     sink.name = "out"
     async with gateway_serving() as (_, address), serving(sink, address):
         writer = Writer(address)
-        await writer.settle()
+        await writer.report_commits()
         for batch in range(3):
             await asyncio.gather(*(writer.deliver(batch, [b"%d%d" % (batch, n)], partition=n) for n in range(2)))
             await writer.vote(batch, writer.part(batch, 0), writer.part(batch, 1))
@@ -101,7 +101,7 @@ async def test_two_instances_of_a_sink_write_every_row_once(kind, tmp_path):
     one.name = other.name = "out"
     async with gateway_serving() as (_, address), serving(one, address, "one"), serving(other, address, "other"):
         writer = Writer(address)
-        await writer.settle()
+        await writer.report_commits()
         await serving_instances(address, ["one", "other"])
         for batch in range(3):
             deliveries = [writer.deliver(batch, [b"%d%d" % (batch, n)], partition=n) for n in range(4)]
@@ -149,7 +149,7 @@ async def test_parts_that_are_larger_than_what_waits_for_a_sink_are_staged(kind)
     sink.name = "out"
     async with gateway_serving() as (_, address), serving(sink, address):
         writer = Writer(address)
-        await writer.settle()
+        await writer.report_commits()
         values = [[bytes([65 + n]) * 2**20] * 14 for n in range(3)]
         await asyncio.gather(*(writer.deliver_frames(0, rows, partition=n) for n, rows in enumerate(values)))
         await writer.vote(0, *(writer.part(0, n) for n in range(3)))
@@ -164,7 +164,7 @@ async def test_a_part_that_the_sink_cannot_stage_fails_its_task_which_may_try_ag
     sink.raises["stage"] = [OSError("disk full")]
     async with gateway_serving() as (_, address), serving(sink, address):
         writer = Writer(address)
-        await writer.settle()
+        await writer.report_commits()
         with pytest.raises(Exception, match="OSError: disk full"):
             await writer.deliver(0)
         await writer.deliver(0, attempt="b")
@@ -182,12 +182,12 @@ async def test_a_file_sink_that_was_away_shows_what_was_committed_meanwhile(tmp_
             async with serving(sink, address):
                 if batch:
                     await visible(writer, batch - 1)
-                await writer.settle(committed=batch - 1 if batch else None)
+                await writer.report_commits(committed=batch - 1 if batch else None)
                 await writer.deliver(batch, [b"%d" % batch, b"x"])
                 await writer.vote(batch)
             sink.close()
             # Spark writes its commit log while the sink is away.
-            assert await writer.settle(committed=batch) == 1
+            assert await writer.report_commits(committed=batch) == 1
         sink = FileSink("out", tmp_path, SinkFormat.LINES)
         async with serving(sink, address):
             await visible(writer, 2)

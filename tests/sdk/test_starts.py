@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 
 import pytest
+from tests.fake_gateway.server import until
 from tests.gateway.wire import Engine
 from tests.gateway.wire import serve as gateway
-from tests.sdk.fake_gateway import until
 
 from headrace.sdk import AsyncSource, InvalidSource, Message, Position, Settings, Source, SourceFailed, SourceKind, serve
 

@@ -5,13 +5,13 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.fake_gateway.server import until
 from tests.gateway.certificates import Authority
 from tests.gateway.processes import gateway_process
 from tests.gateway.wire import Engine, values_of
 from tests.gateway.wire import serve as gateway
-from tests.sdk.fake_gateway import until
 
-from headrace.gateway._config import Limits
+from headrace.gateway.config import Limits
 from headrace.protocol.v1 import frame_pb2
 from headrace.sdk import GONE, AsyncSource, Message, Position, PositionLost, Settings, Source, SourceKind, Tls, serve
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from headrace.soak._memory import Memory
-from headrace.soak._report import document, summary
-from headrace.soak._run import Outcome, Plan
-from headrace.soak._series import Judged, Series
-from headrace.soak._slope import Slope, Verdict, judge
+from headrace.laboratory.soak.memory import Memory
+from headrace.laboratory.soak.report import document, summary
+from headrace.laboratory.soak.run import Outcome, Plan
+from headrace.laboratory.soak.series import Judged, Series
+from headrace.laboratory.soak.slope import Slope, Verdict, judge
 
 PLAN = Plan(seconds=1800, warm_up_s=600, bound=8, rate=2000, keys=10_000, master="local[2]")
 FLAT, UNSURE, GROWS = Slope(2, 1, 3), Slope(20, 1, 40), Slope(28, 20, 35)

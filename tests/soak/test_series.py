@@ -5,9 +5,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headrace.soak._memory import Memory, memory_of, named_processes
-from headrace.soak._series import HEAP, TOGETHER, Judged, Record
-from headrace.soak._slope import Verdict
+from headrace.laboratory.soak.memory import Memory, memory_of, named_processes
+from headrace.laboratory.soak.series import HEAP, TOGETHER, Judged, Record
+from headrace.laboratory.soak.slope import Verdict
 
 LEAKS = "kept = []\nfor line in __import__('sys').stdin:\n    kept.append(bytearray(b'x' * 1_000_000)); print(flush=True)"
 REUSES = "for line in __import__('sys').stdin:\n    kept = bytearray(b'x' * 1_000_000); print(flush=True)"

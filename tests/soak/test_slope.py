@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.soak._slope import FEWEST_BLOCKS, Verdict, fit, judge
+from headrace.laboratory.soak.slope import FEWEST_BLOCKS, Verdict, fit, judge
 
 BOUND = 8.0
 SECONDS = 1200

@@ -1,5 +1,5 @@
 """The command line: `headrace`."""
 
-from headrace.cli._root import cli, main
+from headrace.cli.root import cli, main
 
 __all__ = ["cli", "main"]

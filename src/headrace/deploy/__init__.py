@@ -1,13 +1,13 @@
 """Deployments: a gateway, connectors and an application on one machine, started together and kept running."""
 
-from headrace.deploy._configuration import Deployment, GatewayOptions, PipelineOptions, load_deployment
-from headrace.deploy._errors import AlreadyRuns, CannotRun, DeploymentError
-from headrace.deploy._gateway import Flow, GatewayProbe, Known, NoProbe, StatusProbe
-from headrace.deploy._graph import ApplicationGraph, missing, read_graph
-from headrace.deploy._plan import Plan, Role, plan
-from headrace.deploy._status import Condition, Kind, ProcessStatus, State, Status
-from headrace.deploy._supervisor import Ending, Supervisor
-from headrace.deploy._view import JsonView, LinesView, LiveView
+from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOptions, load_deployment
+from headrace.deploy.errors import AlreadyRuns, CannotRun, DeploymentError
+from headrace.deploy.gateway import Flow, GatewayProbe, Known, NoProbe, StatusProbe
+from headrace.deploy.graph import ApplicationGraph, missing, read_graph
+from headrace.deploy.plan import Plan, Role, plan
+from headrace.deploy.status import Condition, Kind, ProcessStatus, State, Status
+from headrace.deploy.supervisor import Ending, Supervisor
+from headrace.deploy.view import JsonView, LinesView, LiveView
 
 __all__ = [
     "AlreadyRuns",

@@ -1,10 +1,28 @@
-"""Processes that are started, killed and started again, for the demo, the benchmarks and the proof by killing everything."""
+"""Processes that are started, killed and restarted, for deployments, the demo, the benchmarks and the chaos tests."""
 
-from headrace.processes._company import company, headrace
-from headrace.processes._environ import spark_environ
-from headrace.processes._executors import executors
-from headrace.processes._owned import OwnedProcess, lives
-from headrace.processes._ports import free_address
-from headrace.processes._traces import first_cause
+from headrace.processes.environ import spark_environ
+from headrace.processes.executors import executors
+from headrace.processes.group import headrace, process_group
+from headrace.processes.java import JavaMissing, find_java, require_java
+from headrace.processes.owned import OwnedProcess, lives
+from headrace.processes.ports import free_address
+from headrace.processes.scratch import Scratch, own_temporary_folder, scratch_folder
+from headrace.processes.traces import first_cause, first_traceback
 
-__all__ = ["OwnedProcess", "company", "executors", "first_cause", "free_address", "headrace", "lives", "spark_environ"]
+__all__ = [
+    "JavaMissing",
+    "OwnedProcess",
+    "Scratch",
+    "executors",
+    "find_java",
+    "first_cause",
+    "first_traceback",
+    "free_address",
+    "headrace",
+    "lives",
+    "own_temporary_folder",
+    "process_group",
+    "require_java",
+    "scratch_folder",
+    "spark_environ",
+]

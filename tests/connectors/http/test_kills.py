@@ -10,9 +10,9 @@ import pytest
 from tests.connectors.http.receiver import receiving
 from tests.connectors.programs import free_port, listening
 from tests.connectors.query import querying
+from tests.fake_gateway.server import until
 from tests.gateway.sink_wire import Writer
 from tests.gateway.wire import serve as gateway
-from tests.sdk.fake_gateway import until
 
 SENDERS, MESSAGES, KILLS = 20, 15, 3
 DEADLINE_SECONDS = 60.0

@@ -110,9 +110,9 @@ async def test_many_values_are_lines_of_json(receiver):
     ("message", "reason"),
     [
         (Message(None), "it has no value"),
-        (Message(b"v", b"\xff"), "its header X-Key would have bytes"),
-        (Message(b"v", b"a\r\nX-Evil: 1"), "its header X-Key would have bytes"),
-        (Message(b"v", message_id="a\n"), "its header X-Id would have bytes"),
+        (Message(b"v", b"\xff"), "its header X-Key would contain bytes"),
+        (Message(b"v", b"a\r\nX-Evil: 1"), "its header X-Key would contain bytes"),
+        (Message(b"v", message_id="a\n"), "its header X-Id would contain bytes"),
     ],
 )
 async def test_what_no_request_can_say_is_refused(receiver, message, reason):
@@ -180,7 +180,7 @@ async def test_a_batch_that_is_refused_is_divided(receiver):
 
 
 @pytest.mark.parametrize(
-    ("status", "advice"), [(401, "set token"), (403, "token"), (404, "look at url"), (405, "look at url and method")]
+    ("status", "advice"), [(401, "set token"), (403, "token"), (404, "check url"), (405, "check url and method")]
 )
 async def test_what_is_wrong_with_every_request_is_an_error_that_says_what_to_do(receiver, status, advice):
     receiver.answer = lambda request: status
@@ -204,7 +204,7 @@ async def test_a_receiver_that_wants_time_is_given_it(receiver):
 
 async def test_one_that_wants_more_time_than_there_is_fails_at_once(receiver):
     receiver.answers(web.Response(status=429, headers={"Retry-After": "3600"}))
-    with pytest.raises(Unavailable, match=r"429 Too Many Requests; given up after 1 try \(retry_seconds\)"):
+    with pytest.raises(Unavailable, match=r"429 Too Many Requests; gave up after 1 try \(retry_seconds\)"):
         await sink(receiver).write(rows(b"one"))
 
 
@@ -212,7 +212,7 @@ async def test_one_that_stays_away_is_an_error_in_the_end(receiver, network):
     net = network(int(receiver.url.rpartition(":")[2].partition("/")[0]))
     net.refuse()
     out = sink(receiver, url=f"http://{net.address}/in", retry_seconds=0.3)
-    with pytest.raises(Unavailable, match=f"POST http://{net.address}/in: ClientConnectorError: .*given up after"):
+    with pytest.raises(Unavailable, match=f"POST http://{net.address}/in: ClientConnectorError: .*gave up after"):
         await out.write(rows(b"one"))
     net.restore()
     assert await out.write(rows(b"one")) is None
@@ -225,7 +225,7 @@ async def test_a_network_that_is_cut_is_waited_for(receiver, network, caplog):
     net.cut()
     writing = asyncio.create_task(out.write(rows(b"one")))
     async with asyncio.timeout(DEADLINE_S):
-        while "no answer in time; trying again" not in caplog.text:  # noqa: ASYNC110 - there is no event to wait on
+        while "no response in time; retrying" not in caplog.text:  # noqa: ASYNC110 - there is no event to wait on
             await asyncio.sleep(0.01)
     net.restore()
     assert await writing is None
@@ -249,7 +249,7 @@ async def test_a_query_writes_and_what_spark_delivers_again_has_the_same_ids(rec
         stop = asyncio.Event()
         serving = asyncio.create_task(serve(sink(receiver, sink="out"), gateway=address, stop=stop))
         writer = Writer(address)
-        await writer.settle()
+        await writer.report_commits()
         receiver.answers(204, 403)
         with pytest.raises(Exception, match=r"Denied: POST .* was answered 403 Forbidden"):
             await writer.deliver(0, [b"a", b"b"])
@@ -287,10 +287,10 @@ async def test_it_ends_in_good_order_when_it_is_told_to(receiver):
     ("parameters", "complaint"),
     [
         ({"url": "ftp://host/"}, "write it as http://HOST/PATH"),
-        ({"url": "http://user:secret@host/"}, "leave user and password out of it"),
-        ({"headers": {"X": "a\nb"}}, "the value of X has a control character"),
-        ({"token": "secret\n"}, "a secret has a control character"),
-        ({"batch": "ndjson", "key_header": "X"}, "are for batch = message"),
+        ({"url": "http://user:secret@host/"}, "remove user and password, which would be shown"),
+        ({"headers": {"X": "a\nb"}}, "the value of X contains a control character"),
+        ({"token": "secret\n"}, "a secret contains a control character"),
+        ({"batch": "ndjson", "key_header": "X"}, "require batch = message"),
         ({"headers": {"a b": "c"}}, "headers"),
     ],
 )

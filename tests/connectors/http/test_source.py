@@ -15,10 +15,10 @@ from pydantic import ValidationError
 from tests.brokers.network import FaultyNetwork
 from tests.connectors.programs import free_port
 from tests.connectors.query import Query, querying, serving
+from tests.fake_gateway.server import until
 from tests.gateway.certificates import Authority
 from tests.gateway.wire import DEADLINE_S
 from tests.gateway.wire import serve as gateway
-from tests.sdk.fake_gateway import until
 
 from headrace.connectors.http import HTTP, HttpParameters, HttpSource
 from headrace.sdk import InvalidSource
@@ -114,7 +114,7 @@ async def test_a_mebibyte_arrives_and_more_is_refused(rig):
             yield bytes(65536)
 
     async with http.client.post(http.url(), data=pieces()) as response:
-        assert (response.status, await response.text()) == (413, "a body may have up to 1048576 bytes")
+        assert (response.status, await response.text()) == (413, "a body may have at most 1048576 bytes")
 
 
 async def test_headers_become_id_key_and_headers(rig):
@@ -127,7 +127,7 @@ async def test_headers_become_id_key_and_headers(rig):
     await http.query.commit()
     await request
     async with http.client.post(http.url("/a/b"), data=b"v") as response:
-        assert (response.status, await response.text()) == (400, "the header Idempotency-Key must have the id of the message")
+        assert (response.status, await response.text()) == (400, "the header Idempotency-Key must contain the id of the message")
 
 
 async def test_lines_become_messages_and_are_answered_together(rig):

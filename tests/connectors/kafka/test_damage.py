@@ -52,7 +52,7 @@ async def test_what_is_around_a_damaged_batch_arrives_once(log, topic, address, 
         assert numbers(messages) == SOUND
         assert [message.sequence for message in messages] == [offset + 1 for offset in SOUND]
         assert source.bad_records.total == 1
-    assert f"stream s/{topic}-0: a record was left out (1 since the last such line, 1 in all" in caplog.text
+    assert f"stream s/{topic}-0: skipped a record (1 since the last such line, 1 in total" in caplog.text
     assert f"topic {topic}, partition 0: the record batch at offset 10 fails its checksum" in caplog.text
     assert "offsets 10 to 19 cannot be read" in caplog.text
     if policy == "dead-letter":

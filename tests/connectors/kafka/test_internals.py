@@ -18,6 +18,7 @@ from kafka.producer.sender import Sender
 from kafka.producer.transaction_manager import TransactionManager
 from kafka.record import MemoryRecords, default_records
 from kafka.record.memory_records import MemoryRecordsBuilder
+from tests.connectors.private_names import private_names
 
 import headrace.connectors.kafka as package
 from headrace.connectors.kafka import _client, _consumer, _producer
@@ -29,27 +30,19 @@ HERE = Path(package.__file__).parent
 USED = {"_buffer", "_build_transport", "_fetcher", "_sender", "_sock_recv", "_transaction_manager"}
 
 
-def foreign(path: Path) -> set[str]:
-    """Private names that a module uses and does not define: of others, or of what it subclasses."""
-    tree = ast.parse(path.read_text())
-    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    used |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-    return {name for name in used if re.fullmatch(r"_[a-z]\w*", name)}
-
-
 def test_all_that_is_used_is_in_one_module():
     """Elsewhere no private name is one that the classes of kafka-python have which are used or subclassed."""
     classes = [KafkaConsumer, KafkaProducer, Fetcher, Fetcher.PartitionRecords, Sender, TransactionManager]
     classes += [default_records.DefaultRecordBatch, manager.KafkaConnectionManager, transport.KafkaTCPTransport]
     theirs = {name for owner in classes for name in re.findall(r"\b_[a-z]\w*", inspect.getsource(owner))}
-    assert foreign(HERE / "_internals.py") == USED
+    assert private_names(HERE / "_internals.py") == USED
     assert theirs >= USED
     for path in HERE.glob("*.py"):
         if path.name != "_internals.py":
             tree = ast.parse(path.read_text())
             own = {name.attr for name in ast.walk(tree) if isinstance(name, ast.Attribute) and isinstance(name.ctx, ast.Store)}
             own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-            assert not (foreign(path) - own) & theirs, path.name
+            assert not (private_names(path) - own) & theirs, path.name
 
 
 @pytest.mark.parametrize(

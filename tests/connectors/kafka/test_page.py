@@ -24,7 +24,7 @@ async def test_the_example_of_the_page(log, address: str, query, tmp_path: Path)
         await shown.connector("kafka-sink", address)
         await attached(one)
         writer = Writer(address)
-        await writer.settle()
+        await writer.report_commits()
         for batch, alert in enumerate([b"alert", b"next alert"]):
             await writer.deliver(batch, [alert])
             await writer.vote(batch)

@@ -20,15 +20,15 @@ HERE = {"bootstrap_servers": "127.0.0.1:9092"}
     ("parameters", "complaint"),
     [
         ({"topics": "t", "bootstrap_servers": "127.0.0.1"}, "'127.0.0.1' is not HOST:PORT"),
-        ({"topics": "t", "tls_ca": "ca.pem"}, "mean nothing without tls = true"),
+        ({"topics": "t", "tls_ca": "ca.pem"}, "require tls = true"),
         ({"topics": "t", "tls": True, "tls_key": "key.pem"}, "tls_key needs tls_certificate"),
-        ({"topics": "t", "username": "me"}, "given together or not at all"),
-        ({"topics": "t", "sasl_mechanism": "PLAIN", "username": "me"}, "given together or not at all"),
+        ({"topics": "t", "username": "me"}, "give all of them, or none"),
+        ({"topics": "t", "sasl_mechanism": "PLAIN", "username": "me"}, "give all of them, or none"),
         ({}, "give either topics or topic_pattern"),
         ({"topics": "t", "topic_pattern": "t.*"}, "give either topics or topic_pattern"),
-        ({"topics": "a b"}, "'a b' is no name of a topic"),
-        ({"topics": ".."}, "'..' is no name of a topic"),
-        ({"topic_pattern": "("}, "topic_pattern is no regular expression"),
+        ({"topics": "a b"}, "'a b' is not a valid topic name"),
+        ({"topics": ".."}, "'..' is not a valid topic name"),
+        ({"topic_pattern": "("}, "topic_pattern is not a valid regular expression"),
     ],
 )
 def test_parameters_that_do_not_add_up_are_refused(parameters, complaint):
@@ -41,8 +41,8 @@ def test_parameters_that_do_not_add_up_are_refused(parameters, complaint):
     [
         ("a b", "write a name of letters"),
         ("", "write a name of letters"),
-        ("{value}", "{value} is nothing that a message has"),
-        ("{header:}", "{header:} is nothing that a message has"),
+        ("{value}", "{value} is not a placeholder"),
+        ("{header:}", "{header:} is not a placeholder"),
         ("x" * 250, "write a name of letters"),
     ],
 )
@@ -105,15 +105,15 @@ def test_check_tells_what_there_is(log, topic, kafka, monkeypatch, caplog):
     other = log.create(2)
     assert check(topics=[topic, other]) == "2 topics with 3 partitions"
     assert check(topic_pattern=topic) == "1 topic with 1 partition"
-    with pytest.raises(KafkaFailed, match=f"no topic nowhere at {log.servers}: make it, or correct topics"):
+    with pytest.raises(KafkaFailed, match=f"no topic nowhere at {log.servers}: create it, or correct topics"):
         check(topics=["nowhere", topic])
     with monkeypatch.context() as patch:
         patch.setattr(_connection, "BOOTSTRAP_SECONDS", 0.5)
         with pytest.raises(KafkaAway, match=r"no broker can be reached: 127.0.0.1:1: Connection refused"):
             check(topics=topic, bootstrap_servers="127.0.0.1:1")
     login = f"{kafka.host}:{kafka.sasl_port}"
-    with pytest.raises(KafkaFailed, match=f"{login} lets nobody in without a login: set sasl_mechanism, username and password"):
+    with pytest.raises(KafkaFailed, match=f"{login} requires authentication: set sasl_mechanism, username and password"):
         check(topics=topic, bootstrap_servers=login)
-    with pytest.raises(KafkaFailed, match="does not let 'me' in with PLAIN: check username, password and sasl_mechanism"):
+    with pytest.raises(KafkaFailed, match="rejects user 'me' with PLAIN: check username, password and sasl_mechanism"):
         check(topics=topic, bootstrap_servers=login, sasl_mechanism="PLAIN", username="me", password="secret-of-mine")
     assert "secret-of-mine" not in caplog.text

@@ -90,7 +90,7 @@ def test_a_batch_that_ends_too_early_is_noticed(records, data):
     (batch,) = MemoryRecords(built(records, per_batch=100))
     del batch._buffer[-data.draw(st.integers(1, len(batch._buffer) - 61)) :]
     columns = Records()
-    with pytest.raises(InvalidMessage, match="its records end in the middle of one"):
+    with pytest.raises(InvalidMessage, match="a record is truncated"):
         columns.add(batch, 0)
     assert columns == Records()
 
@@ -148,12 +148,12 @@ def damaged(places: dict[int, int], batches: int = 3, **options) -> bytes:
 @pytest.mark.parametrize(
     ("places", "options", "reason"),
     [
-        ({-3: 255}, {}, "fails its checksum: it was damaged on the broker's disk or on the way"),
+        ({-3: 255}, {}, "fails its checksum: it was damaged on the broker's disk or in transit"),
         ({25: 255}, {}, "fails its checksum"),  # how many offsets it has
         ({57: 127}, {}, "fails its checksum"),  # how many records it has
-        ({57: 127}, {"check_crcs": False}, "is damaged: its records end in the middle of one"),
-        ({22: 1}, {"check_crcs": False}, "is damaged: what is compressed with gzip cannot be unpacked"),
-        ({22: 6}, {"check_crcs": False}, "is damaged: codec 6 is none of Kafka's"),
+        ({57: 127}, {"check_crcs": False}, "is damaged: a record is truncated"),
+        ({22: 1}, {"check_crcs": False}, "is damaged: data compressed with gzip cannot be decompressed"),
+        ({22: 6}, {"check_crcs": False}, "is damaged: codec 6 is not a codec of Kafka"),
     ],
 )
 def test_a_damaged_batch_is_told_apart_from_those_around_it(places, options, reason):
@@ -180,7 +180,7 @@ def test_a_batch_counts_as_damaged_once_it_was_fetched_twice():
 
 def test_the_last_batch_ends_where_its_header_says_if_that_adds_up():
     assert [stretch.next_offset for stretch in log_of(damaged({-3: 255}, batches=2))] == [10, 20]
-    with pytest.raises(CorruptRecordError, match="nobody can tell where the next batch begins: restore it"):
+    with pytest.raises(CorruptRecordError, match="it is unknown where the next batch begins: restore it"):
         log_of(damaged({25: 255}, batches=2))
 
 
@@ -202,7 +202,7 @@ def test_what_is_no_batch_is_told_with_its_place():
     data[place + 8 : place + 12] = (5).to_bytes(4, "big")  # how long it is
     ((before,), after) = stretches(bytes(data))
     assert (before.records.values, after) == ([b"x0"] * 10, 10)
-    with pytest.raises(CorruptRecordError, match="topic t, partition 0: what follows offset 10 is no record batch"):
+    with pytest.raises(CorruptRecordError, match="topic t, partition 0: what follows offset 10 is not a record batch"):
         stretches(bytes(data[place:]), 10)
 
 

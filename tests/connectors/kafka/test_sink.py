@@ -114,7 +114,7 @@ def test_a_transaction_that_takes_too_long_is_told(make, log, topic, monkeypatch
 
 
 def test_a_transaction_timeout_that_the_brokers_do_not_take_is_told(make):
-    with pytest.raises(KafkaFailed, match="take no transaction of 3600 s: lower transaction_timeout_seconds, or raise"):
+    with pytest.raises(KafkaFailed, match="reject a transaction timeout of 3600 s: lower transaction_timeout_seconds, or raise"):
         make(transaction_timeout_seconds=3600).last("p")
 
 
@@ -129,7 +129,7 @@ def test_a_state_topic_that_is_deleted_is_made_anew(make, log, topic):
 
 def test_a_state_topic_that_forgets_is_refused(make, log):
     name = log.create(cleanup_policy="delete")
-    with pytest.raises(KafkaFailed, match=f"topic {name} would forget what it is told: its cleanup.policy is delete"):
+    with pytest.raises(KafkaFailed, match=f"topic {name} would delete the ids of transactions: its cleanup.policy is delete"):
         make(state_topic=name).last("p")
 
 
@@ -145,7 +145,7 @@ def test_a_message_that_is_not_there_though_kafka_python_would_commit_fails_the_
         return future
 
     monkeypatch.setattr(KafkaProducer, "send", failing)
-    with pytest.raises(KafkaAway, match=r"does not finish the transaction: .*expired; are its topics there"):
+    with pytest.raises(KafkaAway, match=r"did not complete the transaction: .*expired; do its topics exist"):
         write(sink, 1, b"b", b"timed out")
     monkeypatch.undo()
     assert sink.last("p") == 0
@@ -193,12 +193,12 @@ def test_what_a_topic_would_never_take_is_refused(make, log):
     )
     assert refused == [
         None,
-        "it takes 1070 bytes, and the topic takes 1000",
+        "it has 1070 bytes, and the topic accepts 1000",
         "it has neither key nor value",
         "a header has no value, which the client library cannot write",
-        "its event time lies before 1970",
-        "its event time is older than the topic takes: 3600000 ms",
-        "its event time lies further ahead than the topic takes: 3600000 ms",
+        "its event time is before 1970",
+        "its event time is older than the topic accepts: 3600000 ms",
+        "its event time is further ahead than the topic accepts: 3600000 ms",
     ]
     assert refusals(make(topic=topic, compression="gzip"), too_large) == [None]
     compacted = log.create(cleanup_policy="compact")
@@ -228,7 +228,7 @@ def test_a_topic_may_depend_on_the_message(make, log):
         None,
         f"its topic is '{prefix}.{{header:n}}', and it has no header:n",
         f"there is no topic {prefix}.nowhere",
-        f"'{prefix}./' is no name of a topic",
+        f"'{prefix}./' is not a valid topic name",
     ]
     write(sink, 0, messages[0])
     assert log.values(topic) == [b"x"]
@@ -236,7 +236,7 @@ def test_a_topic_may_depend_on_the_message(make, log):
 
 def test_a_topic_that_is_not_there_is_told_and_not_made(make, log):
     sink = make(topic="not.there")
-    with pytest.raises(KafkaFailed, match=r"there is no topic not.there at .*: make it, or set topic to another one"):
+    with pytest.raises(KafkaFailed, match=r"there is no topic not.there at .*: create it, or set topic to another one"):
         sink.check(Rows.of(Message(b"x")))
     log.create(name="not.there")
     wait(lambda: _takes(sink))
@@ -256,7 +256,7 @@ def test_a_login_is_used_and_a_wrong_one_is_told(make, log, topic, kafka):
     login = {"bootstrap_servers": f"{kafka.host}:{kafka.sasl_port}", "sasl_mechanism": "PLAIN", "username": kafka.user}
     write(make(password=kafka.password, **login), 0, b"a")
     assert log.values(topic) == [b"a"]
-    with pytest.raises(KafkaFailed, match="does not let 'headrace' in with PLAIN: check username, password and") as refused:
+    with pytest.raises(KafkaFailed, match="rejects user 'headrace' with PLAIN: check username, password and") as refused:
         make(password="not.the.password", **login).last("p")
     assert "not.the.password" not in str(refused.value)
 
@@ -280,8 +280,8 @@ def test_check_tells_what_there_is_and_makes_nothing(log, topic):
         assert KAFKA_SINK.check is not None
         return KAFKA_SINK.check(KafkaSinkParameters(bootstrap_servers=log.servers, sink="checked", **parameters))
 
-    assert check(topic=topic) == f"topic {topic}; topic headrace-checked will be made for the ids of transactions"
-    assert check(topic="{key}") == "topics {key}; topic headrace-checked will be made for the ids of transactions"
+    assert check(topic=topic) == f"topic {topic}; topic headrace-checked will be created for the ids of transactions"
+    assert check(topic="{key}") == "topics {key}; topic headrace-checked will be created for the ids of transactions"
     assert log.partitions("headrace-checked") == 0
     with pytest.raises(KafkaFailed, match="no topic nowhere at"):
         check(topic="nowhere")
@@ -298,7 +298,7 @@ async def test_batches_of_a_query_are_written_once(make, log, topic):
         # A broker takes its time for the first transaction of all.
         await asyncio.to_thread(sink.last, "query")
         async with serving(sink, address):
-            await writer.settle()
+            await writer.report_commits()
             for batch in range(3):
                 await asyncio.gather(*(writer.deliver(batch, [b"%d%d" % (batch, n)], partition=n) for n in range(2)))
                 await writer.vote(batch, writer.part(batch, 0), writer.part(batch, 1))
@@ -307,7 +307,7 @@ async def test_batches_of_a_query_are_written_once(make, log, topic):
         await asyncio.to_thread(successor.last, "query")
         async with serving(successor, address):
             again = Writer(address, run="r2", first_batch=2)
-            await again.settle(1)
+            await again.report_commits(1)
             await again.deliver(2, [b"20", b"21"])
             await again.vote(2)
             await visible(again, 2)

@@ -9,7 +9,7 @@ from tests.connectors.kafka.rig import DEADLINE, SETTINGS, Query, numbered, numb
 from tests.gateway.wire import serve as gateway_serving
 
 from headrace.connectors.kafka import KafkaFailed, KafkaParameters, KafkaSource
-from headrace.gateway._config import Limits
+from headrace.gateway.config import Limits
 from headrace.protocol.v1 import engine_pb2
 from headrace.protocol.v1.frame_pb2 import Position
 from headrace.sdk import MessageTooLarge, serve
@@ -170,13 +170,13 @@ async def test_a_topic_that_is_made_anew_is_another_one(log, topic, address, que
         await until(lambda: f"no topic {topic}" in caplog.text)
         log.create(name=topic)
         log.append(topic, numbered(0, 20))
-        with pytest.raises(grpc.RpcError, match=f"topic {topic} was deleted, and made anew: give the source another name"):
+        with pytest.raises(grpc.RpcError, match=f"topic {topic} was deleted and recreated: give the source another name"):
             await one.read(11)
     # So it is for a connector that was not there to see it.
     async with gateway_serving() as (_, address), reading(address, bootstrap_servers=log.servers, topics=topic):
         again = Query(address, committed=one.committed)
         await again.attach()
-        with pytest.raises(grpc.RpcError, match=f"topic {topic} was deleted, and made anew"):
+        with pytest.raises(grpc.RpcError, match=f"topic {topic} was deleted and recreated"):
             await again.read(1)
         await again.close()
 
@@ -221,7 +221,7 @@ async def test_a_group_with_consumers_of_its_own_is_told_of(log, topic, address,
     async with reading(address, bootstrap_servers=log.servers, topics=topic, group=topic):
         await one.attach()
         assert numbers(await one.read(10)) == list(range(10))
-        await until(lambda: "give the source a group that nobody else uses" in caplog.text)
+        await until(lambda: "set group to one that no other application uses" in caplog.text)
     consumer.close()
 
 
@@ -248,7 +248,7 @@ async def test_a_login_is_used_and_a_wrong_one_is_told(kafka, log, topic, addres
         await one.attach()
         assert numbers(await one.read(1)) == [0]
     source = KafkaSource(KafkaParameters(source="s", topics=topic, password="not.the.password", **login))
-    with pytest.raises(KafkaFailed, match="does not let 'headrace' in with PLAIN: check username, password") as refused:
+    with pytest.raises(KafkaFailed, match="rejects user 'headrace' with PLAIN: check username, password") as refused:
         await asyncio.wait_for(serve(source, gateway=address), DEADLINE)
     assert "not.the.password" not in str(refused.value)
     source.close()

@@ -198,7 +198,7 @@ async def test_a_server_that_is_killed_is_waited_for_and_then_told_what_is_commi
     found = await reading.read(1000)
     with caplog.at_level(logging.WARNING):
         nats.kill()
-        await until(lambda: "trying again" in caplog.text)
+        await until(lambda: "retrying" in caplog.text)
         await reading.commit()
         nats.start()
     await server.answers()
@@ -285,4 +285,4 @@ async def test_a_consumer_that_gives_up_is_warned_of(server, consumer, query, ru
     run(consumer(stream))
     with caplog.at_level(logging.WARNING):
         await (await query()).read(1)
-    assert "gives a message up after 3 deliveries" in caplog.text
+    assert "stops redelivering a message after 3 deliveries" in caplog.text

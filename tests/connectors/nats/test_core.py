@@ -63,7 +63,7 @@ async def test_what_is_too_much_is_dropped_counted_and_told(nats, server, caplog
         for n in range(100):
             await server.client.publish("core3.x", b"%d" % n)
         await server.client.flush()
-        await until(lambda: "come faster than they are read" in caplog.text)
+        await until(lambda: "arrive faster than they are read" in caplog.text)
     taken = (await waiting).values
     assert [int(value) for value in taken] == list(range(len(taken)))
     assert len(taken) <= 10
@@ -90,7 +90,7 @@ async def test_it_connects_again(nats, server, query, run, caplog):
     await subscribed(server, reading, "core4.hello")
     with caplog.at_level(logging.WARNING):
         nats.kill()
-        await until(lambda: "which loses what is sent meanwhile" in caplog.text)
+        await until(lambda: "which loses messages sent in the meantime" in caplog.text)
         nats.start()
     await until(lambda: server.client.is_connected)
     await subscribed(server, reading, "core4.again")

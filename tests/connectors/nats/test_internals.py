@@ -3,7 +3,6 @@
 Where one of these fails, a release of nats-py has changed what `_internals.py` uses: look there before its cap is raised.
 """
 
-import ast
 import inspect
 import re
 from pathlib import Path
@@ -12,6 +11,7 @@ import nats.aio.client
 import nats.aio.subscription
 import pytest
 from nats.js import JetStreamContext
+from tests.connectors.private_names import private_names
 
 import headrace.connectors.nats as package
 from headrace.connectors.nats._client import Client, pairs_of
@@ -23,19 +23,11 @@ REPLACED = {"_build_message", "_close", "_connect_command", "_parse_header_lines
 READ = {"_pending", "_pending_data_size", "_server_info"}
 
 
-def private(path: Path) -> set[str]:
-    """The private names that a module uses as attributes, or defines as methods."""
-    tree = ast.parse(path.read_text())
-    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    used |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-    return {name for name in used if re.fullmatch(r"_[a-z]\w*", name)}
-
-
 def test_all_that_is_used_is_in_one_module():
     owners = (THEIRS, nats.aio.subscription.Subscription, JetStreamContext)
     theirs = {name for owner in owners for name in re.findall(r"\bself\.(_[a-z]\w*)|def (_[a-z]\w*)", inspect.getsource(owner))}
     theirs = {name for pair in theirs for name in pair if name}
-    assert private(HERE / "_internals.py") & theirs == REPLACED | READ
+    assert private_names(HERE / "_internals.py") & theirs == REPLACED | READ
     assert not {name for name in vars(Client) if re.fullmatch(r"_[a-z]\w*", name)} & theirs
     own = inspect.getsource(Client)
     assert not set(re.findall(r"self\.(_[a-z]\w*)", own)) & theirs

@@ -12,10 +12,10 @@ STREAM = {"source": "s", "stream": "S"}
     ("more", "why"),
     [
         ({"servers": "localhost:4222"}, "nats://HOST:PORT"),
-        ({"servers": "nats://user:secret@localhost"}, "parameters of their own"),
+        ({"servers": "nats://user:secret@localhost"}, "as separate parameters"),
         ({"servers": []}, "at least 1"),
         ({"user": "u"}, "go together"),
-        ({"user": "u", "password": "secret", "token": "secret"}, "user and token are different ways to log in"),
+        ({"user": "u", "password": "secret", "token": "secret"}, "user and token are different ways to authenticate"),
         ({"tls_key": "k"}, "go together"),
         ({"stream": "a.b"}, "String should match"),
         ({"key": "headers:x"}, "String should match"),
@@ -36,7 +36,7 @@ def test_what_a_source_cannot_be_told(more, why):
         ("a b", "without spaces"),
         ("a.>", "wildcards"),
         ("a..b", "write a subject"),
-        ("a.{value}", "{value} stands for nothing"),
+        ("a.{value}", "{value} is not a placeholder"),
         ("", "write a subject"),
     ],
 )

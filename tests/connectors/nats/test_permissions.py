@@ -24,10 +24,11 @@ USERS = ("reader", "worker", "writer")
 
 def configuration() -> str:
     """Users who may do what the page says, in the order of its sections, and one who may do all."""
-    told = [line for line in PAGE.read_text().splitlines() if line.startswith("The user needs to publish to ")]
+    paragraphs = (paragraph.replace("\n", " ") for paragraph in PAGE.read_text().split("\n\n"))
+    told = [paragraph for paragraph in paragraphs if paragraph.startswith("The user needs permission to publish to ")]
     users = ['{ user: "all", password: "p" }']
-    for user, line in zip(USERS, told, strict=True):
-        publish, subscribe = (json.dumps(re.findall("`([^`]+)`", part)) for part in line.split("and to subscribe to"))
+    for user, sentence in zip(USERS, told, strict=True):
+        publish, subscribe = (json.dumps(re.findall("`([^`]+)`", part)) for part in sentence.split("and to subscribe to"))
         allowed = f"publish: {{ allow: {publish} }}, subscribe: {{ allow: {subscribe} }}"
         users.append(f'{{ user: "{user}", password: "p", permissions: {{ {allowed} }} }}')
     return f"authorization {{ users: [ {', '.join(users)} ] }}"
@@ -55,7 +56,7 @@ async def test_the_permissions_that_the_page_names_are_enough(query, run, tmp_pa
                 sink = NatsSink(NatsSinkParameters(sink="out", subject="alerts.{key}", user="writer", **way))
                 outcomes = await sink.write(Rows.of(Message(b"a", b"eu"), Message(b"b", b"us")))
                 await sink.close()
-    assert outcomes == [WRITTEN, Refused("no stream takes the subject alerts.us")]
+    assert outcomes == [WRITTEN, Refused("no stream stores the subject alerts.us")]
     assert "permissions violation" not in caplog.text
 
 

@@ -137,9 +137,9 @@ async def test_messages_that_share_an_id_and_differ_are_refused_rather_than_drop
     given = [Message(b"a", message_id="1"), Message(b"b", message_id="1"), Message(b"a", message_id="1")]
     with caplog.at_level(logging.INFO):
         outcomes = texts(await sink(f"{stream}.x").write(Rows.of(*given)))
-    assert outcomes == ["", "another message has the id 1: give each one of its own", ""]
+    assert outcomes == ["", "another message has the id 1: give each message its own id", ""]
     assert await values(server, stream) == [b"a"]
-    assert "the stream has had 1 of 2 messages before" in caplog.text
+    assert "the stream already had 1 of 2 messages" in caplog.text
 
 
 @pytest.mark.parametrize(("mode", "ids"), [("all", 2), ("given", 1), ("none", 0)])
@@ -155,16 +155,16 @@ async def test_which_messages_get_ids(server, sink, mode, ids):
 @pytest.mark.parametrize(
     ("message", "why"),
     [
-        (Message(b"x" * 1_048_577, b"k"), "and the server takes at most 1048576"),
-        (Message(b"x" * 1_048_570, b"k", headers=[("a", b"1")]), "and the server takes at most 1048576"),
+        (Message(b"x" * 1_048_577, b"k"), "and the server accepts at most 1048576"),
+        (Message(b"x" * 1_048_570, b"k", headers=[("a", b"1")]), "and the server accepts at most 1048576"),
         (Message(b"", None), "the subject needs a key, and there is none"),
         (Message(b"", b"\xff"), "the subject needs text, and key is not UTF-8"),
-        (Message(b"", b""), "is no subject"),
-        (Message(b"", b"a b"), "is no subject"),
-        (Message(b"", b"a..b"), "is no subject"),
-        (Message(b"", b"*"), "is no subject"),
-        (Message(b"", b"a.>"), "is no subject"),
-        (Message(b"", b"a\r\nPUB evil 0"), "is no subject"),
+        (Message(b"", b""), "is not a valid subject"),
+        (Message(b"", b"a b"), "is not a valid subject"),
+        (Message(b"", b"a..b"), "is not a valid subject"),
+        (Message(b"", b"*"), "is not a valid subject"),
+        (Message(b"", b"a.>"), "is not a valid subject"),
+        (Message(b"", b"a\r\nPUB evil 0"), "is not a valid subject"),
         (Message(b"", b"k" * 4000), "is above the limit of 3900"),
         (Message(b"", b"k", headers=[("a b", b"")]), "cannot be the name of a header"),
         (Message(b"", b"k", headers=[("a", b"\xff")]), "header a cannot be a header's value: it is not UTF-8"),
@@ -201,7 +201,7 @@ async def test_a_subject_that_no_stream_takes_is_refused(server, sink):
     stream = await server.stream()
     out = sink("{key}", deduplicate="given")
     (outcomes) = texts(await out.write(Rows.of(Message(b"a", b"nobody.x"), Message(b"b", f"{stream}.x".encode()))))
-    assert outcomes == ["no stream takes the subject nobody.x", ""]
+    assert outcomes == ["no stream stores the subject nobody.x", ""]
 
 
 async def test_a_stream_that_is_not_the_one_that_is_wanted_refuses(server, sink):
@@ -298,7 +298,7 @@ async def test_a_sink_that_is_killed_writes_its_batch_again_and_it_is_there_once
     connector = process("nats-sink", sink="out", subject=f"{stream}.x")
     connector.start()
     writer = Writer(address)
-    await writer.settle()
+    await writer.report_commits()
     given = [b"%d" % n for n in range(3000)]
     first = writer.deliver(0, given)
     # It has written as much as there is room for, and waits.
@@ -323,7 +323,7 @@ async def test_what_is_refused_is_told_to_spark(server, sink, address):
     stream = await server.stream(max_msg_size=100)
     running = Running(sink(f"{stream}.x"), address)
     writer = Writer(address)
-    await writer.settle()
+    await writer.report_commits()
     told = await writer.deliver(0, [b"a", b"x" * 1000])
     assert [refused.sequence for refused in told.refused] == [1]
     await writer.close()

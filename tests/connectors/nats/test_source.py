@@ -140,7 +140,7 @@ async def test_a_server_that_is_killed_is_waited_for(nats, server, source, query
     found = await reading.read(1000)
     with caplog.at_level(logging.WARNING):
         nats.kill()
-        await until(lambda: "trying again" in caplog.text)
+        await until(lambda: "retrying" in caplog.text)
         nats.start()
     await server.answers()
     await server.numbers(f"{stream}.x", 1000, first=1000)
@@ -163,7 +163,7 @@ async def test_a_network_that_fails_is_waited_for(nats, server, source, query, r
         await asyncio.to_thread(getattr(between, fault))
         await server.numbers(f"{stream}.x", 1000, first=20_000)
         async with asyncio.timeout(DEADLINE):
-            while "trying again" not in caplog.text:
+            while "retrying" not in caplog.text:
                 found += await reading.poll()
         await asyncio.to_thread(between.restore)
     found += await reading.read(21_000 - len(found))
@@ -320,7 +320,7 @@ async def test_a_stream_that_was_created_anew_is_noticed(server, source, query, 
     await server.anew(stream)
     await server.numbers(f"{stream}.x", count)
     run(source(stream))
-    assert f"stream {stream} was deleted and created anew, though message 10 was read" in await reading.fails()
+    assert f"stream {stream} was deleted and recreated, though message 10 was read" in await reading.fails()
 
 
 async def test_a_stream_that_was_created_anew_is_never_skipped_silently(server, source, query, run):
@@ -366,7 +366,7 @@ async def test_wrong_credentials_end_it(server, source, query, run):
     await query()
     error = await running.broken()
     assert isinstance(error, NatsRefused)
-    assert "does not let this client in: check user and password" in str(error)
+    assert "rejects this client: check user and password" in str(error)
     assert "secret-and-wrong" not in str(error)
 
 

@@ -116,7 +116,7 @@ async def test_a_network_that_fails_is_waited_for(postgresql, url, numbered, gat
             await until(lambda complaint=complaint: complaint in caplog.text)
             between.restore()
             assert values(await stream.read(5)) == numbers(10 * number + 5, 10 * number + 9)
-    assert "trying again" in caplog.text
+    assert "retrying" in caplog.text
     assert postgresql.password + "@" not in caplog.text
     await stream.close()
 
@@ -199,7 +199,7 @@ def test_passwords_are_not_shown(url):
     given = PostgreSQLParameters(url=url, password="s3cret", table="t", source="s")
     assert "s3cret" not in repr(given)
     assert "headrace:headrace" not in repr(given)
-    with pytest.raises(ValidationError, match="libpq cannot read it; write postgresql://") as raised:
+    with pytest.raises(ValidationError, match="libpq cannot parse it; write postgresql://") as raised:
         PostgreSQLParameters(url="postgresql://u:s3cret@host:port/?nonsense=1", table="t", source="s")
     assert "s3cret" not in str(raised.value)
 
@@ -266,7 +266,7 @@ async def test_only_one_process_writes_for_an_owner(sinks, caplog):
     await one.recover()
     await sinks(owner="other").recover()
     waiting = asyncio.create_task(two.recover())
-    await until(lambda: "another process writes the sink out as owner 0; give each one an owner of its own" in caplog.text)
+    await until(lambda: "another process writes the sink out as owner 0; give each its own owner" in caplog.text)
     await one.close()
     assert await asyncio.wait_for(waiting, DEADLINE_S) == Recovered([], [], [])
 
@@ -274,11 +274,11 @@ async def test_only_one_process_writes_for_an_owner(sinks, caplog):
 async def test_a_sink_that_is_killed_after_its_vote_is_told_to_commit(url, database, schema, sinks, gateway):
     given = {"url": url, "table": f"{schema}.t", "sink": "out", "value_column": "v"}
     writer = Writer(gateway)
-    await writer.settle()
+    await writer.report_commits()
     async with process("postgresql-sink", gateway, **given):
         await writer.deliver(0, [b"a", b"b"])
         await writer.vote(0)
-    assert await writer.settle(committed=0) == 1
+    assert await writer.report_commits(committed=0) == 1
     assert await rows_of(database, f"SELECT FROM {schema}.t") == []
     async with process("postgresql-sink", gateway, **given):
         await until_rows(database, f"SELECT FROM {schema}.t")

@@ -65,12 +65,12 @@ async def test_alerts_are_inserted(shop: str, tables: AsyncConnection, gateway: 
     async with page(PAGE, tmp_path, {SHOWN: shop, "--sink alerts": "--sink out"}) as shown:
         await shown.connector("postgresql-sink", gateway)
         writer = Writer(gateway)
-        await writer.settle()
+        await writer.report_commits()
         answer = await writer.deliver(0, [json.dumps({"customer": "ann", "amount": amount}).encode() for amount in (12.5, -1)])
         assert [refused.sequence for refused in answer.refused] == [1]
         await writer.vote(0)
         assert await rows_of(tables, "SELECT FROM alerts") == []
-        await writer.settle(0)
+        await writer.report_commits(0)
         await until_rows(tables, "SELECT FROM alerts")
         assert await rows_of(tables, "SELECT customer, amount::float FROM alerts") == [("ann", 12.5)]
         await writer.close()
@@ -80,12 +80,12 @@ async def test_totals_want_a_key(shop: str, tables: AsyncConnection, gateway: st
     async with page(PAGE, tmp_path, {SHOWN: shop, "--sink totals": "--sink out --key value"}) as shown:
         await shown.connector("postgresql-upsert", gateway)
         writer = Writer(gateway)
-        await writer.settle()
+        await writer.report_commits()
         for batch in range(2):
             await writer.deliver(
                 batch, [json.dumps({"customer": "ann", "total": total}).encode() for total in (batch, 10 + batch)]
             )
             await writer.vote(batch)
-            await writer.settle(batch)
+            await writer.report_commits(batch)
         assert await rows_of(tables, "SELECT customer, total::int FROM totals") == [("ann", 11)]
         await writer.close()

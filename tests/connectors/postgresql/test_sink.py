@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 from tests.connectors.postgresql.rig import coming, messages, rows_of, running, write
+from tests.fake_gateway.sinks import frame_of
 from tests.gateway.sink_wire import Writer
-from tests.sdk.fake_sink_gateway import frame_of
 
 from headrace.connectors.postgresql import PostgreSQLSink, PostgreSQLSinkParameters
 from headrace.sdk import WRITTEN, InvalidSink, Message, Part, Recovered, Refused, Rows, Transaction
@@ -126,7 +126,7 @@ async def test_a_part_of_many_chunks_keeps_its_order(make, database, t):
     ("columns", "value", "reason"),
     [
         ("a int", b"nothing", "invalid input syntax for type json"),
-        ("a int", None, "the message has no value, which would be a JSON object"),
+        ("a int", None, "the message has no value, but a JSON object is required"),
         ("a int", b'"text"', "on a scalar"),
         ("a int", b'{"a": "x"}', "invalid input syntax for type integer"),
         ("a int", b'{"a": 3000000000}', "out of range"),
@@ -308,12 +308,12 @@ async def test_a_part_that_was_cut_short_is_gone_after_a_restart(simple, make, d
 async def test_batches_come_through_a_gateway(simple, gateway, database, t):
     async with running(simple, gateway):
         writer = Writer(gateway)
-        await writer.settle()
+        await writer.report_commits()
         for batch in range(3):
             answers = [await writer.deliver(batch, [b"%d.%d" % (batch, n), b"a\x00"], partition=n) for n in range(2)]
             assert [[refused.sequence for refused in answer.refused] for answer in answers] == [[1], [1]]
             await writer.vote(batch, writer.part(batch, 0), writer.part(batch, 1))
-            while await writer.settle(batch):
+            while await writer.report_commits(batch):
                 pass
         await writer.close()
     found = await rows_of(database, f"SELECT a FROM {t} ORDER BY id")
@@ -326,7 +326,7 @@ async def test_batches_come_through_a_gateway(simple, gateway, database, t):
 @pytest.mark.parametrize(
     ("columns", "options", "complaint"),
     [
-        ("a int, b int NOT NULL", {"columns": ["a"]}, "column b takes no null, has no default, and nothing fills it"),
+        ("a int, b int NOT NULL", {"columns": ["a"]}, "column b rejects nulls, has no default, and nothing fills it"),
         ("a int", {"columns": ["aa"]}, "has no column aa; did you mean a?"),
         ("a int GENERATED ALWAYS AS IDENTITY", {"columns": ["a"]}, "column a is always generated"),
         ("id serial", {}, "there is nothing to fill"),

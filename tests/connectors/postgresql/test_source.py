@@ -22,7 +22,7 @@ from tests.connectors.postgresql.rig import (
 from tests.gateway.wire import serve
 
 from headrace.connectors.postgresql import PostgreSQLParameters, PostgreSQLSource, _reading
-from headrace.gateway._config import Limits
+from headrace.gateway.config import Limits
 from headrace.sdk import InvalidSource, MessageTooLarge, Position, PositionLost
 from headrace.sdk import serve as serve_source
 
@@ -312,7 +312,7 @@ async def test_many_writers_that_commit_and_roll_back_in_any_order(url, table, n
             {},
             "do not increase from row to row. Run ALTER SEQUENCE",
         ),
-        ("id text PRIMARY KEY, value text", {}, "column id is of type text, and a sequence column is of an integer type"),
+        ("id text PRIMARY KEY, value text", {}, "column id is of type text, but a sequence column must be of an integer type"),
         ("id bigserial PRIMARY KEY, value text", {"sequence_column": "idd"}, "has no column idd; did you mean id?"),
         ("id bigserial PRIMARY KEY, value text", {"event_time_column": "value"}, "column value is of type text, and timestamp"),
         ("id bigserial PRIMARY KEY, value text", {"where": "nothing > 1"}, 'column "nothing" does not exist'),
@@ -374,7 +374,7 @@ async def test_numbers_that_begin_again_lose_the_position(url, table, database, 
     await database.execute(f"INSERT INTO {table} (value) SELECT 'x' FROM generate_series(1, 5)")
     await database.execute(f"TRUNCATE {table} RESTART IDENTITY")
     await database.execute(numbered, ("new",))
-    with pytest.raises(PositionLost, match="the last one drawn is 1, and 5 has been read"):
+    with pytest.raises(PositionLost, match="the last generated one is 1, but 5 has been read"):
         await read_all(source(url, table), Position(5))
 
 

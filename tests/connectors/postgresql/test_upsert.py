@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 from tests.connectors.postgresql.rig import DEADLINE_S, coming, connected, messages, rows_of, running, until_rows
+from tests.fake_gateway.sinks import frame_of
 from tests.gateway.sink_wire import Writer
-from tests.sdk.fake_sink_gateway import frame_of
 
 from headrace.connectors.postgresql import PostgreSQLUpsertParameters, PostgreSQLUpsertSink
 from headrace.sdk import WRITTEN, InvalidSink, Message, Refused, Rows, Transaction
@@ -91,7 +91,7 @@ async def test_keys_of_many_columns_and_keys_in_the_value(make, database, t):
     from_value = make(key_columns=("k", "l"), key="value", columns="v", sink="other")
     rows = messages(b'{"k": 1, "l": "a", "v": "z"}', Message(None, key=b"1"), b'{"k": 1}')
     outcomes = await from_value.check(rows)
-    assert outcomes[:2] == [WRITTEN, Refused("the message has no value, and its key would be in it")]
+    assert outcomes[:2] == [WRITTEN, Refused("the message has no value, which should contain its key")]
     assert 'null value in column "l"' in outcomes[2].reason
     await from_value.write(FIRST, coming(messages(b'{"k": 1, "l": "a", "v": "z"}')))
     assert await rows_of(database, f"SELECT * FROM {t}") == [(1, "a", "z")]
@@ -174,13 +174,13 @@ async def test_many_chunks_and_updates_come_through_a_gateway(make, gateway, dat
     await database.execute(f"CREATE TABLE {t} (k text PRIMARY KEY, v text)")
     async with running(make(value_column="v"), gateway):
         writer = Writer(gateway)
-        await writer.settle()
+        await writer.report_commits()
         for batch in range(2):
             # The gateway's side sends no keys: they are refused, and told.
             answer = await writer.deliver(batch, [b"x"])
             assert [refused.reason for refused in answer.refused] == ["the message has no key"]
             await writer.vote(batch)
-            while await writer.settle(batch):
+            while await writer.report_commits(batch):
                 pass
         await writer.close()
     sink = make(value_column="v", sink="direct")
@@ -196,10 +196,10 @@ async def test_many_chunks_and_updates_come_through_a_gateway(make, gateway, dat
 @pytest.mark.parametrize(
     ("columns", "options", "complaint"),
     [
-        ("k int, n int", {}, "no unique constraint is on just k; run: ALTER TABLE"),
-        ("k int UNIQUE, n int", {}, "column k of the key takes null"),
-        ("k int, l int, PRIMARY KEY (k, l)", {}, "no unique constraint is on just k"),
-        ("k int PRIMARY KEY DEFERRABLE, n int", {}, "no unique constraint is on just k"),
+        ("k int, n int", {}, "there is no unique constraint on exactly k; run: ALTER TABLE"),
+        ("k int UNIQUE, n int", {}, "column k of the key accepts nulls"),
+        ("k int, l int, PRIMARY KEY (k, l)", {}, "there is no unique constraint on exactly k"),
+        ("k int PRIMARY KEY DEFERRABLE, n int", {}, "there is no unique constraint on exactly k"),
     ],
 )
 async def test_a_table_that_does_not_fit_is_told(make, database, t, columns, options, complaint):

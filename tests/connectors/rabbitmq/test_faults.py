@@ -95,7 +95,7 @@ async def test_a_network_that_breaks(rabbit, rabbitmq, network, address, query, 
             await asyncio.to_thread(break_)
             rabbit.publish(queue, [value])
             writing = asyncio.create_task(sink.write(Rows.of(Message(value))))
-            await until(lambda: "trying again" in caplog.text)
+            await until(lambda: "retrying" in caplog.text)
             await asyncio.to_thread(between.restore)
             await reader.read_to(value)
             assert await asyncio.wait_for(writing, DEADLINE_S) is None
@@ -232,7 +232,7 @@ async def test_a_sink_that_is_killed(rabbit, rabbitmq, address):
     queue = rabbit.declare("quorum")
     command = ("rabbitmq-sink", "--routing-key", queue, "--sink", "out")
     writer = Writer(address)
-    await writer.settle()
+    await writer.report_commits()
     async with running(*command, address=address, url=rabbitmq.url) as process:
         writing = writer.deliver(0, numbered(20_000))
         await until(lambda: rabbit.count(queue) > 1000 and process.kill() is None)

@@ -12,7 +12,7 @@ from tests.gateway.wire import serve as gateway_serving
 
 from headrace.connectors import dead_letters
 from headrace.connectors.rabbitmq import RABBITMQ, Denied, QueueMissing, RabbitMQParameters, RabbitMQQueueSource
-from headrace.gateway._config import Limits
+from headrace.gateway.config import Limits
 from headrace.sdk import Backlog, InvalidSource, MessageTooLarge
 
 
@@ -170,7 +170,7 @@ async def test_a_message_above_the_limit_of_the_gateway_is_rejected_alone(rabbit
             await until(lambda: rabbit.count(queue) == 0)
             assert not task.done()
         await reader.close()
-    assert f"stream s/{queue}: a record was left out (1 since the last such line, 1 in all" in caplog.text
+    assert f"stream s/{queue}: skipped a record (1 since the last such line, 1 in total" in caplog.text
     assert rabbit.count(dead) == 0
 
 
@@ -326,7 +326,7 @@ async def test_the_backlog_is_what_waits_in_the_queue(rabbit, source, address, q
     ("url", "said"),
     [
         ("amqp://guest:wrong@{}/%2F", "the user or the password in the URL is wrong"),
-        ("amqp://guest:guest@{}/nowhere", "there is no such virtual host"),
+        ("amqp://guest:guest@{}/nowhere", "the virtual host does not exist"),
     ],
 )
 async def test_credentials_that_are_wrong_end_the_connector(rabbitmq, source, address, query, url, said):
@@ -349,7 +349,7 @@ def test_two_queues_cannot_be_one_stream(source):
     [
         ({"url": "http://secret@host"}, "write amqp://"),
         ({"url": "amqp://user:secret@host:port/"}, "write amqp://"),
-        ({"url": "amqp://host/?heartbeat=1"}, "give them as parameters"),
+        ({"url": "amqp://host/?heartbeat=1"}, "give them as separate parameters"),
         ({"url": "amqp://user@host"}, "a user and a password go together"),
         ({"url": "amqp://host", "tls_ca": "ca.pem"}, "begin the URL with amqps://"),
         ({"url": "amqps://host", "tls_key": "key.pem"}, "tls_certificate and tls_key go together"),
@@ -369,7 +369,7 @@ def test_a_password_may_be_apart_from_its_url(rabbitmq, rabbit):
     parameters = RabbitMQParameters(
         url=f"amqp://guest@{rabbitmq.host}:{rabbitmq.port}", password="guest", source="s", queue=queue
     )
-    assert "has the queue; 0 messages are in them" in RABBITMQ.check(parameters)
+    assert "has the queue; 0 messages are waiting" in RABBITMQ.check(parameters)
 
 
 def test_check_tries_what_a_run_does(rabbitmq, rabbit):
@@ -378,7 +378,7 @@ def test_check_tries_what_a_run_does(rabbitmq, rabbit):
     def check(*queues, url=rabbitmq.url):
         return RABBITMQ.check(RabbitMQParameters(url=url, source="s", queue=queues))
 
-    assert check(queue) == f"RabbitMQ at {rabbitmq.host}:{rabbitmq.port} has the queue; 0 messages are in them"
+    assert check(queue) == f"RabbitMQ at {rabbitmq.host}:{rabbitmq.port} has the queue; 0 messages are waiting"
     with pytest.raises(Denied, match=f"{stream} is a stream queue; use the connector rabbitmq-stream"):
         check(queue, stream)
     with pytest.raises(QueueMissing, match="no queue 'nowhere'"):

@@ -54,11 +54,11 @@ async def test_what_a_query_writes_is_published_and_persistent(rabbit, sink, add
     queue = rabbit.declare(kind)
     async with serving(sink(queue), address):
         writer = Writer(address)
-        await writer.settle()
+        await writer.report_commits()
         for batch in range(2):
             await writer.deliver(batch, numbered(1000 * batch, 1000 * batch + 1000))
             await writer.vote(batch)
-            await writer.settle(batch)
+            await writer.report_commits(batch)
         await writer.close()
     taken = await take(rabbit, queue, 2000)
     assert bodies(taken) == numbered(2000)
@@ -157,7 +157,7 @@ async def test_a_routing_key_may_be_made_of_the_message(rabbit, sink):
         (Message(b"v", b"k", headers=[("h", b"v" * 130_000)]), "its headers have 130007 bytes"),
         (Message(b"v", b"k", headers=[("amqp-priority", b"high")]), "its amqp-priority is b'high'"),
         (Message(b"v", b"k", headers=[("amqp-expiration", b"soon")]), "its amqp-expiration is b'soon'"),
-        (Message(b"v", b"k"), "no queue takes it: there is no queue 'nobody.k'"),
+        (Message(b"v", b"k"), "it reaches no queue: there is no queue 'nobody.k'"),
     ],
 )
 async def test_what_can_never_be_published_is_refused(sink, message, reason):
@@ -177,11 +177,11 @@ async def test_only_what_no_queue_takes_is_refused(rabbit, sink, address):
 async def test_what_is_refused_is_told_to_the_query(sink, address):
     async with serving(sink("nowhere"), address):
         writer = Writer(address)
-        await writer.settle()
+        await writer.report_commits()
         response = await writer.deliver(0, [b"a", b"b"])
         await writer.close()
     assert [(each.sequence, each.reason) for each in response.refused] == [
-        (place, "no queue takes it: there is no queue 'nowhere'") for place in range(2)
+        (place, "it reaches no queue: there is no queue 'nowhere'") for place in range(2)
     ]
 
 
@@ -197,7 +197,7 @@ async def test_what_is_larger_than_the_broker_allows_is_refused(rabbit, rabbitmq
     finally:
         await asyncio.to_thread(rabbitmq.ctl, "eval", "application:set_env(rabbit, max_message_size, 134217728).")
     assert [outcome == WRITTEN for outcome in outcomes] == [True, False, True, False, True]
-    assert outcomes[1].reason == "it has 10001 bytes, and the broker takes at most 10000 (max_message_size)"
+    assert outcomes[1].reason == "it has 10001 bytes, and the broker accepts at most 10000 (max_message_size)"
     # What was not confirmed when the broker closed the channel is there twice.
     await until(lambda: rabbit.count(queue) >= 3)
     assert set(bodies(await take(rabbit, queue, rabbit.count(queue)))) == {b"a", b"b" * 10_000, b"c"}
@@ -235,8 +235,8 @@ async def test_an_alarm_holds_the_query_back(rabbit, rabbitmq, sink, caplog, mon
     await asyncio.to_thread(rabbitmq.ctl, "set_vm_memory_high_watermark", "absolute", "1")
     try:
         writing = asyncio.create_task(publish.write(rows(b"b")))
-        await until(lambda: "takes no messages: low on memory; waiting" in caplog.text)
-        await until(lambda: caplog.text.count("does not confirm 1 messages: it blocks who publishes") > 4)
+        await until(lambda: "accepts no messages: low on memory; waiting" in caplog.text)
+        await until(lambda: caplog.text.count("does not confirm 1 messages: it blocks publishers") > 4)
         assert not writing.done()
     finally:
         # A broker on a busy machine may take its time from now on.
@@ -249,7 +249,7 @@ async def test_an_alarm_holds_the_query_back(rabbit, rabbitmq, sink, caplog, mon
 async def test_an_exchange_that_is_missing_fails_the_batch(sink, address):
     async with serving(sink("k", exchange="nowhere"), address):
         writer = Writer(address)
-        await writer.settle()
+        await writer.report_commits()
         with pytest.raises(Exception, match=r"Denied: RabbitMQ at 127.*no exchange 'nowhere'"):
             await writer.deliver(0)
         await writer.close()
@@ -267,7 +267,7 @@ async def test_credentials_that_are_wrong_fail_the_batch_at_once(rabbitmq, sink)
 
 
 def test_a_routing_key_of_what_no_message_has(rabbitmq):
-    with pytest.raises(ValueError, match=r"\{value\} is nothing that a message has; write \{key\}"):
+    with pytest.raises(ValueError, match=r"\{value\} is not a placeholder; write \{key\}"):
         RabbitMQSinkParameters(sink="out", routing_key="a.{value}")
 
 

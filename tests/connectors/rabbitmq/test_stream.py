@@ -210,7 +210,7 @@ async def test_a_stream_that_is_another_one_is_noticed(rabbit, source, monkeypat
     monkeypatch.setattr(_stream, "_SILENT_SECONDS", 0.3)
     queue = rabbit.declare("stream")
     rabbit.publish(queue, numbered(5))
-    with pytest.raises(PositionLost, match=f"stream queue {queue} is another one: it has no offset 99") as lost:
+    with pytest.raises(PositionLost, match=f"stream queue {queue} is a different one: it has no offset 99") as lost:
         await read(source(queue), queue, 100)
     assert lost.value.earliest == 1
 
@@ -229,7 +229,7 @@ async def test_a_queue_of_another_kind_needs_the_other_connector(rabbit, source,
     queue = rabbit.declare("classic")
     async with serving(source(queue), address) as task:
         await query().batch(0)
-        with pytest.raises(Denied, match=f"queue {queue} is no stream queue: use the connector rabbitmq"):
+        with pytest.raises(Denied, match=f"queue {queue} is not a stream queue: use the connector rabbitmq"):
             await asyncio.wait_for(task, DEADLINE_S)
 
 
@@ -265,5 +265,5 @@ def test_check_tries_what_a_run_does(rabbitmq, rabbit):
         return RABBITMQ_STREAM.check(RabbitMQStreamParameters(url=rabbitmq.url, source="s", queue=queues))
 
     assert check(stream).startswith(f"RabbitMQ at {rabbitmq.host}:{rabbitmq.port} has the queue")
-    with pytest.raises(Denied, match=f"{queue} is no stream queue; use the connector rabbitmq"):
+    with pytest.raises(Denied, match=f"{queue} is not a stream queue; use the connector rabbitmq"):
         check(stream, queue)

@@ -55,9 +55,9 @@ async def test_a_broker_is_reached_by_tls(rabbit, rabbitmq, address, query, tmp_
         async def check(**files: Path) -> str:
             return await asyncio.to_thread(RABBITMQ.check, parameters(**files))
 
-        with pytest.raises(Denied, match=r"its certificate is not trusted: .*; name who signed it with tls_ca"):
+        with pytest.raises(Denied, match=r"its certificate is not trusted: .*; set tls_ca to the authority that signed it"):
             await check(tls_ca=stranger.cert, **shown)
-        with pytest.raises(Unavailable, match="does it want TLS or a certificate"):
+        with pytest.raises(Unavailable, match="does it require TLS or a certificate"):
             await check(tls_ca=authority.cert)
         with pytest.raises(Denied, match=r"nowhere\.pem: cannot be read as PEM"):
             await check(tls_ca=tmp_path / "nowhere.pem")

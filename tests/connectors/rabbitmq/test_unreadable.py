@@ -95,7 +95,7 @@ async def test_what_is_around_a_message_without_an_offset_arrives_once(rabbit, a
             assert values(messages) == NUMBERS
             assert [message.sequence for message in messages] == [offset + 1 for offset in SOUND]
             assert source.bad_records.total == 2
-        assert f"stream queue {queue}: the message after offset 2 has no offset that can be read" in caplog.text
+        assert f"stream queue {queue}: the message after offset 2 has no offset that can be parsed" in caplog.text
         if policy == "dead-letter":
             letters = list(dead_letters(tmp_path / "dead"))
             assert [letter.message.value for letter in letters] == [b"damaged"] * 2
@@ -115,7 +115,7 @@ async def test_a_message_without_an_offset_ends_the_connector_where_nothing_else
         reader = Query(address)
         task = asyncio.create_task(serve(source_at(rabbit.broker.url, where, queue), gateway=address))
         assert values(await reader.read(3)) == numbered(0, 3)
-        what = f"stream queue {queue}: the message after offset 2 has no offset that can be read: .*; set bad_records to skip"
+        what = f"stream queue {queue}: the message after offset 2 has no offset that can be parsed: .*; set bad_records to skip"
         with pytest.raises(Denied, match=what):
             await asyncio.wait_for(task, DEADLINE_S)
         await reader.close()
@@ -171,5 +171,5 @@ def test_a_message_whose_other_headers_cannot_be_read_is_taken():
 
 
 def test_headers_without_an_offset_that_cannot_be_read_are_told():
-    with pytest.raises(ValueError, match="the headers of a message cannot be read: a header is of the unknown type 'Z'"):
+    with pytest.raises(ValueError, match="the headers of a message cannot be parsed: a header is of the unknown type 'Z'"):
         take_offset(table(b"\x01aZ1"))

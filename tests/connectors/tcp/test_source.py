@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from tests.brokers.network import FaultyNetwork
 from tests.connectors.programs import free_port, listening
 from tests.connectors.query import Query, querying, serving
+from tests.fake_gateway.server import until
 from tests.gateway.certificates import Authority
 from tests.gateway.wire import DEADLINE_S
 from tests.gateway.wire import serve as gateway
-from tests.sdk.fake_gateway import until
 
 from headrace.connectors.tcp import TCP, TcpParameters, TcpSource
 from headrace.connectors.tcp._frames import cut
@@ -191,7 +191,7 @@ async def test_a_length_that_is_too_large_ends_only_its_connection(rig, caplog, 
     reader, bad = await tcp.both()
     bad.write(framed(b"before") + hostile)
     await ended(reader)
-    assert f"it claims a message of {length} bytes, and 10 are allowed" in caplog.text
+    assert f"announced a message of {length} bytes; the limit is 10" in caplog.text
     good.write(framed(b"after"))
     assert sorted(await tcp.read(3)) == [b"0123456789", b"after", b"before"]
 
@@ -202,7 +202,7 @@ async def test_a_connection_that_is_cut_within_a_message_loses_only_that_one(rig
     writer.write(framed(b"whole") + framed(b"half")[:6])
     assert await tcp.read(1) == [b"whole"]
     writer.transport.abort()
-    await until(lambda: "gone in the middle of a message, which is lost" in caplog.text)
+    await until(lambda: "disconnected within a message, which is lost" in caplog.text)
     (await tcp.client()).write(framed(b"next"))
     assert await tcp.read(1) == [b"next"]
 
@@ -214,7 +214,7 @@ async def test_a_message_that_does_not_come_ends_its_connection(rig, caplog):
     reader, slow = await tcp.both()
     slow.write(b"\0\0")
     await ended(reader)
-    assert "did not come within 0.1 s (message_seconds)" in caplog.text
+    assert "did not arrive within 0.1 s (message_seconds)" in caplog.text
     idle.write(framed(b"two"))
     assert await tcp.read(2) == [b"one", b"two"]
 
@@ -250,10 +250,10 @@ async def test_more_clients_than_are_allowed_are_turned_away(rig, caplog):
     assert await tcp.read(1) == [b"one"]
     reader, _ = await tcp.both()
     await ended(reader)
-    assert "1 clients are connected already (max_clients)" in caplog.text
+    assert "1 clients are already connected (max_clients)" in caplog.text
     with caplog.at_level(logging.INFO):
         first.close()
-        await until(lambda: ": gone" in caplog.text)
+        await until(lambda: ": disconnected" in caplog.text)
     (await tcp.client()).write(framed(b"two"))
     assert await tcp.read(1) == [b"two"]
 

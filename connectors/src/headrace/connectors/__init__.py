@@ -1,4 +1,4 @@
-"""The connectors that come with Headrace. What has a client library behind it is imported when it is first used."""
+"""The bundled connectors. A connector that needs a client library is imported when it is first used."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a name's module when it is first asked for, so that listing the connectors loads none of them."""
+    """Imports the module of a name on first access, so that listing the connectors loads none of them."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

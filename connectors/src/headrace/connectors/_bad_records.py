@@ -1,4 +1,4 @@
-"""What a source does with a record that it cannot take: one policy for all of them."""
+"""What a source does with a record that it cannot send: one policy for all sources."""
 
 import asyncio
 import logging
@@ -23,18 +23,18 @@ _TELL_SECONDS = 10.0
 
 
 class BadRecords(Enum):
-    """What to do with a record that cannot be taken."""
+    """What to do with a record that cannot be sent."""
 
     FAIL = "fail"
     """End the connector, with an error that names the record."""
     SKIP = "skip"
-    """Leave it out, count it and log that."""
+    """Skip it, count it and log that."""
     DEAD_LETTER = "dead-letter"
-    """Keep it elsewhere, durably, then leave it out."""
+    """Store it elsewhere, durably, then skip it."""
 
 
 class BadRecordParameters(Parameters):
-    """What every source can be told about records that it cannot take."""
+    """The parameters of every source for records that it cannot send."""
 
     last: ClassVar[tuple[str, ...]] = ("bad_records", "dead_letters")
     broker_keeps: ClassVar[bool] = False
@@ -42,8 +42,8 @@ class BadRecordParameters(Parameters):
 
     bad_records: BadRecords = Field(
         BadRecords.FAIL,
-        description="What to do with a record that cannot be taken, such as one above the gateway's max_frame_bytes: fail; skip, "
-        "which is counted and logged; or dead-letter.",
+        description="What to do with a record that cannot be sent, for example because it exceeds the gateway's "
+        "max_frame_bytes: fail; skip (counted and logged); or dead-letter.",
     )
     dead_letters: Path | None = Field(None, description="The folder for dead letters, which headrace dlq reads.")
 
@@ -52,37 +52,37 @@ class BadRecordParameters(Parameters):
         """Dead letters need a place, and a place needs dead letters."""
         wanted = self.bad_records is BadRecords.DEAD_LETTER
         if self.dead_letters is not None and not wanted:
-            raise ValueError("dead_letters names a folder that nothing is written to: set bad_records to dead-letter")
+            raise ValueError("dead_letters has no effect: set bad_records to dead-letter")
         if self.dead_letters is None and wanted and not self.broker_keeps:
             raise ValueError("bad_records is dead-letter: name a folder for them with dead_letters")
         return self
 
 
 class PolicySource(AsyncSource):
-    """A source that does with a message that the gateway cannot take what `bad_records` says."""
+    """A source that applies the policy `bad_records` to messages that the gateway cannot accept."""
 
     bad_records: "BadRecordPolicy"
-    """Set by who subclasses it, before it is read."""
+    """Subclasses must set it before it is read."""
 
     async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
-        """Leaves it out, once it is kept where it should be."""
+        """Skips the message, once it is stored as a dead letter if the policy says so."""
         await asyncio.to_thread(self.bad_records.take, partition, message, error)
 
 
 class BadRecordPolicy:
-    """Carries the policy of one source out, on any thread, and counts."""
+    """Applies the policy of one source, and counts. Thread-safe."""
 
     def __init__(self, source: str, what: BadRecords = BadRecords.FAIL, folder: str | os.PathLike[str] | None = None) -> None:
-        """Takes what to do.
+        """Creates the policy of a source.
 
         Args:
             source: The name of the source.
             what: What to do.
-            folder: Where dead letters go; None where the system behind the source has a place for them.
+            folder: Where dead letters go; None if the system behind the source has a place for them.
         """
         self.what = what
         self.total = 0
-        """How many records were left out."""
+        """The number of records that were skipped."""
         self._source = source
         self._folder = None if folder is None else Path(folder)
         self._file: BinaryIO | None = None
@@ -92,15 +92,15 @@ class BadRecordPolicy:
 
     @classmethod
     def of(cls, source: str, parameters: BadRecordParameters) -> "BadRecordPolicy":
-        """The policy that a source was told."""
+        """The policy that the parameters of a source define."""
         return cls(source, parameters.bad_records, parameters.dead_letters)
 
     def take(self, partition: str, message: Message, error: Exception) -> None:
-        """Leaves a record out, once it is kept where it should be.
+        """Skips a record, once it is stored as a dead letter if the policy says so.
 
         Raises:
-            Exception: `error`, where the policy is to fail.
-            OSError: It could not be kept.
+            Exception: `error`, if the policy is to fail.
+            OSError: The dead letter could not be written.
         """
         if self.what is BadRecords.FAIL:
             raise error
@@ -115,7 +115,7 @@ class BadRecordPolicy:
         """Writes a dead letter, durably."""
         if self._file is None:
             folder.mkdir(parents=True, exist_ok=True)
-            # A file of this process alone: nobody else can have left half a line in it.
+            # Only this process writes to the file, so it cannot contain half a line.
             name = f"{self._source}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{os.getpid()}.jsonl"
             self._file = open(folder / name, "xb", buffering=0)  # noqa: SIM115 - open for as long as the process lives
             descriptor = os.open(folder, os.O_RDONLY)
@@ -127,13 +127,13 @@ class BadRecordPolicy:
         os.fsync(self._file.fileno())
 
     def _tell(self, stream: str, error: Exception) -> None:
-        """Logs the first few, then the total now and then."""
+        """Logs the first few records, then periodically the total."""
         now = time.monotonic()
         if self.total > _TELL_EACH and now < self._tell_at:
             return
-        kept = "" if self.what is BadRecords.SKIP else ", and kept as dead letters"
+        kept = "" if self.what is BadRecords.SKIP else ", and stored as dead letters"
         log.warning(
-            "stream %s: a record was left out (%d since the last such line, %d in all%s): %s",
+            "stream %s: skipped a record (%d since the last such line, %d in total%s): %s",
             stream, self.total - self._told, self.total, kept, error,
         )  # fmt: skip
         self._told, self._tell_at = self.total, now + _TELL_SECONDS

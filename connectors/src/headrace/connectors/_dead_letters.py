@@ -1,4 +1,4 @@
-"""Dead letters, as a `file-sink` with the format json keeps them: to write, to look at, and to give again as a source."""
+"""Dead letters in the JSON format of `file-sink`: to write, to inspect, and to replay as a source."""
 
 import base64
 import json
@@ -16,14 +16,14 @@ _PREFIX = "headrace-"
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that a sink refused for good, or a source could not take, or a step of an application, whose function raised.
+    """A message that a sink refused permanently, that a source could not send, or for which a function of an application raised.
 
     Attributes:
-        message: The message as it was.
-        sink: The sink that refused it, or the source, or the step, as `application/step`.
-        reason: Why.
-        batch: The micro-batch that it was in; None where a step or a source refused it.
-        stream: The stream that it came from; None where the query had dropped the column.
+        message: The original message.
+        sink: The sink or source that refused it, or the step that raised, as `application/step`.
+        reason: Why it became a dead letter.
+        batch: The micro-batch that contained it; None if a step or a source refused it.
+        stream: The stream that it came from; None if the query had dropped the column.
         sequence: Its sequence there, if it had one.
     """
 
@@ -39,7 +39,7 @@ def dead_letters(folder: str | os.PathLike[str]) -> Iterator[DeadLetter]:
     """Every dead letter in a folder, oldest first.
 
     Raises:
-        InvalidSource: There is no such folder, or it holds something else.
+        InvalidSource: The folder does not exist, or contains something else.
     """
     for path in files(folder):
         for letter, _ in read_file(path, 0):
@@ -50,18 +50,18 @@ def files(folder: str | os.PathLike[str]) -> list[Path]:
     """The files of a folder of dead letters.
 
     Raises:
-        InvalidSource: There is no such folder.
+        InvalidSource: The folder does not exist.
     """
     if not Path(folder).is_dir():
-        raise InvalidSource(f"no such folder: {os.fspath(folder)}; name the one that the dead-letter sink writes to")
+        raise InvalidSource(f"no such folder: {os.fspath(folder)}; name the folder that the dead-letter sink writes to")
     return sorted(Path(folder).glob("*.jsonl"))
 
 
 def read_file(path: Path, offset: int) -> Iterator[tuple[DeadLetter, int]]:
-    """The dead letters of a file from an offset on, each with where it ends.
+    """The dead letters of a file from a byte offset on, each with the offset of its end.
 
     Raises:
-        InvalidSource: A line is no dead letter.
+        InvalidSource: A line is not a dead letter.
     """
     with path.open("rb") as file:
         file.seek(offset)
@@ -77,32 +77,36 @@ def read_file(path: Path, offset: int) -> Iterator[tuple[DeadLetter, int]]:
 
 
 class DeadLetterSource(Source):
-    """Gives the messages of dead letters again, as they were. Every file is a partition; it ends at their ends."""
+    """Replays the messages of dead letters unchanged. Every file is a partition, which ends at the end of the file."""
 
     connector = "dead-letters"
     version = "0.1.0"
 
     def __init__(self, name: str, folder: str | os.PathLike[str], sink: str | None = None) -> None:
-        """Takes a folder of dead letters.
+        """Creates a source from a folder of dead letters.
 
         Args:
             name: The source part of stream names.
-            folder: What a `file-sink` with the format json wrote.
-            sink: Only what this sink refused; None for everything.
+            folder: The folder that a `file-sink` with the format json wrote.
+            sink: Replays only what this sink refused; None for everything.
 
         Raises:
-            InvalidSource: There is no such folder.
+            InvalidSource: The folder does not exist.
         """
         self.name = name
         self._files = {path.name: path for path in files(folder)}
         self._sink = sink
 
     def partitions(self) -> Sequence[str]:
-        """The files that were there at the beginning."""
+        """The files that existed when the source was created."""
         return list(self._files)
 
     def read(self, partition: str, position: Position | None) -> Iterator[Message]:
-        """The messages; the sequence of each is the byte just past its dead letter."""
+        """Yields the messages; the sequence of each is the byte offset just past its dead letter.
+
+        Raises:
+            SourceFailed: A line is not a dead letter.
+        """
         try:
             for letter, end in read_file(self._files[partition], position.sequence if position else 0):
                 if self._sink in (None, letter.sink):
@@ -112,7 +116,7 @@ class DeadLetterSource(Source):
 
 
 def letter_of(message: Message, *, source: str, stream: str, reason: str) -> bytes:
-    """A message that a source could not take, as a line of a file of dead letters."""
+    """A message that a source could not send, as a line of a file of dead letters."""
     said = {"source": source, "stream": stream, "reason": reason}
     if message.sequence is not None:
         said["sequence"] = str(message.sequence)
@@ -129,7 +133,7 @@ def letter_of(message: Message, *, source: str, stream: str, reason: str) -> byt
 
 
 def _member(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Bytes as a member of an object: as text, else in base64."""
+    """Bytes as a member of an object: as text, or else in base64."""
     try:
         return {name: None if data is None else data.decode()}
     except UnicodeDecodeError:
@@ -160,7 +164,7 @@ def _letter(document: dict[str, Any]) -> DeadLetter:
 
 
 def _step(ours: dict[str, str]) -> str:
-    """Who refused a message that no sink did: a step of an application, whose function raised."""
+    """The step of an application whose function raised, for a message that no sink refused."""
     return f"{ours['pipeline']}/{ours['step']}"
 
 

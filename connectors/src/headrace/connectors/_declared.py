@@ -1,4 +1,4 @@
-"""What the parameters of a connector are, for people: read from the types and fields of their class."""
+"""Descriptions of the parameters of a connector, from the types and fields of their class."""
 
 import types
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,8 +11,12 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from headrace.configuration import takes_size
+from headrace.contract.units import format_size
+
 _SCALARS = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", SecretStr: "text"}
 _METAVARS = {str: "TEXT", int: "N", float: "N", Path: "PATH", SecretStr: "TEXT"}
+_SIZE = "size"
 _BOUNDS = {Ge: "at least", Gt: "more than", Le: "at most", Lt: "less than"}
 
 
@@ -21,18 +25,18 @@ class Parameter:
     """A parameter of a connector.
 
     Attributes:
-        name: What it is called in configuration files; on the command line with `-` for `_`.
-        type: What it takes, for people.
-        metavar: What stands for a value in the help of a command.
-        choices: The texts that it takes, where it takes only some.
-        flag: Whether it is either true or false.
-        several: Whether it takes a list.
-        pairs: Whether it takes texts by name.
-        required: Whether it must be given.
+        name: Its name in configuration files; on the command line, `-` replaces `_`.
+        type: The accepted values, in words.
+        metavar: The placeholder for a value in the help of a command.
+        choices: The accepted texts; empty if any text is accepted.
+        flag: Whether it is a Boolean.
+        several: Whether it accepts a list.
+        pairs: Whether it accepts a mapping from names to texts.
+        required: Whether it is required.
         secret: Whether it is never shown.
-        default: What it is where it is not given, as configuration files have it; None for nothing, and for a secret.
+        default: The default, as in configuration files; None if there is none, and for a secret.
         description: What it means.
-        examples: Values that stand in examples.
+        examples: Values for examples.
     """
 
     name: str
@@ -50,24 +54,26 @@ class Parameter:
 
     @property
     def option(self) -> str:
-        """What it is called on the command line."""
+        """Its option on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
     @property
     def default_text(self) -> str:
-        """The default, for people; empty where there is none."""
+        """The default as text; empty if there is none."""
         if self.default is None or self.default in ([], {}):
             return ""
+        if self.type.startswith(_SIZE) and isinstance(self.default, int):
+            return format_size(self.default)
         if isinstance(self.default, bool):
             return str(self.default).lower()
         return ", ".join(map(str, self.default)) if isinstance(self.default, list) else str(self.default)
 
 
 def declared(parameters: type[BaseModel]) -> tuple[Parameter, ...]:
-    """The parameters that a class declares, in its order.
+    """The parameters that a class declares, in order.
 
     Raises:
-        TypeError: One of them has a type that no command line and no configuration file can give.
+        TypeError: A parameter has a type that a command line or configuration file cannot express.
     """
     last: Sequence[str] = getattr(parameters, "last", ())
     fields = sorted(parameters.model_fields.items(), key=lambda named: named[0] in last)
@@ -75,7 +81,7 @@ def declared(parameters: type[BaseModel]) -> tuple[Parameter, ...]:
 
 
 def takes_several(annotation: Any) -> bool:
-    """True for the type of a parameter that takes a list."""
+    """Whether a parameter of this type accepts a list."""
     return get_origin(_without_none(annotation)) in (list, tuple, set, frozenset, Sequence)
 
 
@@ -86,13 +92,13 @@ def _parameter(owner: type[BaseModel], name: str, field: FieldInfo) -> Parameter
     one = _without_none(get_args(inner)[1 if pairs else 0]) if several or pairs else inner
     choices = _choices(one)
     if not choices and not set(_scalars(one)) <= set(_SCALARS):
-        raise TypeError(f"{owner.__name__}.{name} is of type {field.annotation}, which no command line can give")
+        raise TypeError(f"{owner.__name__}.{name} is of type {field.annotation}, which a command line cannot express")
     default = field.get_default(call_default_factory=True, validated_data={}) if not field.is_required() else None
     secret = one is SecretStr
     return Parameter(
         name=field.alias or name,
         type=_described(one, choices, several, pairs, field),
-        metavar="NAME=VALUE" if pairs else _METAVARS.get(one, "VALUE"),
+        metavar="NAME=VALUE" if pairs else "SIZE" if takes_size(field) else _METAVARS.get(one, "VALUE"),
         choices=choices,
         flag=one is bool and not several,
         several=several,
@@ -106,7 +112,7 @@ def _parameter(owner: type[BaseModel], name: str, field: FieldInfo) -> Parameter
 
 
 def _without_none(annotation: Any) -> Any:
-    """The type of a value where there is one, without what only constrains it."""
+    """The type of the value, without None and without constraints."""
     if get_origin(annotation) is Annotated:
         return _without_none(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -117,13 +123,13 @@ def _without_none(annotation: Any) -> Any:
 
 
 def _scalars(annotation: Any) -> tuple[Any, ...]:
-    """The types of a union, or the one type."""
+    """The types of a union, or the single type."""
     is_union = get_origin(annotation) in (Union, types.UnionType)
     return tuple(map(_without_none, get_args(annotation))) if is_union else (annotation,)
 
 
 def _choices(annotation: Any) -> tuple[str, ...]:
-    """The texts that a `Literal` or an `Enum` takes."""
+    """The texts that a `Literal` or an `Enum` accepts."""
     if get_origin(annotation) is Literal:
         return tuple(map(str, get_args(annotation)))
     if isinstance(annotation, type) and issubclass(annotation, Enum):
@@ -136,13 +142,13 @@ def _described(one: Any, choices: tuple[str, ...], several: bool, pairs: bool, f
     if choices:
         what = f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else choices[0]
         return f"list of: {what}" if several else what
-    what = " or ".join(_SCALARS[kind] for kind in _scalars(one))
+    what = _SIZE if takes_size(field) else " or ".join(_SCALARS[kind] for kind in _scalars(one))
     what = f"list of {what}s" if several else f"{what} by name" if pairs else what
     return ", ".join([what, *_bounds(field.metadata)])
 
 
 def _bounds(metadata: Iterable[Any]) -> list[str]:
-    """What constrains a number, in words."""
+    """The constraints of a number, in words."""
     return [
         f"{word} {getattr(bound, kind.__name__.lower())}"
         for bound in metadata
@@ -152,7 +158,7 @@ def _bounds(metadata: Iterable[Any]) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as configuration files have it."""
+    """A value in the form of configuration files."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Path):

@@ -1,4 +1,4 @@
-"""What was received from clients that do not keep it: held in memory until it is in the checkpoint, given again after a fault."""
+"""Messages from clients that do not store them: held in memory until they are in the checkpoint, sent again after a fault."""
 
 import asyncio
 from collections import OrderedDict
@@ -13,13 +13,13 @@ T = TypeVar("T", bound=Message | Batch)
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """Stands for what was received at once; it is the token of its last message.
+    """Represents the messages that were received together; it is the token of the last one.
 
     Attributes:
-        messages: How many messages that is.
-        bytes: How much room they take.
-        settled: Done once all of them are in the checkpoint; None where nobody waits for that.
-        wanted: False where whoever waited has gone, and will send it again.
+        messages: The number of messages.
+        bytes: Their size, in bytes.
+        settled: Done once all of them are in the checkpoint; None if nothing waits for that.
+        wanted: False if the client that waited has disconnected, and will send them again.
     """
 
     messages: int
@@ -29,15 +29,15 @@ class Ticket:
 
 
 class Room:
-    """How much may be held at the same time."""
+    """The limit of what may be held at the same time."""
 
     def __init__(self, messages: int, bytes_: int, made: Callable[[], None] = lambda: None) -> None:
         """Begins empty.
 
         Args:
-            messages: How many messages there is room for.
-            bytes_: How many bytes there is room for.
-            made: Called whenever something has been let go of.
+            messages: Maximum number of messages.
+            bytes_: Maximum number of bytes.
+            made: Called whenever room was released.
         """
         self.messages = 0
         self.bytes = 0
@@ -47,41 +47,41 @@ class Room:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more should be taken."""
+        """Whether nothing more should be accepted."""
         return self.messages >= self._max_messages or self.bytes >= self._max_bytes
 
     def take(self, messages: int, bytes_: int) -> None:
-        """Takes room; what is known only afterwards may take more than there is."""
+        """Reserves room; sizes that are known only afterwards may exceed the limit."""
         self.messages += messages
         self.bytes += bytes_
 
     def give(self, messages: int, bytes_: int) -> None:
-        """Gives it back."""
+        """Releases room."""
         self.messages -= messages
         self.bytes -= bytes_
         self._made()
 
 
 class Inbox(Generic[T]):
-    """What was received for one stream and is not in the checkpoint yet."""
+    """The messages that were received for one stream and are not in the checkpoint yet."""
 
     def __init__(self, room: Room) -> None:
         """Begins empty."""
         self.is_read = False
-        """Whether a query reads it now."""
+        """Whether a query currently reads the stream."""
         self._room = room
         self._waiting: OrderedDict[Ticket, T] = OrderedDict()
         self._given: OrderedDict[Ticket, T] = OrderedDict()
         self._arrived = asyncio.Event()
 
     def put(self, ticket: Ticket, item: T) -> None:
-        """Adds what was received, and takes room for it; `item` has the ticket as the token of its last message."""
+        """Adds received messages, and reserves room for them; `item` has the ticket as the token of its last message."""
         self._room.take(ticket.messages, ticket.bytes)
         self._waiting[ticket] = item
         self._arrived.set()
 
     async def items(self) -> AsyncIterator[T | None]:
-        """All that is not settled, in order, then what arrives; None whenever there is nothing left. What `read` gives back."""
+        """Yields all unsettled messages, in order, then new ones; None whenever there are none. For `read` of a source."""
         self._begin_again()
         self.is_read = True
         try:
@@ -98,7 +98,7 @@ class Inbox(Generic[T]):
             self.is_read = False
 
     def settle(self, tokens: Iterable[object]) -> None:
-        """Lets go of what is in the checkpoint, and tells who waits for it."""
+        """Removes messages that are in the checkpoint, and notifies their waiters."""
         for token in tokens:
             assert isinstance(token, Ticket)
             if self._given.pop(token, None) is not None:
@@ -107,7 +107,7 @@ class Inbox(Generic[T]):
                 token.settled.set_result(None)
 
     def refuse(self, token: object, error: Exception) -> None:
-        """Lets go of what cannot be taken, and tells who waits for it why."""
+        """Removes messages that cannot be sent, and notifies their waiters of the reason."""
         assert isinstance(token, Ticket)
         if self._given.pop(token, None) is not None:
             self._room.give(token.messages, token.bytes)
@@ -115,13 +115,13 @@ class Inbox(Generic[T]):
             token.settled.set_exception(error)
 
     def abandon(self, ticket: Ticket) -> None:
-        """Whoever waited for it has gone: it is not given any more, unless a query has it already."""
+        """The waiting client has disconnected: removes its messages, unless a query already has them."""
         ticket.wanted = False
         if self._waiting.pop(ticket, None) is not None:
             self._room.give(ticket.messages, ticket.bytes)
 
     def _begin_again(self) -> None:
-        """Puts back what a lost session was given, before all else."""
+        """Puts back what a lost session was given, before everything else."""
         again, self._given = self._given, OrderedDict()
         for ticket, item in reversed(again.items()):
             if ticket.wanted:

@@ -1,4 +1,4 @@
-"""What connectors that listen have in common: where they do, and how they are reached by TLS."""
+"""The parameters of connectors that listen: the address, and TLS."""
 
 import os
 import socket
@@ -15,10 +15,10 @@ from headrace.sdk import InvalidSource
 class Listening(Parameters):
     """Where to listen, and how."""
 
-    listen: str = Field(description="Where to listen, HOST:PORT.")
+    listen: str = Field(description="The address to listen on, HOST:PORT.")
     tls_certificate: Path | None = Field(None, description="Listen with TLS, with this certificate chain, PEM.")
-    tls_key: Path | None = Field(None, description="The private key that belongs to it, PEM.")
-    tls_client_ca: Path | None = Field(None, description="Clients must show a certificate that one of these has signed, PEM.")
+    tls_key: Path | None = Field(None, description="The private key of the certificate, PEM.")
+    tls_client_ca: Path | None = Field(None, description="Require client certificates signed by one of these authorities, PEM.")
 
     @field_validator("listen")
     @classmethod
@@ -38,7 +38,7 @@ class Listening(Parameters):
 
     @property
     def host(self) -> str:
-        """The address to listen at."""
+        """The address to listen on."""
         return self.listen.rpartition(":")[0].strip("[]")
 
     @property
@@ -47,10 +47,10 @@ class Listening(Parameters):
         return int(self.listen.rpartition(":")[2])
 
     def open(self) -> socket.socket:
-        """Listens.
+        """Opens the listening socket.
 
         Raises:
-            InvalidSource: The address is not of this machine, or another program listens there.
+            InvalidSource: The address does not belong to this machine, or is in use.
         """
         try:
             family = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0][0]
@@ -62,10 +62,10 @@ class Listening(Parameters):
         return listener
 
     def tls(self) -> ssl.SSLContext | None:
-        """How connections are encrypted; None for not at all.
+        """The TLS context of connections; None without TLS.
 
         Raises:
-            InvalidSource: A file cannot be read, or is no certificate or key.
+            InvalidSource: A file cannot be read, or is not a certificate or key.
         """
         if self.tls_certificate is None:
             return None
@@ -81,10 +81,10 @@ class Listening(Parameters):
         return context
 
     def check(self) -> str:
-        """Looks whether it could listen, and says where.
+        """Checks whether the connector could listen; returns a line that says where.
 
         Raises:
-            InvalidSource: It could not.
+            InvalidSource: The address cannot be used, or a TLS file is invalid.
         """
         self.tls()
         self.open().close()

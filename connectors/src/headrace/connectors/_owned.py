@@ -1,9 +1,9 @@
-"""Servers and connections that live as long as the event loop: the SDK does not tell a connector that it ends."""
+"""Servers and connections that live as long as the event loop, because the SDK does not notify a connector when it ends."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-# The loop itself would let go of tasks that nobody holds.
+# The event loop holds only weak references to tasks.
 _waiting: set[asyncio.Task[None]] = set()
 
 

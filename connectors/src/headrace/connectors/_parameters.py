@@ -1,4 +1,4 @@
-"""What a connector can be told, declared once: the command line, configuration files, their schema and the pages come from it."""
+"""The parameters of a connector, declared once, for the command line, configuration files, their schema and the documentation."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,25 +11,25 @@ from headrace.connectors._declared import takes_several
 class Parameters(BaseModel):
     """The parameters of a connector: subclass it, with a type, a default and a `Field(description=...)` for each.
 
-    A parameter without a default is required; one of type `SecretStr` is never shown. Its validators raise `ValueError` with a
-    sentence that says what to write instead. The docstring is what `headrace connector run NAME --help` says, and `examples` of a
-    field stand in the command line that it shows.
+    A parameter without a default is required; one of type `SecretStr` is never shown. Validators raise `ValueError` with a
+    sentence that says what to write instead. `headrace connector run NAME --help` shows the docstring, and uses the `examples` of
+    fields in its example command.
 
     A parameter may be text, a number, true or false, a `Literal`, an `Enum` of texts, a `Path`, a list of these, or a dict of
-    texts; or any of them or None. A list may be given as the one value that is in it. Paths in a configuration file are relative
-    to its folder. None is called connector, instance, gateway, verbose or help, which are said of every connector.
+    texts; or any of them or None. A list of one may be given as the single value. Paths in a configuration file are relative to
+    its folder. No parameter may be named connector, instance, gateway, verbose or help, which every connector has.
     """
 
     last: ClassVar[tuple[str, ...]] = ()
-    """Parameters that come after all others, wherever they are declared."""
+    """Parameters that are listed after all others, wherever they are declared."""
 
-    # Inputs stay out of errors: one of them may be a secret.
+    # Errors do not show inputs: one of them may be a secret.
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     @field_validator("*", mode="before")
     @classmethod
     def _one_of_several(cls, value: Any, info: ValidationInfo) -> Any:
-        """Takes one value as a list of one."""
+        """Turns a single value into a list of one."""
         field = cls.model_fields[info.field_name or ""]
         one = isinstance(value, str | int | float | Path) and takes_several(field.annotation)
         return [value] if one else value

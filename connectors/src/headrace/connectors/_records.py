@@ -1,4 +1,4 @@
-"""Bytes of a file split into records, without touching single records where that can be avoided. Pure functions."""
+"""Splits the bytes of a file into records, mostly without touching single records. Pure functions."""
 
 from array import array
 from dataclasses import dataclass
@@ -8,27 +8,27 @@ from struct import Struct
 from headrace.sdk import Packed, Steps
 
 MAX_RECORD_BYTES = 64 << 20
-"""A record above this is taken for a file of another format."""
+"""The maximum size of a record, in bytes; a larger one indicates a file of another format."""
 
 _PREFIX = Struct(">I")
 
 
 class Format(Enum):
-    """How records follow one another in a file."""
+    """How records are delimited in a file."""
 
     LINES = "lines"
-    """Each ends with a line feed, which is not part of the value."""
+    """Each record ends with a line feed, which is not part of the value."""
     LENGTH_PREFIXED = "length-prefixed"
-    """Each begins with its length as a big-endian u32, which is not part of the value and does not count itself."""
+    """Each record is preceded by its length as a big-endian u32, which is not part of the value and does not count itself."""
 
 
 class BadRecord(ValueError):
-    """The file is not of the format."""
+    """The file is not in the expected format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Whole records, and where the last one ends."""
+    """Complete records, and the offset at which the last one ends."""
 
     values: Packed
     ends: Steps
@@ -36,10 +36,10 @@ class Records:
 
 
 def split(data: bytes, offset: int, format_: Format) -> Records | None:
-    """Splits off the whole records at the start of `data`, which begins at `offset` of the file; None where there is none.
+    """Splits off the complete records at the start of `data`, which begins at byte `offset` of the file; None if there are none.
 
     Raises:
-        BadRecord: A line is above MAX_RECORD_BYTES. A length-prefixed record that is, is left, with what follows: see `excess`.
+        BadRecord: A line is larger than MAX_RECORD_BYTES. A length-prefixed record that is larger is not split off: see `excess`.
     """
     if format_ is Format.LENGTH_PREFIXED:
         return _split_prefixed(data, offset)
@@ -54,7 +54,7 @@ def split(data: bytes, offset: int, format_: Format) -> Records | None:
 
 
 def excess(data: bytes) -> int | None:
-    """How many bytes a length-prefixed record takes, prefix included, that claims more than MAX_RECORD_BYTES; None otherwise."""
+    """The size of a length-prefixed record above MAX_RECORD_BYTES, in bytes, including its prefix; None for a smaller record."""
     if len(data) < _PREFIX.size:
         return None
     (length,) = _PREFIX.unpack_from(data)

@@ -1,4 +1,4 @@
-"""The connectors that come with Headrace, each with where it is: none of them is imported before it is asked for."""
+"""The registry of bundled connectors. A connector is imported only when it is needed."""
 
 import importlib
 from collections.abc import Callable
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 AnyConnector: TypeAlias = (
     "Source | AsyncSource | Sink | AsyncSink | IdempotentSink | AsyncIdempotentSink | TwoPhaseSink | AsyncTwoPhaseSink"
 )
-"""What `headrace.sdk.run` runs."""
+"""Anything that `headrace.sdk.run` accepts."""
 P = TypeVar("P", bound="Parameters")
 
 
 class MissingExtra(ImportError):
-    """The client library of a connector is not installed; the text says how to install it."""
+    """The client library of a connector is not installed; the message says how to install it."""
 
     exit_code = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Implementation(Generic[P]):
-    """How a connector is made from its parameters.
+    """How to build a connector from its parameters.
 
     Attributes:
-        parameters: What it can be told.
-        build: Makes it; connects to nothing yet.
-        check: Connects as it would, changes nothing, and says in a line what it found; raises a `HeadraceError` that names
-            what was wrong and what to do. None where there is nothing to connect to.
+        parameters: The class of its parameters.
+        build: Builds it, without connecting to anything.
+        check: Connects as the connector would, without changing anything, and returns a line that says what it found; raises a
+            `HeadraceError` that says what is wrong and what to do. None if there is nothing to connect to.
     """
 
     parameters: type[P]
@@ -52,14 +52,14 @@ class Connector:
     """A bundled connector.
 
     Attributes:
-        name: What `headrace connector run` calls it.
+        name: Its name for `headrace connector run`.
         kind: `source` or `sink`.
         replayable: Whether the same position always yields the same messages; None for a sink.
-        mode: What a sink promises: two-phase, batch-idempotent or at-least-once; None for a source.
+        mode: The guarantee of a sink: two-phase, batch-idempotent or at-least-once; None for a source.
         summary: What it reads or writes, in a line.
         module: Where its `Implementation` is, as `package.module:NAME`; imported only when it is needed.
-        extra: Which extra of the distribution headrace-connectors has its client library; None where it needs none.
-        loses: Whether messages may be lost, since the system that it reads keeps none.
+        extra: The extra of the distribution headrace-connectors that installs its client library; None if it needs none.
+        loses: Whether messages may be lost, because the system that it reads does not store them.
     """
 
     name: str
@@ -73,17 +73,17 @@ class Connector:
 
     @property
     def guarantee(self) -> str:
-        """What holds, in a sentence."""
+        """The delivery guarantee, in a sentence."""
         if self.kind == "sink":
             return _OF_SINKS[self.mode or "at-least-once"]
         if self.loses:
-            return "at most once: what is sent while the connector is away is lost"
+            return "at most once: messages sent while the connector is unavailable are lost"
         if self.replayable:
             return "exactly once: the same position always yields the same messages"
-        return "at least once: what was not acknowledged comes again after a fault"
+        return "at least once: unacknowledged messages are redelivered after a fault"
 
     def load(self) -> Implementation[Any]:
-        """Imports it.
+        """Imports the connector.
 
         Raises:
             MissingExtra: Its client library is not installed.
@@ -102,8 +102,8 @@ class Connector:
 
 _OF_SINKS = {
     "two-phase": "exactly once: a message is visible if and only if its micro-batch is committed",
-    "batch-idempotent": "exactly once: a transaction is written in one step together with its id, and only once",
-    "at-least-once": "at least once: what Spark delivers again after a fault is written again",
+    "batch-idempotent": "exactly once: each transaction is written once, atomically with its id",
+    "at-least-once": "at least once: what Spark redelivers after a fault is written again",
 }
 
 CONNECTORS: tuple[Connector, ...] = (
@@ -112,7 +112,7 @@ CONNECTORS: tuple[Connector, ...] = (
         "source",
         replayable=True,
         mode=None,
-        summary="lines or length-prefixed records of files, also of growing ones",
+        summary="lines or length-prefixed records of files, including growing files",
         module="headrace.connectors.file:FILE",
     ),
     Connector(
@@ -137,7 +137,7 @@ CONNECTORS: tuple[Connector, ...] = (
         "sink",
         replayable=None,
         mode="at-least-once",
-        summary="requests to a URL, each with an id to tell repeats by",
+        summary="requests to a URL, each with an id for detecting duplicates",
         module="headrace.connectors.http:HTTP_SINK",
         extra="http",
     ),
@@ -155,7 +155,7 @@ CONNECTORS: tuple[Connector, ...] = (
         "sink",
         replayable=None,
         mode="batch-idempotent",
-        summary="topics, in transactions that hold their ids",
+        summary="topics, in transactions that also store their ids",
         module="headrace.connectors.kafka:KAFKA_SINK",
         extra="kafka",
     ),
@@ -192,7 +192,7 @@ CONNECTORS: tuple[Connector, ...] = (
         "sink",
         replayable=None,
         mode="at-least-once",
-        summary="subjects of JetStream, with ids that it tells repeats by",
+        summary="JetStream subjects, with ids by which JetStream drops duplicates",
         module="headrace.connectors.nats:NATS_SINK",
         extra="nats",
     ),
@@ -201,7 +201,7 @@ CONNECTORS: tuple[Connector, ...] = (
         "source",
         replayable=True,
         mode=None,
-        summary="rows of a table as they are inserted, none skipped that commits late",
+        summary="rows of a table as they are inserted, including rows that commit late",
         module="headrace.connectors.postgresql:POSTGRESQL",
         extra="postgresql",
     ),
@@ -246,7 +246,7 @@ CONNECTORS: tuple[Connector, ...] = (
         "sink",
         replayable=None,
         mode="at-least-once",
-        summary="an exchange, or queues, with confirms",
+        summary="an exchange, or queues, with publisher confirms",
         module="headrace.connectors.rabbitmq:RABBITMQ_SINK",
         extra="rabbitmq",
     ),
@@ -264,7 +264,7 @@ CONNECTORS: tuple[Connector, ...] = (
         "sink",
         replayable=None,
         mode="at-least-once",
-        summary="values or JSON lines, to look at",
+        summary="values or JSON lines, for inspection",
         module="headrace.connectors.stdout:STDOUT_SINK",
     ),
     Connector(
@@ -272,7 +272,7 @@ CONNECTORS: tuple[Connector, ...] = (
         "source",
         replayable=False,
         mode=None,
-        summary="length-prefixed messages of any number of clients, at most once",
+        summary="length-prefixed messages from any number of clients, at most once",
         module="headrace.connectors.tcp:TCP",
         loses=True,
     ),

@@ -1,7 +1,7 @@
-"""The command line of connectors: `headrace-connectors`, which `headrace connector` and `headrace dlq` are, too."""
+"""The command line of connectors, `headrace-connectors`; `headrace` mounts its commands as `connector` and `dlq`."""
 
-from headrace.connectors_cli._connector import connector
-from headrace.connectors_cli._dlq import dlq
-from headrace.connectors_cli._program import main, program
+from headrace.connectors_cli.connector import connector
+from headrace.connectors_cli.dlq import dlq
+from headrace.connectors_cli.program import main, program
 
 __all__ = ["connector", "dlq", "main", "program"]

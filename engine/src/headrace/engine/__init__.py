@@ -9,12 +9,12 @@ orders = spark.readStream.format("headrace").option("gateway", "127.0.0.1:7433")
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from headrace.contract.errors import HeadraceError
 from headrace.engine._errors import (
     CheckpointError,
     FrameError,
     GatewayAway,
     GatewayError,
-    HeadraceError,
     MessagesLost,
     NotAllowed,
     NotAttached,
@@ -31,12 +31,12 @@ from headrace.engine._errors import (
 )
 
 if TYPE_CHECKING:
-    from headrace.engine._rescale import rescale
-    from headrace.engine._schema import SCHEMA
-    from headrace.engine._session import build_session, register
-    from headrace.engine._ship import ship
-    from headrace.engine._start import DEFAULT_WORKER_MEMORY, start
-    from headrace.engine._states import StateSize, StoredStates
+    from headrace.engine.applications._rescale import rescale
+    from headrace.engine.applications._ship import ship
+    from headrace.engine.applications._start import DEFAULT_WORKER_MEMORY, start
+    from headrace.engine.applications._states import StateSize, StoredStates
+    from headrace.engine.source._schema import SCHEMA
+    from headrace.engine.spark._session import build_session, register
 
 __all__ = [
     "DEFAULT_WORKER_MEMORY",
@@ -69,18 +69,18 @@ __all__ = [
 ]
 
 _MODULES = {
-    "_rescale": ("rescale",),
-    "_schema": ("SCHEMA",),
-    "_session": ("build_session", "register"),
-    "_ship": ("ship",),
-    "_start": ("DEFAULT_WORKER_MEMORY", "start"),
-    "_states": ("StateSize", "StoredStates"),
+    "applications._rescale": ("rescale",),
+    "applications._ship": ("ship",),
+    "applications._start": ("DEFAULT_WORKER_MEMORY", "start"),
+    "applications._states": ("StateSize", "StoredStates"),
+    "source._schema": ("SCHEMA",),
+    "spark._session": ("build_session", "register"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a name's module when it is first asked for: Spark starts a process for each step, which needs few of them."""
+    """Imports a name's module on first access: Spark starts a process for each step, and each needs few of the modules."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

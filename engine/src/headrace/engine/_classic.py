@@ -1,18 +1,19 @@
-"""Sessions that Headrace can work with."""
+"""Checks that a Spark session is one that Headrace supports."""
 
 from pyspark.sql import SparkSession
 
-from headrace.engine._errors import HeadraceError
+from headrace.contract.errors import HeadraceError
 
 
 def refuse_connect(spark: SparkSession) -> None:
-    """Refuses a session of Spark Connect, whose driver is another process.
+    """Rejects a Spark Connect session, whose driver is another process.
 
     Raises:
-        HeadraceError: it is one.
+        HeadraceError: The session is a Spark Connect session.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect."):
         raise HeadraceError(
-            "Spark Connect is not supported, since Headrace watches queries in the driver's own process: make the session in "
-            "this one, with headrace.engine.build_session(...) or SparkSession.builder without remote(...) and SPARK_REMOTE"
+            "Spark Connect is not supported, because Headrace monitors queries from within the driver process: create the "
+            "session in this process, with headrace.engine.build_session(...) or with SparkSession.builder without remote(...) "
+            "and SPARK_REMOTE"
         )

@@ -1,4 +1,4 @@
-"""Keeps Python's cyclic garbage collector quick in Spark's worker processes, which collect after each task."""
+"""Limits the time that Python's cyclic garbage collector takes in Spark's worker processes, which collect after each task."""
 
 import gc
 import time
@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 FULL_EVERY_S = 600.0
-"""So long at least lies between two collections that look at everything."""
+"""The shortest time between two full collections, in seconds."""
 FULL_SHARE = 100
-"""And so many times as long as the last one took, so that they take no more than a hundredth of the time."""
+"""The time between two full collections is also at least this many times the duration of the last one: at most 1 % of the
+time."""
 
 _frozen = False
 
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Collects no cycles meanwhile: many values and states come into being at once, and it would look at all again and again."""
+    """Disables the cyclic collector inside the block: while many values are created at once, it would rescan all of them."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -26,10 +27,10 @@ def paused_collector() -> Iterator[None]:
 
 
 def freeze_modules() -> None:
-    """Has the collector never look again at what exists now, which is mostly modules; only the first call in a process counts.
+    """Excludes all present objects, mostly modules, from further collections. Only the first call in a process has an effect.
 
-    Spark collects after each task, which takes 55 ms for the imported modules alone. While a task runs, what belongs to it
-    exists, too, and is full of cycles: frozen in each task, it would never be freed, and the process would grow with each.
+    Spark collects after each task, which takes 55 ms for the imported modules alone. Freezing in every task would also freeze
+    the objects of that task, which contain cycles: they would never be freed, and the process would grow with each task.
     """
     global _frozen
     if not _frozen:
@@ -38,13 +39,13 @@ def freeze_modules() -> None:
 
 
 class TaskGarbage:
-    """What tasks leave behind in a worker, collected between them, when nothing of the last one is used any more.
+    """Collects the garbage of a worker's tasks between them, when nothing of the last task is in use.
 
-    What survives is modules, and states that the worker holds. It is frozen, so that the next collection looks only at what is
-    new. A cycle among it that is let go of later is found by a collection that looks at everything, which comes now and then.
+    The survivors are modules, and states that the worker caches. They are frozen, so that the next collection examines new
+    objects only. Cycles among survivors that become garbage later are freed by an occasional full collection.
 
     Args:
-        clock: Tells the time, in seconds.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,7 +53,7 @@ class TaskGarbage:
         self._full_at: float | None = None
 
     def collect(self) -> None:
-        """Collects, and freezes what is left."""
+        """Collects garbage, and freezes the survivors."""
         began = self._clock()
         is_full = self._full_at is None or began >= self._full_at
         if is_full:

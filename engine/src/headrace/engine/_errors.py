@@ -1,82 +1,80 @@
-"""What can go wrong in the engine.
+"""The errors of the engine.
 
 HeadraceError
-├── OptionError        an option of the source or of the sink is wrong
-├── SchemaError        rows are to be written that no sink takes
-├── CheckpointError    Spark's checkpoint and the source do not fit together
-│   ├── OlderCheckpoint    a sink has committed what the checkpoint does not know of
+├── OptionError        an option of the source or the sink is invalid
+├── SchemaError        the rows to write do not have a sink's schema
+├── CheckpointError    the checkpoint does not match the query, or is invalid
+│   ├── OlderCheckpoint    a sink has committed a batch that is not in the checkpoint
 │   └── Replaced           another run of the query has started on the checkpoint
-├── FrameError         a frame's columns do not add up
+├── FrameError         the columns of a frame are inconsistent
 ├── SinkFailed         a sink cannot write a batch
-│   ├── SinkRefused        it refuses messages for good
-│   └── SinkLost           it has lost what it voted for
-└── GatewayError       the gateway refused a call, or did not answer
-    ├── GatewayAway        it could not be reached
-    │   ├── SinkAway           no connector serves a sink
-    │   ├── StreamAway         no connector has a stream that a bounded run is to read
-    │   └── SourceSilent       a source sends nothing of what a batch must read again
-    ├── NotAllowed         the token, or its lack, does not allow the call
-    ├── TakenOver          a newer run of the same pipeline is at work
-    ├── NotAttached        it does not know the pipeline's positions; the engine mends this by itself
-    └── MessagesLost       a source no longer has what the pipeline must read
+│   ├── SinkRefused        it permanently rejects messages
+│   └── SinkLost           it has lost rows that it voted for
+└── GatewayError       the gateway rejected a call, or did not answer
+    ├── GatewayAway        it is unavailable
+    │   ├── SinkAway           no connector serves a sink of the query
+    │   ├── StreamAway         no connector provides a stream that a bounded run must read
+    │   └── SourceSilent       a source sends none of the messages that a batch needs
+    ├── NotAllowed         the token is missing, invalid, or does not permit the call
+    ├── TakenOver          a newer run of the same pipeline has taken over
+    ├── NotAttached        it does not know the pipeline; the engine attaches again by itself
+    └── MessagesLost       a source no longer has messages that the pipeline must read
 """
 
 from typing import ClassVar
 
-
-class HeadraceError(Exception):
-    """The root of all errors of the engine."""
+from headrace.contract.errors import HeadraceError
 
 
 class OptionError(HeadraceError, ValueError):
-    """An option is unknown, missing, or has a value that is not valid."""
+    """An option is unknown, missing, or has an invalid value."""
 
 
 class SchemaError(HeadraceError, ValueError):
-    """The rows that are to be written have a column that no sink takes, or lack the one that it needs."""
+    """The rows to write have a column that sinks do not accept, or no column `value`."""
 
 
 class CheckpointError(HeadraceError):
-    """Spark asked for something that the checkpoint's protocol rules out, or the checkpoint belongs to another pipeline."""
+    """The checkpoint is invalid, belongs to another pipeline, or Spark violated the order of calls that positions rely on."""
 
 
 class OlderCheckpoint(CheckpointError):
-    """A sink has committed a batch that the checkpoint does not know of, so that the checkpoint must be an older one."""
+    """A sink has committed a batch that is not in the checkpoint: an older checkpoint was restored."""
 
 
 class Replaced(CheckpointError):
-    """Another run of the query has started on the same checkpoint, so that this one must end."""
+    """Another run of the query has started on the same checkpoint, so this run must end."""
 
 
 class FrameError(HeadraceError):
-    """A frame's columns do not add up."""
+    """The columns of a frame are inconsistent."""
 
 
 class SinkFailed(HeadraceError):
-    """A sink cannot write a batch, and says why. The batch is not committed and must be run again."""
+    """A sink cannot write a batch, for the reason given. The batch is not committed and must run again."""
 
 
 class SinkRefused(SinkFailed):
-    """A sink refuses messages for good."""
+    """A sink permanently rejects messages."""
 
 
 class SinkLost(SinkFailed):
-    """An instance of a sink has come back without rows that it voted for and that the commit log has."""
+    """An instance of a sink has restarted without rows that it voted for and that are in the commit log."""
 
 
 class GatewayError(HeadraceError):
-    """The gateway refused a call."""
+    """The gateway rejected a call."""
 
 
 class GatewayAway(GatewayError):
-    """The gateway could not be reached."""
+    """The gateway is unavailable."""
 
     advice: ClassVar[str] = ""
-    """What to do where it has been for too long; empty where whoever waits knows."""
+    """What to do once the timeout has passed; empty for the advice of the caller that waits."""
 
 
 class SourceSilent(GatewayAway):
-    """A source sends nothing of what a batch must read."""
+    """A source sends none of the messages that a batch must read."""
 
     advice = "Start its connector"
 
@@ -86,11 +84,11 @@ class SinkAway(GatewayAway):
 
 
 class StreamAway(GatewayAway):
-    """No connector has a stream that a run with `availableNow` names."""
+    """No connector provides a stream that a run with `availableNow` names."""
 
 
 class NotAllowed(GatewayError):
-    """The gateway does not accept the token, or the token does not allow the call."""
+    """The gateway does not accept the token, or the token does not permit the call."""
 
 
 class TakenOver(GatewayError):
@@ -98,8 +96,8 @@ class TakenOver(GatewayError):
 
 
 class NotAttached(GatewayError):
-    """The gateway does not know the pipeline's positions."""
+    """The gateway does not know the pipeline, for example because it has restarted."""
 
 
 class MessagesLost(GatewayError):
-    """A source no longer has what the pipeline must read."""
+    """A source no longer has messages that the pipeline must read."""

@@ -1,4 +1,4 @@
-"""What the URL of Spark's master says of where the work is done."""
+"""Where driver and executors run, according to the URL of Spark's master."""
 
 import ipaddress
 
@@ -6,7 +6,7 @@ _STANDALONE = "spark://"
 
 
 def is_one_jvm(master: str) -> bool:
-    """Whether driver and executors are one JVM; those of a `local-cluster` are not."""
+    """Whether driver and executors share one JVM; those of a `local-cluster` do not."""
     return master == "local" or master.startswith("local[")
 
 
@@ -18,7 +18,7 @@ def is_this_machine(master: str) -> bool:
 def shares_loopback(master: str) -> bool:
     """Whether 127.0.0.1 is the same machine for all executors as for the driver.
 
-    So it is where a standalone master itself is reached there: no worker on another machine could find it.
+    This is also true if a standalone master is reached at a loopback address: workers on other machines could not connect to it.
     """
     if is_this_machine(master):
         return True
@@ -27,9 +27,9 @@ def shares_loopback(master: str) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether each machine finds itself at an address, `host:port`. Names are not looked up, save `localhost`.
+    """Whether an address, `host:port`, is a loopback or unspecified address.
 
-    What another machine would make of a name is not known here.
+    Names other than `localhost` are not resolved, because other machines may resolve them differently.
     """
     host = address.rpartition(":")[0].strip("[]").lower()
     if host == "localhost" or host.endswith(".localhost"):
@@ -38,5 +38,5 @@ def is_loopback(address: str) -> bool:
         found = ipaddress.ip_address(host)
     except ValueError:
         return False
-    # The address of no host, which servers listen at, is this machine for those who connect to it.
+    # A client that connects to the unspecified address reaches its own machine.
     return found.is_loopback or found.is_unspecified

@@ -1,40 +1,35 @@
-"""The Headrace gateway: sessions of connectors on one side, pipelines on the other, nothing on disk.
+"""The Headrace gateway: it connects source and sink connectors with Spark queries, and keeps nothing on disk.
 
-`load_config` and `serve` are what `headrace gateway` is made of.
+`headrace gateway` loads its configuration with `load_config`, and runs `serve`.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.gateway._config import Config, Limits, Log, StreamRule, Tls, Token
-from headrace.gateway._errors import ConfigError, GatewayError, ListenError, Problem
-from headrace.gateway._identity import Identity, identity_of, token_digest
-from headrace.gateway._load import OPTION_KEYS, Flag, load_config, redacted_toml
-from headrace.gateway._logging import configure_logging
-from headrace.gateway._reload import ConfigSource
-from headrace.gateway._units import parse_bytes
+from headrace.gateway.config import Config, Limits, Log, StreamRule, Tls, Token
+from headrace.gateway.errors import GatewayError, ListenError
+from headrace.gateway.identity import Identity, identity_of, token_digest
+from headrace.gateway.load import OPTION_KEYS, load_config, redacted_toml
+from headrace.gateway.logs import configure_logging
+from headrace.gateway.reload import ConfigSource
 
 if TYPE_CHECKING:
-    from headrace.gateway._server import serve
+    from headrace.gateway.server import serve
 
 __all__ = [
     "OPTION_KEYS",
     "Config",
-    "ConfigError",
     "ConfigSource",
-    "Flag",
     "GatewayError",
     "Identity",
     "Limits",
     "ListenError",
     "Log",
-    "Problem",
     "StreamRule",
     "Tls",
     "Token",
     "configure_logging",
     "identity_of",
     "load_config",
-    "parse_bytes",
     "redacted_toml",
     "serve",
     "token_digest",
@@ -42,9 +37,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the server when it is first asked for: who only reads a configuration needs none."""
+    """Imports the server on first use: reading a configuration does not need it.
+
+    Raises:
+        AttributeError: there is no such name.
+    """
     if name != "serve":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from headrace.gateway._server import serve
+    from headrace.gateway.server import serve
 
     return serve

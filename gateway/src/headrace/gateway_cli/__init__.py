@@ -1,8 +1,11 @@
-"""The command line of a gateway: `headrace-gateway`, whose commands `headrace` has, too. Only what runs one loads the gateway."""
+"""The command line of the gateway: `headrace-gateway`. `headrace` has the same commands.
 
-from headrace.gateway_cli._forget import forget
-from headrace.gateway_cli._gateway import gateway
-from headrace.gateway_cli._program import main, program
-from headrace.gateway_cli._status import status
+The gateway itself is imported only by the command that runs it.
+"""
+
+from headrace.gateway_cli.forget import forget
+from headrace.gateway_cli.gateway import gateway
+from headrace.gateway_cli.program import main, program
+from headrace.gateway_cli.status import status
 
 __all__ = ["forget", "gateway", "main", "program", "status"]

@@ -1,7 +1,8 @@
-"""What all command lines share: output, exit codes, the options that reach a gateway, and the lines of TOML files."""
+"""What all command lines share: output, exit codes and the options that reach a gateway."""
 
-from headrace.terminal._connection import CALL_TIMEOUT_S, DEFAULT_GATEWAY, Connection, connection_options
-from headrace.terminal._output import (
+from headrace.contract.limits import DEFAULT_GATEWAY
+from headrace.terminal.connection import CALL_TIMEOUT_S, Connection, connection_options
+from headrace.terminal.output import (
     EXIT_ENVIRONMENT,
     EXIT_FAILED,
     EXIT_INVALID,
@@ -12,8 +13,7 @@ from headrace.terminal._output import (
     print_action,
     print_json,
 )
-from headrace.terminal._program import ProgramCommand, ProgramGroup, as_typed, run_program
-from headrace.terminal._toml_lines import key_lines
+from headrace.terminal.program import ProgramCommand, ProgramGroup, as_typed, run_program
 
 __all__ = [
     "CALL_TIMEOUT_S",
@@ -30,7 +30,6 @@ __all__ = [
     "connection_options",
     "console",
     "duration_text",
-    "key_lines",
     "print_action",
     "print_json",
     "run_program",

@@ -1,4 +1,4 @@
-"""Everything that the file sink does to a disk, step by step, so that tests can crash it between any two of them."""
+"""The disk operations of the file sink, as single steps, so that tests can crash it between any two of them."""
 
 import contextlib
 import os
@@ -7,18 +7,18 @@ from typing import BinaryIO
 
 
 class Disk:
-    """The steps. Each is atomic or may be cut short by a crash; none is durable unless it says so."""
+    """The steps. A crash may interrupt each one that is not atomic; none is durable unless its description says so."""
 
     def create(self, path: Path) -> BinaryIO:
-        """Opens a new, empty file; one that is there already is emptied."""
+        """Opens a new, empty file; truncates an existing one."""
         return open(path, "wb", buffering=0)
 
     def modify(self, path: Path) -> BinaryIO:
-        """Opens a file that exists, to be written at an offset."""
+        """Opens an existing file for writing at a byte offset."""
         return open(path, "r+b", buffering=0)
 
     def write(self, file: BinaryIO, data: bytes) -> None:
-        """Writes all of `data` at the file's place."""
+        """Writes all of `data` at the current offset of the file."""
         view = memoryview(data)
         while view:
             view = view[file.write(view) :]
@@ -28,11 +28,11 @@ class Disk:
         os.fsync(file.fileno())
 
     def rename(self, path: Path, to: Path) -> None:
-        """Gives a file another name, atomically; replaces what has that name."""
+        """Renames a file atomically; replaces an existing file of that name."""
         os.replace(path, to)
 
     def remove(self, path: Path) -> None:
-        """Removes a file, if it is there."""
+        """Removes a file, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
@@ -45,14 +45,14 @@ class Disk:
             os.close(descriptor)
 
     def make_folder(self, folder: Path) -> None:
-        """Makes a folder and those above it, durably, unless it exists."""
+        """Creates a folder and its parents durably, unless it exists."""
         if not folder.exists():
             self.make_folder(folder.parent)
             folder.mkdir(exist_ok=True)
             self.sync_folder(folder.parent)
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Gives a file a new content, atomically and durably."""
+        """Replaces the content of a file, atomically and durably."""
         temporary = path.with_name(path.name + ".tmp")
         with self.create(temporary) as file:
             self.write(file, data)

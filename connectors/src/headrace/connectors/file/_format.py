@@ -1,4 +1,4 @@
-"""Rows as bytes of a file. Pure functions, without touching single messages where that can be avoided."""
+"""Encodes rows as bytes of a file, mostly without touching single messages. Pure functions."""
 
 import base64
 from collections.abc import Iterable, Iterator
@@ -17,10 +17,10 @@ _NO_VALUE = '"value":null'
 
 
 class SinkFormat(Enum):
-    """How messages follow one another in a file that a sink writes."""
+    """The format of messages in a file that a sink writes."""
 
     JSON = "json"
-    """A JSON object in each line, with everything that the message has."""
+    """One JSON object per line, with all parts of the message."""
     LINES = "lines"
     """The value, then a line feed."""
     LENGTH_PREFIXED = "length-prefixed"
@@ -28,17 +28,17 @@ class SinkFormat(Enum):
 
     @property
     def suffix(self) -> str:
-        """How names of such files end."""
+        """The suffix of the names of such files."""
         return {SinkFormat.JSON: ".jsonl", SinkFormat.LINES: ".lines", SinkFormat.LENGTH_PREFIXED: ".bin"}[self]
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Rows in a format.
+    """Encoded rows.
 
     Attributes:
-        data: The bytes of all that are not refused.
-        refused: The messages that the format cannot hold, by their places in the part.
+        data: The bytes of all messages that are not refused.
+        refused: The messages that the format cannot represent, by their positions in the part.
     """
 
     data: bytes
@@ -46,10 +46,10 @@ class Encoded:
 
 
 def encode(rows: Rows, format_: SinkFormat) -> Encoded:
-    """Turns rows into bytes."""
+    """Encodes rows."""
     if format_ is SinkFormat.JSON:
         return Encoded(json_lines(rows), {})
-    # Imported only where it is needed: a source of files and JSON do without Arrow.
+    # Imported only when needed: the source and the JSON format do not need Arrow.
     from headrace.connectors.file import _plain as plain
 
     lines = format_ is SinkFormat.LINES
@@ -64,7 +64,7 @@ def encode(rows: Rows, format_: SinkFormat) -> Encoded:
 
 def json_lines(rows: Rows) -> bytes:
     """Each message as a line of JSON. Bytes that are not UTF-8 are in base64, under a name that ends with `_base64`."""
-    # Each column gives the text that stands for it in each line; what is null in a line is left out, but for the value.
+    # Each column contributes its text to each line; a null is omitted, except for the value.
     columns: list[Iterable[str]] = [_members("value", rows.values, null=_NO_VALUE)]
     if rows.keys is not None:
         columns.insert(0, _members("key", rows.keys, after=","))
@@ -79,7 +79,7 @@ def json_lines(rows: Rows) -> bytes:
 
 
 def _members(name: str, column: Packed, *, before: str = "", after: str = "", null: str = "") -> Iterator[str]:
-    """A member of each line's object; runs in C where all are ASCII and none is null."""
+    """One member of each line's object; runs in C if all entries are ASCII and none is null."""
     if NULL not in column.lengths and column.data.isascii():
         ends = list(accumulate(column.lengths, initial=0))
         texts = map(column.data.decode().__getitem__, map(slice, ends[:-1], ends[1:]))
@@ -88,7 +88,7 @@ def _members(name: str, column: Packed, *, before: str = "", after: str = "", nu
 
 
 def _member(name: str, data: bytes) -> str:
-    """Bytes as a member: as text, else in base64."""
+    """Bytes as a member: as text, or else in base64."""
     try:
         return f'"{name}":{encode_basestring(data.decode())}'
     except UnicodeDecodeError:
@@ -105,7 +105,7 @@ def _headers(headers: Headers | None) -> str:
 
 
 def _iso(microseconds: int) -> str:
-    """A time as ISO 8601; one that no calendar has stays a number."""
+    """A time in ISO 8601; a time out of the calendar's range stays a number."""
     try:
         return f'"{(_EPOCH + timedelta(microseconds=microseconds)).isoformat()[:-6]}Z"'
     except OverflowError:
@@ -124,11 +124,11 @@ def _entries_or_null(column: Packed) -> Iterator[bytes | None]:
 
 
 def _misfit(message: Message, format_: SinkFormat) -> str:
-    """Why a message cannot be written; empty where it can."""
+    """Why a message cannot be written; empty if it can."""
     if message.value is None:
-        return f"the message has no value, which format {format_.value} cannot say"
+        return f"the message has no value, which format {format_.value} cannot represent"
     if format_ is SinkFormat.LINES and b"\n" in message.value:
-        return "the value has a line feed in it, which format lines cannot hold"
+        return "the value contains a line feed, which format lines cannot represent"
     if format_ is SinkFormat.LENGTH_PREFIXED and len(message.value) > MAX_RECORD_BYTES:
-        return f"the value has {len(message.value)} bytes, and format length-prefixed holds {MAX_RECORD_BYTES}"
+        return f"the value has {len(message.value)} bytes, and format length-prefixed allows {MAX_RECORD_BYTES}"
     return ""

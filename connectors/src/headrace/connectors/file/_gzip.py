@@ -1,4 +1,4 @@
-"""Packed files, read up to where they are damaged: `gzip` drops what it has unpacked just before."""
+"""Reads gzip files up to the point where they are damaged: the module `gzip` drops the data just before it."""
 
 import io
 import zlib
@@ -7,24 +7,24 @@ from pathlib import Path
 _PACKED_BYTES = 64 * 1024
 _UNPACKED_BYTES = 256 * 1024
 _GZIP = 31
-"""What zlib calls a member of a gzip file, with its header and checksum."""
+"""The zlib setting for a gzip member, with header and checksum."""
 
 
 class Damaged(OSError):
-    """What follows cannot be unpacked.
+    """The following data cannot be decompressed.
 
     Attributes:
-        cut_short: Whether the file ends within what is packed, so that more of it may come.
+        cut_short: Whether the file ends within compressed data, so that more may follow.
     """
 
     def __init__(self, why: str, *, cut_short: bool) -> None:
-        """Takes what is wrong."""
+        """Creates the error with its reason."""
         super().__init__(why)
         self.cut_short = cut_short
 
 
 class Unpacked(io.RawIOBase):
-    """The bytes of a packed file. Going back reads it again from its beginning."""
+    """The decompressed bytes of a gzip file. Seeking backwards reads it again from the beginning."""
 
     def __init__(self, path: Path) -> None:
         """Opens a file."""
@@ -34,10 +34,10 @@ class Unpacked(io.RawIOBase):
         self._rewind()
 
     def read(self, size: int = -1) -> bytes:
-        """Up to `size` bytes, or all: fewer only at the end of the file, or before what is damaged.
+        """Reads up to `size` bytes, or all: fewer only at the end of the file, or before damaged data.
 
         Raises:
-            Damaged: What comes next is.
+            Damaged: The next data is damaged.
         """
         pieces: list[bytes] = []
         left = size if size >= 0 else 1 << 62
@@ -52,10 +52,10 @@ class Unpacked(io.RawIOBase):
         return b"".join(pieces)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Goes to an offset, counted in bytes as they are unpacked.
+        """Seeks to an offset, in decompressed bytes.
 
         Raises:
-            Damaged: It lies after what is damaged.
+            Damaged: The offset is after damaged data.
         """
         if whence != io.SEEK_SET:
             raise io.UnsupportedOperation("only from the beginning")
@@ -70,7 +70,7 @@ class Unpacked(io.RawIOBase):
         return self._at
 
     def fileno(self) -> int:
-        """That of the packed file."""
+        """The descriptor of the compressed file."""
         return self._file.fileno()
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class Unpacked(io.RawIOBase):
         super().close()
 
     def _rewind(self) -> None:
-        """Begins with the first byte."""
+        """Starts again at the first byte."""
         self._file.seek(0)
         self._decoder = zlib.decompressobj(_GZIP)
         self._begun = self._ended = False
@@ -88,14 +88,14 @@ class Unpacked(io.RawIOBase):
         self._damage: Damaged | None = None
 
     def _unpack(self) -> bool:
-        """Unpacks some more; False at the end, and at damage."""
+        """Decompresses some more; False at the end, or at damaged data."""
         while not self._ahead:
             if self._damage is not None and not self._damage.cut_short:
                 return False
             if not self._packed:
                 self._packed = self._file.read(_PACKED_BYTES) or b""
                 if not self._packed:
-                    self._damage = Damaged("it ends within what is packed", cut_short=True) if self._begun else None
+                    self._damage = Damaged("it ends within compressed data", cut_short=True) if self._begun else None
                     return False
             if not self._begun:
                 self._packed = self._packed.lstrip(b"\0") if self._ended else self._packed  # files may be padded
@@ -105,7 +105,7 @@ class Unpacked(io.RawIOBase):
         return True
 
     def _decode(self) -> None:
-        """Unpacks what was read, and where it is damaged, one byte after the other up to there."""
+        """Decompresses what was read; if it is damaged, byte by byte up to the damage."""
         before = self._decoder.copy()
         try:
             self._ahead = self._decoder.decompress(self._packed, _UNPACKED_BYTES)
@@ -121,7 +121,7 @@ class Unpacked(io.RawIOBase):
 
 
 def _up_to_damage(decoder: "zlib._Decompress", packed: bytes) -> bytes:
-    """What can be unpacked of bytes that are damaged."""
+    """Decompresses damaged bytes as far as possible."""
     unpacked = bytearray()
     try:
         for at in range(len(packed)):

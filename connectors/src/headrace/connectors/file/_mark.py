@@ -1,4 +1,4 @@
-"""The cursor of the file source: which file, and what of it was read, so that another file is never taken for it."""
+"""The cursor of the file source: identifies the file and what was read of it, so that another file is not mistaken for it."""
 
 import hashlib
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ _VERSION = b"2"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place in one of the files that a stream has gone through.
+    """A position in one of the files of a stream.
 
     Attributes:
         base: The sequence that the stream had when this file began.
-        offset: How many bytes of the file were read.
-        inode: The number of the file on its disk, a hint.
-        head: How many bytes of its beginning have the checksum `head_sum`.
-        head_sum: Their checksum.
-        tail_sum: The checksum of the bytes right before the offset.
+        offset: The number of bytes of the file that were read.
+        inode: The inode number of the file, as a hint.
+        head: The number of bytes at its beginning that `head_sum` covers.
+        head_sum: The checksum of these bytes.
+        tail_sum: The checksum of the bytes just before the offset.
     """
 
     base: int
@@ -30,12 +30,12 @@ class Mark:
     tail_sum: str
 
     def encode(self) -> bytes:
-        """As a cursor."""
+        """Encodes the mark as a cursor."""
         fields = (self.base, self.offset, self.inode, self.head, self.head_sum, self.tail_sum)
         return b" ".join([_VERSION, *(str(field).encode() for field in fields)])
 
     def fits(self, file: BinaryIO) -> bool:
-        """Whether a file has what was read before this mark."""
+        """Whether a file contains what was read before this mark."""
         if checksum(file.read(self.head)) != self.head_sum:
             return False
         tail = min(TAIL_BYTES, self.offset)
@@ -44,7 +44,7 @@ class Mark:
 
 
 def decoded(cursor: bytes | None) -> Mark | None:
-    """The mark in a cursor; None for one of a version that kept nothing but the offset."""
+    """Decodes a cursor; None for a cursor of an earlier version, which had only the offset."""
     fields = (cursor or b"").decode(errors="replace").split(" ")
     if fields[0] != _VERSION.decode() or len(fields) != 7:
         return None
@@ -53,5 +53,5 @@ def decoded(cursor: bytes | None) -> Mark | None:
 
 
 def checksum(data: bytes) -> str:
-    """Of a few bytes."""
+    """The checksum of a few bytes."""
     return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -1,4 +1,4 @@
-"""The files that a file sink shows, and how a transaction gets into them exactly once."""
+"""The visible files of a file sink, and how a transaction is written to them exactly once."""
 
 import json
 import time
@@ -15,16 +15,16 @@ _STATE = "state.json"
 _COMMIT = "commit.json"
 _COPY_BYTES = 1 << 20
 _OWN_FILE_BYTES = 8 << 20
-"""A part that is so large begins a file, by being renamed: to copy it would write it twice."""
+"""A part of at least this size, in bytes, becomes a new file by renaming: copying would write it twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """When to begin a new file. One also begins with whatever comes in a piece of 8 MiB or more.
+    """When to start a new file. A part of 8 MiB or more also starts one.
 
     Attributes:
-        bytes: Once the file has as many bytes.
-        seconds: Once it is that old; None for never.
+        bytes: Maximum size of a file, in bytes.
+        seconds: Maximum age of a file, in seconds; None for no limit.
     """
 
     bytes: int = 128 << 20
@@ -38,17 +38,17 @@ class _Current:
     file: str
     bytes: int
     began: float
-    """When, in seconds since 1970-01-01 UTC."""
+    """When it was started, in seconds since 1970-01-01 UTC."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What is visible.
+    """The visible state.
 
     Attributes:
         batches: The last committed batch of each pipeline.
         votes: The vote by which it was committed.
-        files: How many files there have been.
+        files: The number of files so far.
         current: The file that is appended to, if any.
     """
 
@@ -58,13 +58,13 @@ class _State:
     current: _Current | None = None
 
     def has(self, vote: Vote) -> bool:
-        """True where a vote is carried out."""
+        """Whether a vote is already carried out."""
         return self.votes.get(vote.transaction.pipeline) == vote.id
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Where a staged part goes: to an offset of a file, or, at 0, to be that file."""
+    """The destination of a staged part: an offset of a file, or, at 0, the whole file."""
 
     part: str
     file: str
@@ -73,7 +73,7 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """What a commit does; written down before it does anything, so that it can be done again after a crash."""
+    """The plan of a commit; stored before it does anything, so that it can be repeated after a crash."""
 
     vote: Vote
     steps: list[_Step]
@@ -81,10 +81,10 @@ class _Commit:
 
 
 class Output:
-    """A folder of files, and a hidden one that says what is in them."""
+    """A folder of files, and a hidden folder that records what is in them."""
 
     def __init__(self, folder: Path, hidden: Path, name: str, suffix: str, rotation: Rotation, disk: Disk) -> None:
-        """Shows files `name-<number><suffix>` in a folder."""
+        """Creates the output of files `name-<number><suffix>` in a folder."""
         self._folder = folder
         self._hidden = hidden
         self._name = name
@@ -97,11 +97,11 @@ class Output:
         return [Transaction(pipeline, batch) for pipeline, batch in self._state().batches.items()]
 
     def shows(self, transaction: Transaction) -> bool:
-        """True where a transaction, or a later one of its pipeline, is visible."""
+        """Whether a transaction, or a later one of its pipeline, is visible."""
         return self._state().batches.get(transaction.pipeline, -1) >= transaction.batch
 
     def show(self, vote: Vote, staging: Staging) -> None:
-        """Makes the parts of a vote visible, unless they are."""
+        """Makes the parts of a vote visible, unless they already are."""
         state = self._state()
         if not state.has(vote):
             commit = self._plan(vote, state, staging)
@@ -111,7 +111,7 @@ class Output:
         self._disk.remove(self._hidden / _COMMIT)
 
     def finish(self, staging: Staging) -> None:
-        """Goes on with a commit that was interrupted, if there is one, and removes what finished ones have left."""
+        """Finishes an interrupted commit, if there is one, and removes the remains of finished ones."""
         path = self._hidden / _COMMIT
         if path.exists():
             commit = _commit(json.loads(path.read_bytes()))
@@ -124,7 +124,7 @@ class Output:
                 staging.forget(vote)
 
     def rotate(self) -> None:
-        """Begins a new file, an empty one, where that is due though nothing has come. No commit may be unfinished."""
+        """Starts a new, empty file if that is due although nothing was written. No commit may be unfinished."""
         state, now = self._state(), time.time()
         current = self._usable(state)
         if current is None or not self._is_full(current, now):
@@ -136,7 +136,7 @@ class Output:
         self._disk.replace(self._hidden / _STATE, _to_json(after))
 
     def _plan(self, vote: Vote, state: _State, staging: Staging) -> _Commit:
-        """Decides where the parts of a vote go."""
+        """Plans the destinations of the parts of a vote."""
         current, files, now = self._usable(state), state.files, time.time()
         steps = []
         for part in vote.parts:
@@ -162,37 +162,37 @@ class Output:
         return files
 
     def _usable(self, state: _State) -> _Current | None:
-        """The current file, unless somebody has taken or changed it, it is of another format, or there is a next one."""
+        """The current file, unless it was moved or changed, is of another format, or is followed by a next one."""
         current = state.current
         if current is None or not current.file.endswith(self._suffix):
             return None
         if (self._folder / self._file(state.files + 1)).exists():
-            # A crash came between its creation and the note of it; the current one counts as complete since then.
+            # A crash happened between the creation of the next file and its record; the current one has been complete since then.
             return None
         path = self._folder / current.file
         return current if path.exists() and path.stat().st_size == current.bytes else None
 
     def _is_full(self, current: _Current, now: float) -> bool:
-        """True where a new file is due."""
+        """Whether a new file is due."""
         seconds = self._rotation.seconds
         is_old = seconds is not None and now - current.began >= seconds
         return current.bytes > 0 and (current.bytes >= self._rotation.bytes or is_old)
 
     def _carry_out(self, commit: _Commit, staging: Staging) -> None:
-        """Does what a commit says. What an earlier try has done already is done again, with the same bytes."""
+        """Carries out a commit. It repeats what an earlier attempt has done, with the same bytes."""
         for step in commit.steps:
             staged, file = staging.folder / step.part, self._folder / step.file
             if step.offset:
                 self._append(staged, file, step.offset)
             else:
-                # There was none, or an empty one, when this was planned: if there is more now, it is the staged one.
+                # There was no file, or an empty one, when this was planned: if there is content now, it is the staged part.
                 if not file.exists() or file.stat().st_size == 0:
                     self._disk.rename(staged, file)
                 self._disk.sync_folder(self._folder)
         self._disk.replace(self._hidden / _STATE, _to_json(commit.after))
 
     def _append(self, staged: Path, file: Path, offset: int) -> None:
-        """Copies a staged part to its place, durably. Bytes that are visible stay so: they are written over with the same."""
+        """Copies a staged part to its destination, durably. Visible bytes are overwritten with the same bytes."""
         with self._disk.modify(file) as output:
             output.seek(offset)
             for data in _chunks(staged):
@@ -200,24 +200,24 @@ class Output:
             self._disk.sync(output)
 
     def _file(self, number: int) -> str:
-        """The name of a file."""
+        """The name of a file, by its number."""
         return f"{self._name}-{number:06}{self._suffix}"
 
     def _state(self) -> _State:
-        """Reads what is visible."""
+        """Reads the visible state."""
         path = self._hidden / _STATE
         return _from_json(json.loads(path.read_bytes())) if path.exists() else _State()
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
-    """The content of a file."""
+    """Yields the content of a file."""
     with path.open("rb", buffering=0) as file:
         while data := file.read(_COPY_BYTES):
             yield data
 
 
 def _to_json(what: _State | _Commit) -> bytes:
-    """As it is stored."""
+    """The stored form."""
     return json.dumps(asdict(what)).encode()
 
 

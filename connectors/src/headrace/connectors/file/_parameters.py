@@ -1,4 +1,4 @@
-"""What the file connectors can be told, and how they are made and checked."""
+"""The parameters of the file connectors, and how the connectors are built and checked."""
 
 import asyncio
 import os
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from headrace.configuration import Size
 from headrace.connectors._bad_records import BadRecordParameters
 from headrace.connectors._parameters import Parameters
 from headrace.connectors._records import Format
@@ -21,55 +22,63 @@ from headrace.sdk import InvalidSink
 class FileParameters(BadRecordParameters):
     """Stream the records of files; each file is a partition.
 
-    Files must only be appended to, and may be rotated. Patterns are those of the shell: quote them on the command line, so that
-    files that appear later are found.
+    Files may only be appended to, and may be rotated. Patterns are shell patterns: quote them on the command line, so that files
+    that appear later are found.
     """
 
-    path: tuple[Path, ...] = Field(min_length=1, description="Files, or patterns that they match.", examples=["trades/*.csv"])
-    source: str = Field(description="Streams are called SOURCE/<path>.", examples=["trades"])
-    format: Format = Field(default=Format.LINES, description="length-prefixed: a big-endian u32 before each record.")
-    follow: bool = Field(default=True, description="Wait for more at the end of a file, and for new files; else end there.")
+    path: tuple[Path, ...] = Field(min_length=1, description="Files, or patterns that match files.", examples=["trades/*.csv"])
+    source: str = Field(description="Streams are named SOURCE/<path>.", examples=["trades"])
+    format: Format = Field(
+        default=Format.LINES, description="Format of the files; length-prefixed: a big-endian u32 before each record."
+    )
+    follow: bool = Field(
+        default=True, description="Wait for more data at the end of a file, and for new files; otherwise the stream ends there."
+    )
     names: Names = Field(
         default=Names.RELATIVE,
-        description="What a stream is called after: relative, the path below root; or base, the file name alone.",
+        description="How streams are named: relative, the path below root; or base, the file name alone.",
     )
     root: Path | None = Field(
         default=None,
-        description="The folder that paths in names are relative to; where not given, the one before a pattern's first wildcard.",
+        description="The folder that paths in stream names are relative to; default: the folder before a pattern's first "
+        "wildcard.",
     )
     rotation: bool = Field(
         default=True,
-        description="Go on in the next file once one was rotated: app.log.1, app.log-20260131 and app.log.1.gz were app.log.",
+        description="Follow rotated files: app.log.1, app.log-20260131 and app.log.1.gz are read as earlier parts of app.log.",
     )
     rotated_seconds: float = Field(
-        default=5.0, ge=0, description="How long a rotated file must be unchanged until the next one is read."
+        default=5.0, ge=0, description="How long a rotated file must be unchanged before the next one is read, in seconds."
     )
     max_streams: int = Field(
         default=500,
         ge=1,
-        description="How many files are read at the same time; more take turns. At most the gateway's max_streams_per_session.",
+        description="Maximum number of files read at the same time; others take turns. At most the gateway's "
+        "max_streams_per_session.",
     )
     idle_seconds: float = Field(
-        default=2.0, ge=0, description="How long a file has nothing new until another one, which waits, gets its turn."
+        default=2.0, ge=0, description="How long a file must have no new data before a waiting file gets its turn, in seconds."
     )
 
 
 class FileSinkParameters(Parameters):
     """Write to files, exactly once: a message is in a file if and only if its batch is committed.
 
-    Files are called SINK-000001.jsonl and so on (.lines, .bin), and are only appended to. A file is complete once the next one
-    exists; only then may it be moved away. The hidden folder .headrace beside them belongs to the sink.
+    Files are named SINK-000001.jsonl and so on (.lines, .bin), and are only appended to. A file is complete once the next one
+    exists; only then may you move it. The hidden folder .headrace next to them belongs to the sink.
     """
 
-    path: Path = Field(description="The folder that the files are in; it is made where needed.", examples=["alerts"])
-    sink: str = Field(description='What Spark calls it: format("headrace").option("sink", SINK).', examples=["alerts"])
+    path: Path = Field(description="The folder for the files; created if it does not exist.", examples=["alerts"])
+    sink: str = Field(description='The name of the sink in Spark: format("headrace").option("sink", SINK).', examples=["alerts"])
     format: SinkFormat = Field(
         default=SinkFormat.JSON,
-        description="json: all of a message in a line; lines: its value; length-prefixed: its value after a big-endian u32.",
+        description="json: the whole message as one line; lines: its value; length-prefixed: its value after a big-endian u32.",
     )
-    rotate_bytes: int = Field(default=128 << 20, ge=1, description="Begin a new file when one has so many bytes.")
+    rotate_bytes: Size = Field(
+        default=128 << 20, ge=1, description="Start a new file when the current one has reached this size."
+    )
     rotate_seconds: float | None = Field(
-        default=None, gt=0, description="Begin a new file when one is so old; never where not given."
+        default=None, gt=0, description="Start a new file when the current one has reached this age, in seconds; default: never."
     )
 
 
@@ -91,9 +100,9 @@ def _source(parameters: FileParameters) -> FileSource:
 
 
 def _check_source(parameters: FileParameters) -> str:
-    """Looks which files there are."""
+    """Lists the files that exist now."""
     count = len(asyncio.run(_source(parameters).partitions()))
-    return f"{count} {'stream' if count == 1 else 'streams'} now" + (", more are waited for" if parameters.follow else "")
+    return f"{count} {'stream' if count == 1 else 'streams'} now" + (", waiting for more" if parameters.follow else "")
 
 
 def _sink(parameters: FileSinkParameters) -> FileSink:
@@ -102,14 +111,14 @@ def _sink(parameters: FileSinkParameters) -> FileSink:
 
 
 def _check_sink(parameters: FileSinkParameters) -> str:
-    """Looks whether files can be made, and makes none."""
+    """Checks whether files can be created, without creating any."""
     folder = parameters.path.absolute()
     exists = next(above for above in (folder, *folder.parents) if above.exists())
     if not exists.is_dir():
-        raise InvalidSink(f"cannot write to {folder}: {exists} is no folder")
+        raise InvalidSink(f"cannot write to {folder}: {exists} is not a folder")
     if not os.access(exists, os.W_OK | os.X_OK):
         raise InvalidSink(f"cannot write to {folder}: this user may not write to {exists}")
-    return f"{folder} can be written to" if exists == folder else f"{folder} can be made"
+    return f"{folder} can be written to" if exists == folder else f"{folder} can be created"
 
 
 FILE = Implementation(FileParameters, _source, _check_source)

@@ -1,4 +1,4 @@
-"""The files that a stream goes through, as a log is rotated: which there are, in which order, and how one is opened."""
+"""The files of a stream whose log is rotated: finds, orders and opens them."""
 
 import contextlib
 import gzip
@@ -18,10 +18,10 @@ class Part:
     """One of the files of a stream.
 
     Attributes:
-        path: Where it is now.
-        inode: Its number on its disk.
-        mtime_ns: When it was last written to, in nanoseconds.
-        current: Whether it has the stream's own path, and so may grow.
+        path: Its current path.
+        inode: Its inode number.
+        mtime_ns: The time of its last modification, in nanoseconds.
+        current: Whether it has the stream's own path, and may therefore grow.
     """
 
     path: Path
@@ -31,18 +31,18 @@ class Part:
 
     @property
     def order(self) -> tuple[bool, int, int]:
-        """Sorts the oldest first, and the current one last."""
+        """The sort key: oldest first, current file last."""
         return self.current, self.mtime_ns, -rotation_number(self.path)
 
     def open(self) -> BinaryIO:
-        """Opens it at its beginning."""
+        """Opens the file at its beginning."""
         if is_packed(self.path):
             return cast("BinaryIO", Unpacked(self.path))
         return open(self.path, "rb", buffering=0)
 
 
 def part_at(path: Path, *, current: bool) -> Part | None:
-    """The file at a path; None where there is none."""
+    """The file at a path; None if there is none."""
     try:
         stat = path.stat()
     except FileNotFoundError:
@@ -51,9 +51,9 @@ def part_at(path: Path, *, current: bool) -> Part | None:
 
 
 def all_parts(path: Path) -> list[Part]:
-    """The file at a path, and those beside it that it was rotated to; the oldest first.
+    """The file at a path, and the files next to it that it was rotated to; oldest first.
 
-    A packed file does not count as long as the one that it is made of is there: it may not be complete.
+    A compressed file does not count as long as its original exists, because it may be incomplete.
     """
     names = []
     with contextlib.suppress(FileNotFoundError), os.scandir(path.parent) as entries:
@@ -64,7 +64,7 @@ def all_parts(path: Path) -> list[Part]:
 
 
 def is_copy(path: Path) -> bool:
-    """Whether a packed file is one of a file that is still there; what is not complete counts as one."""
+    """Whether a compressed file is a copy of a file that still exists; an incomplete one counts as a copy."""
     unpacked = path.with_name(path.name.removesuffix(".gz"))
     if unpacked == path:
         return False

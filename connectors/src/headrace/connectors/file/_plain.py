@@ -13,29 +13,29 @@ Lengths = np.ndarray[Any, np.dtype[np.uint32]]
 
 
 def fit_lines(values: Packed) -> bool:
-    """True where all values can be lines."""
+    """Whether all values can be lines."""
     return b"\n" not in values.data and not (_lengths(values) == NULL).any()
 
 
 def fit_prefixed(values: Packed) -> bool:
-    """True where all values can have a prefix; what is larger could not be read again, and NULL is larger."""
+    """Whether all values can be length-prefixed; a larger value could not be read again, and NULL is larger."""
     return bool(_lengths(values).max() <= MAX_RECORD_BYTES)
 
 
 def lines(values: Packed) -> bytes:
-    """Each value, none of them null, with a line feed."""
+    """Each value followed by a line feed; none may be null."""
     return _joined(_array(values.data, _lengths(values)), b"\n")
 
 
 def prefixed(values: Packed) -> bytes:
-    """Each value, none of them null, after its length as a big-endian u32."""
+    """Each value preceded by its length as a big-endian u32; none may be null."""
     lengths = _lengths(values)
     prefixes = lengths.astype(">u4").tobytes()
     return _joined(_array(prefixes, np.full(len(lengths), 4, np.uint32)), _array(values.data, lengths))
 
 
 def _joined(first: pa.Array, second: Any) -> bytes:
-    """Each entry of two columns, or of one and the same bytes, next to each other."""
+    """Joins the entries of two columns pairwise; one may be constant bytes."""
     joined: pa.Array = pc.binary_join_element_wise(first, second, b"")
     _, offsets, data = joined.buffers()
     last = np.frombuffer(offsets, np.int32)[len(joined)]

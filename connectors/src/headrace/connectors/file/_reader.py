@@ -1,4 +1,4 @@
-"""One stream of files: what is read next, through rotations. Everything here blocks, and runs on the source's one thread."""
+"""Reads one stream of files, through rotations. Everything here blocks, and runs on the thread of the source."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from headrace.connectors.file._names import is_packed, is_rotation
 from headrace.connectors.file._parts import Part, all_parts, part_at
 from headrace.sdk import Backlog, Batch, Message, Position, PositionLost, Steps
 
-# A little below what the SDK takes for a whole frame, so that what is read at once becomes one frame.
+# A little below the SDK's frame size, so that what is read together becomes one frame.
 _CHUNK_BYTES = 256 * 1024
 _BACKLOG_BYTES = 64 * 1024
 _LONG_LINE_BYTES = 32 << 20
@@ -27,11 +27,11 @@ class Options:
     """How files are read.
 
     Attributes:
-        format: How records follow one another.
-        follow: Whether to wait for more at the end.
-        rotation: Whether a stream goes on in the next file once its file was rotated.
-        rotated_seconds: How long a rotated file has to be unchanged until the next one is read.
-        bad_record: Told of a record that cannot be taken; raises where that ends the connector.
+        format: The format of records.
+        follow: Whether to wait for more data at the end.
+        rotation: Whether a stream continues in the next file once its file was rotated.
+        rotated_seconds: How long a rotated file must be unchanged before the next one is read, in seconds.
+        bad_record: Called with a record that cannot be sent; raises if that ends the connector.
     """
 
     format: Format
@@ -42,16 +42,16 @@ class Options:
 
 
 class Reader:
-    """Reads one stream, from a position on."""
+    """Reads one stream from a position on."""
 
     def __init__(self, path: Path, earlier: Sequence[Part], position: Position | None, base: int, options: Options) -> None:
-        """Opens nothing yet.
+        """Creates the reader, without opening a file.
 
         Args:
             path: The stream's own path.
-            earlier: The files that it was rotated to and that are wanted, the oldest first.
-            position: Where to go on; None for the beginning.
-            base: The sequence to begin with, where there is no position.
+            earlier: The files that it was rotated to and that should be read, oldest first.
+            position: Where to continue; None for the beginning.
+            base: The sequence to begin with if there is no position.
             options: How to read.
         """
         self.path = path
@@ -71,29 +71,29 @@ class Reader:
         self._cut_short = False
         self._unchanged: tuple[int, float] = (-1, 0.0)
         self.caught_up = False
-        """Whether the last item that was yielded was None; who yields it says so."""
+        """Whether the last yielded item was None; set by the caller that yields it."""
 
     @property
     def sequence(self) -> int:
-        """That of the last record that was yielded."""
+        """The sequence of the last yielded record."""
         return self._base + self._offset
 
     @property
     def is_between(self) -> bool:
-        """Whether it waits for the next file, or for its own to be there again."""
+        """Whether it waits for the next file, or for its own file to reappear."""
         return not self._part.current or not self.path.exists()
 
     def close(self) -> None:
-        """Closes the file; the next item opens it again, wherever it is by then."""
+        """Closes the file; the next item reopens it, even if it was renamed."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def items(self) -> Generator[Batch | None, None, None]:
-        """Yields a batch for each piece of the files, and None whenever there is nothing now; ends where nothing more can come.
+        """Yields a batch for each chunk of the files, and None whenever there is nothing; ends when nothing more can follow.
 
         Raises:
-            PositionLost: What comes next is nowhere.
+            PositionLost: The data after the position cannot be found.
             BadRecord: A file is damaged, or of another format, and the policy is to fail.
         """
         self._begin()
@@ -118,11 +118,11 @@ class Reader:
     # Where to read
 
     def _begin(self) -> None:
-        """Opens the file to begin with."""
+        """Opens the first file."""
         if self._position is None:
             first = next(iter(self._earlier), None) or part_at(self.path, current=True)
             if first is None:
-                raise PositionLost(f"{self.path} is gone")
+                raise PositionLost(f"{self.path} does not exist")
             self._open(first, 0)
             return
         mark = decoded(self._position.cursor)
@@ -132,7 +132,7 @@ class Reader:
             self._find_by_size(self._position.sequence)
 
     def _open(self, part: Part, offset: int) -> None:
-        """Goes on in a file, just past what was read of it."""
+        """Continues in a file, just past what was read of it."""
         self.close()
         file = part.open()
         self._file, self._part, self._offset = file, part, offset
@@ -143,10 +143,10 @@ class Reader:
         self._unchanged = (-1, 0.0)
 
     def _find(self, mark: Mark, sequence: int) -> None:
-        """Opens the file in which a mark is, wherever it has gone, or one after it if the sequence lies there.
+        """Opens the file of a mark, even if it was renamed, or a later file if the sequence is in that one.
 
         Raises:
-            PositionLost: It is nowhere.
+            PositionLost: It cannot be found.
         """
         own = part_at(self.path, current=True)
         if own is not None and own.inode == mark.inode and _fits(own, mark) and sequence - mark.base <= _size(own):
@@ -154,14 +154,13 @@ class Reader:
             self._open(own, sequence - mark.base)
             return
         parts = self._parts()
-        # The one of the same number is the likeliest, and then the newest.
+        # The file with the same inode is the most likely, and then the newest.
         for part in sorted(parts, key=lambda part: (part.inode != mark.inode, [-parts.index(part)])):
             if _fits(part, mark):
                 break
         else:
             raise PositionLost(
-                f"{self.path} is another file than the one that was read up to byte {mark.offset}, "
-                "and no file beside it is that one, rotated"
+                f"{self.path} is not the file that was read up to byte {mark.offset}, and no rotated file next to it is that file"
             )
         self._base = mark.base
         offset = sequence - self._base
@@ -175,24 +174,24 @@ class Reader:
         raise PositionLost(f"{self.path} has fewer bytes than the {offset} that were read")
 
     def _find_by_size(self, offset: int) -> None:
-        """Goes on at an offset that came without a mark: nothing but its size can tell whether it is the same file.
+        """Continues at an offset without a mark: only the size indicates whether it is the same file.
 
         Raises:
-            PositionLost: It is not.
+            PositionLost: It is another file.
         """
         part = part_at(self.path, current=True)
         if part is None:
-            raise PositionLost(f"{self.path} is gone")
+            raise PositionLost(f"{self.path} does not exist")
         size = _size(part)
         if size < offset:
             raise PositionLost(f"{self.path} has {size} bytes, fewer than the {offset} that were read")
         self._base = 0
         self._open(part, offset)
         if self._options.format is Format.LINES and offset not in (0, size) and not self._tail.endswith(b"\n"):
-            raise PositionLost(f"{self.path} is another file than the one that was read: no line ends at byte {offset}")
+            raise PositionLost(f"{self.path} is not the file that was read: no line ends at byte {offset}")
 
     def _next_part(self) -> bool:
-        """Opens the file after the one that is over; False where there is none."""
+        """Opens the next file; False if there is none."""
         assert self._file is not None
         if self._part.current:
             return False
@@ -205,13 +204,13 @@ class Reader:
         return True
 
     def _later(self) -> list[Part]:
-        """The files that come after the open one, the oldest first."""
+        """The files after the open one, oldest first."""
         parts = self._parts() if self._options.follow else [*self._earlier, *self._own()]
         places = [place for place, part in enumerate(parts) if part.inode == self._part.inode]
         return parts[places[0] + 1 :] if places else [part for part in parts if part.order > self._part.order]
 
     def _parts(self) -> list[Part]:
-        """The files of the stream now, the oldest first."""
+        """The current files of the stream, oldest first."""
         return all_parts(self.path) if self._options.rotation else self._own()
 
     def _own(self) -> list[Part]:
@@ -222,7 +221,7 @@ class Reader:
     # Whether there is more
 
     def _next_chunk(self) -> bytes:
-        """What follows in the file; nothing at its end, or where it is damaged, or was replaced in its place."""
+        """Reads the next data of the file; empty at its end, if it is damaged, or if it was overwritten."""
         assert self._file is not None
         self._cut_short = False
         if self._given_up:
@@ -230,23 +229,23 @@ class Reader:
         try:
             chunk = self._file.read(_CHUNK_BYTES)
         except Damaged as damage:
-            # One that is being written ends too early, too, until all of it is there.
+            # A file that is being written also ends too early until it is complete.
             self._cut_short = self._options.follow and damage.cut_short and not self._has_not_grown(os.fstat(self._file.fileno()))
             if not self._cut_short:
                 self._give_up(damage)
             return b""
-        # A file that was cut and has grown again is as long as before, and begins with something else.
+        # A file that was truncated and has grown again may be as long as before, but begins differently.
         return chunk if chunk and self._is_same() else b""
 
     def _is_same(self) -> bool:
-        """Whether the open file still begins with what was read of it."""
+        """Whether the open file still begins with the data that was read."""
         if is_packed(self._part.path) or not self._head:
             return True
         assert self._file is not None
         return os.pread(self._file.fileno(), len(self._head), 0) == self._head
 
     def _is_over(self) -> bool:
-        """Whether nothing more can come in the open file; looks for where it has gone."""
+        """Whether the open file is finished; finds out whether it was renamed."""
         assert self._file is not None
         if not self._options.follow:
             return True
@@ -259,29 +258,32 @@ class Reader:
         if self._part.current:
             now = part_at(self.path, current=True)
             if now is None:
-                # One that was removed may still be written to by whoever has it open.
+                # A removed file may still be written to by a process that has it open.
                 return stat.st_nlink == 0 and self._has_not_grown(stat) and self.is_removed()
             if now.inode == stat.st_ino:
                 return False
             if not self._options.rotation or stat.st_nlink == 0:
-                # What was written anew, and renamed to it, may have the same records again.
-                raise PositionLost(f"{self.path} is another file than the one that was read; give a new file a new name")
+                # A new file that was renamed to this path may contain the same records again.
+                raise PositionLost(f"{self.path} is not the file that was read; give a new file a new name")
             self._part = Part(self.path, stat.st_ino, stat.st_mtime_ns, current=False)
         return self._is_left_alone(stat)
 
     def _is_left_alone(self, stat: os.stat_result) -> bool:
-        """Whether a rotated file has not grown for a while, and has a next one. Who writes it may not know of it yet."""
+        """Whether a rotated file has a next one, and has not grown for a while: its writer may be slow to notice the rotation."""
         return self._has_not_grown(stat) and bool(self._later())
 
     def _has_not_grown(self, stat: os.stat_result) -> bool:
-        """Whether a file has been as it is for `rotated_seconds`."""
+        """Whether a file has been unchanged for `rotated_seconds`."""
         now = time.monotonic()
         if self._unchanged[0] != stat.st_size:
             self._unchanged = stat.st_size, now
         return max(now - self._unchanged[1], time.time() - stat.st_mtime) >= self._options.rotated_seconds
 
     def is_removed(self) -> bool:
-        """Whether neither the stream's file is there, nor one that it was rotated to. Where its folder is away, nobody knows."""
+        """Whether neither the stream's file nor a rotated one exists.
+
+        False if its folder is missing, because that is inconclusive.
+        """
         try:
             with os.scandir(self.path.parent) as entries:
                 return not any(entry.name == self.path.name or is_rotation(entry.name, self.path.name) for entry in entries)
@@ -289,27 +291,27 @@ class Reader:
             return False
 
     def _go_to_copy(self, size: int) -> None:
-        """Goes on in the copy of a file that was cut.
+        """Continues in the copy of a truncated file.
 
         Raises:
-            PositionLost: There is none.
+            PositionLost: There is no copy.
         """
         mark = self._mark()
         copies = [part for part in self._parts() if not part.current and _fits(part, mark)]
         if not copies:
             raise PositionLost(
-                f"{self.path} was cut to {size} bytes after {self._offset} were read, and no file beside it is a copy of it"
+                f"{self.path} was truncated to {size} bytes after {self._offset} were read, and no file next to it is its copy"
             )
         self._open(copies[-1], self._offset)
 
     # What was read
 
     def _take(self, chunk: bytes) -> Records | None:
-        """Splits what has been read so far into records, and leaves the incomplete rest in `pieces`."""
+        """Splits the data read so far into records, and leaves the incomplete rest in `pieces`."""
         pieces = self._pieces
         if self._discarding:
             return self._discard(chunk)
-        # A line of many chunks is joined once, when its end has come.
+        # A line of many chunks is joined once, when its end was read.
         if pieces and self._options.format is Format.LINES and b"\n" not in chunk and sum(map(len, pieces)) < _LONG_LINE_BYTES:
             pieces.append(chunk)
             return None
@@ -327,16 +329,16 @@ class Reader:
         return records
 
     def _passed(self, data: bytes, end: int) -> None:
-        """Notes what was read, so that it is known again."""
+        """Notes the data that was read, so that the file can be recognised."""
         if len(self._head) < HEAD_BYTES:
             self._head += data[: min(end, HEAD_BYTES - len(self._head))]
         self._tail = (self._tail + data[max(0, end - TAIL_BYTES) : end])[-TAIL_BYTES:]
 
     def _refuse(self, data: bytes, error: BadRecord) -> None:
-        """Leaves a line out that is far too long, up to its end.
+        """Skips a line that is far too long, up to its end.
 
         Raises:
-            BadRecord: The policy says so.
+            BadRecord: The policy is to fail.
         """
         self._options.bad_record(self._bad(data), BadRecord(f"{self._part.path}: {error}"))
         self._discarding = True
@@ -344,10 +346,10 @@ class Reader:
         self._skip(data)
 
     def _refuse_excess(self) -> None:
-        """Leaves a length-prefixed record out that claims far too much, as far as it claims.
+        """Skips a length-prefixed record with a far too large length, up to its announced end.
 
         Raises:
-            BadRecord: The policy says so.
+            BadRecord: The policy is to fail.
         """
         if not self._pieces or self._options.format is not Format.LENGTH_PREFIXED:
             return
@@ -355,8 +357,8 @@ class Reader:
         if (size := excess(data)) is None:
             return
         error = BadRecord(
-            f"{self._part.path}: the record at byte {self._offset} claims {size - 4} bytes, and at most {MAX_RECORD_BYTES} are "
-            f"taken: all up to byte {self._offset + size} is that record, if the file is in length-prefixed format at all"
+            f"{self._part.path}: the record at byte {self._offset} announces {size - 4} bytes, more than "
+            f"{MAX_RECORD_BYTES}; it ends at byte {self._offset + size}, if the file is in length-prefixed format at all"
         )
         self._options.bad_record(self._bad(data), error)
         self._discarding, self._to_discard = True, size - len(data)
@@ -364,16 +366,16 @@ class Reader:
         self._skip(data)
 
     def _give_up(self, damage: Damaged) -> None:
-        """Leaves the rest of a packed file out that cannot be unpacked.
+        """Skips the rest of a gzip file that cannot be decompressed.
 
         Raises:
-            BadRecord: The policy says so.
+            BadRecord: The policy is to fail.
         """
         data = b"".join(self._pieces)
         end = self._offset + len(data)
         error = BadRecord(
-            f"{self._part.path} is damaged after byte {end}, counted unpacked ({damage}): all from byte {self._offset} on is one "
-            "record that cannot be taken"
+            f"{self._part.path} is damaged after decompressed byte {end} ({damage}): everything from byte {self._offset} on "
+            "counts as one record that cannot be sent"
         )
         self._options.bad_record(self._bad(data), error)
         self._pieces.clear()
@@ -381,12 +383,12 @@ class Reader:
         self._given_up = True
 
     def _bad(self, data: bytes) -> Message:
-        """What is kept of a record that cannot be taken: how it begins, and where."""
+        """A record that cannot be sent, for the policy: its beginning, and its place."""
         where = (("file-path", os.fsencode(self._part.path)), ("file-offset", b"%d" % self._offset))
         return Message(data[:_KEPT_OF_BAD], sequence=self.sequence + len(data), headers=where)
 
     def _discard(self, chunk: bytes) -> Records | None:
-        """Goes on to the end of a record that is left out."""
+        """Reads to the end of a skipped record."""
         if self._options.format is Format.LINES:
             end = chunk.find(b"\n") + 1
             self._discarding = not end
@@ -398,12 +400,12 @@ class Reader:
         return None if self._discarding or not chunk[end:] else self._take(chunk[end:])
 
     def _skip(self, data: bytes) -> None:
-        """Moves on past bytes that no record has."""
+        """Moves past bytes that belong to no record."""
         self._passed(data, len(data))
         self._offset += len(data)
 
     def _rest(self) -> Records | None:
-        """What is left at the end of a file that is over."""
+        """Handles the rest at the end of a finished file."""
         rest = b"".join(self._pieces)
         self._pieces = []
         if not rest:
@@ -419,19 +421,19 @@ class Reader:
         return last_line(rest, self._offset)
 
     def _yielded(self, records: Records) -> Batch:
-        """Records as a batch; they count as read from now on."""
+        """Converts records to a batch; they then count as read."""
         self._offset = records.end
         sequences = Steps(self._base + records.ends.first, records.ends.deltas)
         return Batch(records.values, sequences=sequences, cursor=self._mark().encode())
 
     def _mark(self) -> Mark:
-        """Where it is now."""
+        """The mark of the current place."""
         return Mark(self._base, self._offset, self._part.inode, len(self._head), checksum(self._head), checksum(self._tail))
 
     # For people
 
     def backlog(self) -> Backlog | None:
-        """The bytes between what was yielded and the end of the last whole record of the open file."""
+        """The number of bytes between the last yielded record and the end of the last complete record of the open file."""
         if self.caught_up:
             return Backlog(bytes=0)
         if self._file is None or is_packed(self._part.path):
@@ -442,7 +444,7 @@ class Reader:
         return Backlog(bytes=left, latest_sequence=None if latest is None or not self._part.current else self._base + latest)
 
     def _last_end(self, file: BinaryIO, size: int) -> int | None:
-        """Where the last whole record ends, if that can be told without reading the file."""
+        """The end of the last complete record, if it can be determined without reading the file."""
         if not self._options.follow:
             return size
         if self._options.format is Format.LENGTH_PREFIXED:
@@ -455,18 +457,18 @@ class Reader:
 
 
 def _fits(part: Part, mark: Mark) -> bool:
-    """Whether a mark is in a file."""
+    """Whether a mark belongs to a file."""
     with contextlib.suppress(OSError), part.open() as file:
         return mark.fits(file)
     return False
 
 
 def _size(part: Part) -> int:
-    """How many bytes a file has, unpacked."""
+    """The size of a file, in decompressed bytes."""
     if not is_packed(part.path):
         return part.path.stat().st_size
     size = 0
-    # What is damaged counts for nothing: nothing of it is read.
+    # Damaged data does not count, because it is not read.
     with contextlib.suppress(Damaged), part.open() as file:
         while chunk := file.read(1 << 20):
             size += len(chunk)

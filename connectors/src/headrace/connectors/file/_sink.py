@@ -1,4 +1,4 @@
-"""The `file-sink`: every message of a transaction is in the files once it is committed, exactly once and in order."""
+"""The `file-sink`: the messages of a committed transaction are in the files exactly once and in order."""
 
 import fcntl
 import logging
@@ -19,10 +19,10 @@ _LOOK_SECONDS = 1.0
 
 
 class FileSink(TwoPhaseSink):
-    """Writes files that are only ever appended to, `<name>-<number>` with the format's suffix, in a folder.
+    """Writes files `<name>-<number>` with the format's suffix in a folder, and only appends to them.
 
-    Parts are staged in the hidden folder `.headrace/<name>` beside them, which must not be touched. A file is complete once the
-    next one exists; only then may it be moved away. Until then it may end within a record, for who reads it meanwhile.
+    Parts are staged in the hidden folder `.headrace/<name>` next to them, which must not be changed. A file is complete once the
+    next one exists; only then may it be moved. Before that, a reader may see it end within a record.
     """
 
     connector = "file-sink"
@@ -37,20 +37,20 @@ class FileSink(TwoPhaseSink):
         rotation: Rotation | None = None,
         disk: Disk | None = None,
     ) -> None:
-        """Takes a folder; makes it where needed.
+        """Creates the sink of a folder, and the folder if necessary.
 
         Args:
-            name: What Spark calls the sink.
+            name: The name of the sink in Spark.
             path: The folder.
-            format: How messages follow one another.
-            rotation: When to begin a new file. Default: at 128 MiB.
-            disk: How files are written; for tests.
+            format: The format of messages.
+            rotation: When to start a new file. Default: at 128 MiB.
+            disk: The disk operations; for tests.
 
         Raises:
             InvalidSink: Another process writes this sink to this folder, or it cannot be written to.
         """
         if not name.strip(".") or "/" in name:
-            raise InvalidSink(f"sink name {name!r}: it cannot be the name of a folder")
+            raise InvalidSink(f"sink name {name!r} is not a valid folder name")
         self.name = name
         self._format = format
         self._disk = disk or Disk()
@@ -61,12 +61,12 @@ class FileSink(TwoPhaseSink):
             self._lock = _lock(hidden / "lock")
             self._staging = Staging(hidden / "staged", self._disk)
         except BlockingIOError:
-            raise InvalidSink(f"another process writes the sink {name} to {folder}; give each one a folder of its own") from None
+            raise InvalidSink(f"another process writes the sink {name} to {folder}; give each its own folder") from None
         except OSError as error:
             raise InvalidSink(f"cannot write to {folder}: {error.strerror}") from error
         rotation = rotation or Rotation()
         self._output = Output(folder, hidden, name, format.suffix, rotation, self._disk)
-        # Whoever is told what to commit, and who looks at the time, are two threads.
+        # Commits and time-based rotation run on two threads.
         self._output_lock = threading.Lock()
         self._closed = threading.Event()
         self._clock = None if rotation.seconds is None else threading.Thread(target=self._rotate, args=(rotation.seconds,))
@@ -75,7 +75,11 @@ class FileSink(TwoPhaseSink):
             self._clock.start()
 
     def stage(self, part: Part, rows: Iterator[Rows]) -> Outcomes:
-        """Writes a part to a file of its own."""
+        """Writes a part to a separate file.
+
+        Raises:
+            OSError: The part cannot be written.
+        """
         refused: dict[int, Refused] = {}
         messages = 0
         with self._staging.begin(part) as file:
@@ -93,17 +97,27 @@ class FileSink(TwoPhaseSink):
         return outcomes
 
     def drop(self, part: Part) -> None:
-        """Removes a part's file."""
+        """Removes the file of a part."""
         self._staging.drop(part)
 
     def prepare(self, transaction: Transaction, parts: Sequence[Part]) -> None:
-        """Writes the vote down."""
+        """Stores the vote durably.
+
+        Raises:
+            FileNotFoundError: A part is not staged in this folder.
+            OSError: The vote cannot be written.
+        """
         with self._output_lock:
             self._output.finish(self._staging)
             self._staging.vote(transaction, parts)
 
     def commit(self, transaction: Transaction) -> None:
-        """Moves or appends the parts to the files that are visible."""
+        """Moves or appends the parts to the visible files.
+
+        Raises:
+            LookupError: The transaction was never prepared in this folder.
+            OSError: The files cannot be written.
+        """
         with self._output_lock:
             self._output.finish(self._staging)
             vote = self._staging.voted(transaction)
@@ -116,13 +130,13 @@ class FileSink(TwoPhaseSink):
             self._staging.abort(transaction)
 
     def abort(self, transaction: Transaction) -> None:
-        """Removes the vote and the parts."""
+        """Removes the vote and its parts."""
         with self._output_lock:
             self._output.finish(self._staging)
             self._staging.abort(transaction)
 
     def recover(self) -> Recovered:
-        """Finishes a commit that was interrupted, and reads what there is."""
+        """Finishes an interrupted commit, and lists what is staged, prepared and committed."""
         with self._output_lock:
             self._output.finish(self._staging)
         self._staging.tidy()
@@ -130,21 +144,21 @@ class FileSink(TwoPhaseSink):
         return Recovered(self._staging.parts(), votes, self._output.committed())
 
     def rotate(self) -> None:
-        """Begins a new file where that is due, so that the one before is complete though nothing comes."""
+        """Starts a new file if that is due, so that the previous file is complete even if nothing arrives."""
         with self._output_lock:
             self._output.finish(self._staging)
             self._output.rotate()
 
     def _rotate(self, seconds: float) -> None:
-        """Looks at the time."""
+        """Checks the time."""
         while not self._closed.wait(min(seconds, _LOOK_SECONDS)):
             try:
                 self.rotate()
             except OSError as error:
-                log.warning("sink %s: no new file could be begun: %s; trying again", self.name, error)
+                log.warning("sink %s: cannot start a new file: %s; retrying", self.name, error)
 
     def close(self) -> None:
-        """Lets another process write to the folder."""
+        """Releases the folder for other processes."""
         self._closed.set()
         if self._clock is not None:
             self._clock.join()
@@ -152,10 +166,10 @@ class FileSink(TwoPhaseSink):
 
 
 def _lock(path: Path) -> int:
-    """Locks a file for as long as this process lives; returns its descriptor.
+    """Locks a file for the lifetime of this process; returns its descriptor.
 
     Raises:
-        BlockingIOError: Somebody else has locked it.
+        BlockingIOError: Another process has locked it.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:

@@ -18,29 +18,30 @@ from headrace.connectors.file._turns import Turns
 from headrace.connectors.file._watch import State, Watch, state_of
 from headrace.sdk import CLOSE, GONE, Backlog, Batch, Close, InvalidSource, Message, Position, PositionLost
 
-# Readers that are idle may keep so many files open.
+# Maximum number of open files of idle readers.
 _OPEN_FILES = 200
-# How long to wait at most for a file to change, and for one that another takes the place of.
+# The longest wait for a file to change, and for a replaced file, in seconds.
 _AGAIN_SECONDS, _SOON_SECONDS = 30.0, 0.5
 _END = Batch(())
-# A file that has the name of a removed one is listed after so long: until then the session has seen that the name was free.
+# The delay before a file with the name of a removed one is listed, in seconds: until then, the session has noticed that the name
+# was free.
 _FREE_SECONDS = 10.0
-# A new query reads files whose streams are closed once they have their next turn.
+# A new query reads the files of closed streams when they have their next turn.
 _NEXT_TURN_SECONDS = 3600.0
-# A change of threads costs as much as reading a third of an item.
+# Switching threads costs as much as reading a third of an item.
 _AT_ONCE = 4
-# A look for new files takes at most this share of a core, unless it is quick.
+# Looking for new files uses at most this share of a core, unless it is quick.
 _LOOKING_SHARE, _QUICK_SECONDS = 0.05, 0.05
 
 
 @dataclass(slots=True)
 class _Stream:
-    """The files that are one stream.
+    """The files of a stream.
 
     Attributes:
-        path: The one that is or was appended to.
-        rotated: Those that match the patterns, too, and that it was rotated to.
-        base: The sequence to begin with, after a loss that was accepted.
+        path: The file that is or was appended to.
+        rotated: The files that it was rotated to and that also match the patterns.
+        base: The sequence to begin with, after an accepted loss.
     """
 
     path: Path
@@ -49,11 +50,11 @@ class _Stream:
 
 
 class FileSource(PolicySource):
-    """Reads files and, where asked to, goes on as they grow, and as they are rotated.
+    """Reads files and, if configured, follows them as they grow and are rotated.
 
-    The sequence of a message is the number of bytes from the beginning of its stream to just past its record: of its file, and
-    of all that were rotated before. A file must only ever be appended to. The cursor has checksums of what was read of
-    the file, so that another one is not taken for it.
+    The sequence of a message is the number of bytes from the beginning of its stream to just past its record: of its file, and of
+    all files that were rotated before. Files may only be appended to. The cursor has checksums of what was read of the file, so
+    that another file is not mistaken for it.
     """
 
     connector = "file"
@@ -77,24 +78,24 @@ class FileSource(PolicySource):
         bad_records: BadRecords = BadRecords.FAIL,
         dead_letters: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Reads files that may not exist yet, if it follows.
+        """Creates a source of files, which may not exist yet if `follow` is set.
 
         Args:
             name: The source part of stream names.
-            paths: Paths, or patterns as for the shell (`*`, `?`, `[...]`, and `**` for any folders).
-            format: How records follow one another.
-            follow: True to wait for more at the end of a file, and for new files that match; False to end there.
-            names: What the partition of a file is called after.
-            root: The folder that paths are relative to, for names; where not given, that before the first wildcard of a pattern.
-            rotation: Whether `app.log.1` and the like are what `app.log` was before.
-            rotated_seconds: How long a rotated file has to be unchanged until the next one is read.
-            max_streams: How many files are read at the same time; more take turns.
-            idle_seconds: How long a file has nothing new until another one gets its turn.
-            bad_records: What to do with a record that cannot be taken.
-            dead_letters: The folder for those that are dead letters.
+            paths: Paths, or shell patterns (`*`, `?`, `[...]`, and `**` for any folders).
+            format: The format of records.
+            follow: True to wait for more data at the end of a file, and for new files; False to end there.
+            names: What the name of a file's partition is derived from.
+            root: The folder that paths in names are relative to; default: the folder before the first wildcard of a pattern.
+            rotation: Whether files such as `app.log.1` are earlier parts of `app.log`.
+            rotated_seconds: How long a rotated file must be unchanged before the next one is read, in seconds.
+            max_streams: Maximum number of files read at the same time; others take turns.
+            idle_seconds: How long a file must have no new data before another one gets its turn, in seconds.
+            bad_records: What to do with a record that cannot be sent.
+            dead_letters: The folder for dead letters.
 
         Raises:
-            InvalidSource: Two files would be the same stream, or there is no file and none is waited for.
+            InvalidSource: Two files would be the same stream, or there is no file and `follow` is not set.
         """
         self.name = name
         self._patterns = [os.path.abspath(path) for path in paths]
@@ -120,7 +121,11 @@ class FileSource(PolicySource):
             raise InvalidSource(f"no such file: {', '.join(str(path) for path in paths)}")
 
     async def partitions(self) -> Sequence[str]:
-        """The files that exist now, as far as it is their turn."""
+        """The existing files whose turn it is.
+
+        Raises:
+            InvalidSource: Two files would be the same stream, or a path is a folder.
+        """
         try:
             return await self._list()
         finally:
@@ -128,7 +133,7 @@ class FileSource(PolicySource):
                 self._watch.rest()
 
     async def acknowledged(self, partition: str, position: Position) -> None:
-        """A stream may be closed once all that was read of it is in the checkpoint."""
+        """Notes what is in the checkpoint: a stream may be closed once everything that was read of it is."""
         self._acknowledged[partition] = position.sequence
         if position.sequence >= self._ends.get(partition, math.inf):
             del self._ends[partition]
@@ -137,7 +142,12 @@ class FileSource(PolicySource):
             self._watch.wake(reader.path)
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | Close | None]:
-        """Yields a batch for each part of the file."""
+        """Yields a batch for each chunk of the files.
+
+        Raises:
+            PositionLost: The files no longer have what follows the position.
+            BadRecord: A file is damaged, or in another format, and the policy is to fail.
+        """
         stream, idle_since = self._streams[partition], math.inf
         if (position.sequence if position is not None else 0) < self._acknowledged.get(partition, 0):
             self._turns.begin_again()
@@ -173,7 +183,7 @@ class FileSource(PolicySource):
                     soon = reader.is_between or self._turns.wanted
                     await self._watch.changed(reader.path, state, _SOON_SECONDS if soon else _AGAIN_SECONDS)
         except PositionLost:
-            # Where the loss is accepted, the files begin again, and sequences must not.
+            # If the loss is accepted, reading starts at the beginning of the files, but sequences must not start over.
             stream.base = position.sequence if position is not None else stream.base
             raise
         finally:
@@ -185,12 +195,12 @@ class FileSource(PolicySource):
                 self._watch.rest()
 
     async def backlog(self, partition: str) -> Backlog | None:
-        """The bytes between what was yielded and the end of the last whole record."""
+        """The number of bytes between the last yielded record and the end of the last complete record."""
         reader = self._readers.get(partition)
         return None if reader is None else await self._watch.run(reader.backlog)
 
     async def _list(self) -> Sequence[str]:
-        """Looks for files, where that is due, and says whose turn it is."""
+        """Looks for files, if that is due, and returns those whose turn it is."""
         if time.monotonic() < self._next_look:
             return await self._watch.run(self._turns.listed, self._listed, self.streams_allowed)
         self._free_names()
@@ -202,21 +212,21 @@ class FileSource(PolicySource):
         return listed
 
     def _end(self, partition: str, sequence: int) -> None:
-        """A stream has ended; its turn is over once it is acknowledged, for a lost session begins with all that is not."""
+        """Notes that a stream has ended; its turn ends once it is acknowledged, because a lost session repeats the rest."""
         if sequence <= self._acknowledged.get(partition, 0):
             self._turn_ended(partition)
         else:
             self._ends[partition] = sequence
 
     def _turn_ended(self, partition: str) -> None:
-        """A stream has ended and is acknowledged. One that is gone makes its name free."""
+        """Ends the turn of a stream that has ended and is acknowledged. If it is gone, its name becomes free."""
         self._turns.end(partition)
         if partition in self._gone:
             self._gone.discard(partition)
             self._free[partition] = time.monotonic() + _FREE_SECONDS
 
     def _free_names(self) -> None:
-        """Has the names of removed files be those of new ones."""
+        """Makes the names of removed files available for new files."""
         for partition in [partition for partition, at in self._free.items() if at <= time.monotonic()]:
             del self._free[partition]
             self._acknowledged.pop(partition, None)
@@ -225,7 +235,7 @@ class FileSource(PolicySource):
             self._turns.renew(partition)
 
     def _is_turn_over(self, partition: str, reader: Reader, state: State, idle_since: float) -> bool:
-        """Whether an idle stream should make room for another, and can: nothing of it may have to be read again."""
+        """Whether an idle stream should and can make room for another: no part of it may need to be read again."""
         if not self._turns.wanted or self._acknowledged.get(partition, 0) < reader.sequence:
             return False
         if reader.is_between and state is not None:
@@ -234,7 +244,7 @@ class FileSource(PolicySource):
         return max(time.monotonic() - idle_since, time.time() - changed) >= self._turn_seconds
 
     def _reader(self, partition: str, stream: _Stream, position: Position | None) -> Reader:
-        """Makes what reads a stream."""
+        """Creates the reader of a stream."""
         options = Options(
             self._format,
             self._follow,
@@ -247,21 +257,21 @@ class FileSource(PolicySource):
         return Reader(stream.path, parts, position, stream.base, options)
 
     def _leave_out(self, partition: str, message: Message, error: BadRecord) -> None:
-        """Does with a record that cannot be taken what the policy says.
+        """Applies the policy to a record that cannot be sent.
 
         Raises:
             BadRecord: The policy is to fail.
         """
         if self.bad_records.what is BadRecords.FAIL:
-            raise BadRecord(f"{error}; mend the file, or set bad_records to skip or dead-letter, to go on after it")
+            raise BadRecord(f"{error}; repair the file, or set bad_records to skip or dead-letter to continue after it")
         self.bad_records.take(partition, message, error)
 
     def _look(self) -> None:
-        """Looks which files there are."""
+        """Lists the existing files."""
         began = time.monotonic()
         found: dict[str, str] = {}
         for pattern in self._patterns:
-            # A file may have a name that is a pattern, too.
+            # The name of a file may also be a valid pattern.
             literal = os.path.exists(pattern)
             if literal and os.path.isdir(pattern):
                 raise InvalidSource(f"{pattern} is a folder; name the files in it: {pattern}/*")
@@ -284,7 +294,7 @@ class FileSource(PolicySource):
             if partition in self._streams:
                 raise InvalidSource(
                     f"{self._streams[partition].path} and {own} would both be the stream {self.name}/{partition}; use two "
-                    "sources, or name the folder that both are in as root"
+                    "sources, or set root to a folder that contains both"
                 )
             self._partitions[own] = partition
             self._streams[partition] = _Stream(Path(own))
@@ -295,12 +305,12 @@ class FileSource(PolicySource):
 
 
 def _next(reader: Reader, items: Generator[Batch | None, None, None]) -> tuple[State, list[Batch | None], Exception | None]:
-    """What the path of a reader led to, then its next few items, `_END` after the last, and what it has raised after them."""
+    """The state of a reader's path, then its next few items, `_END` after the last, and the exception raised after them."""
     state = state_of(reader.path)
     some: list[Batch | None] = []
     try:
         while len(some) < _AT_ONCE and (not some or (some[-1] is not None and some[-1] is not _END)):
             some.append(next(items, _END))
-    except Exception as error:  # what comes before it is given first
+    except Exception as error:  # the items before it are yielded first
         return state, some, error
     return state, some, None

@@ -1,4 +1,4 @@
-"""Staged parts and votes in a folder, which outlive a crash."""
+"""Staged parts and votes in a folder, which survive a crash."""
 
 import json
 import secrets
@@ -21,7 +21,7 @@ class Vote:
     """The promise to commit a transaction.
 
     Attributes:
-        id: Tells it from every other vote, also for the same transaction.
+        id: Distinguishes it from every other vote, also for the same transaction.
         transaction: The transaction.
         parts: The file names of the staged parts that count, in order.
     """
@@ -35,7 +35,7 @@ class Staging:
     """A folder with a file for each staged part, and one for each vote."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
-        """Uses a folder; makes it where needed."""
+        """Creates the staging of a folder, and the folder if necessary."""
         self.folder = folder
         self._disk = disk
         disk.make_folder(folder)
@@ -43,18 +43,18 @@ class Staging:
     # Parts
 
     def begin(self, part: Part) -> BinaryIO:
-        """Opens the file that a part is written to."""
+        """Opens the file for a part."""
         return self._disk.create(self.folder / (_part_name(part) + _UNFINISHED))
 
     def finish(self, part: Part, file: BinaryIO) -> None:
-        """Makes what was written durable: from now on the part is staged."""
+        """Makes the written data durable: the part is then staged."""
         self._disk.sync(file)
         name = _part_name(part)
         self._disk.rename(self.folder / (name + _UNFINISHED), self.folder / name)
         self._disk.sync_folder(self.folder)
 
     def drop(self, part: Part) -> None:
-        """Forgets a part, staged or not."""
+        """Discards a part, staged or not."""
         name = _part_name(part)
         self._disk.remove(self.folder / (name + _UNFINISHED))
         self._disk.remove(self.folder / name)
@@ -66,7 +66,7 @@ class Staging:
     # Votes
 
     def vote(self, transaction: Transaction, parts: Sequence[Part]) -> None:
-        """Promises durably to commit staged parts; drops all others of the transaction.
+        """Stores a vote for staged parts durably; drops all other parts of the transaction.
 
         Raises:
             FileNotFoundError: A part is not staged here.
@@ -91,7 +91,7 @@ class Staging:
         return [_vote(path) for path in sorted(self.folder.glob(f"*{_VOTE}"))]
 
     def forget(self, vote: Vote) -> None:
-        """Removes a vote that was carried out, and its parts. They may come back with a crash, and do no harm."""
+        """Removes a vote that was carried out, and its parts. A crash may restore them, which is harmless."""
         standing = self.voted(vote.transaction)
         if standing is not None and standing.id == vote.id:
             self._disk.remove(self.folder / _vote_name(vote.transaction))
@@ -99,14 +99,14 @@ class Staging:
             self._disk.remove(self.folder / name)
 
     def abort(self, transaction: Transaction) -> None:
-        """Removes all that there is of a transaction; the vote before the parts that it is about."""
+        """Removes everything of a transaction, the vote before its parts."""
         if self.voted(transaction) is not None:
             self._disk.remove(self.folder / _vote_name(transaction))
             self._disk.sync_folder(self.folder)
         self._remove_parts(transaction)
 
     def tidy(self) -> None:
-        """Removes what a crash has left unfinished, and parts that lost a vote. Nothing may be being staged."""
+        """Removes unfinished files after a crash, and parts that lost a vote. Must not run while something is being staged."""
         for path in self.folder.glob(f"*{_UNFINISHED}"):
             self._disk.remove(path)
         for vote in self.votes():
@@ -121,7 +121,7 @@ class Staging:
 
 
 def _quoted(text: str) -> str:
-    """Text that can be part of a file name, and has no comma and no dot in it."""
+    """Text as part of a file name, without commas and dots."""
     return quote(text, safe="").replace(".", "%2E")
 
 
@@ -132,7 +132,7 @@ def _part_name(part: Part) -> str:
 
 
 def _part(name: str) -> Part:
-    """The part in a file of this name."""
+    """The part of a file with this name."""
     pipeline, batch, partition, attempt = name.removesuffix(_STAGED).split(",")
     return Part(Transaction(unquote(pipeline), int(batch)), int(partition), unquote(attempt))
 

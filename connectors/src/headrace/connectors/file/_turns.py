@@ -1,4 +1,4 @@
-"""Which streams are open: more files than streams take turns."""
+"""Decides which streams are open: if there are more files than streams, they take turns."""
 
 import os
 import threading
@@ -10,19 +10,19 @@ from pathlib import Path
 
 from headrace.connectors.file._watch import State, state_of
 
-# So many closed files are looked at each second, which takes some ten milliseconds.
+# The number of closed files that are checked per second, which takes about ten milliseconds.
 _LOOKED_AT = 5_000
 _LOOK_SECONDS = 1.0
 
 
 @dataclass(slots=True)
 class _Closed:
-    """A stream that was closed for now.
+    """A temporarily closed stream.
 
     Attributes:
         path: Its file.
-        state: What the path led to then.
-        at: When, by the monotonic clock.
+        state: The state of the path at that time.
+        at: When it was closed, by the monotonic clock, in seconds.
     """
 
     path: str
@@ -31,14 +31,14 @@ class _Closed:
 
 
 class Turns:
-    """Says whose turn it is. A stream begins with its first turn; one that is closed gets another once its file has changed."""
+    """Manages turns. A stream opens with its first turn; a closed stream gets another once its file has changed."""
 
     def __init__(self, at_most: int, again_seconds: float) -> None:
-        """Begins without streams.
+        """Creates the turns, without streams.
 
         Args:
-            at_most: How many may have their turn at a time.
-            again_seconds: After how long a file has another turn that has not changed: a query may have come that must read it.
+            at_most: Maximum number of simultaneous turns.
+            again_seconds: After how many seconds an unchanged file gets another turn, because a new query may have to read it.
         """
         self._at_most = at_most
         self._again_seconds = again_seconds
@@ -49,7 +49,7 @@ class Turns:
         self._to_look_at: deque[str] = deque()
         self._known: Sequence[str] = ()
         self._next_look = 0.0
-        # To look at files takes a thread; streams are read, and end, on the loop.
+        # Checking files needs a thread; streams are read, and end, on the loop.
         self._lock = threading.Lock()
 
     @property
@@ -58,7 +58,7 @@ class Turns:
         return bool(self._waiting)
 
     def listed(self, partitions: Sequence[str], allowed: int) -> list[str]:
-        """Those whose turn it is, of all that there are; the gateway allows so many."""
+        """The streams whose turn it is, of all that exist."""
         with self._lock:
             if partitions is not self._known:
                 self._known = partitions
@@ -71,7 +71,7 @@ class Turns:
             return list(self._open)
 
     def _compare(self, partitions: Sequence[str]) -> None:
-        """Lets go of those that are gone, and has the new ones wait."""
+        """Removes streams that no longer exist, and adds new ones to the queue."""
         known = set(partitions)
         for gone in [partition for partition in self._closed if partition not in known]:
             del self._closed[gone]
@@ -82,32 +82,32 @@ class Turns:
                 self._waiting[partition] = None
 
     def close(self, partition: str, path: Path, state: State) -> None:
-        """A stream's turn is over."""
+        """Ends the turn of a stream."""
         with self._lock:
             self._open.pop(partition, None)
             self._closed[partition] = _Closed(os.fspath(path), state, time.monotonic())
             self._to_look_at.append(partition)
 
     def end(self, partition: str) -> None:
-        """A stream has ended."""
+        """Notes that a stream has ended."""
         with self._lock:
             self._open.pop(partition, None)
             self._ended.add(partition)
 
     def renew(self, partition: str) -> None:
-        """A stream that has ended is gone: a file that has its name counts as another one."""
+        """Notes that an ended stream is gone: a file with its name counts as a new one."""
         with self._lock:
             self._ended.discard(partition)
 
     def begin_again(self) -> None:
-        """Somebody has not read what was closed: all of it gets another turn."""
+        """Gives all closed streams another turn, because a query has not read them."""
         with self._lock:
             self._waiting.update(dict.fromkeys(self._closed))
             self._closed.clear()
             self._to_look_at.clear()
 
     def _look_at_closed(self) -> None:
-        """Gives those another turn that have changed, or were closed long ago; looks at some, and at others next time."""
+        """Gives streams another turn that have changed, or were closed long ago; checks some of them at each call."""
         now = time.monotonic()
         if now < self._next_look:
             return

@@ -1,4 +1,4 @@
-"""Notices that files change: one loop looks at all that are waited for, so rarely that thousands of them cost little."""
+"""Detects changes of files: one loop checks all watched files, rarely enough that thousands of them cost little."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ State = tuple[int, int, int] | None
 
 
 def state_of(path: Path | str) -> State:
-    """What is different once a file has changed or was replaced; None where there is none."""
+    """A value that differs once a file has changed or was replaced; None if the file does not exist."""
     try:
         stat = os.stat(path)
     except OSError:
@@ -27,40 +27,40 @@ def state_of(path: Path | str) -> State:
 
 
 class Watch:
-    """The thread of a source of files, and the loop that looks whether files have changed."""
+    """The thread of a file source, and the loop that checks whether files have changed."""
 
     def __init__(self) -> None:
-        """Starts nothing yet."""
+        """Creates the watch, without starting anything."""
         self._thread: ThreadPoolExecutor | None = None
         self._waiting: dict[asyncio.Future[None], tuple[Path, State]] = {}
         self._asleep: dict[Path, asyncio.Future[None]] = {}
         self._looking: asyncio.Task[None] | None = None
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Calls a function on the thread, which begins where there is none."""
+        """Calls a function on the thread, which is started if necessary."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "headrace files")
         return await asyncio.wrap_future(self._thread.submit(function, *args, **kwargs))
 
     def soon(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Calls a function on the thread, after what it does now, and does not wait for it."""
+        """Schedules a function on the thread, without waiting for it."""
         if self._thread is not None:
-            with contextlib.suppress(RuntimeError):  # the process ends
+            with contextlib.suppress(RuntimeError):  # the process is ending
                 self._thread.submit(function, *args, **kwargs)
 
     def rest(self) -> None:
-        """Ends the thread once it has done what it was told; it begins again when it is needed."""
+        """Ends the thread after its pending calls; it is restarted when it is needed."""
         if self._thread is not None:
             self._thread.shutdown(wait=False)
             self._thread = None
 
     async def changed(self, path: Path, state: State, seconds: float) -> None:
-        """Waits until a file is no longer in a state, or for so long."""
+        """Waits until a file is no longer in a state, for a limited time."""
         future = asyncio.get_running_loop().create_future()
         self._waiting[future] = path, state
         self._asleep[path] = future
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look(), name="headrace looks at files")
+            self._looking = asyncio.create_task(self._look(), name="headrace watches files")
         try:
             await asyncio.wait({future}, timeout=seconds)
         finally:
@@ -77,7 +77,7 @@ class Watch:
             future.set_result(None)
 
     async def _look(self) -> None:
-        """Looks at every file that is waited for, again and again."""
+        """Checks all watched files repeatedly."""
         while True:
             await asyncio.sleep(max(_SOONEST_SECONDS, len(self._waiting) / _LOOKS_PER_SECOND))
             waiting = list(self._waiting.items())
@@ -95,5 +95,5 @@ class Watch:
 
 
 def _changed(waiting: "list[tuple[asyncio.Future[None], tuple[Path, State]]]") -> "list[asyncio.Future[None]]":
-    """Those whose file is no longer in its state."""
+    """The waits whose file is no longer in its state."""
     return [future for future, (path, state) in waiting if state_of(path) != state]

@@ -1,29 +1,28 @@
-"""What can be wrong with a receiver, told so that it can be mended.
+"""Errors of the HTTP sink. Each says what is wrong and what to do.
 
-HttpError
-├── Unavailable     it does not answer, or says that it cannot now: worth another attempt
-└── Denied          it answers that the request as such is wrong, whatever the message
+HttpError ├── Unavailable     it does not answer, or is temporarily unable to: worth a retry └── Denied          it rejects all
+such requests, whatever the message
 """
 
 from headrace.sdk import HeadraceError
 
 
 class HttpError(HeadraceError):
-    """The root of what the HTTP sink raises."""
+    """The base class of the errors of the HTTP sink."""
 
 
 class Unavailable(HttpError):
-    """The receiver does not answer, or says that it cannot now.
+    """The receiver does not answer, or is temporarily unable to.
 
     Attributes:
-        retry_after: In how many seconds it wants to be asked again; None where it does not say.
+        retry_after: The delay before a retry that it asks for, in seconds; None if it does not say.
     """
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
-        """Keeps what it has asked for."""
+        """Creates the error with the delay that the receiver asks for, in seconds."""
         super().__init__(message)
         self.retry_after = retry_after
 
 
 class Denied(HttpError):
-    """The receiver will answer no request like this one: there is nothing at the URL, or the token is wrong."""
+    """The receiver rejects all requests like this one: there is nothing at the URL, or the token is wrong."""

@@ -1,4 +1,4 @@
-"""What the HTTP connectors can be told."""
+"""The parameters of the HTTP connectors."""
 
 import re
 from pathlib import Path
@@ -7,16 +7,18 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
+from headrace.configuration import Size
 from headrace.connectors._bad_records import BadRecordParameters, BadRecords
 from headrace.connectors._listening import Listening
 from headrace.connectors._parameters import Parameters
+from headrace.contract.names import is_name
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 HeaderName = Annotated[str, StringConstraints(pattern=f"^{_TOKEN}$")]
 """The name of an HTTP header."""
 PATH = ":path"
-"""Stands for the path of a request where headers are named."""
+"""Stands for the path of a request in lists of headers."""
 HeaderOrPath = Annotated[str, StringConstraints(pattern=f"^({PATH}|{_TOKEN})$")]
 """The name of an HTTP header, or `PATH`."""
 UrlPath = Annotated[str, StringConstraints(pattern=r"^/[^?#\s{}]*$")]
@@ -26,60 +28,79 @@ UrlPath = Annotated[str, StringConstraints(pattern=r"^/[^?#\s{}]*$")]
 class HttpParameters(Listening, BadRecordParameters):
     """Receive webhooks: each POST is a message, answered once it is in the checkpoint of every query that reads it.
 
-    A client that got no 2xx answer sends again; with id_header a query can drop what it has seen. Put a proxy in front of it
-    where strangers can reach it.
+    A client that received no 2xx response must send again; with id_header, a query can drop duplicates. Put a proxy in front of
+    the connector if untrusted clients can reach it.
     """
 
     bad_records: BadRecords = Field(
         BadRecords.SKIP,
-        description="What to do with a message that cannot be taken, such as one above the gateway's max_frame_bytes: fail; "
-        "skip, which is counted and logged; or dead-letter. In either case its request is answered with 413.",
+        description="What to do with a message that cannot be sent, for example because it exceeds the gateway's "
+        "max_frame_bytes: fail; skip (counted and logged); or dead-letter. In any case, its request is answered "
+        "with 413.",
     )
-    listen: str = Field("127.0.0.1:8080", description="Where to listen, HOST:PORT.")
-    source: str = Field(description="Streams are called SOURCE/<path>, and SOURCE/0 for the path /.", examples=["hooks"])
-    paths: tuple[UrlPath, ...] = Field(("/",), min_length=1, description="The paths to receive at.", examples=["/orders"])
-    streams: Literal["by-path", "one"] = Field("by-path", description="A stream for each path, or SOURCE/0 for all of them.")
+    listen: str = Field("127.0.0.1:8080", description="The address to listen on, HOST:PORT.")
+    source: str = Field(description="Streams are named SOURCE/<path>; the path / is SOURCE/0.", examples=["hooks"])
+    paths: tuple[UrlPath, ...] = Field(
+        ("/",), min_length=1, description="The URL paths that accept messages.", examples=["/orders"]
+    )
+    streams: Literal["by-path", "one"] = Field("by-path", description="One stream for each path, or SOURCE/0 for all paths.")
     answer: Literal["committed", "received"] = Field(
         "committed",
-        description="When to answer: once it is in the checkpoint; or at once, which loses with this process what is not in it.",
+        description="When to answer: committed, once the message is in the checkpoint; or received, immediately, in which case"
+        " messages that are not yet in the checkpoint are lost if this process dies.",
     )
-    body: Literal["message", "lines"] = Field("message", description="What is a message: a whole body, or each line of it.")
+    body: Literal["message", "lines"] = Field("message", description="What a message is: the whole body, or each line of it.")
     id_header: HeaderName | None = Field(
-        None, description="The header that has the id of the message, and must be there.", examples=["Idempotency-Key"]
+        None,
+        description="The header that contains the message id; requests without it are rejected.",
+        examples=["Idempotency-Key"],
     )
-    key_header: HeaderName | None = Field(None, description="The header that has the key of the message.")
+    key_header: HeaderName | None = Field(None, description="The header that contains the message key.")
     headers: tuple[HeaderOrPath, ...] = Field(
-        (), description="Headers that become headers of the message; :path is the path that it came by."
+        (), description="Request headers that become message headers; :path stands for the path of the request."
     )
-    token: SecretStr | None = Field(None, description="What clients must send as `Authorization: Bearer TOKEN`.")
-    health_path: UrlPath = Field("/health", description="Where a GET tells whether queries read all streams: 200 or 503.")
-    max_body_bytes: int = Field(
-        1 << 20, ge=1, description="Larger bodies are answered with 413. Keep it below max_frame_bytes of the gateway."
+    token: SecretStr | None = Field(None, description="The token that clients must send as `Authorization: Bearer TOKEN`.")
+    health_path: UrlPath = Field(
+        "/health", description="The path at which a GET reports whether queries read all streams: 200 or 503."
+    )
+    max_body_bytes: Size = Field(
+        1 << 20,
+        ge=1,
+        description="Maximum size of a body; larger ones are answered with 413. Keep it below the gateway's max_frame_bytes.",
     )
     max_waiting_messages: int = Field(
-        1000, ge=1, description="How many messages may wait for the checkpoint; then 503. Each is an open connection."
+        1000,
+        ge=1,
+        description="Maximum number of messages that wait for the checkpoint; further ones are answered with 503. Each is an "
+        "open connection.",
     )
-    max_waiting_bytes: int = Field(64 << 20, ge=1, description="How many bytes may wait for the checkpoint; then 503.")
-    answer_seconds: float = Field(30.0, gt=0, description="How long a request waits for the checkpoint; then 503.")
-    receive_seconds: float = Field(30.0, gt=0, description="How long a body may take to arrive; then 408.")
-    retry_after_seconds: int = Field(1, ge=0, description="What a 503 says about when to try again.")
+    max_waiting_bytes: Size = Field(
+        64 << 20, ge=1, description="Maximum number of bytes that wait for the checkpoint; further ones are answered with 503."
+    )
+    answer_seconds: float = Field(
+        30.0, gt=0, description="How long a request waits for the checkpoint before it is answered with 503, in seconds."
+    )
+    receive_seconds: float = Field(
+        30.0, gt=0, description="How long a body may take to arrive before it is answered with 408, in seconds."
+    )
+    retry_after_seconds: int = Field(1, ge=0, description="The value of Retry-After in a 503 response, in seconds.")
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
         if self.health_path in self.paths:
-            raise ValueError("health_path is one of the paths: give it another one")
+            raise ValueError("health_path is one of the paths: set it to a different path")
         names: dict[str, str] = {}
         for path in self.paths:
             name = partition_name(path)
-            if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
+            if not is_name(name):
                 raise ValueError("a path becomes the name of a stream: use letters, digits and /._- in it")
             if name in names:
-                raise ValueError(f"the paths {names[name]} and {path} would be the same stream: leave one of them out")
+                raise ValueError(f"the paths {names[name]} and {path} would be the same stream: remove one of them")
             names[name] = path
         return self
 
     def partition(self, path: str) -> str:
-        """The partition that a path belongs to."""
+        """The partition of a path."""
         return partition_name(path) if self.streams == "by-path" else "0"
 
     @property
@@ -89,40 +110,54 @@ class HttpParameters(Listening, BadRecordParameters):
 
 
 def partition_name(path: str) -> str:
-    """What the partition of a path is called."""
+    """The name of the partition of a path."""
     return path.strip("/").replace("/", ".") or "0"
 
 
 class HttpSinkParameters(Parameters):
-    """Send messages to a URL, at least once, each with a header by which the receiver can tell repeats."""
+    """Send messages to a URL, at least once, each with a header by which the receiver can detect duplicates."""
 
-    url: str = Field(description="Where to send to, http:// or https://.", examples=["https://example.org/alerts"])
-    sink: str = Field(description='What Spark calls it: format("headrace").option("sink", SINK).', examples=["alerts"])
-    method: Literal["POST", "PUT", "PATCH"] = Field("POST", description="The method of the requests.")
+    url: str = Field(description="The URL to send requests to, http:// or https://.", examples=["https://example.org/alerts"])
+    sink: str = Field(description='The name of the sink in Spark: format("headrace").option("sink", SINK).', examples=["alerts"])
+    method: Literal["POST", "PUT", "PATCH"] = Field("POST", description="The HTTP method.")
     batch: Literal["message", "json-array", "ndjson"] = Field(
-        "message", description="What is in a request: one value as it is, or many JSON values, as an array or in lines."
+        "message",
+        description="The content of a request: one value unchanged, or several JSON values, as an array or one per line.",
     )
-    batch_messages: int = Field(100, ge=1, description="How many messages a request holds at most, where it holds many.")
-    batch_bytes: int = Field(1 << 20, ge=1, description="How many bytes they have at most; a single one may have more.")
+    batch_messages: int = Field(100, ge=1, description="Maximum number of messages in a request with several messages.")
+    batch_bytes: Size = Field(
+        1 << 20,
+        ge=1,
+        description="Maximum total size of the messages in such a request; a single message may exceed it.",
+    )
     content_type: str | None = Field(
-        None, description="The content type; by default application/octet-stream, application/json or application/x-ndjson."
+        None,
+        description="The content type; default: application/octet-stream, application/json or application/x-ndjson, depending "
+        "on batch.",
     )
-    headers: dict[HeaderName, str] = Field({}, description="Headers of every request.")
-    secret_headers: dict[HeaderName, SecretStr] = Field({}, description="More headers of every request, which are never shown.")
+    headers: dict[HeaderName, str] = Field({}, description="Headers to add to every request.")
+    secret_headers: dict[HeaderName, SecretStr] = Field(
+        {}, description="Further headers to add to every request, whose values are never shown."
+    )
     token: SecretStr | None = Field(None, description="Sent as `Authorization: Bearer TOKEN`.")
     idempotency_header: HeaderName | None = Field(
-        "Idempotency-Key", description="The header that has PIPELINE/BATCH/PARTITION/SEQUENCE, the same for each try."
+        "Idempotency-Key", description="The header for PIPELINE/BATCH/PARTITION/SEQUENCE, which is the same for each attempt."
     )
-    key_header: HeaderName | None = Field(None, description="A header that takes the key of the message.")
-    id_header: HeaderName | None = Field(None, description="A header that takes the id of the message.")
-    carry_headers: tuple[HeaderName, ...] = Field((), description="Headers of the message that become headers of its request.")
+    key_header: HeaderName | None = Field(None, description="The header for the message key.")
+    id_header: HeaderName | None = Field(None, description="The header for the message id.")
+    carry_headers: tuple[HeaderName, ...] = Field((), description="Message headers that become request headers.")
     concurrency: int = Field(
-        1, ge=1, le=256, description="How many requests at a time. Above 1, only messages of the same key keep their order."
+        1,
+        ge=1,
+        le=256,
+        description="Maximum number of concurrent requests. Above 1, only messages with the same key stay in order.",
     )
-    timeout_seconds: float = Field(30.0, gt=0, description="How long a request may take.")
-    retry_seconds: float = Field(60.0, ge=0, description="For how long a request is tried again before the task fails.")
-    max_backoff_seconds: float = Field(10.0, gt=0, description="The longest wait between two tries that is not asked for.")
-    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; those of the system where not given.")
+    timeout_seconds: float = Field(30.0, gt=0, description="How long a request may take, in seconds.")
+    retry_seconds: float = Field(60.0, ge=0, description="How long a request is retried before the task fails, in seconds.")
+    max_backoff_seconds: float = Field(
+        10.0, gt=0, description="The longest wait between two attempts, in seconds, unless the receiver asks for a longer one."
+    )
+    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: those of the system.")
 
     @field_validator("url")
     @classmethod
@@ -135,7 +170,7 @@ class HttpSinkParameters(Parameters):
         if not complete:
             raise ValueError("write it as http://HOST/PATH or https://HOST/PATH")
         if "@" in parts.netloc:
-            raise ValueError("leave user and password out of it, where they would be shown: use token or secret_headers")
+            raise ValueError("remove user and password, which would be shown in logs: use token or secret_headers")
         return url
 
     @field_validator("headers")
@@ -143,19 +178,19 @@ class HttpSinkParameters(Parameters):
     def _can_be_sent(cls, headers: dict[str, str]) -> dict[str, str]:
         for name, value in headers.items():
             if not is_header_value(value):
-                raise ValueError(f"the value of {name} has a control character in it, which no header may have")
+                raise ValueError(f"the value of {name} contains a control character, which is not allowed in a header")
         return headers
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
         if self.batch != "message" and (self.key_header or self.id_header or self.carry_headers):
-            raise ValueError("key_header, id_header and carry_headers are for batch = message: one request has only one of each")
+            raise ValueError("key_header, id_header and carry_headers require batch = message: a request has only one of each")
         secrets = (self.token, *self.secret_headers.values())
         if not all(is_header_value(secret.get_secret_value()) for secret in secrets if secret is not None):
-            raise ValueError("a secret has a control character in it, such as a line feed at its end, which no header may have")
+            raise ValueError("a secret contains a control character, such as a line feed at its end: headers cannot contain one")
         return self
 
 
 def is_header_value(text: str) -> bool:
-    """Whether a header may have this value."""
+    """Whether this text is a valid header value."""
     return not re.search(r"[\x00-\x08\x0a-\x1f\x7f]", text)

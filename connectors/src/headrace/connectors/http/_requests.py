@@ -1,4 +1,4 @@
-"""What is sent: the bodies and headers of requests, made of messages."""
+"""The bodies and headers of requests, built from messages."""
 
 import json
 import zlib
@@ -21,11 +21,11 @@ _NULL = b"null"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request that is to be sent.
+    """A request to send.
 
     Attributes:
         body: Its body.
-        headers: Its headers, besides those of every request.
+        headers: Its headers, in addition to those of every request.
     """
 
     body: bytes
@@ -33,10 +33,10 @@ class Request:
 
 
 class Requests:
-    """Makes requests of messages, by what the sink was told."""
+    """Builds requests from messages, according to the parameters of the sink."""
 
     def __init__(self, parameters: HttpSinkParameters) -> None:
-        """Takes what it was told."""
+        """Creates a builder for the parameters of a sink."""
         self._parameters = parameters
         self._content_type = parameters.content_type or _CONTENT_TYPES[parameters.batch]
 
@@ -51,18 +51,18 @@ class Requests:
         return headers
 
     def refusal(self, message: Message) -> Refused | None:
-        """Why a message can be sent to no receiver; None where it can."""
+        """Why a message cannot be sent to any receiver; None if it can."""
         if self._parameters.batch != "message":
             return None if message.value is None else _json_refusal(message.value)
         if message.value is None:
-            return Refused("it has no value, which no request can say")
+            return Refused("it has no value, which a request cannot express")
         for name, value in self._own_headers(message):
             if value is None or not is_header_value(value):
-                return Refused(f"its header {name} would have bytes in it that no HTTP header may have")
+                return Refused(f"its header {name} would contain bytes that are not allowed in an HTTP header")
         return None
 
     def chunks(self, messages: Sequence[Message]) -> Iterator[list[Message]]:
-        """Divides messages into those of one request each."""
+        """Divides messages into chunks of one request each."""
         told = self._parameters
         most = 1 if told.batch == "message" else told.batch_messages
         chunk: list[Message] = []
@@ -78,14 +78,14 @@ class Requests:
             yield chunk
 
     def make(self, chunk: Sequence[Message], part: Part | None) -> Request:
-        """The request that sends some messages of a part."""
+        """Builds the request that sends some messages of a part."""
         headers = self._idempotency(chunk, part)
         values = [_NULL if message.value is None else message.value for message in chunk]
         match self._parameters.batch:
             case "json-array":
                 return Request(b"[" + b",".join(values) + b"]", headers)
             case "ndjson":
-                # Outside of its texts JSON may have line feeds, which mean nothing; inside it has none.
+                # JSON may contain line feeds between tokens, where they are insignificant, but not in strings.
                 return Request(b"".join(value.replace(b"\n", b" ") + b"\n" for value in values), headers)
         (message,) = chunk
         for name, value in self._own_headers(message):
@@ -93,7 +93,7 @@ class Requests:
         return Request(values[0], headers)
 
     def lanes(self, messages: Sequence[Message]) -> list[list[Message]]:
-        """Divides messages into those that are sent one after the other: all those of a key are in one lane."""
+        """Divides messages into lanes that are sent sequentially: all messages of a key are in one lane."""
         count = self._parameters.concurrency
         if count == 1:
             return [list(messages)]
@@ -103,7 +103,7 @@ class Requests:
         return [lane for lane in lanes if lane]
 
     def _idempotency(self, chunk: Sequence[Message], part: Part | None) -> CIMultiDict[str]:
-        """What the receiver can tell repeats by."""
+        """The id by which the receiver can detect duplicates."""
         headers: CIMultiDict[str] = CIMultiDict()
         if self._parameters.idempotency_header is not None and part is not None:
             first, last = chunk[0].sequence, chunk[-1].sequence
@@ -113,7 +113,7 @@ class Requests:
         return headers
 
     def _own_headers(self, message: Message) -> Iterator[tuple[str, str | None]]:
-        """The headers that a message brings with it; None for a value that is not text."""
+        """The headers of a message; None for a value that is not text."""
         told = self._parameters
         if told.key_header is not None and message.key is not None:
             yield told.key_header, _text(message.key)
@@ -132,9 +132,9 @@ def _text(value: bytes) -> str | None:
 
 
 def _json_refusal(value: bytes) -> Refused | None:
-    """Why a value is no JSON; None where it is."""
+    """Why a value is not valid JSON; None if it is."""
     try:
-        # Whether numbers are numbers is seen without making any.
+        # Numbers are validated without converting them.
         json.loads(value.decode(), parse_int=str, parse_float=str, parse_constant=_not_json)
     except (ValueError, RecursionError) as error:
         return Refused(f"its value is not JSON: {error}")
@@ -142,4 +142,4 @@ def _json_refusal(value: bytes) -> Refused | None:
 
 
 def _not_json(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON number")
+    raise ValueError(f"{constant} is not a JSON number")

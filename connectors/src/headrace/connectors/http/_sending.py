@@ -1,4 +1,4 @@
-"""Sends a request until it is answered for good: again with backoff, where another try may help."""
+"""Sends a request until it has a final answer, with retries and backoff where a retry may help."""
 
 import asyncio
 import logging
@@ -20,15 +20,15 @@ log = logging.getLogger(__name__)
 
 _AGAIN = {408, 425, 429}
 _ADVICE = {
-    401: "set token, or the header that it wants in secret_headers",
-    403: "the token may not do this",
-    404: "look at url",
-    405: "look at url and method",
-    407: "a proxy wants to know who asks",
-    421: "look at url",
-    426: "look at url",
+    401: "set token, or the header that it requires in secret_headers",
+    403: "the token does not permit this",
+    404: "check url",
+    405: "check url and method",
+    407: "a proxy requires authentication",
+    421: "check url",
+    426: "check url",
 }
-"""Answers that say nothing about the message, and what to do about them."""
+"""Responses whose cause is not the message, and what to do about them."""
 _LOGIN = {401, 403, 407}
 _FIRST_BACKOFF_SECONDS = 0.1
 _REASON_CHARACTERS = 200
@@ -38,10 +38,10 @@ class Sending:
     """Sends requests to one URL."""
 
     def __init__(self, parameters: HttpSinkParameters) -> None:
-        """Takes what the sink was told."""
+        """Creates a sender for the parameters of a sink."""
         self._parameters = parameters
         url = urlsplit(parameters.url)
-        # A query may hold a secret.
+        # The query string may contain a secret.
         self._place = f"{url.scheme}://{url.netloc}{url.path}"
         self._where = f"{parameters.method} {self._place}"
         self._backoff = wait_random_exponential(
@@ -49,11 +49,11 @@ class Sending:
         )
 
     async def check(self, session: aiohttp.ClientSession) -> str:
-        """Asks for the headers of the URL, which changes nothing, and says what the receiver answered.
+        """Sends a HEAD request, which changes nothing, and returns what the receiver answered.
 
         Raises:
-            Unavailable: It does not answer.
-            Denied: It refuses who asks.
+            Unavailable: The receiver does not answer.
+            Denied: The receiver rejects this client.
         """
         url = self._parameters.url
         try:
@@ -66,11 +66,11 @@ class Sending:
         return f"{self._place} answers (HEAD: {status} {response.reason})"
 
     async def send(self, session: aiohttp.ClientSession, request: Request) -> Refused | None:
-        """Sends a request; says why its messages will never be taken, where that is the answer.
+        """Sends a request; returns why the receiver refuses its messages permanently, or None if it accepts them.
 
         Raises:
-            Unavailable: There was no other answer for as long as it may be tried.
-            Denied: Another try would not help, nor would another message.
+            Unavailable: It did not succeed within `retry_seconds`.
+            Denied: Neither a retry nor another message would help.
         """
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(Unavailable),
@@ -82,7 +82,7 @@ class Sending:
         return await retrying(self._try, session, request)
 
     async def _try(self, session: aiohttp.ClientSession, request: Request) -> Refused | None:
-        """Sends it once."""
+        """Sends the request once."""
         method, url = self._parameters.method, self._parameters.url
         try:
             async with session.request(
@@ -96,30 +96,30 @@ class Sending:
             raise Unavailable(f"{self._where}: {_describe(error)}") from error
 
     def _judge(self, status: int, line: str, said: str, headers: Mapping[str, str]) -> Refused:
-        """What an answer means that is not a success."""
+        """Interprets a response that is not a success."""
         answer = f"{line}: {said}" if said else line
         if status >= 500 or status in _AGAIN:
             raise Unavailable(f"{self._where} was answered {answer}", _retry_after(headers.get("Retry-After")))
         if status in _ADVICE:
             raise Denied(f"{self._where} was answered {answer}; {_ADVICE[status]}")
         if status < 400:
-            raise Denied(f"{self._where} was answered {answer}; set url to {headers.get('Location', 'where it leads')}")
+            raise Denied(f"{self._where} was answered {answer}; set url to {headers.get('Location', 'its target')}")
         return Refused(f"{self._where} was answered {answer}")
 
     def _wait(self, state: RetryCallState) -> float:
-        """How long to wait before the next try, in seconds."""
+        """The wait before the next attempt, in seconds."""
         error = _error(state)
         asked_for = error.retry_after if isinstance(error, Unavailable) else None
         return max(self._backoff(state), asked_for or 0.0)
 
     def _report(self, state: RetryCallState) -> None:
-        """Logs what went wrong."""
-        log.warning("%s; trying again in %.1f s", _error(state), state.upcoming_sleep)
+        """Logs the failed attempt."""
+        log.warning("%s; retrying in %.1f s", _error(state), state.upcoming_sleep)
 
     def _give_up(self, state: RetryCallState) -> NoReturn:
-        """Says what went wrong last."""
+        """Raises the last error."""
         tries = "1 try" if state.attempt_number == 1 else f"{state.attempt_number} tries"
-        raise Unavailable(f"{_error(state)}; given up after {tries} (retry_seconds)") from _error(state)
+        raise Unavailable(f"{_error(state)}; gave up after {tries} (retry_seconds)") from _error(state)
 
 
 def _error(state: RetryCallState) -> BaseException | None:
@@ -127,7 +127,7 @@ def _error(state: RetryCallState) -> BaseException | None:
 
 
 def _retry_after(value: str | None) -> float | None:
-    """The seconds that a header Retry-After asks to wait."""
+    """The delay of a header Retry-After, in seconds."""
     if value is None:
         return None
     if value.strip().isdecimal():
@@ -140,12 +140,12 @@ def _retry_after(value: str | None) -> float | None:
 
 
 async def _said(response: aiohttp.ClientResponse) -> str:
-    """The beginning of a body, in a line, for people."""
+    """The beginning of a body, in one line, for messages."""
     text = (await response.content.read(_REASON_CHARACTERS)).decode(errors="replace")
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def _describe(error: BaseException) -> str:
     if isinstance(error, asyncio.TimeoutError):
-        return "no answer in time"
+        return "no response in time"
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

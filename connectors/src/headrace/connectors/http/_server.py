@@ -1,4 +1,4 @@
-"""The web server of the `http` source: takes requests, and answers them."""
+"""The web server of the `http` source: receives requests, and answers them."""
 
 import asyncio
 import hmac
@@ -18,33 +18,33 @@ log = logging.getLogger(__name__)
 
 Received: TypeAlias = Message | Batch
 _STOPPING_SECONDS = 1.0
-# For how long what comes after a refusal is read, so that its client sees the refusal.
+# How long to keep reading after a rejection, in seconds, so that the client sees the response.
 _LINGERING_SECONDS = 1.0
 
 
 class Server:
-    """Receives at the paths until its loop ends, and breaks off then what still waits."""
+    """Receives requests until its loop ends, and then aborts waiting requests."""
 
     def __init__(self, parameters: HttpParameters, inboxes: Mapping[str, Inbox[Received]], room: Room) -> None:
-        """Does not listen yet.
+        """Creates a server that does not listen yet.
 
         Args:
-            parameters: What it was told.
-            inboxes: Where the requests of each partition go.
-            room: How much may wait in all of them.
+            parameters: The parameters of the source.
+            inboxes: The inbox of each partition.
+            room: The limit of what may wait in all of them.
         """
         self.port: int | None = None
-        """Where it listens."""
+        """The port that it listens on."""
         self._parameters = parameters
         self._inboxes = inboxes
         self._room = room
         self._token = parameters.token.get_secret_value().encode() if parameters.token else None
         self._limit = parameters.max_body_bytes
-        # aiohttp refuses what has as many bytes as its limit.
+        # aiohttp also rejects a body of exactly its limit.
         app = web.Application(client_max_size=self._limit + 1)
         app.add_routes([web.post(path, self._post) for path in parameters.paths])
         app.add_routes([web.get(parameters.health_path, self._health)])
-        # A client that goes away has its handler cancelled: nobody waits for what it has sent.
+        # The handler of a client that disconnects is cancelled: nothing waits for its messages any more.
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -57,7 +57,7 @@ class Server:
         """Listens; called once.
 
         Raises:
-            InvalidSource: It cannot listen there.
+            InvalidSource: The address cannot be used.
         """
         tls = self._parameters.tls()
         listener = self._parameters.open()
@@ -66,14 +66,14 @@ class Server:
         close_with_loop(self._runner.cleanup)
         self.port = listener.getsockname()[1]
         scheme = "http" if tls is None else "https"
-        log.info("receives at %s://%s:%s, paths %s", scheme, self._parameters.host, self.port, ", ".join(self._parameters.paths))
+        log.info("listening on %s://%s:%s, paths %s", scheme, self._parameters.host, self.port, ", ".join(self._parameters.paths))
 
     async def _post(self, request: web.Request) -> web.Response:
-        """Takes a request."""
+        """Handles a POST."""
         self._authorize(request)
         if self._room.full:
-            raise self._later("too many messages wait for their checkpoint")
-        # While it arrives, a body takes the room that it says it needs, else that of the largest one.
+            raise self._later("too many messages are waiting for the checkpoint")
+        # While it arrives, a body reserves its announced size, or else the maximum size.
         expected = self._limit if request.content_length is None else request.content_length
         if expected > self._limit:
             raise self._too_large()
@@ -85,7 +85,7 @@ class Server:
         return await self._accept(request, body)
 
     async def _accept(self, request: web.Request, body: bytes) -> web.Response:
-        """Hands a body over, and answers when it is time to."""
+        """Puts a body into the inbox, and answers when `answer` says so."""
         at_once = self._parameters.answer == "received"
         ticket = Ticket(1, len(body), None if at_once else asyncio.get_running_loop().create_future())
         item = self._item(request, body, ticket)
@@ -97,12 +97,12 @@ class Server:
         return web.Response(status=202 if at_once else 204)
 
     async def _wait(self, inbox: Inbox[Received], ticket: Ticket, settled: asyncio.Future[None]) -> None:
-        """Waits until it is in the checkpoint."""
+        """Waits until the message is in the checkpoint."""
         try:
             async with asyncio.timeout(self._parameters.answer_seconds):
                 await asyncio.shield(settled)
         except InvalidMessage as error:
-            raise web.HTTPRequestEntityTooLarge(self._limit, text=f"the message cannot be taken: {error}") from None
+            raise web.HTTPRequestEntityTooLarge(self._limit, text=f"the message cannot be sent: {error}") from None
         except TimeoutError:
             raise self._later(f"not in the checkpoint after {self._parameters.answer_seconds:g} s") from None
         finally:
@@ -121,7 +121,7 @@ class Server:
             raise web.HTTPRequestTimeout(text=why, headers={"Connection": "close"}) from None
 
     def _item(self, request: web.Request, body: bytes, ticket: Ticket) -> Received | None:
-        """What a request is for the query; None for a body without lines."""
+        """The messages of a request; None for a body without lines."""
         id_, key, headers = self._id(request), self._key(request), self._headers(request)
         now = time.time_ns() // 1000
         if self._parameters.body == "message":
@@ -145,7 +145,7 @@ class Server:
             return None
         id_ = request.headers.get(name, "")
         if not id_ or not id_.isprintable():
-            raise web.HTTPBadRequest(text=f"the header {name} must have the id of the message")
+            raise web.HTTPBadRequest(text=f"the header {name} must contain the id of the message")
         return id_
 
     def _key(self, request: web.Request) -> bytes | None:
@@ -161,22 +161,22 @@ class Server:
         return found or None
 
     def _authorize(self, request: web.Request) -> None:
-        """Looks for the token."""
+        """Checks the token."""
         if self._token is None:
             return
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(_bytes(token.strip()), self._token):
-            log.info("refused a request from %s: its token is missing or wrong", request.remote)
+            log.info("rejected a request from %s: its token is missing or wrong", request.remote)
             raise web.HTTPUnauthorized(text="the token is missing or wrong", headers={"WWW-Authenticate": "Bearer"})
 
     def _too_large(self) -> web.HTTPRequestEntityTooLarge:
-        return web.HTTPRequestEntityTooLarge(self._limit, text=f"a body may have up to {self._limit} bytes")
+        return web.HTTPRequestEntityTooLarge(self._limit, text=f"a body may have at most {self._limit} bytes")
 
     def _later(self, why: str) -> web.HTTPServiceUnavailable:
         return web.HTTPServiceUnavailable(text=why, headers={"Retry-After": str(self._parameters.retry_after_seconds)})
 
     async def _health(self, request: web.Request) -> web.Response:
-        """Tells whether what is sent now would be read."""
+        """Reports whether queries read all streams and there is room."""
         streams = {f"{self._parameters.source}/{name}": inbox.is_read for name, inbox in self._inboxes.items()}
         status = "full" if self._room.full else "ok" if all(streams.values()) else "not read"
         document = {
@@ -189,5 +189,5 @@ class Server:
 
 
 def _bytes(text: str) -> bytes:
-    """The bytes of a header's value as they came."""
+    """The raw bytes of a header's value."""
     return text.encode("utf-8", "surrogateescape")

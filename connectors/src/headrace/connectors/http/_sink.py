@@ -16,15 +16,15 @@ from headrace.sdk import WRITTEN, AsyncSink, InvalidSink, Message, Outcome, Outc
 class HttpSink(AsyncSink):
     """Sends each message, or each batch of them, in a request.
 
-    Answers that another try may change are tried again with backoff. A message that the receiver will never take is refused. A
-    batch that is refused is divided, until the messages that it was refused for stand alone.
+    A request that failed temporarily is retried with backoff. A message that the receiver rejects permanently is refused. A batch
+    that is rejected is divided, until the messages that caused it are isolated.
     """
 
     connector = "http-sink"
     version = "0.1.0"
 
     def __init__(self, parameters: HttpSinkParameters) -> None:
-        """Connects to nothing yet.
+        """Creates the sink, without connecting.
 
         Raises:
             InvalidSink: The certificates to trust cannot be read.
@@ -37,7 +37,12 @@ class HttpSink(AsyncSink):
         self._session: aiohttp.ClientSession | None = None
 
     async def write(self, rows: Rows) -> Outcomes:
-        """Sends messages: those of a key one after the other, and all of them with a concurrency of 1."""
+        """Sends messages: those of a key sequentially, and with a concurrency of 1 all of them.
+
+        Raises:
+            Unavailable: A request did not succeed within `retry_seconds`.
+            Denied: The receiver rejects all requests.
+        """
         messages = rows.messages()
         refused = {m.sequence: why for m in messages if (why := self._requests.refusal(m)) is not None}
         good = [message for message in messages if message.sequence not in refused]
@@ -53,10 +58,10 @@ class HttpSink(AsyncSink):
         return outcomes if refused else None
 
     async def check(self) -> str:
-        """Connects, and says what the receiver answers.
+        """Connects, and returns what the receiver answers.
 
         Raises:
-            HttpError: It does not answer, or refuses who asks.
+            HttpError: The receiver does not answer, or rejects this client.
         """
         async with self._connect() as session:
             return await self._sending.check(session)
@@ -64,7 +69,7 @@ class HttpSink(AsyncSink):
     async def _send_all(
         self, session: aiohttp.ClientSession, messages: Sequence[Message], part: Part | None
     ) -> dict[int | None, Refused]:
-        """Sends messages one request after the other; returns those that the receiver refused, by their places."""
+        """Sends messages, one request after the other; returns the refused messages by their positions."""
         refused: dict[int | None, Refused] = {}
         for chunk in self._requests.chunks(messages):
             refused |= await self._send(session, chunk, part)
@@ -73,7 +78,7 @@ class HttpSink(AsyncSink):
     async def _send(
         self, session: aiohttp.ClientSession, chunk: Sequence[Message], part: Part | None
     ) -> dict[int | None, Refused]:
-        """Sends a chunk, in halves where it is refused as a whole."""
+        """Sends a chunk, in halves if it is rejected as a whole."""
         why = await self._sending.send(session, self._requests.make(chunk, part))
         if why is None:
             return {}
@@ -83,7 +88,7 @@ class HttpSink(AsyncSink):
         return await self._send(session, chunk[:middle], part) | await self._send(session, chunk[middle:], part)
 
     def _open(self) -> aiohttp.ClientSession:
-        """The connections, which are kept from one call to the next."""
+        """The connections, which are reused between calls."""
         if self._session is None:
             self._session = self._connect()
             close_with_loop(self._session.close)
@@ -94,13 +99,13 @@ class HttpSink(AsyncSink):
             connector=aiohttp.TCPConnector(limit=self._parameters.concurrency, ssl=self._tls),
             headers=self._requests.fixed_headers(),
             timeout=aiohttp.ClientTimeout(total=self._parameters.timeout_seconds),
-            # What a receiver sets to be remembered is for browsers.
+            # Cookies are for browsers.
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
 
 def _tls(parameters: HttpSinkParameters) -> ssl.SSLContext | bool:
-    """Whom to trust; True for those whom this machine trusts."""
+    """The TLS context; True for the certificates of the system."""
     if parameters.tls_ca is None:
         return True
     try:

@@ -13,8 +13,8 @@ from headrace.sdk import Batch, InvalidMessage, Message, Position, SourceKind
 class HttpSource(PolicySource):
     """Receives POST requests as messages.
 
-    It listens from its first session on, also while there is no gateway: what is received then waits, as long as there is room.
-    A request that has no 2xx answer yet is given again to the next session, as long as its client waits.
+    It listens from its first session on, also while the gateway is unavailable: messages then wait, as long as there is room. A
+    request that has no 2xx response yet is sent again in the next session, as long as its client waits.
     """
 
     connector = "http"
@@ -23,7 +23,7 @@ class HttpSource(PolicySource):
     idle_seconds = 0.001
 
     def __init__(self, parameters: HttpParameters) -> None:
-        """Does not listen yet."""
+        """Creates a source that does not listen yet."""
         self.name = parameters.source
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
         room = Room(parameters.max_waiting_messages, parameters.max_waiting_bytes)
@@ -33,19 +33,19 @@ class HttpSource(PolicySource):
 
     @property
     def port(self) -> int | None:
-        """Where it listens; None before it does."""
+        """The port that it listens on; None before it listens."""
         return self._server.port
 
     async def partitions(self) -> Sequence[str]:
-        """One for each path, or one for all."""
+        """One partition for each path, or one for all."""
         if self._starting is None:
-            # A task of its own: the session that asks first may be lost meanwhile.
+            # In a separate task, because the first session may be lost meanwhile.
             self._starting = asyncio.create_task(self._server.start())
         await asyncio.shield(self._starting)
         return list(self._inboxes)
 
     def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
-        """What is not in the checkpoint yet, then what arrives."""
+        """Yields what is not in the checkpoint yet, then new messages."""
         return self._inboxes[partition].items()
 
     async def settle(self, partition: str, tokens: Sequence[object]) -> None:
@@ -53,7 +53,7 @@ class HttpSource(PolicySource):
         self._inboxes[partition].settle(tokens)
 
     async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
-        """Leaves a message out, and lets go of what it came with."""
+        """Skips a message, and removes the messages that it arrived with."""
         await super().unsendable(partition, message, error)
         if message.token is not None:
             self._inboxes[partition].refuse(message.token, error)

@@ -1,4 +1,4 @@
-"""Calls that block, made from an event loop."""
+"""Blocking calls from an event loop."""
 
 import asyncio
 import queue
@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 class Calls:
-    """Makes calls one after the other on a thread of its own, which keeps no process that wants to exit."""
+    """Makes calls sequentially on a separate daemon thread."""
 
     def __init__(self, name: str) -> None:
         """Starts the thread."""
@@ -20,19 +20,19 @@ class Calls:
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     async def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Makes a call. Cancelling the wait does not interrupt a call that is being made."""
+        """Makes a call and returns its result. Cancellation does not interrupt a running call."""
         future: Future[R] = Future()
         self._calls.put((future, lambda: function(*args, **kwargs)))
         return await asyncio.wrap_future(future)
 
     def close(self, last: Callable[[], object] | None = None) -> None:
-        """Ends the thread once what was asked of it is done, and `last` after that. Waits for nothing."""
+        """Ends the thread after the pending calls, and then `last`. Does not wait."""
         if last is not None:
             self._calls.put((Future(), last))
         self._calls.put(None)
 
     def _run(self) -> None:
-        """Makes one call after the other."""
+        """Makes the calls, on the thread."""
         while (call := self._calls.get()) is not None:
             future, function = call
             if not future.set_running_or_notify_cancel():

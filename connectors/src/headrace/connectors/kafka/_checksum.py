@@ -1,7 +1,8 @@
-"""Checksums of record batches, CRC-32C, many bytes at a time: kafka-python's own loop takes longer than all else of a fetch.
+"""Checksums of record batches, CRC-32C, many bytes at a time: kafka-python's own loop takes longer than the rest of a fetch.
 
-The checksum is linear. What a byte adds to it depends on its value and on how many bytes follow, and is looked up; the
-parts of all bytes of a block are then added up at once, and so is what came before, as part of the block's first four bytes.
+The checksum is linear. The contribution of a byte depends on its value and on the number of bytes that follow, and is taken from
+a table. The contributions of all bytes of a block are then added together, and so is the checksum of the previous bytes, as part
+of the block's first four bytes.
 """
 
 from functools import cache
@@ -36,21 +37,21 @@ def crc32c(data: "bytes | bytearray | memoryview") -> int:
 
 
 def _parts(blocks: Cells, size: int) -> list[int]:
-    """The checksum of each block by itself, of nothing but zeros before it."""
+    """The checksum of each block alone, as if only zeros preceded it."""
     places = np.arange(_BLOCK - size, _BLOCK) * 256
     found: list[int] = np.bitwise_xor.reduce(_tables().ravel()[blocks + places], axis=1).tolist()
     return found
 
 
 def _moved_on(state: int, size: int) -> int:
-    """What the checksum of what came before becomes by so many zeros, at least 4."""
+    """The checksum of the previous bytes after a number of zeros, at least 4."""
     first, second, third, fourth = _tables()[_BLOCK - size : _BLOCK - size + 4]
     return int(first[state & 0xFF] ^ second[state >> 8 & 0xFF] ^ third[state >> 16 & 0xFF] ^ fourth[state >> 24])
 
 
 @cache
 def _tables() -> npt.NDArray[np.uint32]:
-    """What each value of a byte adds, by its place in a block; the last row is the table that everybody uses."""
+    """The contribution of each byte value, by its position in a block; the last row is the usual CRC-32C table."""
     last = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         last = np.where(last & 1, last >> 1 ^ _POLYNOMIAL, last >> 1).astype(np.uint32)

@@ -1,4 +1,4 @@
-"""kafka-python's connections, made so that a client which cannot be made says why, and leaves nothing behind."""
+"""kafka-python's connections, changed so that a client that cannot connect reports why, and leaves no resources behind."""
 
 from typing import Any
 
@@ -19,12 +19,12 @@ class Client(KafkaNetClient):  # type: ignore[misc]
         net = NetworkSelector(**configs)
         super().__init__(net, _Manager(net, **configs), **configs)
         if "allow_auto_create_topics" in configs:
-            # Consumers and producers take this setting and do not pass it on: to ask after a topic would make it.
+            # Consumers and producers do not pass this setting on: a request for a topic's metadata would create the topic.
             self.cluster.config["allow_auto_create_topics"] = configs["allow_auto_create_topics"]
 
 
 class _Manager(HearingManager):
-    """What makes connections, without some faults of version 3.0.12."""
+    """A connection manager without some bugs of version 3.0.12."""
 
     def __init__(self, net: NetworkSelector, **configs: Any) -> None:
         """As `KafkaConnectionManager`."""
@@ -33,7 +33,10 @@ class _Manager(HearingManager):
         self._refusal: BaseException | None = None
 
     def bootstrap(self, timeout_ms: float | None = None, refresh: bool = True) -> None:
-        """Looks for a first broker. Who finds none gives up, and would leave a thread and open files behind."""
+        """Looks for a first broker.
+
+        If there is none, closes everything: kafka-python would leave a thread and open files behind.
+        """
         try:
             super().bootstrap(timeout_ms, refresh)
         except BaseException:
@@ -42,7 +45,7 @@ class _Manager(HearingManager):
             raise
 
     def get_connection(self, node_id: Any, *args: Any, **options: Any) -> Any:
-        """The connection to a node. A first broker that refuses the login would be tried again until time is over."""
+        """The connection to a node. kafka-python would retry a first broker that rejects the credentials until the timeout."""
         if self._refusal is not None:
             raise self._refusal
         connection = super().get_connection(node_id, *args, **options)
@@ -51,6 +54,6 @@ class _Manager(HearingManager):
         return connection
 
     def _note(self, error: BaseException) -> None:
-        """Takes note of why there is no connection, where it is a login that was refused."""
+        """Notes the error if authentication failed."""
         if isinstance(error, _REFUSED_LOGIN):
             self._refusal = error

@@ -1,4 +1,4 @@
-"""What a cluster tells about its topics, and the offsets that it keeps for consumer groups."""
+"""Requests to a cluster about its topics, and about the offsets of consumer groups."""
 
 import logging
 import uuid
@@ -25,7 +25,7 @@ class Topic:
 
     Attributes:
         name: Its name.
-        id: What tells it from an older topic of the same name; None where the brokers are older than 2.8.
+        id: Its id, which differs from that of an older topic of the same name; None if the brokers are older than 2.8.
         partitions: The numbers of its partitions.
     """
 
@@ -36,10 +36,10 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a partition has.
+    """The bounds of a partition.
 
     Attributes:
-        first: The offset of its first record, or what the next one will get.
+        first: The offset of its first record, or that of the next one if it is empty.
         end: The offset after its last record.
     """
 
@@ -48,26 +48,26 @@ class Bounds:
 
 
 class Cluster:
-    """Asks a cluster. All methods block, for some seconds at most; any thread may call them, one at a time.
+    """Makes requests to a cluster. All methods block, for some seconds at most; any thread may call them, one at a time.
 
-    Every method raises `KafkaAway` where another attempt may help, and `KafkaFailed` where it will not.
+    Every method raises `KafkaAway` if a retry may help, and `KafkaFailed` if it will not.
     """
 
     def __init__(self, connection: KafkaConnection) -> None:
-        """Connects when it is first asked."""
+        """Creates the client, which connects with the first request."""
         self._connection = connection
         self._client: KafkaAdminClient | None = None
 
     def topics(self, names: Sequence[str] | None = None) -> list[Topic]:
-        """Those of these topics that exist, or all but Kafka's own."""
+        """The topics of these names that exist, or all topics except Kafka's internal ones."""
         return self._ask(lambda client: _topics(client.describe_topics(names if names is None else list(names))))
 
     def bounds(self, topic: str, partition: int) -> Bounds:
-        """What a partition has."""
+        """The bounds of a partition."""
         return self.all_bounds([TopicPartition(topic, partition)])[0]
 
     def all_bounds(self, partitions: Iterable[TopicPartition]) -> list[Bounds]:
-        """What partitions have, transactions that are still open included."""
+        """The bounds of partitions, including records of open transactions."""
         wanted = list(partitions)
 
         def ask(client: KafkaAdminClient) -> list[Bounds]:
@@ -78,7 +78,7 @@ class Cluster:
         return self._ask(ask)
 
     def ends(self, partitions: Sequence[TopicPartition], isolation: str) -> list[int]:
-        """The offsets after what can be read of partitions with an isolation level."""
+        """The offsets after the last readable record of partitions, for an isolation level."""
         level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
 
         def ask(client: KafkaAdminClient) -> list[int]:
@@ -88,29 +88,29 @@ class Cluster:
         return self._ask(ask)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Writes down how far a group has come: the offsets of what it reads next."""
+        """Commits the offsets of a group: those of the records that it reads next."""
         committed = {partition: OffsetAndMetadata(offset, "", -1) for partition, offset in offsets.items()}
         errors = self._ask(lambda client: client.alter_group_offsets(group, committed))
         for error in errors.values():
             if error is kafka_errors.UnknownTopicOrPartitionError:
-                continue  # which has been deleted
+                continue  # the topic has been deleted
             if issubclass(error, kafka_errors.RetriableError):
-                # It has kept in mind which broker has the group, and that may be another one by now.
+                # The cached coordinator of the group may no longer be the right one.
                 self.close()
                 raise KafkaAway(f"offsets of group {group} cannot be committed now: {error.__name__}")
             if issubclass(error, kafka_errors.UnknownMemberIdError | kafka_errors.IllegalGenerationError):
-                raise KafkaFailed(f"group {group} has consumers of its own: give the source a group that nobody else uses")
+                raise KafkaFailed(f"group {group} has other consumers: set group to one that no other application uses")
             if error is not kafka_errors.NoError:
                 raise told(error(), self._connection)
 
     def settings(self, topic: str) -> dict[str, str]:
-        """The settings of a topic, defaults included."""
+        """The settings of a topic, including defaults."""
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         found = self._ask(lambda client: client.describe_configs([resource], config_filter="all"))
         return {name: setting["value"] for name, setting in found.get("topic", {}).get(topic, {}).items()}
 
     def create(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Makes a topic of one partition, with as many replicas as the brokers make by default; nothing where it is there."""
+        """Creates a topic with one partition and the brokers' default number of replicas, unless it exists."""
         wanted = {topic: {"num_partitions": 1, "configs": dict(settings)}}
         try:
             self._ask(lambda client: client.create_topics(wanted, wait_for_metadata=True))
@@ -119,13 +119,13 @@ class Cluster:
                 raise
 
     def close(self) -> None:
-        """Lets go of the connections; they are made anew when they are needed."""
+        """Closes the connections; they are reopened when they are needed."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
 
     def _ask(self, question: Callable[[Any], R]) -> R:
-        """Asks, over a connection that is there."""
+        """Makes a request over the connection, which it opens if necessary."""
         if self._client is None:
             self._client = connect(lambda: KafkaAdminClient(**self._connection.client_configs()), self._connection)
         try:
@@ -138,10 +138,10 @@ class Cluster:
 
 
 def _topics(described: Iterable[Mapping[str, Any]]) -> list[Topic]:
-    """The topics that exist, of those that were asked for.
+    """The requested topics that exist.
 
     Raises:
-        KafkaError: One of them is out of bounds.
+        KafkaError: A topic is not authorized.
     """
     topics = []
     for topic in described:

@@ -1,4 +1,4 @@
-"""How to reach a Kafka cluster: parameters that source and sink share, and what kafka-python makes of them."""
+"""How to reach a Kafka cluster: parameters that source and sink share, and their kafka-python configuration."""
 
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -10,11 +10,11 @@ from headrace.connectors.kafka._client import Client
 from headrace.connectors.kafka._logs import tame
 
 REQUEST_TIMEOUT_SECONDS = 10.0
-"""How long a broker may take for an answer before it is asked again."""
+"""How long a broker may take to answer before the request is retried, in seconds."""
 BOOTSTRAP_SECONDS = 5.0
-"""How long to look for a first broker that answers."""
+"""How long to look for a first broker that answers, in seconds."""
 MAX_BACKOFF_SECONDS = 5.0
-"""How long to wait at most before a broker that was away is looked for again."""
+"""The longest wait before reconnecting to a broker that was unavailable, in seconds."""
 
 tame()
 
@@ -24,44 +24,44 @@ class KafkaConnection(Parameters):
 
     bootstrap_servers: tuple[str, ...] = Field(
         min_length=1,
-        description="Brokers to begin with, HOST:PORT each; they tell of the others.",
+        description="Initial brokers, HOST:PORT each; the others are discovered.",
         examples=["127.0.0.1:9092"],
     )
     tls: bool = Field(False, description="Encrypt connections.")
-    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; those of the system where not given.")
-    tls_certificate: Path | None = Field(None, description="This client's own certificate chain, PEM.")
-    tls_key: Path | None = Field(None, description="The private key that belongs to it, PEM.")
-    tls_key_password: SecretStr | None = Field(None, description="What the private key is encrypted with.")
+    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: those of the system.")
+    tls_certificate: Path | None = Field(None, description="The client certificate chain, PEM.")
+    tls_key: Path | None = Field(None, description="The private key of the client certificate, PEM.")
+    tls_key_password: SecretStr | None = Field(None, description="The password of the private key.")
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
-        None, description="How to log in; without it there is no login."
+        None, description="The SASL mechanism; default: no authentication."
     )
-    username: str | None = Field(None, description="Who logs in.")
-    password: SecretStr | None = Field(None, description="Their password.")
-    client_id: str = Field("headrace", description="What the brokers' logs, metrics and quotas call this client.")
+    username: str | None = Field(None, description="The SASL user name.")
+    password: SecretStr | None = Field(None, description="The SASL password.")
+    client_id: str = Field("headrace", description="The name of this client in the brokers' logs, metrics and quotas.")
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
-        """Refuses what would be silently left out."""
+        """Rejects combinations that would silently be ignored."""
         for server in self.bootstrap_servers:
             host, _, port = server.rpartition(":")
             if not host or not port.isdecimal():
                 raise ValueError(f"bootstrap_servers: {server!r} is not HOST:PORT")
         if not self.tls and (self.tls_ca or self.tls_certificate or self.tls_key):
-            raise ValueError("tls_ca, tls_certificate and tls_key mean nothing without tls = true")
+            raise ValueError("tls_ca, tls_certificate and tls_key require tls = true")
         if self.tls_key and not self.tls_certificate:
             raise ValueError("tls_key needs tls_certificate")
         login = (self.sasl_mechanism, self.username, self.password)
         if any(login) and not all(login):
-            raise ValueError("sasl_mechanism, username and password are given together or not at all")
+            raise ValueError("sasl_mechanism, username and password go together: give all of them, or none")
         return self
 
     @property
     def servers(self) -> str:
-        """The brokers to begin with, for people."""
+        """The initial brokers, for messages."""
         return ", ".join(self.bootstrap_servers)
 
     def client_configs(self) -> dict[str, Any]:
-        """What every client of kafka-python is told."""
+        """The configuration of every kafka-python client."""
         configs: dict[str, Any] = {
             "kafka_client": Client,
             "bootstrap_servers": list(self.bootstrap_servers),

@@ -1,4 +1,4 @@
-"""kafka-python's consumer, made to give stretches of a partition's log instead of single records."""
+"""kafka-python's consumer, changed to return stretches of a partition's log instead of single records."""
 
 from functools import partial
 from typing import Any
@@ -10,9 +10,9 @@ from headrace.connectors.kafka._stretches import Fetched
 
 
 class StretchConsumer(KafkaConsumer):  # type: ignore[misc]
-    """A `KafkaConsumer` whose `poll` gives `Stretch`es where it should give records; all else is as it was.
+    """A `KafkaConsumer` whose `poll` returns `Stretch`es instead of records; everything else is unchanged.
 
-    What comes out is compared with what the unchanged consumer gives in `tests/connectors/kafka/test_records.py`.
+    `tests/connectors/kafka/test_records.py` compares the results with those of the unchanged consumer.
     """
 
     def __init__(self, **configs: Any) -> None:

@@ -1,4 +1,4 @@
-"""What kafka-python raises, told to people: what was wrong, where, and what to do."""
+"""Translates the errors of kafka-python: what is wrong, where, and what to do."""
 
 import socket
 import ssl
@@ -12,27 +12,27 @@ from headrace.sdk import HeadraceError
 
 C = TypeVar("C")
 _PROBE_SECONDS = 3.0
-# ApiVersions, version 0, correlation id 1, no client id: every broker answers it, also before a login.
+# ApiVersions, version 0, correlation id 1, no client id: every broker answers it, even before authentication.
 _PROBE = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
 
 class KafkaFailed(HeadraceError):
-    """The cluster refuses what the connector asks of it, and would again. The message says what to do."""
+    """The cluster rejects a request of the connector permanently. The message says what to do."""
 
 
 class KafkaAway(HeadraceError):
-    """The cluster cannot be reached, or cannot answer now. It is worth another attempt."""
+    """The cluster cannot be reached, or cannot answer now. A retry may help."""
 
 
 def told(error: BaseException, connection: KafkaConnection) -> HeadraceError:
-    """The error as people are told it: `KafkaAway` where another attempt may help, else `KafkaFailed`."""
+    """Translates an error of kafka-python: to `KafkaAway` if a retry may help, or else to `KafkaFailed`."""
     if isinstance(error, HeadraceError):
         return error
     where = f"Kafka at {connection.servers}"
     match error:
         case errors.SaslAuthenticationFailedError() | errors.UnsupportedSaslMechanismError():
             return KafkaFailed(
-                f"{where} does not let {connection.username!r} in with {connection.sasl_mechanism}: "
+                f"{where} rejects user {connection.username!r} with {connection.sasl_mechanism}: "
                 "check username, password and sasl_mechanism"
             )
         case errors.TopicAuthorizationFailedError():
@@ -40,7 +40,7 @@ def told(error: BaseException, connection: KafkaConnection) -> HeadraceError:
                 f"{where} does not permit {_topics(error)} to {_user(connection)}; grant READ, or WRITE for a sink"
             )
         case errors.GroupAuthorizationFailedError():
-            return KafkaFailed(f"{where} does not permit the group to {_user(connection)}; grant READ on it, or leave group out")
+            return KafkaFailed(f"{where} does not permit the group to {_user(connection)}; grant READ on it, or remove group")
         case errors.TransactionalIdAuthorizationFailedError():
             return KafkaFailed(f"{where} does not permit the transactional id to {_user(connection)}; grant WRITE on it")
         case errors.AuthorizationError():
@@ -50,7 +50,7 @@ def told(error: BaseException, connection: KafkaConnection) -> HeadraceError:
         case errors.KafkaConnectionError() | errors.KafkaTimeoutError() | errors.NodeNotReadyError():
             return KafkaAway(f"{where} cannot be reached: {error}")
         case errors.RetriableError():
-            return KafkaAway(f"{where} cannot do that now: {error}")
+            return KafkaAway(f"{where} cannot process the request now: {error}")
         case errors.KafkaError():
             return KafkaFailed(f"{where}: {error}")
         case _:
@@ -58,11 +58,11 @@ def told(error: BaseException, connection: KafkaConnection) -> HeadraceError:
 
 
 def connect(make: Callable[[], C], connection: KafkaConnection) -> C:
-    """Makes a client, or tells why it cannot be made: kafka-python tries for some seconds, and says no more than that it has.
+    """Creates a client, or finds out why it cannot connect: kafka-python only reports that it tried for some seconds.
 
     Raises:
         KafkaAway: No broker can be reached.
-        KafkaFailed: They refuse this client.
+        KafkaFailed: They reject this client.
     """
     try:
         return make()
@@ -72,7 +72,7 @@ def connect(make: Callable[[], C], connection: KafkaConnection) -> C:
             raise problem from error
     except (errors.KafkaError, OSError) as error:
         raise told(error, connection) from error
-    # They answer: if they came up only now, it works; if they do refuse this client, they will again.
+    # They answer: if they have just started, this succeeds; if they reject this client, they will do so again.
     try:
         return make()
     except (errors.KafkaError, OSError) as error:
@@ -80,30 +80,30 @@ def connect(make: Callable[[], C], connection: KafkaConnection) -> C:
 
 
 def _unreachable(connection: KafkaConnection) -> HeadraceError:
-    """What is the matter with a cluster that could not be asked for its brokers, as far as that can be seen from here."""
+    """Finds out why no broker of a cluster can be reached, as far as this can be seen from here."""
     problems = []
     for server in connection.bootstrap_servers:
         try:
             answers = _answers(server, connection)
         except ssl.SSLCertVerificationError as error:
-            why = f"{error.verify_message}; name who signed it with tls_ca"
+            why = f"{error.verify_message}; set tls_ca to the authority that signed it"
             return KafkaFailed(f"the certificate of {server} is not trusted: {why}")
         except OSError as error:
             problems.append(f"{server}: {error.strerror or error}")
             continue
         if answers and not connection.sasl_mechanism:
-            return KafkaFailed(f"{server} lets nobody in without a login: set sasl_mechanism, username and password")
+            return KafkaFailed(f"{server} requires authentication: set sasl_mechanism, username and password")
         if answers:
-            problems.append(f"{server} answers, but not in time")
+            problems.append(f"{server} did not answer in time")
         else:
             certificate = "" if connection.tls_certificate else " and no certificate"
             tried = f"with TLS{certificate}" if connection.tls else "without TLS"
-            problems.append(f"{server} does not answer {tried}; is that what it wants?")
+            problems.append(f"{server} does not answer {tried}; is that what it requires?")
     return KafkaAway(f"no broker can be reached: {'; '.join(problems)}")
 
 
 def _answers(server: str, connection: KafkaConnection) -> bool:
-    """Whether there is a broker. Raises OSError where nobody listens, or TLS fails."""
+    """Whether there is a broker. Raises OSError if nothing listens, or TLS fails."""
     host, _, port = server.rpartition(":")
     host = host.strip("[]")
     with socket.create_connection((host, int(port)), timeout=_PROBE_SECONDS) as plain:
@@ -118,10 +118,10 @@ def _answers(server: str, connection: KafkaConnection) -> bool:
 
 
 def _answers_probe(stream: socket.socket) -> bool:
-    """Whether what is at the other end takes a request of Kafka's."""
+    """Whether the server answers a Kafka request."""
     try:
         stream.sendall(_PROBE)
-        # The answer's length, and the request's correlation id.
+        # The length of the answer, and the correlation id of the request.
         answer = stream.recv(8, socket.MSG_WAITALL) if not isinstance(stream, ssl.SSLSocket) else stream.recv(8)
     except OSError:
         return False
@@ -135,5 +135,5 @@ def _topics(error: errors.TopicAuthorizationFailedError) -> str:
 
 
 def _user(connection: KafkaConnection) -> str:
-    """Who this client is to the brokers."""
-    return f"user {connection.username}" if connection.username else "clients without a login"
+    """The principal of this client."""
+    return f"user {connection.username}" if connection.username else "unauthenticated clients"

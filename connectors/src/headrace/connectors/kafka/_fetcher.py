@@ -1,4 +1,4 @@
-"""The consumer that fetches all partitions, as the thread that it belongs to sees it."""
+"""The consumer that fetches all partitions; used on its own thread only."""
 
 import contextlib
 import time
@@ -23,13 +23,13 @@ _CLOSE_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A partition that is to be fetched.
+    """A partition to fetch.
 
     Attributes:
         partition: The partition.
-        reader: Who reads it: another one begins at an offset of its own.
-        offset: Where that is, or where it has come to; None for the first offset.
-        paused: Whether nothing more of it is to be fetched for now.
+        reader: Identifies its reader: another reader begins at its own offset.
+        offset: The offset at which the reader begins, or which it has reached; None for the first offset.
+        paused: Whether fetching it is paused.
     """
 
     partition: TopicPartition
@@ -40,12 +40,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What was fetched.
+    """The result of a fetch.
 
     Attributes:
-        stretches: What there is of each partition, in order.
-        positions: The next offset of partitions that have just begun; None where it is not known.
-        ends: The offset after what can be read, of partitions of which that is news.
+        stretches: The fetched stretches of each partition, in order.
+        positions: The next offset of partitions that have just begun; None if it is not known.
+        ends: The offset after the last readable record, for partitions for which it has changed.
     """
 
     stretches: Mapping[TopicPartition, Sequence[Stretch]] = field(default_factory=dict)
@@ -54,24 +54,24 @@ class Fetched:
 
 
 class Fetcher:
-    """Fetches. All methods block; one thread calls them."""
+    """Fetches partitions. All methods block; only one thread calls them."""
 
     def __init__(self, parameters: KafkaParameters) -> None:
-        """Connects with the first fetch."""
+        """Creates the fetcher, which connects with the first fetch."""
         self._parameters = parameters
         self._consumer: StretchConsumer | None = None
         self._readers: dict[TopicPartition, object] = {}
         self._unknown: set[TopicPartition] = set()
-        """Partitions of which it is not known where they begin and end."""
+        """Partitions whose bounds are not known."""
         self._next_look = 0.0
 
     def fetch(self, wanted: Sequence[Wanted]) -> Fetched:
-        """Fetches what there is of partitions, or waits for it a little.
+        """Fetches from partitions, or waits for a short time if there is nothing.
 
         Raises:
             KafkaAway: No broker can be reached for the first time.
             KafkaFailed: They refuse this client.
-            KafkaError: What kafka-python raises.
+            KafkaError: kafka-python failed.
         """
         if self._consumer is None:
             self._consumer = connect(self._connect, self._parameters)
@@ -88,11 +88,11 @@ class Fetcher:
         return Fetched(stretches, positions, ends)
 
     def forget(self, partition: TopicPartition) -> None:
-        """Lets a partition begin anew with the next fetch."""
+        """Makes a partition begin again with the next fetch."""
         self._readers.pop(partition, None)
 
     def close(self) -> None:
-        """Lets go of the connections."""
+        """Closes the connections."""
         if self._consumer is not None:
             self._consumer.close(autocommit=False, timeout_ms=_CLOSE_MS)
             self._consumer = None
@@ -114,7 +114,7 @@ class Fetcher:
         )
 
     def _assign(self, consumer: StretchConsumer, wanted: Sequence[Wanted]) -> None:
-        """Tells the consumer what to fetch, and where new readers begin."""
+        """Assigns the partitions to the consumer, and seeks for new readers."""
         partitions = [one.partition for one in wanted]
         if set(partitions) != consumer.assignment():
             consumer.assign(partitions)
@@ -136,18 +136,18 @@ class Fetcher:
                 consumer.resume(one.partition)
 
     def _ends(self, consumer: StretchConsumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where logs end, of those of which it is known."""
+        """The ends of the logs, for partitions for which they are known."""
         ends = {partition: consumer.highwater(partition) for partition in partitions}
         return {partition: end for partition, end in ends.items() if end is not None}
 
     def _readable_ends(self, consumer: StretchConsumer, idle: Sequence[Wanted]) -> dict[TopicPartition, int]:
-        """Where what can be read ends: before the end of the log, where a transaction is open."""
+        """The offset after the last readable record, which is before the end of the log while a transaction is open."""
         ends = self._ends(consumer, [one.partition for one in idle])
         behind = [
             one.partition for one in idle if not one.paused and one.offset is not None and one.offset < ends.get(one.partition, 0)
         ]
         if behind and self._parameters.isolation == "read_committed":
             with contextlib.suppress(kafka_errors.KafkaError):
-                # With this isolation they are those of the last stable offsets.
+                # With this isolation level, these are the last stable offsets.
                 ends |= consumer.end_offsets(behind, timeout_ms=_END_OFFSETS_MS)
         return ends

@@ -1,7 +1,7 @@
-"""Hands out what is fetched of all partitions that are read, and deals with what goes wrong.
+"""Distributes fetched records to the readings of partitions, and handles errors.
 
-There is one consumer rather than one for each partition: a broker is asked for all of its partitions at once, and a thousand
-partitions take no thousand threads. The consumer has a thread of its own; everything here happens on the event loop.
+There is one consumer rather than one for each partition: one request to a broker fetches all of its partitions, and a thousand
+partitions do not need a thousand threads. The consumer has its own thread; everything here happens on the event loop.
 """
 
 import asyncio
@@ -12,13 +12,14 @@ from contextlib import asynccontextmanager
 from kafka import TopicPartition
 from kafka import errors as kafka_errors
 
+from headrace.connectors._retry import FIRST_SECONDS, LONGEST_SECONDS, ThrottledLog
 from headrace.connectors.kafka._calls import Calls
 from headrace.connectors.kafka._cluster import Bounds, Cluster
 from headrace.connectors.kafka._errors import KafkaAway, told
 from headrace.connectors.kafka._fetcher import Fetcher, Wanted
 from headrace.connectors.kafka._parameters import KafkaParameters
-from headrace.connectors.kafka._patience import Backoff, Complaint
 from headrace.connectors.kafka._reading import Reading
+from headrace.contract.backoff import Backoff
 from headrace.sdk import PositionLost
 
 log = logging.getLogger(__name__)
@@ -27,37 +28,37 @@ _AGAIN_SECONDS = 0.1
 
 
 class Fetching:
-    """The readings, and the consumer that exists as long as there is one."""
+    """The readings, and the consumer, which exists as long as there is a reading."""
 
     def __init__(self, parameters: KafkaParameters, cluster: Cluster, questions: Calls) -> None:
-        """Begins with the first reading.
+        """Creates the object, which starts fetching with the first reading.
 
         Args:
             parameters: What to fetch, and how.
-            cluster: What to ask about offsets that are not there.
-            questions: The thread that asks it.
+            cluster: For requests about missing offsets.
+            questions: The thread for these requests.
         """
         self._parameters = parameters
         self._cluster = cluster
         self._questions = questions
         self._calls = Calls("headrace kafka consumer")
-        self._complaint = Complaint(log)
+        self._log = ThrottledLog(log)
         self._readings: dict[TopicPartition, Reading] = {}
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
 
     @property
     def readings(self) -> Sequence[Reading]:
-        """What is read now."""
+        """The current readings."""
         return list(self._readings.values())
 
     def reading(self, partition: TopicPartition) -> Reading | None:
-        """The reading of a partition; None where it is not read now."""
+        """The reading of a partition; None if it is not being read."""
         return self._readings.get(partition)
 
     @asynccontextmanager
     async def read(self, partition: TopicPartition, start: int | None, cursor: bytes | None) -> AsyncIterator[Reading]:
-        """Reads a partition, which nobody else reads now; the arguments are those of `Reading`."""
+        """Starts reading a partition, which must not be being read; the arguments are those of `Reading`."""
         reading = Reading(partition, start, cursor, has_room=self.look)
         self._readings[partition] = reading
         if self._task is None:
@@ -75,7 +76,7 @@ class Fetching:
                 await asyncio.wait({task})
 
     def look(self) -> None:
-        """Looks again at what is to be fetched."""
+        """Re-evaluates what to fetch."""
         self._changed.set()
 
     def close(self) -> None:
@@ -85,7 +86,7 @@ class Fetching:
     async def _run(self) -> None:
         """Fetches as long as anything is read."""
         fetcher = Fetcher(self._parameters)
-        backoff = Backoff()
+        backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
         try:
             while self._readings:
                 self._changed.clear()
@@ -96,11 +97,11 @@ class Fetching:
                 try:
                     await self._fetch(fetcher, readings)
                     backoff.reset()
-                    self._complaint.over("records are fetched again")
+                    self._log.over("fetching records again")
                 except Exception as error:
                     problem = told(error, self._parameters)
                     if isinstance(problem, KafkaAway):
-                        self._complaint.say(f"{problem}; trying again")
+                        self._log.report(f"{problem}; retrying")
                         await asyncio.sleep(backoff.next())
                     else:
                         for reading in readings:
@@ -110,7 +111,7 @@ class Fetching:
             await self._calls.call(fetcher.close)
 
     async def _fetch(self, fetcher: Fetcher, readings: Sequence[Reading]) -> None:
-        """Fetches once, and gives each reading what is its own, unless it has ended meanwhile."""
+        """Fetches once, and passes the results to the readings that have not ended meanwhile."""
         try:
             fetched = await self._calls.call(fetcher.fetch, [_wanted(reading) for reading in readings])
         except kafka_errors.OffsetOutOfRangeError as error:
@@ -133,23 +134,25 @@ class Fetching:
                 reading.reaches(fetched.positions.get(partition), end)
 
     async def _out_of_range(self, partition: TopicPartition, offset: int) -> None:
-        """A partition has not got an offset that was asked for.
+        """Handles a requested offset that a partition does not have.
 
         Raises:
-            KafkaAway: It cannot be asked what it has.
+            KafkaAway: The bounds of the partition cannot be requested.
         """
         bounds = await self._questions.call(self._cluster.bounds, partition.topic, partition.partition)
         reading = self._readings.get(partition)
         if reading is None or reading.fetched_to != offset or bounds.first <= offset <= bounds.end:
-            return  # a reading that is over, or a broker that had not got everything yet
+            return  # the reading has ended, or the broker did not have everything yet
         if not reading.begins_anew():
             reading.fail(_lost(partition, offset, bounds))
 
     def _truncated(self, partition: TopicPartition) -> None:
-        """A partition's log has lost records that were read, and may have got others in their place."""
+        """Handles a log that has lost records that were read, and may have other records in their place."""
         if reading := self._readings.get(partition):
             reading.fail(
-                PositionLost(f"{_named(partition)} lost records that were read: a broker that had not got them took over")
+                PositionLost(
+                    f"{_named(partition)} lost records that were already read: a broker that did not have them became leader"
+                )
             )
 
 
@@ -158,9 +161,9 @@ def _wanted(reading: Reading) -> Wanted:
 
 
 def _lost(partition: TopicPartition, offset: int, bounds: Bounds) -> PositionLost:
-    """What is lost, by name."""
+    """Describes what is lost."""
     if offset < bounds.first:
-        text = f"offsets {offset} to {bounds.first - 1} of {_named(partition)} are gone: its retention has deleted them"
+        text = f"offsets {offset} to {bounds.first - 1} of {_named(partition)} were deleted, by retention or by request"
     else:
         text = f"{_named(partition)} ends before offset {bounds.end}, and everything before {offset} was read: it lost records"
     return PositionLost(text, earliest=bounds.first + 1)

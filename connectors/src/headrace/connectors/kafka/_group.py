@@ -1,13 +1,14 @@
-"""Tells a consumer group how far the checkpoint has come, for tools that show lag."""
+"""Commits the progress of the checkpoint to a consumer group, for tools that show lag."""
 
 import asyncio
 import logging
 
 from kafka import TopicPartition
 
+from headrace.connectors._retry import LONGEST_SECONDS, ThrottledLog
 from headrace.connectors.kafka._calls import Calls
 from headrace.connectors.kafka._cluster import Cluster
-from headrace.connectors.kafka._patience import Backoff, Complaint
+from headrace.contract.backoff import Backoff
 from headrace.sdk import HeadraceError
 
 log = logging.getLogger(__name__)
@@ -16,34 +17,37 @@ _PACE_SECONDS = 1.0
 
 
 class GroupOffsets:
-    """Commits offsets to a group, about once a second. A failure is logged and mended later: nothing depends on them."""
+    """Commits offsets to a group, about once a second.
+
+    A failure is logged and retried later: nothing depends on these offsets.
+    """
 
     def __init__(self, group: str, cluster: Cluster, questions: Calls) -> None:
-        """Commits nothing yet."""
+        """Creates the object, which commits nothing yet."""
         self._group = group
         self._cluster = cluster
         self._questions = questions
-        self._complaint = Complaint(log)
+        self._log = ThrottledLog(log)
         self._offsets: dict[TopicPartition, int] = {}
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
     def note(self, partition: TopicPartition, offset: int) -> None:
-        """Has an offset committed soon: that of the record which comes next."""
+        """Schedules an offset to be committed: that of the next record."""
         self._offsets[partition] = offset
         if self._task is None:
             self._hurry = asyncio.Event()
             self._task = asyncio.create_task(self._run(), name="headrace kafka group")
 
     async def flush(self, seconds: float) -> None:
-        """Waits until everything is committed, but no longer than this."""
+        """Waits until everything is committed, for a limited time."""
         if self._task is not None:
             self._hurry.set()
             await asyncio.wait({self._task}, timeout=seconds)
 
     async def _run(self) -> None:
         """Commits until nothing is left."""
-        backoff = Backoff(first=_PACE_SECONDS)
+        backoff = Backoff(_PACE_SECONDS, LONGEST_SECONDS)
         try:
             while self._offsets:
                 offsets, self._offsets = self._offsets, {}
@@ -51,10 +55,10 @@ class GroupOffsets:
                 try:
                     await self._questions.call(self._cluster.commit, self._group, offsets)
                     backoff.reset()
-                    self._complaint.over(f"offsets of group {self._group} are committed again")
+                    self._log.over(f"committing offsets of group {self._group} again")
                 except HeadraceError as error:
                     self._offsets = {**offsets, **self._offsets}
-                    self._complaint.say(f"{error}; trying again")
+                    self._log.report(f"{error}; retrying")
                     pause = backoff.next()
                     self._hurry.clear()
                 await self._sleep(pause)
@@ -62,7 +66,7 @@ class GroupOffsets:
             self._task = None
 
     async def _sleep(self, seconds: float) -> None:
-        """Waits, unless somebody waits for the rest."""
+        """Waits, unless `flush` is waiting."""
         try:
             async with asyncio.timeout(seconds):
                 await self._hurry.wait()

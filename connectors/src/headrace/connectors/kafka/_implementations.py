@@ -1,4 +1,4 @@
-"""How the Kafka connectors are made and checked."""
+"""How the Kafka connectors are built and checked."""
 
 from kafka import TopicPartition
 
@@ -13,12 +13,12 @@ from headrace.connectors.kafka._source import KafkaSource, topics_to_read
 
 
 def _check_source(parameters: KafkaParameters) -> str:
-    """Looks for the topics, and for their offsets."""
+    """Checks that the topics and their offsets can be read."""
     cluster = Cluster(parameters)
     try:
         topics = topics_to_read(parameters, cluster)
         if missing := sorted(set(parameters.topics) - {topic.name for topic in topics}):
-            raise KafkaFailed(f"no topic {', '.join(missing)} at {parameters.servers}: make it, or correct topics")
+            raise KafkaFailed(f"no topic {', '.join(missing)} at {parameters.servers}: create it, or correct topics")
         cluster.all_bounds(TopicPartition(topic.name, number) for topic in topics for number in topic.partitions)
         return f"{_counted(len(topics), 'topic')} with {_counted(sum(len(topic.partitions) for topic in topics), 'partition')}"
     finally:
@@ -26,16 +26,16 @@ def _check_source(parameters: KafkaParameters) -> str:
 
 
 def _check_sink(parameters: KafkaSinkParameters) -> str:
-    """Looks for the topic, and for the one with the ids of transactions."""
+    """Checks the topic, and the topic with the ids of transactions."""
     KafkaSink(parameters)
     cluster = Cluster(parameters)
     try:
         fixed = Route(parameters.topic).fixed
         if fixed is not None and TopicLimits(cluster).of(fixed) is None:
-            raise KafkaFailed(f"no topic {fixed} at {parameters.servers}: make it, or correct topic")
+            raise KafkaFailed(f"no topic {fixed} at {parameters.servers}: create it, or correct topic")
         known = cluster.topics([parameters.state])
         where = f"topic {fixed}" if fixed is not None else f"topics {parameters.topic}"
-        return f"{where}; topic {parameters.state} {'has' if known else 'will be made for'} the ids of transactions"
+        return f"{where}; topic {parameters.state} {'has' if known else 'will be created for'} the ids of transactions"
     finally:
         cluster.close()
 

@@ -1,6 +1,6 @@
-"""What of kafka-python is used that it does not offer to others: all of it, and nothing of it anywhere else.
+"""All uses of private parts of kafka-python. No other module uses them.
 
-`tests/connectors/kafka/test_internals.py` names each, and fails where a release no longer has it as it is expected here.
+`tests/connectors/kafka/test_internals.py` names each of them, and fails if a release no longer has it in the expected form.
 """
 
 from importlib.util import find_spec
@@ -15,31 +15,33 @@ from headrace.connectors.kafka._checksum import crc32c
 
 
 def install_checksum() -> None:
-    """Has kafka-python use `crc32c` to read and to write, unless the package crc32c is there, which is faster still.
+    """Makes kafka-python use our `crc32c` for reading and writing, unless the package crc32c is installed, which is even faster.
 
-    Its own loop takes longer than all else of a fetch, and it looks for nothing but that package.
+    Its own loop takes longer than the rest of a fetch, and it only looks for that package.
     """
     if find_spec("crc32c") is None:
         default_records.calc_crc32c = crc32c
 
 
 def take_apart_with(consumer: KafkaConsumer, maker: Any) -> None:
-    """Has a consumer make what it takes records from with `maker`, in place of `Fetcher.PartitionRecords`.
+    """Makes a consumer create the objects that it takes records from with `maker`, instead of `Fetcher.PartitionRecords`.
 
-    It makes four objects of each record, which takes ten times as long as all else, and has no other way to the batches.
+    The original creates four objects for each record, which takes ten times as long as the rest, and gives no other access to the
+    batches.
     """
     consumer._fetcher.PartitionRecords = maker
 
 
 def raw(batch: Any) -> bytes:
-    """The bytes of a record batch that has not been unpacked: it offers its header, and its records one by one."""
+    """The raw bytes of a record batch, whose interface only offers the header, and the records one by one."""
     return bytes(batch._buffer)
 
 
 class HearingManager(KafkaConnectionManager):  # type: ignore[misc]
-    """Makes connections that hear a broker out which closes them: that a login is refused is the last thing it says.
+    """Creates connections that read everything that a broker sends before it closes them.
 
-    Where it comes together with the end of the connection, kafka-python drops it, and tries again until time is over.
+    The last message may be an authentication error.
+    If it arrives together with the end of the connection, kafka-python drops it, and retries until the timeout.
     """
 
     def __init__(self, net: NetworkSelector, **configs: Any) -> None:
@@ -60,10 +62,10 @@ class HearingManager(KafkaConnectionManager):  # type: ignore[misc]
 
 
 def transactions(producer: KafkaProducer) -> Any:
-    """The state of a producer's transactions: `commit_transaction` waits for ever, and nothing tells why one has failed."""
+    """The state of a producer's transactions, needed because `commit_transaction` waits without limit and hides failures."""
     return producer._transaction_manager
 
 
 def sender(producer: KafkaProducer) -> Any:
-    """The thread of a producer: `close` would have it send first what is to be aborted."""
+    """The thread of a producer: `close` would first send what should be aborted."""
     return producer._sender

@@ -1,4 +1,4 @@
-"""What a topic takes, so that a message which it would never take is refused before a transaction fails for it."""
+"""The limits of a topic, so that a message that the topic would always reject is refused before it fails a transaction."""
 
 import time
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ _DEFAULT_MESSAGE_BYTES = 1048588
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a topic takes.
+    """The limits of a topic.
 
     Attributes:
-        message_bytes: How large a batch of records may be, compressed.
-        needs_keys: Whether every record needs a key: the topic is compacted.
-        back_ms: How old a record may be, in milliseconds.
-        ahead_ms: How far in the future it may lie.
+        message_bytes: Maximum size of a compressed batch of records, in bytes.
+        needs_keys: Whether every record needs a key, because the topic is compacted.
+        back_ms: Maximum age of a record, in milliseconds.
+        ahead_ms: Maximum time of a record in the future, in milliseconds.
     """
 
     message_bytes: int
@@ -33,7 +33,7 @@ class Limits:
     ahead_ms: int | None
 
     def refusal(self, message: Message, codec: int) -> str | None:
-        """Why the topic would never take a message; None where it takes it."""
+        """Why the topic would always reject a message; None if it accepts it."""
         key, value = message.key, message.value
         if key is None and (value is None or self.needs_keys):
             return "it has neither key nor value" if value is None else "it has no key, and the topic is compacted"
@@ -45,34 +45,34 @@ class Limits:
         if DefaultRecordBatchBuilder.estimate_size_in_bytes(key, value, headers) <= self.message_bytes:
             return None
         size = _batch_bytes(key, value, headers, codec)
-        return None if size <= self.message_bytes else f"it takes {size} bytes, and the topic takes {self.message_bytes}"
+        return None if size <= self.message_bytes else f"it has {size} bytes, and the topic accepts {self.message_bytes}"
 
     def _why_not_at(self, timestamp: int) -> str | None:
-        """Why a record may not have a timestamp, in milliseconds since 1970-01-01 UTC."""
+        """Why a timestamp, in milliseconds since 1970-01-01 UTC, is not allowed for a record."""
         if timestamp < 0:
-            return "its event time lies before 1970"
+            return "its event time is before 1970"
         now = int(time.time() * 1000)
         if self.back_ms is not None and timestamp < now - self.back_ms:
-            return f"its event time is older than the topic takes: {self.back_ms} ms"
+            return f"its event time is older than the topic accepts: {self.back_ms} ms"
         if self.ahead_ms is not None and timestamp > now + self.ahead_ms:
-            return f"its event time lies further ahead than the topic takes: {self.ahead_ms} ms"
+            return f"its event time is further ahead than the topic accepts: {self.ahead_ms} ms"
         return None
 
 
 class TopicLimits:
-    """The limits of topics, asked for when they are needed, and now and then again."""
+    """The limits of topics, requested when they are needed, and periodically refreshed."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Knows none yet."""
+        """Creates an empty cache."""
         self._cluster = cluster
         self._known: dict[str, tuple[float, Limits | None]] = {}
 
     def of(self, topic: str) -> Limits | None:
-        """The limits of a topic; None where there is no such topic.
+        """The limits of a topic; None if it does not exist.
 
         Raises:
-            KafkaAway: It cannot be asked for now.
-            KafkaFailed: This client may not ask.
+            KafkaAway: The brokers cannot be reached.
+            KafkaFailed: This client is not authorized.
         """
         known_until, limits = self._known.get(topic, (0.0, None))
         if time.monotonic() >= known_until:
@@ -81,16 +81,16 @@ class TopicLimits:
             except KafkaAway:
                 if limits is None:
                     raise
-                # They hardly ever change: whoever writes notices by itself that the brokers are away, and waits for them.
+                # They hardly ever change. The writer itself notices that the brokers are unavailable, and waits for them.
             self._known[topic] = (time.monotonic() + (_CACHE_SECONDS if limits else _MISSING_CACHE_SECONDS), limits)
         return limits
 
     def _ask(self, topic: str) -> Limits | None:
-        """Asks for the limits of a topic."""
+        """Requests the limits of a topic."""
         if not self._cluster.topics([topic]):
             return None
         settings = self._cluster.settings(topic)
-        # The broker's own clock is what counts where it stamps the records.
+        # If the broker sets the timestamps, those of the producer do not count.
         stamped = settings.get("message.timestamp.type") == "LogAppendTime"
         return Limits(
             message_bytes=int(settings.get("max.message.bytes", _DEFAULT_MESSAGE_BYTES)),
@@ -105,7 +105,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _batch_bytes(key: bytes | None, value: bytes | None, headers: list[Any], codec: int) -> int:
-    """How large a batch is that holds one record only."""
+    """The size of a batch with a single record, in bytes."""
     builder = MemoryRecordsBuilder(2, codec, 1 << 30)
     builder.append(int(time.time() * 1000), key, value, headers)
     builder.close()

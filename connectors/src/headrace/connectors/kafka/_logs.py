@@ -1,16 +1,16 @@
-"""What kafka-python logs, without secrets, and without saying the same ten times a second while a broker is away."""
+"""Filters kafka-python's log: no secrets, and no repetition ten times a second while a broker is unavailable."""
 
 import logging
 import time
 
 _WITH_SECRETS = ("kafka.admin.client", "kafka.net.connection", "kafka.protocol.parser")
-"""At debug level these log what clients are told, and what they send to log in."""
+"""At debug level, these log the configuration of clients, and their credentials."""
 _REPEATING = ("kafka.cluster", "kafka.net.connection", "kafka.net.manager", "kafka.net.transport")
 _REPEAT_SECONDS = 30.0
 
 
 def tame() -> None:
-    """Filters what kafka-python logs from now on."""
+    """Installs the filters."""
     for name in _WITH_SECRETS:
         logging.getLogger(name).addFilter(_without_secrets)
     for name in _REPEATING:
@@ -22,7 +22,7 @@ def _without_secrets(record: logging.LogRecord) -> bool:
 
 
 def _seldom(record: logging.LogRecord) -> bool:
-    """Whether it is a while ago that this warning was logged."""
+    """Whether this warning has not been logged recently."""
     if record.levelno < logging.WARNING:
         return True
     now = time.monotonic()
@@ -34,4 +34,4 @@ def _seldom(record: logging.LogRecord) -> bool:
 
 
 _said: dict[tuple[str, int], float] = {}
-"""When a line of kafka-python's logged a warning last."""
+"""When each warning was last logged."""

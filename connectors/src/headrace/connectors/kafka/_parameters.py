@@ -1,10 +1,11 @@
-"""What the Kafka connectors can be told."""
+"""The parameters of the Kafka connectors."""
 
 import re
 from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from headrace.configuration import Size
 from headrace.connectors._bad_records import BadRecordParameters
 from headrace.connectors.kafka._connection import KafkaConnection
 from headrace.connectors.kafka._route import Route, is_topic
@@ -13,29 +14,33 @@ from headrace.connectors.kafka._route import Route, is_topic
 class KafkaParameters(KafkaConnection, BadRecordParameters):
     """Stream the records of topics, exactly once; each partition of a topic is a partition of the source.
 
-    Where to go on is kept in Spark's checkpoint; a group, if there is one, is only told how far that has come.
+    The position is stored in Spark's checkpoint. A group, if there is one, only follows it.
     """
 
-    source: str = Field(description="Streams are called SOURCE/TOPIC-PARTITION.", examples=["orders"])
+    source: str = Field(description="Streams are named SOURCE/TOPIC-PARTITION.", examples=["orders"])
     topics: tuple[str, ...] = Field((), description="Topics to read.", examples=["orders"])
     topic_pattern: str | None = Field(
-        None, description="In place of topics: a regular expression that whole names match; new topics are found."
+        None,
+        description="Instead of topics: a regular expression that must match the whole name of a topic; new topics are detected.",
     )
     group: str | None = Field(
-        None, description="A consumer group that nobody else uses, whose offsets follow the checkpoint, for tools that show lag."
+        None,
+        description="A consumer group that no other application uses. Its offsets follow the checkpoint, for tools that show "
+        "lag.",
     )
     start: Literal["earliest", "latest"] = Field(
         "earliest",
-        description="Where a query that is new begins: with the first record there is, or after the last.",
+        description="Where a new query begins: at the first available record, or after the last one.",
     )
     isolation: Literal["read_committed", "read_uncommitted"] = Field(
-        "read_committed", description="Whether to see records of transactions that are open, or were aborted."
+        "read_committed", description="Whether to read records of open or aborted transactions."
     )
     verify_checksums: bool = Field(
-        True, description="Verify what comes from the brokers. Takes half a microsecond a message, less with the package crc32c."
+        True,
+        description="Verify the checksums of fetched data. Takes half a microsecond per message, less with the package crc32c.",
     )
-    partition_fetch_bytes: int = Field(1 << 20, ge=1, description="How much to fetch of a partition at once.")
-    fetch_bytes: int = Field(16 << 20, ge=1, description="How much to fetch from a broker at once.")
+    partition_fetch_bytes: Size = Field(1 << 20, ge=1, description="Maximum number of bytes to fetch from a partition at once.")
+    fetch_bytes: Size = Field(16 << 20, ge=1, description="Maximum number of bytes to fetch from a broker at once.")
 
     @field_validator("topic_pattern")
     @classmethod
@@ -43,7 +48,7 @@ class KafkaParameters(KafkaConnection, BadRecordParameters):
         try:
             re.compile(pattern or "")
         except re.error as error:
-            raise ValueError(f"topic_pattern is no regular expression: {error}") from None
+            raise ValueError(f"topic_pattern is not a valid regular expression: {error}") from None
         return pattern
 
     @model_validator(mode="after")
@@ -52,35 +57,38 @@ class KafkaParameters(KafkaConnection, BadRecordParameters):
             raise ValueError("give either topics or topic_pattern")
         for topic in self.topics:
             if not is_topic(topic):
-                raise ValueError(f"topics: {topic!r} is no name of a topic: use letters, digits and '._-'")
+                raise ValueError(f"topics: {topic!r} is not a valid topic name: use letters, digits and '._-'")
         return self
 
 
 class KafkaSinkParameters(KafkaConnection):
-    """Write to topics, exactly once: each micro-batch is a transaction of Kafka's, and its id is stored in that transaction.
+    """Write to topics, exactly once: each micro-batch is a Kafka transaction, which also stores the id of the micro-batch.
 
-    Consumers see each message once, provided that they read with isolation.level=read_committed.
+    Consumers see each message once if they read with isolation.level=read_committed.
     """
 
     topic: str = Field(
-        description="Where messages go: text in which {key}, {message_id} and {header:NAME} stand for those of the message.",
+        description="The topic to write to. {key}, {message_id} and {header:NAME} are replaced by those of the message.",
         examples=["alerts"],
     )
-    sink: str = Field(description='What Spark calls it: format("headrace").option("sink", SINK).', examples=["alerts"])
+    sink: str = Field(description='The name of the sink in Spark: format("headrace").option("sink", SINK).', examples=["alerts"])
     transactional_id: str | None = Field(
-        None, description="What Kafka knows this writer by; only one may have it at a time. headrace-SINK where not given."
+        None, description="The transactional.id of this writer; only one writer may use it at a time. Default: headrace-SINK."
     )
     state_topic: str | None = Field(
         None,
-        description="A compacted topic for the ids of transactions; made where it is missing. headrace-SINK where not given.",
+        description="A compacted topic for the ids of transactions; created if it does not exist. Default: headrace-SINK.",
     )
     transaction_timeout_seconds: float = Field(
         300.0,
         gt=0,
-        description="Longer than writing a micro-batch takes; at most the brokers' transaction.max.timeout.ms. So long a "
-        "transaction of a sink that died may keep consumers waiting, unless it is started again.",
+        description="Transaction timeout, in seconds: longer than writing a micro-batch takes, and at most the brokers' "
+        "transaction.max.timeout.ms. If the sink dies and is not restarted, its open transaction may block "
+        "consumers for this long.",
     )
-    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field("none", description="How to compress what is written.")
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
+        "none", description="The compression of written records."
+    )
 
     @field_validator("topic")
     @classmethod
@@ -90,7 +98,7 @@ class KafkaSinkParameters(KafkaConnection):
 
     @property
     def writer(self) -> str:
-        """What Kafka knows this writer by."""
+        """The transactional.id of this writer."""
         return self.transactional_id or f"headrace-{self.sink}"
 
     @property

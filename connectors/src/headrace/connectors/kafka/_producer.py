@@ -1,4 +1,4 @@
-"""kafka-python's producer, whose transactions go on when the network is back."""
+"""kafka-python's producer, changed so that its transactions continue when the network is back."""
 
 import time
 from contextlib import suppress
@@ -16,14 +16,14 @@ _POLL_SECONDS = 0.02
 
 
 class Producer(KafkaProducer):  # type: ignore[misc]
-    """A `KafkaProducer` for transactions, without what version 3.0.12 has against networks that fail."""
+    """A `KafkaProducer` for transactions that works around bugs of version 3.0.12 with failing networks."""
 
     def __init__(self, **configs: Any) -> None:
         """As `KafkaProducer`."""
         super().__init__(**{**configs, "kafka_client": _Client})
 
     def commit(self, seconds: float) -> None:
-        """As `commit_transaction`, which would wait for ever.
+        """As `commit_transaction`, but with a time limit.
 
         Raises:
             KafkaError: It is not known whether the transaction is committed.
@@ -34,16 +34,16 @@ class Producer(KafkaProducer):  # type: ignore[misc]
             raise kafka_errors.KafkaTimeoutError(f"a commit was not confirmed within {seconds:g} s")
 
     def cause(self) -> kafka_errors.KafkaError | None:
-        """What has happened to a transaction, where that was noted: what is raised is often only a consequence."""
+        """The first cause of a failed transaction, if known: the raised error is often only a consequence."""
         state = transactions(self)
         deadline = time.monotonic() + _SETTLED_SECONDS
         while state.is_bumping_epoch() and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)  # it asks a broker whether somebody else has its id
+            time.sleep(_POLL_SECONDS)  # it asks a broker whether another producer has its id
         error = state.last_error
         return error if isinstance(error, kafka_errors.KafkaError) else None
 
     def abandon(self) -> None:
-        """As `close`, which would first try to send what is to be aborted."""
+        """As `close`, but without first sending what should be aborted."""
         sender(self).force_close()
         with suppress(kafka_errors.KafkaError):
             self.close(timeout=0)
@@ -52,27 +52,28 @@ class Producer(KafkaProducer):  # type: ignore[misc]
 class _Client(Client):
     """The connections of a producer.
 
-    A producer drops the request that it was about to send where a node cannot be reached, or is busy: then a partition is never
-    added to the transaction, or a commit never asked for. And it gives the transaction up where an answer takes too long. Told
-    of all that as of connections that broke, it asks anew who is responsible, and sends the request there.
+    A producer drops the request that it was about to send if a node cannot be reached, or is busy: then a partition is never
+    added to the transaction, or a commit is never requested. And it gives up the transaction if an answer takes too long. This
+    client reports all of these as broken connections, so that the producer looks up the responsible node again, and sends the
+    request there.
     """
 
     def await_ready(self, node_id: Any, timeout_ms: int = 30000) -> bool:
-        """Waits until a request may be sent to a node; False where that takes too long."""
+        """Waits until a request may be sent to a node; False if that takes too long."""
         try:
             return bool(super().await_ready(node_id, timeout_ms))
         except kafka_errors.KafkaConnectionError:
             return False
 
     def send(self, node_id: Any, request: Any, **options: Any) -> Future:
-        """Sends a request; the answer comes later."""
+        """Sends a request; returns a future of the answer."""
         answer = Future()
         super().send(node_id, request, **options).add_both(_pass_on, answer)
         return answer
 
 
 def _pass_on(answer: Future, outcome: Any) -> None:
-    """Gives an answer, or why there is none."""
+    """Passes on an answer, or why there is none."""
     match outcome:
         case kafka_errors.RequestTimedOutError() | kafka_errors.NodeNotReadyError():
             answer.failure(kafka_errors.KafkaConnectionError(str(outcome)))

@@ -1,4 +1,4 @@
-"""A partition that is read: what was fetched of it waits here until it is taken."""
+"""A partition that is being read: fetched records wait here until they are taken."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from headrace.sdk import Backlog
 
 _QUEUE_BYTES = 1 << 20
 _RECORD_BYTES = 64
-"""What a record costs besides its bytes, roughly."""
+"""The approximate overhead of a record, in bytes."""
 
 
 class Reading:
@@ -20,18 +20,18 @@ class Reading:
 
     Attributes:
         partition: The partition.
-        start: The offset to begin at; None for the first one there is.
-        cursor: What tells the topic from others of its name.
-        next_offset: The offset after what was taken; None before that is known.
-        end: The offset after what can be read now; None before that is known.
-        failure: Why nothing more comes.
-        suspended: Whether nothing is to be fetched for now.
+        start: The offset to begin at; None for the first available one.
+        cursor: Distinguishes the topic from others of the same name.
+        next_offset: The offset after the records that were taken; None before that is known.
+        end: The offset after the last readable record; None before that is known.
+        failure: The error that ended it, if any.
+        suspended: Whether fetching is suspended.
     """
 
     def __init__(
         self, partition: TopicPartition, start: int | None, cursor: bytes | None, *, has_room: Callable[[], None]
     ) -> None:
-        """Begins empty. `has_room` is called when something may be fetched again."""
+        """Creates an empty reading. `has_room` is called when fetching may resume."""
         self.partition = partition
         self.start = start
         self.cursor = cursor
@@ -47,39 +47,39 @@ class Reading:
 
     @property
     def wanted(self) -> bool:
-        """Whether it is to be fetched at all."""
+        """Whether to fetch it at all."""
         return self.failure is None and not self.suspended
 
     @property
     def full(self) -> bool:
-        """Whether so much waits to be taken that no more is to be fetched."""
+        """Whether enough is waiting to be taken that fetching should pause."""
         return self._queued_bytes >= _QUEUE_BYTES
 
     @property
     def fetched_to(self) -> int | None:
-        """The offset after what was fetched, taken or not."""
+        """The offset after the fetched records, taken or not."""
         return self._queue[-1].next_offset if self._queue else self.next_offset
 
     @property
     def caught_up(self) -> bool:
-        """Whether everything that can be read now was taken."""
+        """Whether all readable records were taken."""
         return self.end is not None and self.next_offset is not None and self.next_offset >= self.end
 
     @property
     def backlog(self) -> Backlog | None:
-        """How much can be read that was not taken."""
+        """What can be read and was not taken."""
         if self.end is None or self.next_offset is None:
             return None
         return Backlog(messages=max(0, self.end - self.next_offset))
 
     def put(self, stretches: Sequence[Stretch]) -> None:
-        """Adds what was fetched."""
+        """Adds fetched records."""
         self._queue.extend(stretches)
         self._queued_bytes += sum(map(_weight, stretches))
         self._news.set()
 
     def take(self) -> Stretch | None:
-        """The next of what was fetched."""
+        """Takes the next fetched stretch."""
         if not self._queue:
             self._news.clear()
             return None
@@ -94,25 +94,25 @@ class Reading:
         return stretch
 
     def committed(self, sequence: int) -> int:
-        """The offset to commit for a message: after it, and after the markers that follow it where no message does."""
+        """The offset to commit for a message: after it, and after the markers that follow it if no message does."""
         if sequence == self._after_last_record and self.next_offset is not None:
             return self.next_offset
         return sequence
 
     def fail(self, error: Exception) -> None:
-        """Ends it, once what was fetched is taken."""
+        """Ends it with an error, once the fetched records are taken."""
         self.failure = self.failure or error
         self._news.set()
 
     def begins_anew(self) -> bool:
-        """Begins where there is something, if it never had an offset of its own; False otherwise."""
+        """Begins at the first available record, if it never had an offset of its own; False otherwise."""
         if self.start is not None or self._queue or self._after_last_record is not None:
             return False
         self.next_offset = None
         return True
 
     def reaches(self, position: int | None, end: int) -> None:
-        """Notes where it stands, where that was not known, and what can be read."""
+        """Notes its offset, if that was not known, and the end of the readable records."""
         if self.next_offset is None:
             self.next_offset = position
         if end != self.end:
@@ -120,7 +120,7 @@ class Reading:
             self._news.set()
 
     async def wait(self, seconds: float) -> bool:
-        """Waits until something has come, or has changed, since `take` had nothing; False where that takes longer."""
+        """Waits until something has arrived or changed since `take` had nothing; False at the time limit."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()

@@ -1,6 +1,6 @@
-"""Record batches as they lie in Kafka's log, turned into columns without an object for each record.
+"""Turns record batches of Kafka's log into columns, without an object for each record.
 
-kafka-python makes four objects of each record, which costs it ten times what the rest of a fetch does. The layout is that of
+kafka-python creates four objects for each record, which costs ten times as much as the rest of a fetch. The layout is that of
 message format 2: https://kafka.apache.org/documentation/#recordbatch
 """
 
@@ -18,7 +18,7 @@ from headrace.sdk import Batch, Headers, InvalidMessage
 _NO_TIMESTAMP = -1
 _NULL = -1
 _HEADER_BYTES = 61
-_CUT_SHORT = "its records end in the middle of one"
+_CUT_SHORT = "a record is truncated"
 
 
 @dataclass(slots=True)
@@ -30,8 +30,8 @@ class Records:
         times: Their timestamps in milliseconds since 1970-01-01 UTC; -1 for none.
         keys: Their keys.
         values: Their values; None for a tombstone.
-        headers: Their headers by index; only of those that have some.
-        size: The bytes of keys and values.
+        headers: Their headers by index, for records that have headers.
+        size: The size of keys and values, in bytes.
     """
 
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
@@ -46,7 +46,7 @@ class Records:
         return len(self.values)
 
     def batch(self, cursor: bytes | None) -> Batch:
-        """The records as the SDK takes them. The sequence of each is the offset after it."""
+        """The records as a batch of the SDK. The sequence of each record is the offset after it."""
         first, last, count = self.offsets[0] + 1, self.offsets[-1] + 1, len(self.values)
         sequences: Sequence[int] = range(first, last + 1)
         if len(sequences) != count:
@@ -56,11 +56,11 @@ class Records:
         return Batch(self.values, keys, _microseconds(self.times), headers=headers, sequences=sequences, cursor=cursor)
 
     def add(self, batch: Any, start: int) -> None:
-        """Adds the records of a batch as kafka-python has it, but for those before offset `start`; all of them or none.
+        """Adds the records of a kafka-python batch, except those before offset `start`; all of them or none.
 
         Raises:
-            InvalidMessage: They do not add up.
-            UnsupportedCodecError: They are compressed in a way that needs a package which is not installed.
+            InvalidMessage: The records are inconsistent.
+            UnsupportedCodecError: They are compressed with a codec that needs a package that is not installed.
         """
         before = len(self.values)
         try:
@@ -82,12 +82,12 @@ class Records:
         times: list[int] = []
         keys, values = self.keys, self.values
         try:
-            # Written out rather than with a function for a number, which would take three times as long. Numbers are
-            # zigzag varints; nearly all have one byte.
+            # Inlined, because a function call for each number would take three times as long. Numbers are zigzag varints; nearly
+            # all have one byte.
             for _ in range(count):
                 while data[at] & 0x80:  # the record's length
                     at += 1
-                at += 2  # the last byte of it, and the attributes, which mean nothing yet
+                at += 2  # the last byte of it, and the attributes, which are unused so far
                 number = data[at]
                 at += 1
                 if number & 0x80:
@@ -135,10 +135,10 @@ class Records:
             else:
                 self.times.extend([first_time + delta for delta in times])
         except OverflowError:
-            raise InvalidMessage("a record has an offset or a time beyond 64 bits") from None
+            raise InvalidMessage("a record has an offset or a time that does not fit in 64 bits") from None
 
     def _add_one_by_one(self, batch: Iterable[Any]) -> None:
-        """Adds records of the message formats before 2, which brokers before Kafka 4.0 may still hold."""
+        """Adds records of message formats 0 and 1, which brokers before Kafka 4.0 may still store."""
         try:
             for record in batch:
                 self.offsets.append(record.offset)
@@ -147,8 +147,8 @@ class Records:
                 self.values.append(record.value)
         except UnsupportedCodecError:
             raise
-        except Exception as error:  # of codecs, of struct, or that something is not as kafka-python asserts
-            raise InvalidMessage(f"its records cannot be read: {error}") from error
+        except Exception as error:  # errors of codecs or struct, or failed assertions of kafka-python
+            raise InvalidMessage(f"its records cannot be parsed: {error}") from error
 
     def _cut(self, count: int) -> None:
         """Drops all but the first records."""
@@ -157,7 +157,7 @@ class Records:
         self.headers = {at: headers for at, headers in self.headers.items() if at < count}
 
     def _drop(self, first: int, start: int) -> None:
-        """Drops records from index `first` on that lie before offset `start`: a broker gives whole batches."""
+        """Drops records from index `first` on that are before offset `start`, because a broker returns whole batches."""
         stop = first
         while stop < len(self.offsets) and self.offsets[stop] < start:
             stop += 1
@@ -168,11 +168,11 @@ class Records:
 
 
 def _unpacked(batch: Any) -> tuple[bytes, int]:
-    """Bytes in which the records of a batch are, and where they begin.
+    """The decompressed bytes of the records of a batch, and where they begin.
 
     Raises:
-        InvalidMessage: They are damaged.
-        UnsupportedCodecError: They are compressed in a way that needs a package which is not installed.
+        InvalidMessage: The data is damaged.
+        UnsupportedCodecError: They are compressed with a codec that needs a package that is not installed.
     """
     data = raw(batch)
     if not batch.compression_type:
@@ -184,7 +184,7 @@ def _unpacked(batch: Any) -> tuple[bytes, int]:
 
 
 def _rest(data: bytes, at: int, first: int) -> tuple[int, int]:
-    """The rest of a varint after its first byte; returns it, still zigzag, and where it ends."""
+    """Reads the rest of a varint after its first byte; returns it, still zigzag-encoded, and where it ends."""
     number, shift = first & 0x7F, 7
     while True:
         byte = data[at]
@@ -196,13 +196,13 @@ def _rest(data: bytes, at: int, first: int) -> tuple[int, int]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number and where it ends."""
+    """Reads a number; returns it and where it ends."""
     number, at = _rest(data, at + 1, data[at]) if data[at] & 0x80 else (data[at], at + 1)
     return (number >> 1) ^ -(number & 1), at
 
 
 def _headers(data: bytes, at: int) -> tuple[Headers, int]:
-    """The headers of a record and where they end. Raises IndexError where they do not add up."""
+    """Reads the headers of a record; returns them and where they end. Raises IndexError if they are inconsistent."""
     headers: list[tuple[str, bytes | None]] = []
     count, at = _number(data, at)
     for _ in range(count):
@@ -229,12 +229,12 @@ def _microseconds(times: "array[int]") -> "array[int] | list[int | None]":
     try:
         return array("q", microseconds)
     except OverflowError:
-        # A producer may write any time; the SDK tells which messages have one that cannot be.
+        # A producer may write any time; the SDK detects messages with an impossible one.
         return list(microseconds)
 
 
 def _size(entries: Sequence[bytes | None]) -> int:
-    """How many bytes there are."""
+    """The total size, in bytes."""
     if None in entries:
         return sum(len(entry) for entry in entries if entry is not None)
     return sum(map(len, entries))  # type: ignore[arg-type]

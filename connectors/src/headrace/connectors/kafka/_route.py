@@ -1,4 +1,4 @@
-"""Which topic a message goes to."""
+"""The topic of a message."""
 
 import re
 from collections.abc import Callable
@@ -11,17 +11,17 @@ _Part = Callable[[Message], "str | bytes | None"]
 
 
 class NoTopic(Exception):
-    """A message has nowhere to go; the text says why."""
+    """No topic can be determined for a message; the text says why."""
 
 
 class Route:
-    """The name of a topic, or text with placeholders that messages fill in."""
+    """The name of a topic, or text with placeholders for parts of a message."""
 
     def __init__(self, text: str) -> None:
-        """Reads it.
+        """Parses the text.
 
         Raises:
-            ValueError: It cannot be the name of a topic, whatever stands in its placeholders.
+            ValueError: It cannot be the name of a topic, whatever replaces its placeholders.
         """
         self._text = text
         *pairs, last = _PLACEHOLDER.split(text)
@@ -34,37 +34,37 @@ class Route:
 
     @property
     def fixed(self) -> str | None:
-        """The topic of all messages, where it is the same."""
+        """The topic of all messages, if there are no placeholders."""
         return None if self._parts else self._text
 
     def topic(self, message: Message) -> str:
         """The topic of a message.
 
         Raises:
-            NoTopic: It has not got what stands in the placeholders, or that makes no name.
+            NoTopic: The message lacks a value for a placeholder, or the result is not a valid name.
         """
         if not self._parts:
             return self._text
         filled = [before + self._filled(placeholder, part(message)) for before, placeholder, part in self._parts]
         name = "".join([*filled, self._last])
         if not is_topic(name):
-            raise NoTopic(f"{name!r} is no name of a topic")
+            raise NoTopic(f"{name!r} is not a valid topic name")
         return name
 
     def _filled(self, placeholder: str, value: str | bytes | None) -> str:
-        """What stands for a placeholder."""
+        """The value of a placeholder."""
         if value is None:
             raise NoTopic(f"its topic is {self._text!r}, and it has no {placeholder}")
         return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def is_topic(name: str) -> bool:
-    """Whether a topic may be called so."""
+    """Whether this is a valid topic name."""
     return re.fullmatch(r"[A-Za-z0-9._-]+", name) is not None and name not in (".", "..") and len(name) <= _MAX_NAME_LENGTH
 
 
 def _part(name: str) -> _Part:
-    """What a placeholder stands for."""
+    """Parses a placeholder."""
     if name == "key":
         return lambda message: message.key
     if name == "message_id":
@@ -72,4 +72,4 @@ def _part(name: str) -> _Part:
     kind, _, header = name.partition(":")
     if kind == "header" and header:
         return lambda message: dict(message.headers or ()).get(header)
-    raise ValueError(f"{{{name}}} is nothing that a message has; write {{key}}, {{message_id}} or {{header:NAME}}")
+    raise ValueError(f"{{{name}}} is not a placeholder; write {{key}}, {{message_id}} or {{header:NAME}}")

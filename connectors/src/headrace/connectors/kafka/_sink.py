@@ -1,4 +1,4 @@
-"""The `kafka-sink`: each transaction is a transaction of Kafka's, which holds its id."""
+"""The `kafka-sink`: each transaction is a Kafka transaction, which also stores its id."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,16 +13,16 @@ from headrace.sdk import WRITTEN, IdempotentSink, InvalidSink, Message, Outcomes
 
 
 class KafkaSink(IdempotentSink):
-    """Writes to topics: keys, values, headers and event times as they are, partitions by the hash of the key as Java's client."""
+    """Writes keys, values, headers and event times to topics; partitions by the hash of the key, as Java's client does."""
 
     connector = "kafka-sink"
     version = "0.1.0"
 
     def __init__(self, parameters: KafkaSinkParameters) -> None:
-        """Connects when it is first asked for something.
+        """Creates the sink, which connects when it is first used.
 
         Raises:
-            InvalidSink: What it should compress with is not installed.
+            InvalidSink: The package for `compression` is not installed.
         """
         self.name = parameters.sink
         self._parameters = parameters
@@ -35,47 +35,47 @@ class KafkaSink(IdempotentSink):
         self._writer = Writer(parameters, self._cluster)
 
     def check(self, rows: Rows) -> Outcomes:
-        """Refuses what the topic would never take.
+        """Refuses messages that the topic would always reject.
 
         Raises:
-            KafkaFailed: There is no such topic.
+            KafkaFailed: The topic does not exist.
         """
         fixed = self._route.fixed
         if fixed is not None and self._limits.of(fixed) is None:
-            raise KafkaFailed(f"there is no topic {fixed} at {self._parameters.servers}: make it, or set topic to another one")
+            raise KafkaFailed(f"there is no topic {fixed} at {self._parameters.servers}: create it, or set topic to another one")
         refusals = [self._refusal(message) for message in rows.messages()]
         if not any(refusals):
             return None
         return [WRITTEN if refusal is None else Refused(refusal) for refusal in refusals]
 
     def write(self, transaction: Transaction, rows: Iterator[Rows]) -> None:
-        """Writes a transaction, with its id."""
+        """Writes a transaction together with its id."""
         messages = (message for some in rows for message in some.messages())
         self._writer.write(transaction, ((self._route.topic(message), message) for message in messages))
 
     def last(self, pipeline: str) -> int | None:
-        """The last batch that is committed."""
+        """The last committed batch of a pipeline."""
         return self._written().get(pipeline)
 
     def pipelines(self) -> Sequence[str]:
-        """All pipelines that ever wrote."""
+        """All pipelines that have ever written."""
         return list(self._written())
 
     def close(self) -> None:
-        """Lets go of threads and connections."""
+        """Ends threads and closes connections."""
         self._writer.close()
         self._cluster.close()
 
     def _written(self) -> Mapping[str, int]:
-        """The last batch of each pipeline that is committed."""
+        """The last committed batch of each pipeline."""
         try:
             return self._writer.written()
         except KafkaAway as away:
-            # The only error that the SDK takes for worth another attempt before a session has begun.
+            # The only error that the SDK retries before a session has begun.
             raise SinkFailed(f"sink {self.name}: {away}") from away
 
     def _refusal(self, message: Message) -> str | None:
-        """Why a message is not taken; None where it is."""
+        """Why a message is refused; None if it is accepted."""
         try:
             topic = self._route.topic(message)
         except NoTopic as error:

@@ -8,15 +8,16 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from kafka import TopicPartition
 
 from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
+from headrace.connectors._retry import FIRST_SECONDS, LONGEST_SECONDS, ThrottledLog
 from headrace.connectors.kafka._calls import Calls
 from headrace.connectors.kafka._cluster import Cluster, Topic
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed
 from headrace.connectors.kafka._fetching import Fetching
 from headrace.connectors.kafka._group import GroupOffsets
 from headrace.connectors.kafka._parameters import KafkaParameters
-from headrace.connectors.kafka._patience import Backoff, Complaint
 from headrace.connectors.kafka._reading import Reading
 from headrace.connectors.kafka._stretches import Damage
+from headrace.contract.backoff import Backoff
 from headrace.sdk import Backlog, Batch, Message, Position, PositionLost
 
 log = logging.getLogger(__name__)
@@ -26,19 +27,19 @@ _FLUSH_SECONDS = 3.0
 
 
 class KafkaSource(PolicySource):
-    """Reads topics, from where the checkpoint says.
+    """Reads topics, from the position in the checkpoint.
 
     The sequence of a message is the offset after it, which is what a consumer group commits for it. The cursor is the id of the
-    topic, which tells it from one that is made anew under its name.
+    topic, which distinguishes it from a recreated topic of the same name.
     """
 
     connector = "kafka"
     version = "0.1.0"
-    # `read` itself waits for what comes.
+    # `read` itself waits for records.
     idle_seconds = 0.0
 
     def __init__(self, parameters: KafkaParameters) -> None:
-        """Connects once its partitions are asked for."""
+        """Creates the source, which connects when its partitions are requested."""
         self.name = parameters.source
         self.chooses_start = parameters.start == "latest"
         self._parameters = parameters
@@ -48,33 +49,33 @@ class KafkaSource(PolicySource):
         self._fetching = Fetching(parameters, self._cluster, self._questions)
         self._group = GroupOffsets(parameters.group, self._cluster, self._questions) if parameters.group else None
         self._topics: Mapping[str, Topic] | None = None
-        self._away, self._missing, self._unplaced = Complaint(log), Complaint(log), Complaint(log)
+        self._away, self._missing, self._unplaced = ThrottledLog(log), ThrottledLog(log), ThrottledLog(log)
 
     async def partitions(self) -> Sequence[str]:
-        """The partitions that exist now; waits for the brokers where they have never been reached."""
-        backoff = Backoff()
+        """The partitions that exist now; waits for the brokers if they have never been reached."""
+        backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
         while True:
             try:
                 self._note(await self._questions.call(topics_to_read, self._parameters, self._cluster))
-                self._away.over("the brokers can be reached again")
+                self._away.over("the brokers are reachable again")
             except KafkaAway as away:
-                self._away.say(f"{away}; trying again")
+                self._away.report(f"{away}; retrying")
             if self._topics is not None:
                 return [f"{topic.name}-{number}" for topic in self._topics.values() for number in topic.partitions]
             await asyncio.sleep(backoff.next())
 
     async def starts(self, partitions: Sequence[str]) -> Mapping[str, Position]:
         """The ends of partitions; waits for the brokers, and until all partitions have a leader."""
-        backoff = Backoff()
+        backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
         while True:
             try:
                 keys = [_key(partition) for partition in partitions]
                 ends = await self._questions.call(self._cluster.ends, keys, self._parameters.isolation)
-                self._unplaced.over("it is known where the partitions end")
+                self._unplaced.over("the ends of the partitions are known")
                 cursors = [_cursor_of((self._topics or {}).get(key.topic)) for key in keys]
                 return {p: Position(end, cursor) for p, end, cursor in zip(partitions, ends, cursors, strict=True)}
             except KafkaAway as away:
-                self._unplaced.say(f"{away}; it is not known where the partitions end; trying again")
+                self._unplaced.report(f"{away}; the ends of the partitions are not known; retrying")
             await asyncio.sleep(backoff.next())
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
@@ -91,24 +92,24 @@ class KafkaSource(PolicySource):
                 await self._group.flush(_FLUSH_SECONDS)
 
     async def acknowledged(self, partition: str, position: Position) -> None:
-        """Has the group told."""
+        """Commits the offsets to the group."""
         if self._group is not None:
             key = _key(partition)
             reading = self._fetching.reading(key)
             self._group.note(key, position.sequence if reading is None else reading.committed(position.sequence))
 
     async def backlog(self, partition: str) -> Backlog | None:
-        """The offsets between what was yielded and the end of what can be read."""
+        """The offsets between the last yielded record and the last readable one."""
         reading = self._fetching.reading(_key(partition))
         return None if reading is None else reading.backlog
 
     def close(self) -> None:
-        """Lets go of threads and connections; waits for nothing."""
+        """Ends threads and closes connections, without waiting."""
         self._fetching.close()
         self._questions.close(self._cluster.close)
 
     async def _items(self, partition: str, reading: Reading) -> AsyncIterator[Batch | None]:
-        """What was fetched, and None when everything was taken, or nothing has come for a while."""
+        """Yields fetched stretches, and None when all were taken or nothing has arrived for a while."""
         while True:
             while (stretch := reading.take()) is not None:
                 if stretch.records:
@@ -123,7 +124,7 @@ class KafkaSource(PolicySource):
                 yield None
 
     async def _leave_out(self, partition: str, damage: Damage) -> None:
-        """Does with a damaged batch what the policy says: it is one record that cannot be taken.
+        """Applies the policy for bad records to a damaged batch, which counts as one record.
 
         Raises:
             KafkaFailed: The policy is to fail.
@@ -132,7 +133,7 @@ class KafkaSource(PolicySource):
         advice = (
             ""
             if self.bad_records.what is not BadRecords.FAIL
-            else ("; restore it from a replica that has it whole, or set bad_records to skip or dead-letter, to go on after it")
+            else ("; restore it from an intact replica, or set bad_records to skip or dead-letter to continue after it")
         )
         error = KafkaFailed(f"Kafka at {self._parameters.servers}: {damage.reason}; {offsets} cannot be read{advice}")
         topic, _, number = partition.rpartition("-")
@@ -142,7 +143,7 @@ class KafkaSource(PolicySource):
         await asyncio.to_thread(self.bad_records.take, partition, batch, error)
 
     def _note(self, topics: Sequence[Topic]) -> None:
-        """Takes note of what topics there are: one that is gone is waited for, and one that was made anew is another one."""
+        """Notes which topics exist: a missing topic is waited for, and a recreated topic is a different one."""
         self._topics = {topic.name: topic for topic in topics}
         for reading in self._fetching.readings:
             topic = self._topics.get(reading.partition.topic)
@@ -152,15 +153,15 @@ class KafkaSource(PolicySource):
         self._fetching.look()
         wanted = {*self._parameters.topics, *(reading.partition.topic for reading in self._fetching.readings)}
         if missing := sorted(wanted - self._topics.keys()):
-            self._missing.say(f"no topic {', '.join(missing)} at {self._parameters.servers}; waiting for it")
+            self._missing.report(f"no topic {', '.join(missing)} at {self._parameters.servers}; waiting for it")
         else:
-            self._missing.over("all topics are there now")
+            self._missing.over("all topics exist now")
 
     def _cursor(self, name: str, position: Position | None) -> bytes | None:
         """The cursor of a topic.
 
         Raises:
-            PositionLost: The position is one in another topic of this name.
+            PositionLost: The position belongs to another topic of the same name.
         """
         topic = (self._topics or {}).get(name)
         cursor = _cursor_of(topic)
@@ -175,8 +176,8 @@ def topics_to_read(parameters: KafkaParameters, cluster: Cluster) -> list[Topic]
     """The topics to read, of those that exist now.
 
     Raises:
-        KafkaAway: They cannot be asked for now.
-        KafkaFailed: This client may not ask for them.
+        KafkaAway: The brokers cannot be reached.
+        KafkaFailed: This client is not authorized.
     """
     if parameters.topic_pattern is None:
         return cluster.topics(parameters.topics)
@@ -185,7 +186,7 @@ def topics_to_read(parameters: KafkaParameters, cluster: Cluster) -> list[Topic]
 
 
 def _key(partition: str) -> TopicPartition:
-    """The topic and the number in the name of a partition."""
+    """The topic and the partition number in the name of a partition."""
     topic, _, number = partition.rpartition("-")
     return TopicPartition(topic, int(number))
 
@@ -195,8 +196,8 @@ def _cursor_of(topic: Topic | None) -> bytes | None:
 
 
 def _made_anew(topic: str, read: int) -> PositionLost:
-    """The loss where a topic is no longer the one that was read."""
+    """The loss if a topic is no longer the one that was read."""
     return PositionLost(
-        f"topic {topic} was deleted, and made anew: give the source another name, or else the first {read} offsets of the new "
-        "topic are taken for those of the old one"
+        f"topic {topic} was deleted and recreated: give the source another name; otherwise the first {read} offsets of the new "
+        "topic are mistaken for those of the old one"
     )

@@ -1,4 +1,4 @@
-"""Which transactions are written: the last batch of each pipeline, in a compacted topic that belongs to the same transactions."""
+"""The last written batch of each pipeline, in a compacted topic that belongs to the same transactions."""
 
 import json
 import time
@@ -11,7 +11,7 @@ from headrace.connectors.kafka._consumer import StretchConsumer
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, connect
 from headrace.sdk import Transaction
 
-# Small segments, since the one that is written to is not compacted, and all of it is read when the sink starts.
+# Small segments, because the active segment is not compacted, and all of it is read when the sink starts.
 _SETTINGS = {"cleanup.policy": "compact", "segment.bytes": "4194304", "min.cleanable.dirty.ratio": "0.1"}
 _POLL_MS = 200
 
@@ -20,13 +20,13 @@ class StateTopic:
     """The topic. Its keys name writer and pipeline, its values are batches."""
 
     def __init__(self, topic: str, writer: str, connection: KafkaConnection, cluster: Cluster) -> None:
-        """Looks at nothing yet.
+        """Creates the object, without connecting.
 
         Args:
             topic: Its name.
-            writer: Whose transactions these are: the transactional id.
-            connection: Where it is.
-            cluster: What to ask about it, and to make it with.
+            writer: The transactional id of the writer.
+            connection: How to reach the cluster.
+            cluster: For requests about the topic, and for creating it.
         """
         self.topic = topic
         self._writer = writer
@@ -34,36 +34,38 @@ class StateTopic:
         self._cluster = cluster
 
     def make(self) -> None:
-        """Makes the topic, where it is not there.
+        """Creates the topic if it does not exist.
 
         Raises:
-            KafkaFailed: It cannot be made, or there is one that forgets.
+            KafkaFailed: It cannot be created, or an existing one is not compacted.
             KafkaAway: The brokers cannot be reached.
         """
         if not self._cluster.topics([self.topic]):
             try:
                 self._cluster.create(self.topic, _SETTINGS)
             except KafkaFailed as error:
-                raise KafkaFailed(f"topic {self.topic} cannot be made: {error}; make it, with cleanup.policy=compact") from error
+                raise KafkaFailed(
+                    f"topic {self.topic} cannot be created: {error}; create it with cleanup.policy=compact"
+                ) from error
         policy = self._cluster.settings(self.topic).get("cleanup.policy", "compact")
         if policy != "compact":
             raise KafkaFailed(
-                f"topic {self.topic} would forget what it is told: its cleanup.policy is {policy}, set it to compact"
+                f"topic {self.topic} would delete the ids of transactions: its cleanup.policy is {policy}, set it to compact"
             )
 
     def entry(self, transaction: Transaction) -> tuple[bytes, bytes]:
-        """The key and the value that stand for a transaction."""
+        """The key and the value of the record for a transaction."""
         return self._key(transaction.pipeline), b"%d" % transaction.batch
 
     def read(self, seconds: float) -> dict[str, int]:
         """Reads the last batch of each pipeline.
 
-        To be called when this writer's earlier transactions are over. Those of others may be open: they are waited for, since
-        what comes after them cannot be read before they end.
+        Call it when the earlier transactions of this writer are over. It waits for open transactions of other writers, because
+        records after them cannot be read before they end.
 
         Raises:
-            KafkaAway: That takes too long.
-            KafkaFailed: Some of it is damaged.
+            KafkaAway: The topic could not be read in time.
+            KafkaFailed: A record batch of it is damaged.
         """
         partition = TopicPartition(self.topic, 0)
         end = self._cluster.bounds(self.topic, 0).end
@@ -79,7 +81,7 @@ class StateTopic:
                     raise KafkaAway(f"topic {self.topic} cannot be read to its end: does another writer have a transaction open?")
                 for stretch in consumer.poll(_POLL_MS).get(partition, ()):
                     if stretch.damage is not None:
-                        raise KafkaFailed(f"{stretch.damage.reason}; without it nobody knows which batches are written")
+                        raise KafkaFailed(f"{stretch.damage.reason}; without it, it is unknown which batches are written")
                     reached = stretch.next_offset
                     for key, value in zip(stretch.records.keys, stretch.records.values, strict=True):
                         self._take(batches, key, value)
@@ -88,7 +90,7 @@ class StateTopic:
         return batches
 
     def _take(self, batches: dict[str, int], key: bytes | None, value: bytes | None) -> None:
-        """Takes note of an entry, if it is one of this writer."""
+        """Notes an entry, if it belongs to this writer."""
         match json.loads(key or b"null"):
             case [self._writer, str(pipeline)] if value is not None:
                 batches[pipeline] = int(value)

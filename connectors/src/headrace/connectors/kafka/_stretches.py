@@ -1,4 +1,4 @@
-"""What a fetch has brought of one partition, taken apart into stretches of its log."""
+"""The result of a fetch for one partition, divided into stretches of its log."""
 
 import struct
 from collections import deque
@@ -13,22 +13,22 @@ from headrace.connectors.kafka._internals import raw
 from headrace.connectors.kafka._records import Records
 from headrace.sdk import InvalidMessage
 
-# A little below what the SDK takes for a whole frame, so that what is parsed at once becomes one frame.
+# A little below the SDK's frame size, so that what is parsed together becomes one frame.
 _STRETCH_BYTES = 240 * 1024
 _STRETCH_RECORDS = 8192
 _ABORT = b"\x00\x00"
-_MEND = "restore it from a replica that has it whole, or delete the records up to a later offset with kafka-delete-records"
+_MEND = "restore it from an intact replica, or delete the records up to a later offset with kafka-delete-records"
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A record batch that cannot be read.
+    """A damaged record batch.
 
     Attributes:
-        first: Its first offset, of those that were wanted.
-        next_offset: The offset to go on with.
-        reason: What is wrong with it, and where it is.
-        data: The batch, as the broker has it.
+        first: Its first requested offset.
+        next_offset: The offset to continue with.
+        reason: What is damaged, and where.
+        data: The raw bytes of the batch.
     """
 
     first: int
@@ -42,9 +42,9 @@ class Stretch:
     """Part of a partition's log.
 
     Attributes:
-        records: What it has for a consumer; nothing where all of it is markers, was aborted, or was compacted away.
+        records: The records for a consumer; empty if all of it is markers, aborted, or compacted away.
         next_offset: The offset after it.
-        damage: What lies at its end, after the records, and cannot be read; None for nothing.
+        damage: The damaged batch after the records, if any.
     """
 
     records: Records
@@ -53,17 +53,17 @@ class Stretch:
 
 
 class Fetched:
-    """What a fetch has brought of one partition: it takes the place of kafka-python's `Fetcher.PartitionRecords`.
+    """The result of a fetch for one partition; replaces kafka-python's `Fetcher.PartitionRecords`.
 
-    What that offers to the fetcher is offered here: the attributes below, `take`, `drain`, and whether there is more.
+    It has the interface that the fetcher uses: the attributes below, `take`, `drain`, and whether there is more.
 
     Attributes:
         topic_partition: The partition.
-        fetch_offset: The offset that was asked for.
-        next_fetch_offset: The offset after what was taken.
-        leader_epoch: That of the last batch.
-        bytes_read: How many bytes were taken.
-        records_read: How many records were taken.
+        fetch_offset: The requested offset.
+        next_fetch_offset: The offset after the records that were taken.
+        leader_epoch: The leader epoch of the last batch.
+        bytes_read: The number of bytes that were taken.
+        records_read: The number of records that were taken.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Fetched:
         suspects: MutableMapping[TopicPartition, int] | None = None,
         **_: Any,
     ) -> None:
-        """As kafka-python calls it, with `suspects`: where each partition had a damaged batch when it was fetched last."""
+        """As kafka-python calls it, with `suspects`: the place of a damaged batch in the last fetch of each partition."""
         self.topic_partition = tp
         self.fetch_offset = self.next_fetch_offset = fetch_offset
         self.leader_epoch = -1
@@ -102,7 +102,7 @@ class Fetched:
         return not self._drained
 
     def drain(self) -> None:
-        """Takes no more; what was not taken is fetched again."""
+        """Drops the rest, which is fetched again."""
         if not self._drained:
             self._drained = True
             if self._metric_aggregator:
@@ -113,7 +113,7 @@ class Fetched:
         """Takes up to `n` stretches.
 
         Raises:
-            KafkaError: What comes next cannot be read. The message says where it is, and what to do.
+            KafkaError: The next batch is damaged. The message says where it is, and what to do.
         """
         taken: list[Stretch] = []
         while self and (n is None or len(taken) < n):
@@ -123,13 +123,13 @@ class Fetched:
                 self.drain()
                 if not taken:
                     raise
-                break  # it is fetched again, and raised then
+                break  # it is fetched again, and the error is raised then
             if stretch is not None:
                 taken.append(stretch)
         return taken
 
     def _next(self) -> Stretch | None:
-        """Takes a stretch; None where nothing is left."""
+        """Takes a stretch; None if nothing is left."""
         records, began = Records(), self.next_fetch_offset
         damage = None
         try:
@@ -139,14 +139,14 @@ class Fetched:
                 if batch is None or damage is not None:
                     self.drain()
                 elif self._following is None and not self._batches.has_next():
-                    # Before the last stretch is given, so that the next fetch is under way while that one is looked at.
+                    # Before the last stretch is returned, so that the next fetch runs while it is processed.
                     self.drain()
                 elif records.size >= _STRETCH_BYTES or len(records) >= _STRETCH_RECORDS:
                     break
         except (CorruptRecordError, UnsupportedCodecError):
             if self.next_fetch_offset == began:
                 raise
-            self.drain()  # what comes next is fetched again, and raised then
+            self.drain()  # the next batch is fetched again, and the error is raised then
         self.records_read += len(records)
         return Stretch(records, self.next_fetch_offset, damage) if self.next_fetch_offset > began else None
 
@@ -154,7 +154,7 @@ class Fetched:
         """The next batch; None after the last.
 
         Raises:
-            CorruptRecordError: What follows is none.
+            CorruptRecordError: The following bytes are not a batch.
         """
         if self._following is not None:
             following, self._following = self._following, None
@@ -162,14 +162,14 @@ class Fetched:
         try:
             return self._batches.next_batch()
         except (CorruptRecordError, AssertionError, struct.error) as error:
-            what = f"{self._where}: what follows offset {self.next_fetch_offset} is no record batch"
-            raise CorruptRecordError(f"{what}, and nobody can tell where the next one begins: {_MEND} ({error})") from error
+            what = f"{self._where}: what follows offset {self.next_fetch_offset} is not a record batch"
+            raise CorruptRecordError(f"{what}, and it is unknown where the next one begins: {_MEND} ({error})") from error
 
     def _take(self, batch: Any, records: Records) -> Damage | None:
-        """Adds the records of a batch, unless a consumer must not see them; returns what is damaged."""
+        """Adds the records of a batch, unless a consumer must not see them; returns the damage, if any."""
         try:
             if self._check_crcs and not batch.validate_crc():
-                raise CorruptRecordError("fails its checksum: it was damaged on the broker's disk or on the way")
+                raise CorruptRecordError("fails its checksum: it was damaged on the broker's disk or in transit")
             if batch.magic == 2 and batch.next_offset <= self.next_fetch_offset:
                 raise CorruptRecordError(f"is damaged: it ends before offset {self.next_fetch_offset}, which comes after it")
             if not self._is_hidden(batch):
@@ -188,7 +188,7 @@ class Fetched:
         return None
 
     def _is_hidden(self, batch: Any) -> bool:
-        """Whether a consumer must not see a batch: a transaction's end, or part of one that was aborted."""
+        """Whether a consumer must not see a batch: a transaction marker, or part of an aborted transaction."""
         if batch.magic != 2:
             return False
         self.leader_epoch = batch.leader_epoch
@@ -202,16 +202,16 @@ class Fetched:
         return bool(batch.is_control_batch)
 
     def _damaged(self, batch: Any, reason: str) -> Damage | None:
-        """Ends with a damaged batch, once it came twice the same: a fetch alone may have been damaged.
+        """Ends with a damaged batch if two fetches returned the same bytes: a single fetch may have been damaged in transit.
 
-        Nothing after it is taken of this fetch: whose transactions were aborted is told anew with the next one.
+        Nothing after it is taken from this fetch, because the next fetch contains a new list of aborted transactions.
 
         Raises:
-            CorruptRecordError: Nobody can tell where the next batch begins.
+            CorruptRecordError: It is unknown where the next batch begins.
         """
         following = self._following = self._next_batch()
         if following is not None and following.base_offset <= self.next_fetch_offset:
-            return None  # it lies before what was asked for, and its header says something else
+            return None  # it is before the requested offset, and its header says otherwise
         self.drain()
         first = max(batch.base_offset, self.next_fetch_offset)
         if self._suspects.get(self.topic_partition) != first:
@@ -220,24 +220,24 @@ class Fetched:
         reason = f"{self._at(batch)} {reason}"
         next_offset = _end(batch) if following is None else following.base_offset
         if next_offset is None or next_offset <= first:
-            raise CorruptRecordError(f"{reason}, and nobody can tell where the next batch begins: {_MEND}")
+            raise CorruptRecordError(f"{reason}, and it is unknown where the next batch begins: {_MEND}")
         self.next_fetch_offset = next_offset
         return Damage(first, next_offset, reason, raw(batch))
 
     def _at(self, batch: Any) -> str:
-        """Where a batch is, for people."""
+        """Describes where a batch is."""
         return f"{self._where}: the record batch at offset {batch.base_offset}"
 
 
 def _is_abort(batch: Any) -> bool:
-    """Whether the end of a transaction is that it was aborted, which the key says after a version."""
+    """Whether a transaction marker is an abort, which its key says after a version."""
     marker = Records()
     marker.add(batch, 0)
     return bool(marker.keys) and (marker.keys[0] or b"")[2:4] == _ABORT
 
 
 def _end(batch: Any) -> int | None:
-    """The offset after a damaged batch that none follows; None where its header does not add up."""
+    """The offset after a damaged batch that is the last one; None if its header is inconsistent."""
     if batch.magic != 2:
         return int(batch.base_offset) + 1
     return int(batch.next_offset) if batch.records_count == batch.last_offset_delta + 1 else None

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 _BATCH_BYTES = 64 << 10
 _REQUEST_BYTES = 96 << 20
-# A transaction that follows another one at once is mostly refused at first: the brokers still write the end of that one.
+# A transaction that immediately follows another is usually rejected at first, while the brokers complete the previous one.
 _RETRY_MS = 20
 _LINGER_MS = 5
 _UNSENT_BYTES = 16 << 20
@@ -29,18 +29,19 @@ _START_SECONDS = 60.0
 
 
 class Fenced(HeadraceError):
-    """Another writer has the transactional id now, or the brokers have ended a transaction that took too long."""
+    """Another writer has taken over the transactional id, or the brokers have aborted a transaction that took too long."""
 
 
 class Writer:
-    """The producer, and what it has written. All methods block; one thread calls them.
+    """The producer, and what it has written. All methods block; only one thread calls them.
 
-    Whatever goes wrong, the producer is given up, and the next call makes a new one: that aborts what the old one left open, or
-    waits for it where it was being committed, and then reads what was committed. So nothing has to be known of the failure.
+    After any failure, the producer is discarded, and the next call creates a new one. The new producer aborts the transaction
+    that the old one left open, or waits for it if it was being committed, and then reads what was committed. So the kind of
+    failure does not matter.
     """
 
     def __init__(self, parameters: KafkaSinkParameters, cluster: Cluster) -> None:
-        """Connects when it is first needed."""
+        """Creates the writer, which connects when it is first used."""
         self._parameters = parameters
         self._state = StateTopic(parameters.state, parameters.writer, parameters, cluster)
         self._producer: Producer | None = None
@@ -48,18 +49,18 @@ class Writer:
         self._written: dict[str, int] = {}
 
     def limit(self, batch_bytes: int) -> None:
-        """Takes note that a topic takes no larger batches of records: in a transaction, one that is refused is not divided."""
-        # Compressing what is compressed already makes it a little larger.
+        """Limits the size of record batches, because a batch that is rejected in a transaction is not divided."""
+        # Compressing data that is already compressed makes it a little larger.
         batch_bytes -= batch_bytes // 16
         if batch_bytes < self._batch_bytes:
             self._batch_bytes = batch_bytes
             self.close()
 
     def written(self) -> dict[str, int]:
-        """The last batch of each pipeline that is committed.
+        """The last committed batch of each pipeline.
 
         Raises:
-            HeadraceError: It cannot be told.
+            HeadraceError: It cannot be determined.
         """
         self._open()
         return self._written
@@ -68,7 +69,7 @@ class Writer:
         """Writes messages to topics, and the id of their transaction; all or nothing.
 
         Raises:
-            HeadraceError: It is not known whether they are written; `written` tells.
+            HeadraceError: It is not known whether they are written; `written` determines that.
         """
         producer = self._open()
         began = time.monotonic()
@@ -88,13 +89,13 @@ class Writer:
         self._written[transaction.pipeline] = transaction.batch
 
     def close(self) -> None:
-        """Gives the producer up, with what it has not committed."""
+        """Discards the producer and its uncommitted transaction."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.abandon()
 
     def _send(self, producer: Producer, messages: Iterable[tuple[str, Message]]) -> None:
-        """Sends messages, and waits until they are there."""
+        """Sends messages, and waits until they are stored."""
         sent: list[Any] = []
         unsent_bytes = 0
         for topic, message in messages:
@@ -108,7 +109,7 @@ class Writer:
         _settle(producer, sent)
 
     def _open(self) -> Producer:
-        """The producer, with nothing of earlier ones left open."""
+        """The producer; no transaction of earlier producers is still open."""
         if self._producer is None:
             self._state.make()
             self._producer = connect(self._connect, self._parameters)
@@ -144,32 +145,32 @@ class Writer:
         )
 
     def _told(self, error: kafka_errors.KafkaError, seconds: float) -> HeadraceError:
-        """What went wrong, for people, in a transaction that has taken so long."""
+        """Translates an error in a transaction that has taken a given time, in seconds."""
         timeout = f"{self._parameters.transaction_timeout_seconds:g} s"
         if seconds >= self._parameters.transaction_timeout_seconds:
             return Fenced(f"the transaction took longer than {timeout}, and was aborted: raise transaction_timeout_seconds")
         if isinstance(error, kafka_errors.ProducerFencedError):
-            what = "end one of them, or give each a sink name or transactional_id of its own"
+            what = "stop one of them, or give each its own sink name or transactional_id"
             return Fenced(f"another instance of this sink has taken over transactional id {self._parameters.writer}: {what}")
         if "InvalidTransactionTimeoutError" in str(error):
             what = "lower transaction_timeout_seconds, or raise their transaction.max.timeout.ms"
-            return KafkaFailed(f"the brokers take no transaction of {timeout}: {what}")
+            return KafkaFailed(f"the brokers reject a transaction timeout of {timeout}: {what}")
         if isinstance(error, kafka_errors.IllegalStateError):
-            return KafkaAway(f"the brokers have given up the transaction: {error}")
+            return KafkaAway(f"the brokers have aborted the transaction: {error}")
         if isinstance(error, kafka_errors.KafkaTimeoutError):
-            what = "are its topics there, and do their partitions have leaders?"
-            return KafkaAway(f"Kafka at {self._parameters.servers} does not finish the transaction: {error}; {what}")
+            what = "do its topics exist, and do their partitions have leaders?"
+            return KafkaAway(f"Kafka at {self._parameters.servers} did not complete the transaction: {error}; {what}")
         return told(error, self._parameters)
 
 
 def _settle(producer: Producer, sent: Iterable[Any]) -> None:
-    """Waits until everything is there.
+    """Waits until all messages are stored.
 
     Raises:
-        KafkaError: Something is not.
+        KafkaError: A message is not stored.
     """
     producer.flush(_DELIVERY_SECONDS + REQUEST_TIMEOUT_SECONDS)
     for future in sent:
         if not future.succeeded():
-            # kafka-python commits a transaction of which a batch has timed out, so every message is looked at.
+            # kafka-python would commit a transaction although a batch has timed out, so every message is checked.
             future.get(REQUEST_TIMEOUT_SECONDS)

@@ -1,4 +1,4 @@
-"""The client of nats-py, mended: for one connection, whose loss is told, and whose messages are as they came."""
+"""The client of nats-py, changed: it has one connection, reports its loss, and returns messages unchanged."""
 
 import asyncio
 import contextlib
@@ -19,18 +19,18 @@ _PAUSE_SECONDS = 0.001
 
 
 class Client(MendedClient):
-    """A connection that is not made again by itself.
+    """A connection that does not reconnect by itself.
 
-    nats-py would do that, and keep subscriptions and what is not sent. But what the server had sent into the old connection is
-    lost, and acknowledgements may be, too: a reader that begins anew after its last message has no such gaps.
+    nats-py would reconnect, and keep subscriptions and unsent data. But what the server had sent into the old connection is lost,
+    and acknowledgements may be, too. A reader that begins again after its last message has no such gaps.
     """
 
     def __init__(self, where: str, *, encrypted: bool) -> None:
-        """Connects to nothing yet.
+        """Creates the client, without connecting.
 
         Args:
-            where: The servers, for people.
-            encrypted: Whether to send nothing, least of all a password, without TLS.
+            where: The servers, for messages.
+            encrypted: Whether to send nothing, in particular no password, without TLS.
         """
         super().__init__(encrypted=encrypted)
         self.where = where
@@ -42,11 +42,11 @@ class Client(MendedClient):
 
     @property
     def loss(self) -> Exception:
-        """Why the connection is lost."""
+        """The cause of the loss of the connection."""
         return explain(self._cause, self.where)
 
     async def complained(self, error: Exception) -> None:
-        """Takes what nats-py reports by itself."""
+        """Receives the errors that nats-py reports asynchronously."""
         log.debug("%s: %r", self.where, error)
         if "permissions violation" in str(error).lower():
             self.denied = str(error).removeprefix("nats: ").strip("'")
@@ -55,39 +55,39 @@ class Client(MendedClient):
             self._cause = error
 
     def check_allowed(self) -> None:
-        """Sees that the server has denied nothing, as far as it has answered.
+        """Checks that the server has not reported a permission violation so far.
 
         Raises:
-            NatsRefused: It has.
+            NatsRefused: It has reported one.
         """
         if self.denied:
             raise NatsRefused(f"{self.where}: {self.denied}; grant it to this user")
 
     async def leave(self) -> None:
-        """Closes the connection, whether or not the server still listens."""
+        """Closes the connection, even if the server does not respond."""
         self._leaving = True
-        # nats-py asserts that it has come far enough to be closed.
+        # nats-py asserts that it was connected before it is closed.
         for end in (self._send_rest, self.close):
             with contextlib.suppress(TimeoutError, OSError, nats.errors.Error, AssertionError):
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await end()
 
     async def _send_rest(self) -> None:
-        """Sends what is to be sent, where that can be done: nothing is sent by closing."""
+        """Sends pending data if possible, because closing does not send it."""
         if self.is_connected and self.pending_data_size:
             await self.flush(_CLOSE_SECONDS)
 
     async def flush(self, timeout: int = nats.aio.client.DEFAULT_FLUSH_TIMEOUT) -> None:  # noqa: ASYNC109 - it is nats-py's
-        """As nats-py's, after what is to be sent: its ping overtakes that, so that the answer would prove nothing."""
+        """As nats-py's, but after pending data: its ping would overtake that data, and the answer would prove nothing."""
         pause = 0.0
         async with asyncio.timeout(timeout):
             while self.pending_data_size and self.is_connected:
-                await asyncio.sleep(pause)  # mostly it is sent at once; nothing tells when
+                await asyncio.sleep(pause)  # usually it is sent immediately; nothing signals when
                 pause = _PAUSE_SECONDS
         await super().flush(timeout)
 
     def closed(self) -> None:
-        """Tells that the connection is no more."""
+        """Reports that the connection is closed."""
         self.lost = True
         if self.last_error is not None and not self._leaving:
             self._cause = self.last_error
@@ -96,9 +96,9 @@ class Client(MendedClient):
 
 
 def heed_cancellation() -> None:
-    """Raises a cancellation that was swallowed: nats-py uses `wait_for`, which may do that before Python 3.12.
+    """Raises a cancellation that was swallowed: before Python 3.12, `wait_for`, which nats-py uses, may do that.
 
-    To be called before anything is waited for at length, and not within `asyncio.timeout`.
+    Call it before long waits, and not within `asyncio.timeout`.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -106,7 +106,7 @@ def heed_cancellation() -> None:
 
 
 def pairs_of(message: Msg) -> Pairs:
-    """The headers of a message, as they came."""
+    """The headers of a message, unchanged."""
     headers = message.headers
     if isinstance(headers, Headers):
         return headers.pairs

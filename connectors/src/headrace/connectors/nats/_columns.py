@@ -1,4 +1,4 @@
-"""Messages of nats-py as a batch of the SDK. Pure functions, over whole columns where that can be done."""
+"""Converts messages of nats-py to batches of the SDK. Pure functions, over whole columns where possible."""
 
 from array import array
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ _DELIVERIES, _SEQUENCE, _PLACE, _TIME, _PENDING = range(4, 9)
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What JetStream says about consecutive messages in the subjects that acknowledge them.
+    """The metadata of consecutive messages, from their acknowledgement subjects.
 
     Attributes:
         sequences: The sequence of each in its stream.
         times: When each was stored, in microseconds since 1970-01-01 UTC.
         deliveries: How often each has been delivered, in decimal.
-        first_place: The place of the first among all that the consumer has delivered, counted from 1.
-        last_place: The place of the last.
-        pending: How many messages the consumer had left, after the last.
+        first_place: The consumer sequence of the first message, counted from 1.
+        last_place: The consumer sequence of the last message.
+        pending: The number of messages that the consumer had left after the last one.
     """
 
     sequences: list[int]
@@ -41,11 +41,15 @@ class Delivered:
 
 
 def delivered(messages: Sequence[Msg]) -> Delivered:
-    """Reads what JetStream says about messages, at least one."""
+    """Parses the metadata of one or more messages.
+
+    Raises:
+        ValueError: A message has no acknowledgement subject of JetStream.
+    """
     tokens = ".".join([message.reply for message in messages]).split(".")
     width, rest = divmod(len(tokens), len(messages))
     if rest or width < _SHORT_TOKENS:
-        raise ValueError(f"{messages[0].reply} is no subject that acknowledges a message")
+        raise ValueError(f"{messages[0].reply} is not an acknowledgement subject")
     at = 0 if width == _SHORT_TOKENS else _DOMAIN_TOKENS
     places = tokens[at + _PLACE :: width]
     return Delivered(
@@ -73,13 +77,13 @@ def batch_of(
 
     Args:
         messages: The messages.
-        shape: What becomes of their subjects and headers.
+        shape: How to map their subjects and headers.
         times: When each was stored.
-        sequences: Their sequences, where the stream has them.
-        cursor: Where to go on after them.
-        ids: What identifies those without an id of their own; None for nothing.
-        deliveries: How often each was delivered, to be told by a header of those that were before; empty for no such header.
-        tokens: What to acknowledge each by.
+        sequences: Their sequences, if the stream has them.
+        cursor: Where to continue after them.
+        ids: The ids of messages without their own id; None for no id.
+        deliveries: How often each was delivered, for a header of redelivered messages; empty for no such header.
+        tokens: The token to acknowledge each with.
     """
     again = any(number != "1" for number in deliveries)
     plain = shape.subject_header is None and not again and not any(message.headers for message in messages)
@@ -107,7 +111,7 @@ def _keys(messages: Sequence[Msg], pairs: Sequence[Headers], key: str) -> Sequen
 
 
 def _ids(pairs: Sequence[Headers], ids: Sequence[str] | None) -> Sequence[str | None] | None:
-    """The message ids: their own, else what is given."""
+    """The message ids: their own, or else the given ones."""
     own = [None if (id_ := _first(headers, MESSAGE_ID)) is None else id_.decode(errors="replace") for headers in pairs]
     if ids is not None:
         return [id_ or other for id_, other in zip(own, ids, strict=True)]
@@ -117,7 +121,7 @@ def _ids(pairs: Sequence[Headers], ids: Sequence[str] | None) -> Sequence[str | 
 def _headers(
     messages: Sequence[Msg], pairs: Sequence[Headers], shape: ShapeParameters, deliveries: Sequence[str]
 ) -> Sequence[Headers | None]:
-    """The headers, but for the message id, which has a column of its own."""
+    """The headers, except the message id, which has its own column."""
     headers: list[list[tuple[str, bytes | None]]] = [[pair for pair in own if pair[0] != MESSAGE_ID] for own in pairs]
     if shape.subject_header is not None:
         for message, own in zip(messages, headers, strict=True):

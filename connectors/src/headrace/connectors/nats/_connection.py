@@ -1,4 +1,4 @@
-"""Connections to NATS servers, from login to loss: whoever needs another one makes it."""
+"""Connections to NATS servers, from authentication to loss. Callers create a new one after a loss."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -16,17 +16,17 @@ from headrace.connectors.nats._errors import NatsRefused, explain
 from headrace.connectors.nats._parameters import JetStreamParameters, NatsConnection
 
 REQUEST_SECONDS = 5.0
-"""How long JetStream may take to answer."""
+"""How long JetStream may take to answer, in seconds."""
 _PING_SECONDS = 10
 _OUTBOUND_BYTES = 256 << 20
 
 
 async def connect(parameters: NatsConnection) -> Client:
-    """Connects, and logs in.
+    """Connects and authenticates.
 
     Raises:
         NatsAway: No server can be reached.
-        NatsRefused: One refuses this client.
+        NatsRefused: A server rejects this client.
     """
     options = {**_OPTIONS, **_options(parameters)}
     client = Client(", ".join(parameters.servers), encrypted=parameters.encrypted)
@@ -45,8 +45,8 @@ async def connected(parameters: NatsConnection) -> AsyncIterator[Client]:
     """A connection for as long as the body runs.
 
     Raises:
-        NatsAway: It cannot be made, or is lost, or the server cannot do what the body asks for now.
-        NatsRefused: The server refuses it.
+        NatsAway: It cannot be established, or is lost, or the server cannot process a request of the body now.
+        NatsRefused: The server rejects it permanently.
     """
     client = await connect(parameters)
     try:
@@ -58,15 +58,15 @@ async def connected(parameters: NatsConnection) -> AsyncIterator[Client]:
 
 
 def jetstream(client: Client, domain: str | None) -> JetStreamContext:
-    """JetStream, by way of a connection."""
+    """The JetStream context of a connection."""
     return client.jetstream(domain=domain, timeout=REQUEST_SECONDS)
 
 
 async def stream_info(client: Client, parameters: JetStreamParameters) -> StreamInfo:
-    """What JetStream says of a stream.
+    """The information about a stream.
 
     Raises:
-        NatsRefused: There is none of that name.
+        NatsRefused: The stream does not exist.
     """
     try:
         return await jetstream(client, parameters.domain).stream_info(parameters.stream)
@@ -76,12 +76,12 @@ async def stream_info(client: Client, parameters: JetStreamParameters) -> Stream
 
 
 def api(domain: str | None) -> str:
-    """What the subjects of JetStream's requests begin with."""
+    """The prefix of the subjects of JetStream requests."""
     return f"$JS.{domain}.API" if domain else "$JS.API"
 
 
 _OPTIONS: dict[str, Any] = {
-    # One more try for each server, at once; the rest is up to the caller, who waits in between.
+    # One immediate retry for each server; the caller does further retries, with backoff.
     "allow_reconnect": False,
     "max_reconnect_attempts": 1,
     "reconnect_time_wait": 0,
@@ -92,10 +92,10 @@ _OPTIONS: dict[str, Any] = {
 
 
 def _options(parameters: NatsConnection) -> dict[str, Any]:
-    """What nats-py is told of this client.
+    """The options of nats-py for this client.
 
     Raises:
-        NatsRefused: A file that is named cannot be used.
+        NatsRefused: A configured file cannot be used.
     """
     options: dict[str, Any] = {
         "name": parameters.client_name,
@@ -116,28 +116,28 @@ def _options(parameters: NatsConnection) -> dict[str, Any]:
 
 
 def _explain_login(error: Exception, client: Client, parameters: NatsConnection) -> Exception:
-    """Why a connection cannot be made: what is not of the network is of the file to log in with."""
+    """Why connecting fails: an error that is not of the network is of the credentials file."""
     file = parameters.credentials_file or parameters.nkey_file
     if isinstance(error, nats.errors.NoServersError):
         return client.loss
     if isinstance(error, ModuleNotFoundError):
         return NatsRefused("credentials_file and nkey_file need the module nkeys: pip install 'nats-py[nkeys]'")
     if file is not None and not isinstance(error, nats.errors.Error | OSError | TimeoutError):
-        return NatsRefused(f"{file} cannot be used to log in: {type(error).__name__}: {error}")
+        return NatsRefused(f"{file} cannot be used to authenticate: {type(error).__name__}: {error}")
     return explain(error, client.where)
 
 
 def _readable(file: Path) -> str:
-    """A file to log in with: nats-py reads it, perhaps, and late."""
+    """Checks that a credentials file is readable: nats-py reads it late, if at all."""
     try:
         file.open("rb").close()
     except OSError as error:
-        raise NatsRefused(f"{file} cannot be used to log in: {error.strerror or error}") from error
+        raise NatsRefused(f"{file} cannot be used to authenticate: {error.strerror or error}") from error
     return str(file)
 
 
 def _tls(parameters: NatsConnection) -> ssl.SSLContext:
-    """What to trust, and what to show."""
+    """The TLS context: certificates to trust, and the client certificate."""
     try:
         context = ssl.create_default_context(cafile=parameters.tls_ca)
         if parameters.tls_certificate is not None:

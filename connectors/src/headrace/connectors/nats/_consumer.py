@@ -1,4 +1,4 @@
-"""The `nats-consumer` source: a durable consumer, whose messages are acknowledged once the checkpoint has them."""
+"""The `nats-consumer` source: a durable consumer, whose messages are acknowledged once they are in the checkpoint."""
 
 import asyncio
 import contextlib
@@ -15,13 +15,13 @@ from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo
 from nats.js.errors import NotFoundError
 
 from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
+from headrace.connectors._retry import Retry
 from headrace.connectors.nats._client import Client
 from headrace.connectors.nats._columns import Delivered, batch_of, delivered
 from headrace.connectors.nats._connection import connected, jetstream, stream_info
 from headrace.connectors.nats._errors import NatsAway, NatsRefused
 from headrace.connectors.nats._parameters import NatsConsumerParameters
 from headrace.connectors.nats._pull import Pull
-from headrace.connectors.nats._retry import Retry
 from headrace.connectors.nats._unsettled import Unsettled, give_back, say
 from headrace.sdk import Backlog, Batch, InvalidMessage, Message, Position, SourceKind
 
@@ -32,9 +32,9 @@ _DEFAULT_ACK_WAIT_SECONDS = 30.0
 
 
 class NatsConsumerSource(PolicySource):
-    """Reads a durable pull consumer, and acknowledges each message for itself.
+    """Reads a durable pull consumer, and acknowledges each message individually.
 
-    To acknowledge up to a message would be cheaper, and lose messages: those that come again come after later ones.
+    Cumulative acknowledgements would be cheaper, but would lose messages, because redelivered messages arrive after later ones.
     """
 
     connector = "nats-consumer"
@@ -43,7 +43,7 @@ class NatsConsumerSource(PolicySource):
     idle_seconds = 0.0
 
     def __init__(self, parameters: NatsConsumerParameters) -> None:
-        """Connects to nothing yet."""
+        """Creates the source, without connecting."""
         self.name = parameters.source
         self._parameters = parameters
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
@@ -58,7 +58,7 @@ class NatsConsumerSource(PolicySource):
         return [self._parameters.partition]
 
     async def read(self, partition: str, position: Position | None) -> AsyncGenerator[Batch | None, None]:
-        """Yields a batch for what has arrived; connects again, with backoff, for as long as it takes."""
+        """Yields a batch of arrived messages at a time; reconnects with backoff, without limit."""
         retry = Retry(f"stream {self.name}/{partition}")
         self._unsettled = unsettled = Unsettled(self._settled)
         try:
@@ -66,7 +66,7 @@ class NatsConsumerSource(PolicySource):
                 try:
                     async with connected(self._parameters) as client, aclosing(self._consume(client, unsettled)) as batches:
                         async for batch in batches:
-                            retry.succeeded()
+                            retry.connected()
                             yield batch
                 except NatsAway as error:
                     await retry.wait(error)
@@ -74,20 +74,20 @@ class NatsConsumerSource(PolicySource):
             unsettled.close()
 
     async def settle(self, partition: str, tokens: Sequence[object]) -> None:
-        """Acknowledges messages, and sees that the server has heard it; where it is away, once it is back."""
+        """Acknowledges messages, and waits for the server's confirmation; if the server is unavailable, once it is back."""
         await self._unsettled.settle(cast("Sequence[int]", tokens))
 
     async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
-        """Leaves a message out, and tells the server not to redeliver it."""
+        """Skips a message, and tells the server not to redeliver it."""
         await super().unsendable(partition, message, error)
         await self._unsettled.settle([cast("int", message.token)], _GIVE_UP)
 
     async def backlog(self, partition: str) -> Backlog:
-        """What the consumer has left."""
+        """The number of messages that the consumer has left."""
         return Backlog(messages=self._pending)
 
     async def _consume(self, client: Client, unsettled: Unsettled) -> AsyncGenerator[Batch | None, None]:
-        """Yields what comes, by way of one connection."""
+        """Yields messages, using one connection."""
         consumer = await self._ready(client)
         self._pending = consumer.num_pending or 0
         pull = Pull(client, self._parameters, self._parameters.consumer)
@@ -113,12 +113,12 @@ class NatsConsumerSource(PolicySource):
             leaving = False
             raise
         finally:
-            # A connection that is made again acknowledges what was handed over; a session that is over does not.
+            # A new connection acknowledges what was yielded; an ended session does not.
             replies = [message.reply for message in pull.left]
             await give_back(client, [*unsettled.replies, *replies] if leaving else replies)
 
     async def _look(self, client: Client) -> None:
-        """Asks what is left: messages may have expired, or been purged, or another reader has them."""
+        """Requests what is left: messages may have expired or been purged, or another reader may have them."""
         if self._pending:
             manager = jetstream(client, self._parameters.domain)
             info = await manager.consumer_info(self._parameters.stream, self._parameters.consumer)
@@ -136,10 +136,10 @@ class NatsConsumerSource(PolicySource):
         )
 
     async def _ready(self, client: Client) -> ConsumerInfo:
-        """The consumer; makes it where that is wanted.
+        """The consumer; creates it if `create` is set.
 
         Raises:
-            NatsRefused: There is none, or it is not fit for this connector.
+            NatsRefused: It does not exist, or is not suitable for this connector.
         """
         await stream_info(client, self._parameters)
         manager = jetstream(client, self._parameters.domain)
@@ -152,31 +152,31 @@ class NatsConsumerSource(PolicySource):
         if self._created is None:
             self._tell(info)
         elif self._created != info.created:
-            # Sequences may have begun again: to go on would be to take new messages for old ones.
+            # Sequences may have started over: continuing could mistake new messages for old ones.
             raise self._deleted(client)
         self._created = info.created
         return info
 
     def _deleted(self, client: Client) -> NatsRefused:
-        """What to say where the consumer is not there any more, or is another one."""
+        """The error if the consumer no longer exists, or is a different one."""
         return NatsRefused(
-            f"{client.where}: {self._what} was deleted while it was read; start the connector again: "
-            "a consumer that is made anew begins with the first message that the stream still has"
+            f"{client.where}: {self._what} was deleted while it was read; restart the connector: "
+            "a recreated consumer begins with the first message that the stream still has"
         )
 
     def _tell(self, info: ConsumerInfo) -> None:
-        """Logs what people should know before a consumer is read."""
+        """Logs warnings about a consumer before it is read."""
         config = info.config
         if info.num_ack_pending:
             log.warning(
-                "%s: %d messages are unacknowledged by other readers; those of one that was killed come again within %.0f s",
+                "%s: %d messages are unacknowledged by other readers; those of a killed reader are redelivered within %.0f s",
                 self._what, info.num_ack_pending, _ack_wait(config),
             )  # fmt: skip
         if config.max_deliver and config.max_deliver > 0:
-            log.warning("%s: the server gives a message up after %d deliveries", self._what, config.max_deliver)
+            log.warning("%s: the server stops redelivering a message after %d deliveries", self._what, config.max_deliver)
 
     def _config(self, client: Client) -> ConsumerConfig:
-        """What to create."""
+        """The configuration of a new consumer."""
         parameters = self._parameters
         if self._created is not None:
             raise self._deleted(client)
@@ -196,30 +196,30 @@ class NatsConsumerSource(PolicySource):
 
 
 def check_consumer(info: ConsumerInfo, parameters: NatsConsumerParameters) -> None:
-    """Sees that a consumer can be read as this connector does.
+    """Checks that a consumer is suitable for this connector.
 
     Raises:
-        NatsRefused: It cannot.
+        NatsRefused: It is not suitable.
     """
     what, config, wanted = _what(parameters), info.config, set(parameters.subjects)
     filters = {config.filter_subject, *(config.filter_subjects or ())} - {None, ""}
     if config.deliver_subject:
-        raise NatsRefused(f"{what} is a push consumer; name a pull consumer, or one that is not there yet")
+        raise NatsRefused(f"{what} is a push consumer; name a pull consumer, or one that does not exist yet")
     if config.ack_policy != AckPolicy.EXPLICIT:
-        raise NatsRefused(f"{what} has ack policy {config.ack_policy}; name one that acknowledges explicitly")
+        raise NatsRefused(f"{what} has ack policy {config.ack_policy}; name one with explicit acknowledgements")
     if wanted and filters != wanted:
         found = ", ".join(sorted(map(str, filters))) or "all subjects"
-        raise NatsRefused(f"{what} reads {found}; delete it, or leave the parameter subjects out")
+        raise NatsRefused(f"{what} reads {found}; delete it, or remove the parameter subjects")
 
 
 def _what(parameters: NatsConsumerParameters) -> str:
-    """The consumer, for people."""
+    """Describes the consumer, for messages."""
     return f"consumer {parameters.consumer} of stream {parameters.stream}"
 
 
 @asynccontextmanager
 async def _keeping(client: Client, pull: Pull, unsettled: Unsettled, config: ConsumerConfig) -> AsyncIterator[None]:
-    """Asks for more time for all that is not acknowledged yet, as long as the body runs."""
+    """Extends the acknowledgement deadline of all unacknowledged messages while the body runs."""
     seconds = _ack_wait(config) / 3
 
     async def keep() -> None:
@@ -228,7 +228,7 @@ async def _keeping(client: Client, pull: Pull, unsettled: Unsettled, config: Con
                 await asyncio.sleep(seconds)
                 await say(client, [*unsettled.replies, *(message.reply for message in pull.left)], b"+WPI")
 
-    task = asyncio.create_task(keep(), name="headrace keeps messages from coming again")
+    task = asyncio.create_task(keep(), name="headrace extends acknowledgement deadlines")
     try:
         yield
     finally:
@@ -237,5 +237,5 @@ async def _keeping(client: Client, pull: Pull, unsettled: Unsettled, config: Con
 
 
 def _ack_wait(config: ConsumerConfig) -> float:
-    """After how long a message comes again, at the earliest."""
+    """The earliest time after which a message is redelivered, in seconds."""
     return min(config.ack_wait or _DEFAULT_ACK_WAIT_SECONDS, *(config.backoff or (math.inf,)))

@@ -1,4 +1,4 @@
-"""The `nats-core` source: subscriptions without JetStream, which lose what nobody listens to."""
+"""The `nats-core` source: subscriptions without JetStream, at most once."""
 
 import asyncio
 import logging
@@ -8,12 +8,12 @@ from collections.abc import AsyncGenerator, Sequence
 from nats.aio.msg import Msg
 
 from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
+from headrace.connectors._retry import Retry
 from headrace.connectors.nats._client import heed_cancellation
 from headrace.connectors.nats._columns import batch_of
 from headrace.connectors.nats._connection import connected
 from headrace.connectors.nats._errors import NatsAway
 from headrace.connectors.nats._parameters import NatsCoreParameters
-from headrace.connectors.nats._retry import Retry
 from headrace.sdk import Batch, Position, SourceKind
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ _TELL_SECONDS = 10.0
 
 
 class NatsCoreSource(PolicySource):
-    """Reads subjects, at most once. Nobody keeps the messages: what is given is neither acknowledged nor given again."""
+    """Reads subjects, at most once: messages are neither stored, acknowledged nor redelivered."""
 
     connector = "nats-core"
     version = "0.1.0"
@@ -32,19 +32,23 @@ class NatsCoreSource(PolicySource):
     idle_seconds = 0.0
 
     def __init__(self, parameters: NatsCoreParameters) -> None:
-        """Connects to nothing yet."""
+        """Creates the source, without connecting."""
         self.name = parameters.source
         self._parameters = parameters
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
 
     async def partitions(self) -> Sequence[str]:
-        """One."""
+        """The single partition."""
         return [_PARTITION]
 
     async def read(self, partition: str, position: Position | None) -> AsyncGenerator[Batch | None, None]:
-        """Yields a batch for what has arrived; connects again, with backoff, for as long as it takes."""
+        """Yields a batch of arrived messages at a time; reconnects with backoff, without limit.
+
+        Raises:
+            NatsRefused: The server rejects this client, or a subscription.
+        """
         stream = f"stream {self.name}/{partition}"
-        retry, waiting = Retry(f"{stream}, which loses what is sent meanwhile"), _Waiting(self._parameters, stream)
+        retry, waiting = Retry(f"{stream}, which loses messages sent in the meantime"), _Waiting(self._parameters, stream)
         while True:
             try:
                 async with connected(self._parameters) as client:
@@ -54,13 +58,13 @@ class NatsCoreSource(PolicySource):
                             subject,
                             queue=self._parameters.queue_group or "",
                             cb=waiting.add,
-                            # What waits is bounded, and counted, in one place.
+                            # Waiting messages are bounded and counted in one place, not in nats-py.
                             pending_msgs_limit=0,
                             pending_bytes_limit=0,
                         )
                     await client.flush()
                     client.check_allowed()
-                    retry.succeeded()
+                    retry.connected()
                     while waiting.messages or not client.lost:
                         heed_cancellation()
                         if not waiting.messages:
@@ -77,11 +81,11 @@ class _Waiting:
     """Messages that wait for Spark, up to a limit."""
 
     def __init__(self, parameters: NatsCoreParameters, stream: str) -> None:
-        """Begins without messages.
+        """Creates an empty buffer.
 
         Args:
             parameters: The limits.
-            stream: What loses messages where there are too many, for people.
+            stream: The stream that loses messages if there are too many, for the log.
         """
         self.messages: list[Msg] = []
         self.wake = asyncio.Event()
@@ -92,7 +96,7 @@ class _Waiting:
         self._tell_at = 0.0
 
     async def add(self, message: Msg) -> None:
-        """Takes a message, or drops it."""
+        """Adds a message, or drops it."""
         size = len(message.data)
         if len(self.messages) < self._max_messages and self._bytes + size <= self._max_bytes:
             self.messages.append(message)
@@ -103,7 +107,7 @@ class _Waiting:
             self._tell()
 
     def take(self) -> list[Msg]:
-        """The messages that have waited longest."""
+        """Takes the messages that have waited longest."""
         self.wake.clear()
         taken, self.messages = self.messages[:_BATCH_MESSAGES], self.messages[_BATCH_MESSAGES:]
         self._bytes -= sum(len(message.data) for message in taken)
@@ -111,10 +115,10 @@ class _Waiting:
         return taken
 
     def _tell(self) -> None:
-        """Logs what was dropped, now and then."""
+        """Logs the number of dropped messages periodically."""
         if self._dropped > self._told and time.monotonic() >= self._tell_at:
             log.warning(
-                "%s: %d messages dropped, %d in all: they come faster than they are read",
+                "%s: %d messages dropped, %d in total: they arrive faster than they are read",
                 self._stream, self._dropped - self._told, self._dropped,
             )  # fmt: skip
             self._told, self._tell_at = self._dropped, time.monotonic() + _TELL_SECONDS

@@ -1,4 +1,4 @@
-"""How the NATS connectors are made from their parameters, and how they are checked."""
+"""How the NATS connectors are built and checked."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -27,7 +27,7 @@ P = TypeVar("P", bound=NatsConnection)
 
 
 def _checking(ask: Callable[[Client, P], Coroutine[Any, Any, str]]) -> Callable[[P], str]:
-    """A check that asks by way of a connection of its own."""
+    """A check that opens a connection for its requests."""
 
     async def connect_and_ask(parameters: P) -> str:
         async with connected(parameters) as client:
@@ -37,13 +37,13 @@ def _checking(ask: Callable[[Client, P], Coroutine[Any, Any, str]]) -> Callable[
 
 
 async def _stream(client: Client, parameters: NatsParameters) -> str:
-    """What a stream has that is read by sequences."""
+    """Reports the content of a stream that is read by sequences."""
     check_retention(await stream_info(client, parameters))
     return await _messages(client, parameters)
 
 
 async def _consumer(client: Client, parameters: NatsConsumerParameters) -> str:
-    """What a durable consumer has left."""
+    """Reports what a durable consumer has left."""
     stream = await _messages(client, parameters)
     manager = jetstream(client, parameters.domain)
     try:
@@ -57,7 +57,7 @@ async def _consumer(client: Client, parameters: NatsConsumerParameters) -> str:
 
 
 async def _subjects(client: Client, parameters: NatsCoreParameters) -> str:
-    """Whether the subjects may be subscribed to."""
+    """Checks that the subjects may be subscribed to."""
     for subject in parameters.subjects:
         await client.subscribe(subject, queue=parameters.queue_group or "")
     await client.flush()
@@ -66,22 +66,22 @@ async def _subjects(client: Client, parameters: NatsCoreParameters) -> str:
 
 
 async def _target(client: Client, parameters: NatsSinkParameters) -> str:
-    """Which stream takes what the sink publishes."""
+    """Reports which stream stores the messages of the sink."""
     manager = jetstream(client, parameters.domain)
     if "{" in parameters.subject:
         await manager.account_info()
-        return f"JetStream answers at {client.where}; the streams depend on the messages"
+        return f"JetStream is available at {client.where}; the streams depend on the messages"
     try:
         stream = await manager.find_stream_name_by_subject(parameters.subject)
     except NotFoundError:
-        raise NatsRefused(f"{client.where}: no stream takes the subject {parameters.subject}; create one") from None
+        raise NatsRefused(f"{client.where}: no stream stores the subject {parameters.subject}; create one") from None
     if parameters.stream not in (None, stream):
-        raise NatsRefused(f"{client.where}: stream {stream} takes {parameters.subject}, and not {parameters.stream}")
-    return f"stream {stream} at {client.where} takes {parameters.subject}"
+        raise NatsRefused(f"{client.where}: stream {stream} stores {parameters.subject}, and not {parameters.stream}")
+    return f"stream {stream} at {client.where} stores {parameters.subject}"
 
 
 async def _messages(client: Client, parameters: JetStreamParameters) -> str:
-    """What a stream has."""
+    """Describes the content of a stream."""
     state = (await stream_info(client, parameters)).state
     return f"stream {parameters.stream} at {client.where}: {state.messages} messages, {state.first_seq} to {state.last_seq}"
 

@@ -1,6 +1,6 @@
-"""What of nats-py is used or replaced that it does not offer to others: all of it, and nothing of it anywhere else.
+"""All uses and replacements of private parts of nats-py. No other module uses them.
 
-`tests/connectors/nats/test_internals.py` names each, and fails where a release no longer has it as it is expected here.
+`tests/connectors/nats/test_internals.py` names each of them, and fails if a release no longer has it in the expected form.
 """
 
 import nats.aio.client
@@ -11,24 +11,24 @@ Pairs = tuple[tuple[str, bytes], ...]
 
 
 class Headers(dict[str, str]):
-    """The headers of a message as nats-py has them, and as they came: names repeat, values may be any bytes."""
+    """The headers of a message, as nats-py parses them and in raw form: names may repeat, values may be any bytes."""
 
     pairs: Pairs = ()
 
 
 class MendedClient(nats.aio.client.Client):
-    """The client of nats-py, with four methods that mend what is amiss in 2.16."""
+    """The client of nats-py, with four methods that fix bugs of version 2.16."""
 
     def __init__(self, *, encrypted: bool) -> None:
-        """Connects to nothing yet; sends nothing without TLS where it is to be `encrypted`."""
+        """Creates the client, without connecting; if `encrypted`, it sends nothing without TLS."""
         super().__init__()
         self._encrypted = encrypted
 
     def closed(self) -> None:
-        """The connection is no more, however it ended."""
+        """Called when the connection is closed, for any reason."""
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
-        """Sees that a loss is told: nats-py first sends what is left, and where that fails it tells nothing and leaves tasks."""
+        """Ensures that a loss is reported: if nats-py fails to send pending data first, it reports nothing and leaks tasks."""
         self._pending.clear()
         self._pending_data_size = 0
         try:
@@ -37,13 +37,13 @@ class MendedClient(nats.aio.client.Client):
             self.closed()
 
     def _connect_command(self) -> bytes:
-        """Sees that a login is not sent for everybody to read: nats-py leaves to the server whether there is TLS."""
+        """Ensures that credentials are not sent in plain text: nats-py lets the server decide whether to use TLS."""
         if self._encrypted and not (self._server_info.get("tls_required") or self.options["tls_handshake_first"]):
             raise nats.errors.SecureConnRequiredError
         return super()._connect_command()
 
     def _build_message(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None) -> Msg:
-        """Takes a subject that is not UTF-8, too: it would end nats-py's reading, silently."""
+        """Also accepts a subject that is not valid UTF-8, which would silently end nats-py's read loop."""
         try:
             message: Msg = super()._build_message(sid, subject, reply, data, headers)
         except UnicodeDecodeError:
@@ -53,7 +53,7 @@ class MendedClient(nats.aio.client.Client):
 
     @staticmethod
     def _parse_header_lines(raw: bytes) -> dict[str, str]:
-        """Keeps headers as they came, beside the dict that nats-py makes of them: it drops repeats and what is not UTF-8."""
+        """Keeps raw headers in addition to nats-py's dict, which lacks repeated names and values that are not valid UTF-8."""
         pairs = []
         for line in raw.split(b"\r\n"):
             name, colon, value = line.partition(b":")

@@ -1,4 +1,4 @@
-"""Rows as NATS messages: subjects by a template, headers as NATS can have them. Pure functions."""
+"""Converts rows to NATS messages: subjects from a template, and valid headers. Pure functions."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,16 +16,16 @@ _PLACEHOLDER = re.compile(r"\{(key|header:[^{}]+)\}")
 _TOKEN = re.compile(r"[^\s.*>\x00-\x1f\x7f][^\s.\x00-\x1f\x7f]*|[*>][^\s.\x00-\x1f\x7f]+")
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _RESERVED = ("$", "_INBOX.")
-# A server ends the connection over a line that is longer than 4096 bytes: the subject, that of the answer, and two sizes.
+# A server closes the connection after a line of more than 4096 bytes: the subject, the reply subject, and two sizes.
 _MAX_SUBJECT_BYTES = 3900
 _CACHED_SUBJECTS = 10_000
 
 
 class OutgoingHeaders(dict[str, str]):
-    """Headers for nats-py, which asks for `items` alone: names may repeat."""
+    """Headers for nats-py, which only calls `items`: names may repeat."""
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
-        """Takes names and values, in order."""
+        """Creates headers from names and values, in order."""
         super().__init__(pairs)
         self._pairs = pairs
 
@@ -39,11 +39,11 @@ class Outgoing:
     """A message to publish.
 
     Attributes:
-        subject: Where it goes.
+        subject: Its subject.
         payload: Its value.
         headers: Its headers, or None.
-        id: Its id, where it was given one; None for one that is made, or none.
-        size: What of it counts for the server's limit, in bytes.
+        id: Its given id; None for a derived id, or none.
+        size: Its size for the server's limit, in bytes.
     """
 
     subject: str
@@ -54,30 +54,30 @@ class Outgoing:
 
 
 def same_ids(messages: Sequence[Outgoing | Refused]) -> Iterator[tuple[int, Refused]]:
-    """The messages, by their places, that share an id with one before them and differ from it: JetStream would drop them."""
+    """The messages, by position, that differ from an earlier one with the same id: JetStream would drop them."""
     first: dict[str, Outgoing] = {}
     for place, message in enumerate(messages):
         if isinstance(message, Outgoing) and message.id is not None and first.setdefault(message.id, message) != message:
-            yield place, Refused(f"another message has the id {message.id}: give each one of its own")
+            yield place, Refused(f"another message has the id {message.id}: give each message its own id")
 
 
 class _Unfit(Exception):
-    """NATS cannot have such a message; the text says why."""
+    """NATS does not allow such a message; the text says why."""
 
 
 class Encoder:
-    """Makes NATS messages, as the parameters want them."""
+    """Builds NATS messages according to the parameters."""
 
     def __init__(self, parameters: NatsSinkParameters) -> None:
-        """Takes the template apart."""
-        # Literal text, placeholder, text, ...: the placeholders are at odd places.
+        """Parses the subject template."""
+        # Literal text, placeholder, text, ...: the placeholders are at odd indexes.
         self._pieces = _PLACEHOLDER.split(parameters.subject)
         self._only_key = set(self._pieces[1::2]) <= {"key"}
         self._parameters = parameters
         self._subject_of = lru_cache(_CACHED_SUBJECTS)(self._subject)
 
     def encode(self, message: Message, part: Part | None) -> Outgoing | Refused:
-        """Makes a message of a part; refuses one that NATS cannot have."""
+        """Encodes a message of a part; refuses one that NATS does not allow."""
         payload, given = message.value or b"", None
         try:
             headers = message.headers or ()
@@ -90,7 +90,7 @@ class Encoder:
                 pairs.append((MESSAGE_ID, _made_id(part, message.sequence, subject, pairs, payload)))
         except _Unfit as unfit:
             return Refused(str(unfit))
-        # As nats-py writes them: NATS/1.0, a line for each, and an empty one.
+        # As nats-py writes them: NATS/1.0, one line for each, and an empty line.
         size = sum([len(name) + len(value.encode()) + 4 for name, value in pairs]) + 12 if pairs else 0
         return Outgoing(subject, payload, OutgoingHeaders(pairs) if pairs else None, given, size + len(payload))
 
@@ -109,11 +109,13 @@ class Encoder:
                 raise _Unfit(f"the subject needs text, and {name} is not UTF-8") from None
         subject = "".join(pieces)
         if not all(map(_TOKEN.fullmatch, subject.split("."))):
-            raise _Unfit(f"{subject[:100]!r} is no subject: tokens between dots are not empty, nor wildcards, nor have spaces")
+            raise _Unfit(f"{subject[:100]!r} is not a valid subject: tokens must not be empty, be wildcards, or contain spaces")
         if len(subject.encode()) > _MAX_SUBJECT_BYTES:
             raise _Unfit(f"a subject of {len(subject.encode())} bytes is above the limit of {_MAX_SUBJECT_BYTES}")
         if subject.startswith(_RESERVED) and not self._pieces[0]:
-            raise _Unfit(f"{subject[:100]!r} is a subject of the server itself; write its beginning into the parameter subject")
+            raise _Unfit(
+                f"{subject[:100]!r} is a subject of the server itself; begin the parameter subject with a literal prefix"
+            )
         return subject
 
     def _pairs(self, message: Message) -> list[tuple[str, str]]:
@@ -131,9 +133,9 @@ class Encoder:
 
 
 def _made_id(part: Part, place: int | None, subject: str, pairs: list[tuple[str, str]], payload: bytes) -> str:
-    """An id that a message has again where its batch is run again.
+    """An id that is the same if the batch runs again.
 
-    It is of the place and of the message: if another message has come to that place, it must not be taken for this one.
+    It is derived from the position and the message, so that another message at the same position has another id.
     """
     hashed = blake2b(payload, digest_size=8)
     hashed.update(repr((part.transaction.pipeline, subject, pairs)).encode())
@@ -141,14 +143,14 @@ def _made_id(part: Part, place: int | None, subject: str, pairs: list[tuple[str,
 
 
 def _name(name: str) -> str:
-    """The name of a header, if NATS can have it."""
+    """The name of a header, if NATS allows it."""
     if not _HEADER_NAME.fullmatch(name):
         raise _Unfit(f"{name[:100]!r} cannot be the name of a header: letters, digits and !#$%&'*+-.^_`|~ are allowed")
     return name
 
 
 def _text(what: str, value: bytes | None) -> str:
-    """A header's value, if NATS can have it; null is empty."""
+    """A header's value, if NATS allows it; null becomes empty."""
     try:
         text = (value or b"").decode()
     except UnicodeDecodeError:

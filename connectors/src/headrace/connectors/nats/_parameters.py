@@ -1,4 +1,4 @@
-"""What the NATS connectors can be told."""
+"""The parameters of the NATS connectors."""
 
 import re
 from pathlib import Path
@@ -7,8 +7,10 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
+from headrace.configuration import Size
 from headrace.connectors._bad_records import BadRecordParameters, BadRecords
 from headrace.connectors._parameters import Parameters
+from headrace.contract.names import to_name
 
 _NAME = r"^[^\s.*>/\\]+$"
 _KEY = r"^(subject|none|header:.+)$"
@@ -20,8 +22,8 @@ Subject = Annotated[str, StringConstraints(pattern=r"^[^\s.]+(\.[^\s.]+)*$")]
 
 
 def partition_name(text: str) -> str:
-    """What a partition is called that stands for a stream or a subject."""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", text)
+    """The name of the partition for a stream or a subject."""
+    return to_name(text)
 
 
 class NatsConnection(Parameters):
@@ -30,20 +32,22 @@ class NatsConnection(Parameters):
     servers: tuple[str, ...] = Field(
         ("nats://127.0.0.1:4222",),
         min_length=1,
-        description="Servers to begin with, nats://HOST:PORT, or tls://HOST:PORT for TLS; they tell of the others.",
+        description="Initial servers, nats://HOST:PORT, or tls://HOST:PORT for TLS; the others are discovered.",
     )
-    user: str | None = Field(None, description="Who logs in.")
-    password: SecretStr | None = Field(None, description="Their password.")
-    token: SecretStr | None = Field(None, description="Log in with a token instead.")
-    credentials_file: Path | None = Field(None, description="Log in with a JWT and an NKEY instead: a .creds file.")
-    nkey_file: Path | None = Field(None, description="Log in with an NKEY instead: a file with its seed.")
-    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; those of the system where not given.")
-    tls_certificate: Path | None = Field(None, description="This client's own certificate chain, PEM.")
-    tls_key: Path | None = Field(None, description="The private key that belongs to it, PEM.")
-    tls_server_name: str | None = Field(None, description="The name in the servers' certificate, where it is not their host.")
-    tls_first: bool = Field(False, description="Begin with TLS, for servers with handshake_first.")
-    client_name: str = Field("headrace", description="What the servers' monitoring calls this client.")
-    connect_seconds: float = Field(5.0, gt=0, description="How long a server may take to answer.")
+    user: str | None = Field(None, description="The user name.")
+    password: SecretStr | None = Field(None, description="The password.")
+    token: SecretStr | None = Field(None, description="Authenticate with a token instead.")
+    credentials_file: Path | None = Field(None, description="Authenticate with a JWT and an NKEY instead: a .creds file.")
+    nkey_file: Path | None = Field(None, description="Authenticate with an NKEY instead: a file with its seed.")
+    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: those of the system.")
+    tls_certificate: Path | None = Field(None, description="The client certificate chain, PEM.")
+    tls_key: Path | None = Field(None, description="The private key of the client certificate, PEM.")
+    tls_server_name: str | None = Field(
+        None, description="The name in the servers' certificate, if it differs from their host name."
+    )
+    tls_first: bool = Field(False, description="Start with TLS, for servers with handshake_first.")
+    client_name: str = Field("headrace", description="The name of this client in the servers' monitoring.")
+    connect_seconds: float = Field(5.0, gt=0, description="How long a server may take to answer, in seconds.")
 
     @field_validator("servers")
     @classmethod
@@ -57,7 +61,7 @@ class NatsConnection(Parameters):
             if not complete:
                 raise ValueError("write each server as nats://HOST:PORT or tls://HOST:PORT")
             if "@" in parts.netloc:
-                raise ValueError("write user and password as parameters of their own: unlike addresses, they are never shown")
+                raise ValueError("set user and password as separate parameters: unlike addresses, they are never shown")
         return servers
 
     @model_validator(mode="after")
@@ -72,50 +76,52 @@ class NatsConnection(Parameters):
         }
         given = [name for name, value in logins.items() if value is not None]
         if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} are different ways to log in: give one of them")
+            raise ValueError(f"{' and '.join(given)} are different ways to authenticate: give only one of them")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("tls_certificate and tls_key go together: give both, or neither")
         return self
 
     @property
     def encrypted(self) -> bool:
-        """Whether a connection without TLS is refused."""
+        """Whether TLS is required."""
         told = self.tls_ca or self.tls_certificate or self.tls_server_name or self.tls_first
         return bool(told) or any(server.startswith("tls:") for server in self.servers)
 
 
 class ShapeParameters(Parameters):
-    """What becomes of the parts of a NATS message."""
+    """How the parts of a NATS message are mapped."""
 
-    key: str = Field("subject", pattern=_KEY, description="What is the key of a message: subject, header:NAME, or none.")
-    subject_header: str | None = Field(None, min_length=1, description="A header that shall hold the subject.")
+    key: str = Field("subject", pattern=_KEY, description="The key of a message: subject, header:NAME, or none.")
+    subject_header: str | None = Field(None, min_length=1, description="The message header to store the subject in.")
 
 
 class JetStreamParameters(Parameters):
-    """Which stream, and how far ahead of Spark to read it."""
+    """Which stream to read, and how far ahead of Spark."""
 
     stream: str = Field(pattern=_NAME, description="The JetStream stream, which must exist.", examples=["ORDERS"])
-    domain: str | None = Field(None, pattern=_NAME, description="The JetStream domain, where it is not the server's own.")
-    prefetch_messages: int = Field(4000, ge=1, description="How many messages to ask for ahead of need, for each partition.")
-    prefetch_bytes: int = Field(8 << 20, ge=1024, description="How many bytes to ask for ahead of need, for each partition.")
+    domain: str | None = Field(None, pattern=_NAME, description="The JetStream domain, if it is not the server's own.")
+    prefetch_messages: int = Field(4000, ge=1, description="Number of messages to request in advance, for each partition.")
+    prefetch_bytes: Size = Field(8 << 20, ge=1024, description="Number of bytes to request in advance, for each partition.")
 
     @property
     def partition(self) -> str:
-        """The stream, as the name of a partition."""
+        """The name of the partition for the stream."""
         return partition_name(self.stream)
 
 
 class NatsParameters(NatsConnection, ShapeParameters, JetStreamParameters, BadRecordParameters):
-    """Stream a JetStream stream of limits retention by its sequences, exactly once.
+    """Stream a JetStream stream with limits retention by its sequences, exactly once.
 
-    Where to go on is in Spark's checkpoint alone: nothing is acknowledged, and no durable consumer is needed.
+    The position is stored only in Spark's checkpoint: nothing is acknowledged, and no durable consumer is needed.
     """
 
-    source: str = Field(description="Streams are called SOURCE/<stream>.", examples=["orders"])
-    subjects: tuple[Subject, ...] = Field((), description="Read only these; wildcards are fine.", examples=["orders.eu.>"])
+    source: str = Field(description="Streams are named SOURCE/<stream>.", examples=["orders"])
+    subjects: tuple[Subject, ...] = Field(
+        (), description="Read only these subjects; wildcards are allowed.", examples=["orders.eu.>"]
+    )
     partition_by_subject: bool = Field(
         False,
-        description="Make each of the subjects a partition, SOURCE/<subject>; they are read at the same time.",
+        description="Make each of the subjects a partition, SOURCE/<subject>; they are read concurrently.",
     )
 
     @model_validator(mode="after")
@@ -123,85 +129,98 @@ class NatsParameters(NatsConnection, ShapeParameters, JetStreamParameters, BadRe
         if self.partition_by_subject and not self.subjects:
             raise ValueError("partition_by_subject needs subjects: each of them becomes a partition")
         if len(set(map(partition_name, self.subjects))) < len(self.subjects) and self.partition_by_subject:
-            raise ValueError("two of the subjects would be the same partition: *, > and the like become _; use two sources")
+            raise ValueError("two of the subjects would be the same partition (* and > become _): use two sources")
         return self
 
     @property
     def partitions(self) -> dict[str, tuple[str, ...]]:
-        """The subjects that each partition reads, none for all of them."""
+        """The subjects that each partition reads; an empty tuple means all subjects."""
         if self.partition_by_subject:
             return {partition_name(subject): (subject,) for subject in self.subjects}
         return {self.partition: self.subjects}
 
 
 class NatsConsumerParameters(NatsConnection, ShapeParameters, JetStreamParameters, BadRecordParameters):
-    """Stream a JetStream stream of work-queue or interest retention by a durable consumer, at least once.
+    """Stream a JetStream stream with work-queue or interest retention by a durable consumer, at least once.
 
-    Messages are acknowledged once the checkpoint has them. What was not acknowledged when a connection is lost comes again.
+    Messages are acknowledged once they are in the checkpoint. Unacknowledged messages are redelivered after a connection is lost.
     """
 
     bad_records: BadRecords = Field(
         BadRecords.SKIP,
-        description="What to do with a message that cannot be taken, such as one above the gateway's max_frame_bytes: fail; "
-        "skip, which is counted and logged, and tells the server to give it up; or dead-letter, which keeps it first.",
+        description="What to do with a message that cannot be sent, for example because it exceeds the gateway's "
+        "max_frame_bytes: fail; skip (counted and logged), which tells the server to stop redelivering it; or "
+        "dead-letter, which stores it first.",
     )
-    source: str = Field(description="Streams are called SOURCE/<stream>.", examples=["jobs"])
-    consumer: str = Field(pattern=_NAME, description="The durable pull consumer.", examples=["headrace"])
-    subjects: tuple[Subject, ...] = Field((), description="Read only these; wildcards are fine.", examples=["jobs.>"])
-    create: bool = Field(True, description="Create the consumer where there is none.")
+    source: str = Field(description="Streams are named SOURCE/<stream>.", examples=["jobs"])
+    consumer: str = Field(pattern=_NAME, description="The name of the durable pull consumer.", examples=["headrace"])
+    subjects: tuple[Subject, ...] = Field((), description="Read only these subjects; wildcards are allowed.", examples=["jobs.>"])
+    create: bool = Field(True, description="Create the consumer if it does not exist.")
     ack_wait_seconds: float = Field(
         30.0,
         ge=1,
-        description="For a consumer that is created: after how long messages come again whose reader was killed. "
-        "One that lives asks for more time by itself.",
+        description="When creating a consumer: after how many seconds messages are redelivered if their reader was killed. A "
+        "live reader extends this time by itself.",
     )
-    max_ack_pending: int = Field(
-        20_000, ge=1, description="For a consumer that is created: how many messages may be unacknowledged."
-    )
+    max_ack_pending: int = Field(20_000, ge=1, description="When creating a consumer: maximum number of unacknowledged messages.")
 
 
 class NatsCoreParameters(NatsConnection, ShapeParameters, BadRecordParameters):
-    """Stream subjects of core NATS, at most once: what is sent while the connector is away, or too fast for it, is lost."""
+    """Stream subjects of core NATS, at most once.
+
+    Messages that arrive while the connector is unavailable, or faster than it can read, are lost.
+    """
 
     bad_records: BadRecords = Field(
         BadRecords.SKIP,
-        description="What to do with a message that cannot be taken, such as one above the gateway's max_frame_bytes: fail; "
-        "skip, which is counted and logged; or dead-letter.",
+        description="What to do with a message that cannot be sent, for example because it exceeds the gateway's "
+        "max_frame_bytes: fail; skip (counted and logged); or dead-letter.",
     )
-    source: str = Field(description="The stream is called SOURCE/0.", examples=["metrics"])
+    source: str = Field(description="The stream is named SOURCE/0.", examples=["metrics"])
     subjects: tuple[Subject, ...] = Field(
-        min_length=1, description="The subjects to subscribe to; wildcards are fine.", examples=["metrics.>"]
+        min_length=1, description="The subjects to subscribe to; wildcards are allowed.", examples=["metrics.>"]
     )
-    queue_group: str | None = Field(None, pattern=r"^\S+$", description="Share the messages with all subscribers of this group.")
-    buffer_messages: int = Field(100_000, ge=1, description="How many messages may wait for Spark; more are dropped.")
-    buffer_bytes: int = Field(64 << 20, ge=1024, description="How many bytes may wait for Spark; more are dropped.")
+    queue_group: str | None = Field(
+        None, pattern=r"^\S+$", description="Share the messages with all subscribers of this queue group."
+    )
+    buffer_messages: int = Field(
+        100_000, ge=1, description="Maximum number of messages that wait for Spark; further ones are dropped."
+    )
+    buffer_bytes: Size = Field(
+        64 << 20, ge=1024, description="Maximum number of bytes that wait for Spark; further ones are dropped."
+    )
 
 
 class NatsSinkParameters(NatsConnection):
-    """Publish to JetStream, at least once; exactly once where Spark delivers again within the stream's duplicate window."""
+    """Publish to JetStream, at least once; exactly once if Spark redelivers within the stream's duplicate window."""
 
-    sink: str = Field(description='What Spark calls it: format("headrace").option("sink", SINK).', examples=["alerts"])
+    sink: str = Field(description='The name of the sink in Spark: format("headrace").option("sink", SINK).', examples=["alerts"])
     subject: str = Field(
-        description="Where messages go. {key} stands for the key, {header:NAME} for a header.", examples=["alerts.{key}"]
+        description="The subject to publish to. {key} is replaced by the key, {header:NAME} by a header.",
+        examples=["alerts.{key}"],
     )
-    stream: str | None = Field(None, pattern=_NAME, description="The stream that must take them; any one where not given.")
-    domain: str | None = Field(None, pattern=_NAME, description="The JetStream domain, where it is not the server's own.")
-    key_header: str | None = Field(None, pattern=_HEADER, description="A header that shall hold the key.")
+    stream: str | None = Field(None, pattern=_NAME, description="The stream that must store the messages; default: any stream.")
+    domain: str | None = Field(None, pattern=_NAME, description="The JetStream domain, if it is not the server's own.")
+    key_header: str | None = Field(None, pattern=_HEADER, description="The header to store the key in.")
     deduplicate: Literal["all", "given", "none"] = Field(
         "all",
-        description="Which messages get a Nats-Msg-Id: all, made of their batch and place where they have no message_id; "
-        "or those alone that have one.",
+        description="Which messages get a Nats-Msg-Id: all (derived from batch and position for messages without a "
+        "message_id), given (only messages with a message_id), or none.",
     )
     nats_headers: bool = Field(
         False,
-        description="Send headers whose names begin with Nats-, too: the server takes them for instructions, such as Nats-TTL.",
+        description="Also send headers whose names begin with Nats-, which the server interprets as instructions, such as "
+        "Nats-TTL.",
     )
-    max_in_flight: int = Field(4000, ge=1, description="How many messages may await their acknowledgement.")
-    max_in_flight_bytes: int = Field(16 << 20, ge=1024, description="How many bytes may await their acknowledgement.")
+    max_in_flight: int = Field(4000, ge=1, description="Maximum number of messages that wait for their acknowledgement.")
+    max_in_flight_bytes: Size = Field(
+        16 << 20, ge=1024, description="Maximum number of bytes that wait for their acknowledgement."
+    )
     retry_seconds: float = Field(
         60.0,
         ge=0,
-        description="How long to try again where the server is away or the stream is full, before Spark's task fails.",
+        description="How long to retry if the server is unavailable or the stream is full, in seconds, before Spark's task "
+        "fails.",
     )
 
     @field_validator("subject")
@@ -212,5 +231,5 @@ class NatsSinkParameters(NatsConnection):
             raise ValueError("write a subject without spaces and wildcards, such as alerts.eu or alerts.{key}")
         for name in _PLACEHOLDER.findall(subject):
             if name != "key" and not re.fullmatch(r"header:.+", name):
-                raise ValueError(f"{{{name}}} stands for nothing: write {{key}} or {{header:NAME}}")
+                raise ValueError(f"{{{name}}} is not a placeholder: write {{key}} or {{header:NAME}}")
         return subject

@@ -1,4 +1,4 @@
-"""Publishes to JetStream with many messages awaiting their acknowledgement."""
+"""Publishes to JetStream with many messages in flight."""
 
 import asyncio
 import json
@@ -17,12 +17,12 @@ _ANSWER_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What JetStream says of a message.
+    """The answer of JetStream to a message.
 
     Attributes:
-        code: 0 where the message is stored, 503 where nobody takes the subject, else what kind of error it is.
-        error: The number of the error; 0 for none.
-        text: The error, for people.
+        code: 0 if the message is stored, 503 if no stream stores the subject, or else the status of the error.
+        error: The error code; 0 for none.
+        text: The description of the error.
     """
 
     code: int = 0
@@ -31,15 +31,15 @@ class Answer:
 
 
 STORED = Answer()
-REPEATED = Answer(text="the stream has had a message of this id")
-UNROUTED = Answer(503, text="no stream takes the subject")
+REPEATED = Answer(text="the stream already has a message with this id")
+UNROUTED = Answer(503, text="no stream stores the subject")
 
 
 class Publisher:
-    """Publishes by way of one connection."""
+    """Publishes on one connection."""
 
     def __init__(self, client: Client, parameters: NatsSinkParameters) -> None:
-        """Publishes nothing yet."""
+        """Creates the publisher of a connection."""
         self.client = client
         self._max_messages, self._max_bytes = parameters.max_in_flight, parameters.max_in_flight_bytes
         self._inbox = client.new_inbox()
@@ -51,12 +51,12 @@ class Publisher:
         self._wake = asyncio.Event()
 
     async def start(self) -> None:
-        """Listens for acknowledgements."""
+        """Subscribes to acknowledgements."""
         await self.client.subscribe(f"{self._inbox}.*.*", cb=self._answered, pending_msgs_limit=0, pending_bytes_limit=0)
         self.client.watchers.append(self._wake.set)
 
     async def publish(self, outgoing: Sequence[Outgoing]) -> tuple[list[Answer | None], Exception | None]:
-        """Publishes messages in order; returns what was said of each, None for nothing, and what went wrong, if anything did."""
+        """Publishes messages in order; returns the answer to each, None for no answer, and the error, if any."""
         self._round += 1
         self._outgoing, self._answers = outgoing, [None] * len(outgoing)
         self._messages = self._bytes = 0
@@ -74,10 +74,10 @@ class Publisher:
         return self._answers, None
 
     async def _until(self, messages: int, bytes_: int) -> None:
-        """Waits until no more than this awaits its acknowledgement.
+        """Waits until no more than this number of messages is in flight.
 
         Raises:
-            NatsAway: The connection is lost, or no acknowledgement comes any more.
+            NatsAway: The connection is lost, or acknowledgements stop arriving.
         """
         self._room_for = (messages, bytes_)
         while self._messages > messages or self._bytes > bytes_:
@@ -93,7 +93,7 @@ class Publisher:
                     raise NatsAway(f"{self.client.where} does not acknowledge what is published") from None
 
     async def _answered(self, message: Msg) -> None:
-        """Takes an answer, unless it comes too late for its round, or from somebody else who listens to the subject."""
+        """Handles an answer, unless it is too late, or comes from another subscriber of the subject."""
         *_, round_, place = message.subject.split(".")
         if int(round_) != self._round or self._answers[int(place)] is not None or (answer := _read(message)) is None:
             return
@@ -105,7 +105,7 @@ class Publisher:
 
 
 def _read(message: Msg) -> Answer | None:
-    """What an answer says; None where it is not JetStream's."""
+    """Parses an answer; None if it is not from JetStream."""
     if message.headers and message.headers.get("Status") == "503":
         return UNROUTED
     try:

@@ -1,6 +1,6 @@
-"""What a pull consumer delivers: asked for ahead of need, within bounds, and taken many messages at a time.
+"""Messages of a pull consumer, requested in advance within limits, and taken in bulk.
 
-nats-py's own `fetch` makes a task for each message, which is most of what it costs.
+nats-py's own `fetch` creates a task for each message, which is most of its cost.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from headrace.connectors.nats._errors import NatsAway, NatsRefused
 from headrace.connectors.nats._parameters import JetStreamParameters
 
 HEARTBEAT_SECONDS = 5.0
-"""How often the server says that it is there, while it has no messages."""
+"""The interval of the server's heartbeats while it has no messages, in seconds."""
 _EXPIRES_SECONDS = 60
 _SILENCE_SECONDS = 2.5 * HEARTBEAT_SECONDS
 _DRAIN_SECONDS = 2.0
@@ -31,10 +31,10 @@ class ConsumerGone(NatsAway):
 
 
 class Pull:
-    """The messages of one consumer, by way of one connection."""
+    """The messages of one consumer, on one connection."""
 
     def __init__(self, client: Client, parameters: JetStreamParameters, consumer: str) -> None:
-        """Asks for nothing yet."""
+        """Creates the object, without a request."""
         self._client = client
         self._what = f"consumer {consumer} of stream {parameters.stream}"
         self._next = f"{api(parameters.domain)}.CONSUMER.MSG.NEXT.{parameters.stream}.{consumer}"
@@ -48,14 +48,14 @@ class Pull:
         self._quiet_since = time.monotonic()
 
     async def __aenter__(self) -> Self:
-        """Subscribes."""
-        # What may come is what was asked for; nats-py must not drop any of it.
+        """Subscribes to the messages."""
+        # Only requested messages arrive; nats-py must not drop any of them.
         self._subscription = await self._client.subscribe(self._inbox, cb=self._take, pending_msgs_limit=0, pending_bytes_limit=0)
         self._client.watchers.append(self._wake.set)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Stops listening; the messages that are on their way are in `left` afterwards."""
+        """Unsubscribes; messages in flight are in `left` afterwards."""
         self._client.watchers.remove(self._wake.set)
         with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
             async with asyncio.timeout(_DRAIN_SECONDS):
@@ -63,7 +63,7 @@ class Pull:
 
     @property
     def ready(self) -> bool:
-        """Whether something has arrived."""
+        """Whether messages have arrived."""
         return bool(self._arrived)
 
     @property
@@ -72,12 +72,12 @@ class Pull:
         return [message for message in self._arrived if message.reply]
 
     async def take(self) -> list[Msg]:
-        """What has arrived; waits for it. Nothing where the server says that it has had no messages for a while.
+        """Takes the arrived messages, and waits for them. Empty if the server reports that it had no messages for a while.
 
         Raises:
-            ConsumerGone: The consumer is no more.
+            ConsumerGone: The consumer no longer exists.
             NatsAway: The connection is lost, or silent.
-            NatsRefused: The consumer does not take such requests.
+            NatsRefused: The consumer rejects such requests.
         """
         while True:
             heed_cancellation()
@@ -98,46 +98,46 @@ class Pull:
                 if self._failure is None and not self._client.is_closed:
                     await self._ask()
                 return messages
-            # One of several requests may well be idle while another one is not.
+            # One of several requests may be idle while another one is not.
             if self._failure is None and time.monotonic() - self._quiet_since >= HEARTBEAT_SECONDS:
                 self._quiet_since = time.monotonic()
                 return []
 
     async def _take(self, message: Msg) -> None:
-        """Takes a message, or word from the server: only messages have something to acknowledge them by."""
+        """Handles a message, or a status of the server: only messages have a reply subject for their acknowledgement."""
         self._arrived.append(message)
         self._wake.set()
 
     async def _wait(self) -> None:
-        """Waits for something to arrive, or to go wrong."""
+        """Waits until something arrives, or fails."""
         try:
             async with asyncio.timeout(_SILENCE_SECONDS):
                 await self._wake.wait()
         except TimeoutError:
-            raise NatsAway(f"{self._client.where}: {self._what} is silent; not even a heartbeat comes") from None
+            raise NatsAway(f"{self._client.where}: {self._what} is silent; it sends no heartbeats") from None
 
     def _check(self) -> None:
-        """Raises what has gone wrong."""
+        """Raises the error, if any."""
         if self._client.lost:
             raise self._client.loss
         if self._failure is not None:
             raise self._failure
 
     async def _ask(self) -> None:
-        """Asks for more, once half of what was asked for has come."""
+        """Requests more, once half of what was requested has arrived."""
         if self._asked > self._messages // 2:
             return
         wanted = {"batch": self._messages - self._asked, "max_bytes": max(self._bytes, self._client.max_payload)}
         waiting = {"expires": _EXPIRES_SECONDS * _NANOSECONDS, "idle_heartbeat": int(HEARTBEAT_SECONDS * _NANOSECONDS)}
         if self._too_large:
-            # It may be too large for any such request: ask for it alone, whatever its size.
+            # The next message may be too large for any such request: request it alone, whatever its size.
             self._too_large = False
             wanted = {"batch": 1}
         self._asked += wanted["batch"]
         await self._client.publish(self._next, json.dumps({**wanted, **waiting}).encode(), reply=self._inbox)
 
     def _note(self, status: dict[str, str]) -> None:
-        """Takes word from the server."""
+        """Handles a status of the server."""
         code, text = status.get("Status"), status.get("Description", "").strip()
         where = f"{self._client.where}: {self._what}"
         if code == "100":

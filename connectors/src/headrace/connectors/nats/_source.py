@@ -1,4 +1,4 @@
-"""The `nats` source: JetStream, read by the sequences of a stream, from wherever the checkpoint says."""
+"""The `nats` source: reads a JetStream stream by its sequences, from the position in the checkpoint."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
@@ -12,13 +12,13 @@ import nats.errors
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, RetentionPolicy, StreamConfig, StreamInfo
 
 from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
+from headrace.connectors._retry import Retry
 from headrace.connectors.nats._client import Client
 from headrace.connectors.nats._columns import Delivered, batch_of, delivered
 from headrace.connectors.nats._connection import api, connected, jetstream, stream_info
 from headrace.connectors.nats._errors import NatsAway, NatsRefused
 from headrace.connectors.nats._parameters import NatsParameters
 from headrace.connectors.nats._pull import Pull
-from headrace.connectors.nats._retry import Retry
 from headrace.sdk import Backlog, Batch, Position, PositionLost
 
 _INACTIVE_SECONDS = 60.0
@@ -26,14 +26,14 @@ _INACTIVE_SECONDS = 60.0
 
 @dataclass(slots=True)
 class _Reading:
-    """How far a partition has been read.
+    """The progress of reading a partition.
 
     Attributes:
         subjects: The subjects to read; empty for all.
-        after: The sequence of the last message that was yielded, or is in the checkpoint; None before the first.
-        stream: What tells the stream from another one of its name; None where that is not known yet.
-        skips: Whether what is lost is to be skipped.
-        pending: How many messages were left, after the last that was yielded.
+        after: The sequence of the last message that was yielded or is in the checkpoint; None before the first.
+        stream: Distinguishes the stream from another one of its name; None if that is not known yet.
+        skips: Whether to skip lost messages.
+        pending: The number of messages that were left after the last yielded one.
     """
 
     subjects: Sequence[str]
@@ -46,8 +46,8 @@ class _Reading:
 class NatsSource(PolicySource):
     """Reads a stream by ephemeral consumers that begin after the last message, and acknowledge nothing.
 
-    The sequence of a message is that of the stream. The cursor is when the stream was created: if that changes, its sequences
-    have begun again.
+    The sequence of a message is that of the stream. The cursor is the creation time of the stream: if that changes, its sequences
+    have started over.
     """
 
     connector = "nats"
@@ -55,7 +55,7 @@ class NatsSource(PolicySource):
     idle_seconds = 0.0
 
     def __init__(self, parameters: NatsParameters) -> None:
-        """Connects to nothing yet."""
+        """Creates the source, without connecting."""
         self.name = parameters.source
         self._parameters = parameters
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
@@ -63,16 +63,16 @@ class NatsSource(PolicySource):
         self._acknowledged: dict[str, Position] = {}
 
     async def partitions(self) -> Sequence[str]:
-        """The stream, or each of the subjects."""
+        """One partition for the stream, or one for each of the subjects."""
         return list(self._parameters.partitions)
 
     async def acknowledged(self, partition: str, position: Position) -> None:
-        """Remembers what is told before reading: where losses are to be skipped, `read` is given no position."""
+        """Remembers the position that is reported before reading: if losses should be skipped, `read` gets no position."""
         if partition not in self._readings:
             self._acknowledged[partition] = position
 
     async def read(self, partition: str, position: Position | None) -> AsyncGenerator[Batch | None, None]:
-        """Yields a batch for what has arrived; connects again, with backoff, for as long as it takes."""
+        """Yields a batch of arrived messages at a time; reconnects with backoff, without limit."""
         seen = self._acknowledged.pop(partition, None) if position is None else position
         reading = self._readings[partition] = _Reading(
             self._parameters.partitions[partition],
@@ -86,7 +86,7 @@ class NatsSource(PolicySource):
                 try:
                     async with connected(self._parameters) as client, aclosing(self._consume(client, reading)) as batches:
                         async for batch in batches:
-                            retry.succeeded()
+                            retry.connected()
                             yield batch
                 except NatsAway as error:
                     await retry.wait(error)
@@ -94,7 +94,7 @@ class NatsSource(PolicySource):
             del self._readings[partition]
 
     async def _consume(self, client: Client, reading: _Reading) -> AsyncGenerator[Batch | None, None]:
-        """Yields what comes, by way of one connection and one consumer."""
+        """Yields messages, using one connection and one consumer."""
         self._check(await stream_info(client, self._parameters), reading)
         manager = jetstream(client, self._parameters.domain)
         consumer = await manager.add_consumer(self._parameters.stream, _consumer(reading, self.name))
@@ -111,31 +111,31 @@ class NatsSource(PolicySource):
                         continue
                     told = delivered(messages)
                     if (told.first_place, told.last_place) != (place + 1, place + len(messages)):
-                        raise NatsAway(f"{client.where}: messages of consumer {consumer.name} were lost on their way")
+                        raise NatsAway(f"{client.where}: messages of consumer {consumer.name} were lost in transit")
                     await self._check_gaps(client, reading, told)
                     place, reading.after, reading.pending = told.last_place, told.sequences[-1], told.pending
                     yield batch_of(messages, self._parameters, times=told.times, sequences=told.sequences, cursor=reading.stream)
                     if not told.pending and not pull.ready:
                         yield None
         finally:
-            # Nobody waits for the answer: the server removes it by itself, too, only later.
+            # The answer does not matter: the server also removes it by itself, only later.
             with contextlib.suppress(nats.errors.Error):
                 stream, prefix = self._parameters.stream, api(self._parameters.domain)
                 await client.publish(f"{prefix}.CONSUMER.DELETE.{stream}.{consumer.name}")
 
     def _check(self, info: StreamInfo, reading: _Reading) -> None:
-        """Sees that a stream still has what comes after what was read.
+        """Checks that a stream still has what follows the messages that were read.
 
         Raises:
-            PositionLost: It has not.
-            NatsRefused: It is not fit for this connector.
+            PositionLost: It does not.
+            NatsRefused: It is not suitable for this connector.
         """
         check_retention(info)
         name, first, last = self._parameters.stream, info.state.first_seq, info.state.last_seq
         created = info.created.isoformat().encode() if info.created else b""
         if reading.after is not None:
             if reading.stream not in (None, created):
-                _begins_again(f"stream {name} was deleted and created anew", reading)
+                _begins_again(f"stream {name} was deleted and recreated", reading)
             if last < reading.after:
                 _begins_again(f"stream {name} ends with message {last}", reading)
             if first > reading.after + 1 and not _compacts(info.config):
@@ -145,9 +145,9 @@ class NatsSource(PolicySource):
         reading.stream, reading.skips = created, False
 
     async def _check_gaps(self, client: Client, reading: _Reading, told: Delivered) -> None:
-        """Sees that no messages have expired while they waited to be read.
+        """Checks that no messages have expired while they waited to be read.
 
-        Gaps alone say nothing: other subjects are left out, and messages may be deleted one by one.
+        Gaps alone prove nothing: other subjects are skipped, and messages may be deleted individually.
 
         Raises:
             PositionLost: Some have.
@@ -155,7 +155,7 @@ class NatsSource(PolicySource):
         if reading.after is None or told.sequences[-1] - reading.after == len(told.sequences):
             return
         if reading.subjects and not reading.pending:
-            # None of these subjects was left: what has gone since is taken for messages of others.
+            # No message of these subjects was left: messages that were removed since then count as messages of other subjects.
             return
         info = await stream_info(client, self._parameters)
         first = info.state.first_seq
@@ -166,35 +166,35 @@ class NatsSource(PolicySource):
                 raise _lost(self._parameters.stream, reading, before + 1, min(first, sequence) - 1, first)
 
     async def backlog(self, partition: str) -> Backlog:
-        """What the consumer has left."""
+        """The number of messages that the consumer has left."""
         return Backlog(messages=self._readings[partition].pending)
 
 
 def check_retention(info: StreamInfo) -> None:
-    """Sees that a stream keeps what somebody has acknowledged.
+    """Checks that a stream keeps acknowledged messages.
 
     Raises:
-        NatsRefused: It does not.
+        NatsRefused: It removes them.
     """
     if info.config.retention not in (None, RetentionPolicy.LIMITS):
         raise NatsRefused(
-            f"stream {info.config.name} has {info.config.retention} retention, so that what is acknowledged is gone from it; "
+            f"stream {info.config.name} has {info.config.retention} retention, which removes acknowledged messages; "
             "read it with the connector nats-consumer"
         )
 
 
 def _check_silence(client: Client, reading: _Reading) -> None:
-    """Sees that a server that sends nothing has nothing: what it had may have expired, or been purged.
+    """Checks that a silent server has no messages left: they may have expired, or been purged.
 
     Raises:
-        NatsAway: It said that it had more. Another consumer will tell what has become of it.
+        NatsAway: It reported more messages. Another consumer will find out what happened to them.
     """
     if reading.pending:
-        raise NatsAway(f"{client.where}: {reading.pending} messages are left, and do not come")
+        raise NatsAway(f"{client.where}: {reading.pending} messages are left, and do not arrive")
 
 
 def _consumer(reading: _Reading, source: str) -> ConsumerConfig:
-    """An ephemeral consumer of what is still to be read."""
+    """Creates an ephemeral consumer for the unread messages."""
     config = ConsumerConfig(
         name=f"headrace-{token_hex(8)}",
         description=f"Headrace source {source}",
@@ -211,25 +211,25 @@ def _consumer(reading: _Reading, source: str) -> ConsumerConfig:
 
 
 def _compacts(config: StreamConfig) -> bool:
-    """Whether a stream only ever drops messages that newer ones of their subject take the place of."""
+    """Whether a stream drops only messages that newer ones of the same subject replace."""
     bounds = (config.max_msgs, config.max_bytes, config.max_age)
     return config.max_msgs_per_subject > 0 and not any(bound is not None and bound > 0 for bound in bounds)
 
 
 def _lost(stream: str, reading: _Reading, first: int, last: int, earliest: int) -> PositionLost:
-    """What to say of messages that are gone."""
+    """The error for removed messages."""
     text = f"stream {stream} no longer has messages {first} to {last}: they expired, or were purged"
     if reading.subjects:
-        text += "; whether any was of the subjects that are read cannot be told"
+        text += "; it is unknown whether any of them had one of the subjects that are read"
     return PositionLost(text, earliest=earliest)
 
 
 def _begins_again(what: str, reading: _Reading) -> NoReturn:
-    """Raises what is to be said of a stream that is not the one that was read, whatever it is called.
+    """Raises the error for a stream that is not the one that was read, despite its name.
 
-    Skipping does not help: all new messages up to the old position would be taken for those that were read.
+    Skipping does not help: all new messages up to the old position would be mistaken for those that were read.
     """
-    text = f"{what}, though message {reading.after} was read: its sequences begin again"
+    text = f"{what}, though message {reading.after} was read: its sequences have started over"
     if reading.skips:
         raise NatsRefused(f"{text}; give the source another name, and its query another checkpoint")
     raise PositionLost(text)

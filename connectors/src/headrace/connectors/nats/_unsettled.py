@@ -1,4 +1,4 @@
-"""Messages that were delivered and are not acknowledged yet: acknowledged, kept from coming again, and given back."""
+"""Delivered, unacknowledged messages: acknowledges them, extends their deadlines, and returns them."""
 
 import asyncio
 import contextlib
@@ -21,14 +21,17 @@ _GIVE_BACK_SECONDS = 2
 
 
 class Unsettled:
-    """The messages of one session, by their sequences in the stream. They outlive connections: any may acknowledge them."""
+    """The messages of one session, by their sequences in the stream.
+
+    They outlive connections: any connection may acknowledge them.
+    """
 
     def __init__(self, settled: dict[int, None]) -> None:
-        """Begins without messages and without a connection.
+        """Creates an empty set without a connection.
 
         Args:
-            settled: The messages that were acknowledged last, also in earlier sessions. They may come again all the same, where
-                the server did not hear it, or had sent them already.
+            settled: The messages that were acknowledged last, also in earlier sessions. They may still be redelivered, if the
+                server did not receive the acknowledgement, or had already sent them.
         """
         self._replies: dict[int, str] = {}
         self._settled = settled
@@ -38,24 +41,24 @@ class Unsettled:
 
     @property
     def replies(self) -> list[str]:
-        """The subjects to acknowledge them by."""
+        """Their acknowledgement subjects."""
         return list(self._replies.values())
 
     def connected(self, client: Client) -> None:
-        """Acknowledges by way of this connection from now on."""
+        """Uses this connection for acknowledgements from now on."""
         self._client = client
         self._changed.set()
 
     def close(self) -> None:
-        """Acknowledges no more."""
+        """Stops acknowledging."""
         self._closed = True
         self._changed.set()
 
     async def admit(self, client: Client, messages: Sequence[Msg], told: Delivered) -> tuple[Sequence[Msg], Delivered]:
-        """Takes messages that were delivered; returns those that are new.
+        """Adds delivered messages; returns the new ones.
 
-        One that comes again though it is here was too long on its way, or could not be asked more time for. One that comes again
-        though the checkpoint has it is acknowledged again.
+        A message that is redelivered although it is already here was in transit for too long, or its deadline could not be
+        extended. A message that is redelivered although it is in the checkpoint is acknowledged again.
         """
         if self._replies.keys().isdisjoint(told.sequences) and self._settled.keys().isdisjoint(told.sequences):
             self._replies.update(zip(told.sequences, [message.reply for message in messages], strict=True))
@@ -76,10 +79,10 @@ class Unsettled:
         )
 
     async def settle(self, sequences: Iterable[int], what: bytes = b"") -> None:
-        """Acknowledges messages, or says something else that ends them, and sees that the server has heard it.
+        """Acknowledges messages, or ends them with another reply, and waits for the server's confirmation.
 
         Raises:
-            NatsAway: There will be no further connection.
+            NatsAway: The reader has ended, so there will be no further connection.
             NatsRefused: This user may not acknowledge.
         """
         tokens = [sequence for sequence in sequences if sequence in self._replies]
@@ -96,7 +99,7 @@ class Unsettled:
             return
 
     def _forget(self, sequences: Sequence[int]) -> None:
-        """Takes messages for acknowledged; remembers the last ones."""
+        """Removes acknowledged messages; remembers the last ones."""
         for sequence in sequences:
             self._replies.pop(sequence, None)
             self._settled[sequence] = None
@@ -104,17 +107,17 @@ class Unsettled:
             del self._settled[sequence]
 
     async def _connection(self) -> Client:
-        """The connection; waits for one."""
+        """The connection; waits until there is one."""
         while self._client is None or self._client.is_closed:
             if self._closed:
-                raise NatsAway("messages could not be acknowledged before the reader ended; they come again")
+                raise NatsAway("messages could not be acknowledged before the reader ended; they will be redelivered")
             self._changed.clear()
             await self._changed.wait()
         return self._client
 
 
 async def say(client: Client, replies: Sequence[str], what: bytes) -> None:
-    """Says something of messages: an empty text acknowledges them."""
+    """Sends a reply for messages: an empty text acknowledges them."""
     for place in range(0, len(replies), _PAUSE_EVERY):
         for reply in replies[place : place + _PAUSE_EVERY]:
             await client.publish(reply, what)
@@ -122,7 +125,7 @@ async def say(client: Client, replies: Sequence[str], what: bytes) -> None:
 
 
 async def give_back(client: Client, replies: Sequence[str]) -> None:
-    """Has messages delivered again at once, as well as that can be done now; else they come again by themselves, later."""
+    """Requests immediate redelivery, as far as this is possible now; otherwise messages are redelivered later."""
     with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
         await say(client, replies, b"-NAK")
         await client.flush(_GIVE_BACK_SECONDS)

@@ -1,4 +1,4 @@
-"""The last batch of each pipeline that a sink has written, in a table beside the one that it writes to."""
+"""The last batch of each pipeline that a sink has written, in a table next to the target table."""
 
 from dataclasses import dataclass
 from typing import LiteralString
@@ -22,9 +22,9 @@ class Batches:
     """The batches of one sink.
 
     Attributes:
-        schema: Where the table is.
+        schema: The schema of the table.
         sink: The sink.
-        owner: Which instance of it.
+        owner: The owner name of the instance.
     """
 
     schema: str
@@ -32,11 +32,11 @@ class Batches:
     owner: str
 
     async def make(self, session: Session) -> None:
-        """Makes the table where there is none."""
+        """Creates the table if it does not exist."""
         await make_table(session, self._table, _MAKE)
 
     async def last(self, session: Session, pipeline: str) -> int | None:
-        """The last batch of a pipeline; None where there is none."""
+        """The last batch of a pipeline; None if there is none."""
         query = sql.SQL("SELECT max(batch) FROM {} WHERE sink = %s AND owner = %s AND pipeline = %s").format(self._table)
         last: int | None = (await session.fetch(query, (self.sink, self.owner, pipeline)))[0][0]
         return last
@@ -47,17 +47,17 @@ class Batches:
         return [Transaction(*row) for row in await session.fetch(query.format(self._table), (self.sink, self.owner))]
 
     async def add(self, session: Session, transaction: Transaction) -> None:
-        """Notes a batch, within the transaction that writes it. Those before stay until they are forgotten."""
+        """Records a batch, within the transaction that writes it. Earlier ones remain until `forget_others`."""
         query = sql.SQL("INSERT INTO {} VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING").format(self._table)
         await session.execute(query, (self.sink, self.owner, transaction.pipeline, transaction.batch))
 
     async def forget_others(self, session: Session, transaction: Transaction) -> None:
-        """Forgets the other batches of a pipeline."""
+        """Deletes the other batches of a pipeline."""
         query = sql.SQL("DELETE FROM {} WHERE sink = %s AND owner = %s AND pipeline = %s AND batch <> %s").format(self._table)
         await session.execute(query, (self.sink, self.owner, transaction.pipeline, transaction.batch))
 
     async def lock(self, session: Session, pipeline: str) -> None:
-        """Waits until nobody else writes a batch of a pipeline, and keeps others from it until the transaction ends."""
+        """Locks a pipeline until the transaction ends, so that only one process writes its batches."""
         await session.fetch(_LOCK, ("/".join(("headrace", self.schema, self.sink, self.owner, pipeline)),))
 
     @property
@@ -66,7 +66,7 @@ class Batches:
 
 
 async def make_table(session: Session, table: sql.Identifier, statement: LiteralString) -> None:
-    """Makes a table where there is none; several may try at the same time."""
+    """Creates a table if it does not exist; several processes may try at the same time."""
     name = table.as_string(None)
     async with session.transaction():
         await session.fetch(_LOCK, (name,))

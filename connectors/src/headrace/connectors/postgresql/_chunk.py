@@ -1,4 +1,4 @@
-"""Rows on their way into a table, as arrays that PostgreSQL takes without anybody touching single messages. Pure."""
+"""Rows for a table, as arrays that PostgreSQL accepts, without touching single messages. Pure functions."""
 
 import json
 import sys
@@ -33,12 +33,12 @@ class Elements:
 
 
 class ElementsDumper(Dumper):
-    """Sends such an array as it is."""
+    """Sends such an array unchanged."""
 
     format = Format.BINARY
 
     def dump(self, obj: Elements) -> Buffer:
-        """Gives the bytes."""
+        """Returns the bytes."""
         return obj.data
 
 
@@ -47,7 +47,7 @@ class Chunk:
     """Consecutive rows of a part, or of a transaction.
 
     Attributes:
-        first: How many rows come before it.
+        first: The number of rows before it.
         rows: The rows.
     """
 
@@ -60,11 +60,11 @@ class Chunk:
 
     @property
     def size(self) -> int:
-        """About how large it is, in bytes."""
+        """The approximate size, in bytes."""
         return sum(some.frame.ByteSize() for some in self.rows)
 
     def missing(self, column: Literal["keys", "values"], reason: str) -> dict[int, str]:
-        """A reason for each message that lacks something, by their places, counted from 1."""
+        """The reason for each message that lacks something, by position, counted from 1."""
         found: dict[int, str] = {}
         start = 1
         for some in self.rows:
@@ -107,7 +107,7 @@ async def chunks(rows: AsyncIterator[Rows]) -> AsyncIterator[Chunk]:
 
 
 def _strings(column: Packed | None, count: int) -> bytes:
-    """Each entry after its length, which is what an element looks like, null or not."""
+    """Each entry preceded by its length: the binary format of an element, null or not."""
     if column is None:
         return _NULL_ELEMENT * count
     prefixes = _big_endian(column.lengths)

@@ -1,4 +1,4 @@
-"""How the PostgreSQL connectors are made from their parameters, and checked."""
+"""How the PostgreSQL connectors are built and checked."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A database of PostgreSQL, and connections to it."""
+"""A PostgreSQL database, and connections to it."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ Query = LiteralString | sql.SQL | sql.Composed
 _OLDEST_VERSION = 140_000
 _REPORT_SECONDS = 10.0
 _CONNECT_SECONDS = 10
-# So that either side learns within half a minute that the other one is gone, unless the connection string says otherwise.
+# So that each side detects within half a minute that the other one is gone, unless the connection string says otherwise.
 _CLIENT_OPTIONS = {
     "target_session_attrs": "primary",
     "keepalives_idle": "10",
@@ -38,7 +38,7 @@ _SETTINGS = {"timezone": "UTC", "default_transaction_isolation": "read committed
 
 
 class Session:
-    """A connection, in autocommit mode, each of whose statements has a limited time."""
+    """A connection in autocommit mode, with a timeout for each statement."""
 
     def __init__(self, connection: AsyncConnection[Any], timeout_seconds: float) -> None:
         """Takes over a connection."""
@@ -47,15 +47,15 @@ class Session:
 
     @property
     def usable(self) -> bool:
-        """False where it was lost, or is in the middle of something."""
+        """False if it was lost, or is in a transaction."""
         return not self.connection.closed and self.connection.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
 
     async def fetch(self, query: Query, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Executes a statement and gives its rows, in the binary formats.
+        """Executes a statement and returns its rows, in binary format.
 
         Raises:
-            TimeoutError: It took too long; the connection is lost with it.
-            psycopg.Error: The server refused, or is gone.
+            TimeoutError: The statement took too long; the connection is closed.
+            psycopg.Error: The server rejected it, or is unavailable.
         """
         with self._limited():
             cursor = self.connection.cursor(binary=True)
@@ -63,14 +63,14 @@ class Session:
             return await cursor.fetchall()
 
     async def execute(self, query: Query, parameters: Sequence[object] = ()) -> int:
-        """Executes a statement and tells how many rows it concerned. Raises as `fetch` does."""
+        """Executes a statement and returns the number of affected rows. Raises as `fetch` does."""
         with self._limited():
             cursor = await self.connection.execute(query, parameters or None)
             return int(cursor.rowcount)
 
     @contextmanager
     def _limited(self) -> Iterator[None]:
-        """Breaks the connection where the server does not answer in time: to cancel a statement takes a network that works."""
+        """Closes the connection if the server does not answer in time: cancelling a statement needs a working network."""
         late = False
 
         def give_up() -> None:
@@ -90,12 +90,12 @@ class Session:
             timer.cancel()
 
     async def notified(self, seconds: float) -> bool:
-        """Waits until somebody notifies a channel that is listened on, at most for a while; returns whether somebody has."""
+        """Waits for a notification, for a limited time; returns whether there was one."""
         return bool([notice async for notice in self.connection.notifies(timeout=seconds, stop_after=1)])
 
     @asynccontextmanager
     async def transaction(self, *, end: Query = "COMMIT") -> AsyncIterator[None]:
-        """A transaction; rolled back where something raises, else ended with a statement."""
+        """A transaction; rolled back if the body raises, or else ended with a statement."""
         await self.execute("BEGIN")
         async with self._undone_by("ROLLBACK"):
             yield
@@ -103,7 +103,7 @@ class Session:
 
     @asynccontextmanager
     async def savepoint(self, name: LiteralString, *, undone: bool = False) -> AsyncIterator[None]:
-        """A part of a transaction; rolled back where something raises, or where it shall be undone."""
+        """A savepoint; rolled back if the body raises, or if `undo` is set."""
         await self.execute("SAVEPOINT " + name)
         undo: LiteralString = f"ROLLBACK TO {name}; RELEASE {name}"
         async with self._undone_by(undo):
@@ -115,7 +115,7 @@ class Session:
         try:
             yield
         except BaseException:
-            # Where this fails, too, the connection is not usable, and is let go of.
+            # If this also fails, the connection is not usable, and is discarded.
             with suppress(psycopg.Error, TimeoutError):
                 await self.execute(statement)
             raise
@@ -126,15 +126,15 @@ class Session:
 
 
 class Database:
-    """A database, and what a connector says about it."""
+    """A database, and the errors of a connector about it."""
 
     def __init__(self, parameters: PostgreSQLConnection, who: str, invalid: type[HeadraceError]) -> None:
-        """Connects to nothing yet.
+        """Creates the database, without connecting.
 
         Args:
-            parameters: Where it is.
-            who: The connector, for people who look at the log, or at the server's sessions.
-            invalid: What is raised where somebody has to change something.
+            parameters: How to reach it.
+            who: The name of the connector, for the log and the server's list of sessions.
+            invalid: The type of error to raise if the user has to change something.
         """
         self.who = who
         self.invalid = invalid
@@ -149,7 +149,7 @@ class Database:
 
     @property
     def where(self) -> str:
-        """The server and the database, without anything secret."""
+        """The server and the database, without secrets."""
         host, port = self._options.get("host", "the local server"), self._options.get("port", "5432")
         return f"PostgreSQL at {host}:{port}/{self._options.get('dbname', '')}"
 
@@ -157,8 +157,8 @@ class Database:
         """Opens a connection.
 
         Raises:
-            HeadraceError: It is no use to try again; of the type that was asked for.
-            psycopg.OperationalError: The server is away.
+            HeadraceError: A retry would not help; of the type `invalid`.
+            psycopg.OperationalError: The server is unavailable.
         """
         milliseconds = int(self._parameters.timeout_seconds * 1000)
         limits = {
@@ -175,7 +175,7 @@ class Database:
         session = Session(connection, self._parameters.timeout_seconds)
         if connection.info.server_version < _OLDEST_VERSION:
             await session.close()
-            raise self.invalid(f"{self.where} is version {connection.info.server_version // 10_000}: 14 or newer is needed")
+            raise self.invalid(f"{self.where} is version {connection.info.server_version // 10_000}: 14 or newer is required")
         settings = sql.SQL("; ").join(
             sql.SQL("SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
             for name, value in {**_SETTINGS, **limits}.items()
@@ -189,10 +189,10 @@ class Database:
 
     @asynccontextmanager
     async def looked_at(self) -> AsyncIterator[Session]:
-        """A connection for one look, where nothing is tried again.
+        """A connection for a single check, without retries.
 
         Raises:
-            HeadraceError: Of the type that was asked for, whatever goes wrong.
+            HeadraceError: Of the type `invalid`, for any error.
         """
         try:
             session = await self.connect()
@@ -208,7 +208,7 @@ class Database:
         return self.invalid(f"{self.where}: {in_a_line(error)}")
 
     def report(self, error: BaseException) -> None:
-        """Logs why something is tried again, now and then."""
+        """Logs periodically why something is retried."""
         if time.monotonic() - self._reported_at >= _REPORT_SECONDS:
-            log.warning("%s: %s: %s; trying again", self.who, self.where, in_a_line(error))
+            log.warning("%s: %s: %s; retrying", self.who, self.where, in_a_line(error))
             self._reported_at = time.monotonic()

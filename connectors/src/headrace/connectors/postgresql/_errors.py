@@ -1,15 +1,15 @@
-"""What errors of PostgreSQL mean: whether to try again, whether to stop, or whether a row will never be taken."""
+"""Classifies errors of PostgreSQL: whether to retry, to stop, or to refuse a row."""
 
 import re
 
 import psycopg
 
 _PASSING_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
-"""Connections, rollbacks of the server's own accord, resources, locks, interventions, and the server's own system."""
+"""Connections, rollbacks by the server, resources, locks, operator interventions, and system errors."""
 _READ_ONLY = "25006"
 ROW_CLASSES = frozenset({"22", "23", "44", "54", "P0"})
-"""What is wrong with a row: data, integrity, views with a check option, limits of the server, and what triggers raise."""
-# libpq gives no code for what went wrong before a session began: only these texts.
+"""Errors of a row: data, integrity, views with a check option, limits of the server, and exceptions of triggers."""
+# libpq has no error code for failures before a session begins, only these texts.
 _HOPELESS = re.compile(
     r"authentication failed|no password supplied|no pg_hba\.conf entry|role \".*\" does not exist|database \".*\" does not exist"
     r"|is not permitted to log in|permission denied for database|certificate|server does not support SSL|invalid .*(option|value)"
@@ -17,7 +17,7 @@ _HOPELESS = re.compile(
 
 
 def is_passing(error: BaseException) -> bool:
-    """True where the same may well succeed later: the server is away, restarts, is full, or somebody else has a lock."""
+    """Whether a retry may succeed: the server is unavailable, restarts or is full, or another session has a lock."""
     if isinstance(error, TimeoutError | OSError):
         return True
     if not isinstance(error, psycopg.Error):
@@ -29,12 +29,12 @@ def is_passing(error: BaseException) -> bool:
 
 
 def concerns_row(error: psycopg.Error) -> bool:
-    """True where the server refuses a row for what is in it."""
+    """Whether the server rejects a row because of its content."""
     return error.sqlstate is not None and error.sqlstate[:2] in ROW_CLASSES
 
 
 def in_a_line(error: BaseException) -> str:
-    """An error without what only says where in a statement it was, or what it may mean."""
+    """The error in one line, without its position in a statement and without hints."""
     if isinstance(error, psycopg.Error) and error.diag.message_primary:
         details = [error.diag.message_primary, error.diag.message_detail, error.diag.message_hint]
         return "; ".join(detail.rstrip(".") for detail in details if detail)

@@ -1,4 +1,4 @@
-"""Which rows of a growing table are final, so that nothing can appear before them any more. Pure."""
+"""Determines which rows of a growing table are final: no row can appear before them any more. Pure functions."""
 
 from bisect import bisect_right
 from collections.abc import Sequence, Set
@@ -14,28 +14,28 @@ class _Barrier:
 
 
 class Horizon:
-    """Up to where a table can be read without ever skipping a row.
+    """The limit up to which a table can be read without ever skipping a row.
 
-    Numbers are drawn in order, but transactions commit in any order: a row may appear before one that has long been visible.
-    Whoever draws a number can be seen running from before the draw until after the row is visible. So look at the largest number
-    that is visible, and after that at who is running: once all of these have ended, rows up to that number are visible, or never
-    will be. A number whose transaction was rolled back leaves a gap, and needs no other care.
+    Numbers are generated in order, but transactions commit in any order: a row may appear before one that has long been visible.
+    A transaction that generates a number is visible as running from before that until after its row is visible. So first read the
+    largest visible number, and then the running transactions. Once all of them have ended, rows up to that number are visible, or
+    never will be. A number whose transaction was rolled back leaves a gap, and needs no further treatment.
     """
 
     def __init__(self) -> None:
-        """Begins with nothing final."""
+        """Creates a horizon without final rows."""
         self.settled = 0
-        """Snapshots taken after the last look show all rows up to this number that will ever exist."""
+        """Snapshots taken after the last check show all rows up to this number that will ever exist."""
         self.newest = 0
-        """The largest number that was seen."""
+        """The largest number that was seen so far."""
         self._barrier: _Barrier | None = None
 
     def look(self, newest: int, running: Set[str]) -> None:
-        """Takes in a look at the table.
+        """Evaluates a check of the table.
 
         Args:
-            newest: The largest number that was visible; 0 where there was none.
-            running: The transactions that ran after that.
+            newest: The largest visible number; 0 if there was none.
+            running: The transactions that were running after that.
         """
         self.newest = max(self.newest, newest)
         if self._barrier is not None and not self._barrier.running & running:
@@ -47,7 +47,7 @@ class Horizon:
             self._barrier = _Barrier(self.newest, frozenset(running))
 
     def final(self, after: int, numbers: Sequence[int]) -> int:
-        """How many of the visible rows after a final one are final.
+        """The number of final rows among the visible rows after a final one.
 
         Args:
             after: Everything up to this number has been read.
@@ -55,5 +55,5 @@ class Horizon:
         """
         count = bisect_right(numbers, self.settled)
         base = max(after, self.settled)
-        # Rows whose numbers leave nothing out are final, whoever runs. What is left out shifts all that follows.
+        # Consecutive numbers are final, whichever transactions run. A missing number ends the sequence.
         return bisect_right(range(len(numbers)), 0, lo=count, key=lambda at: numbers[at] - base - 1 - (at - count))

@@ -1,4 +1,4 @@
-"""How messages are inserted into a table."""
+"""The SQL that inserts messages into a table."""
 
 from dataclasses import dataclass
 from typing import LiteralString
@@ -15,8 +15,8 @@ class Inserting:
     """Inserts; a `Writing`.
 
     Attributes:
-        filling: What fills the columns.
-        skips: Whether rows that a unique constraint does not allow are left out.
+        filling: The expressions for the columns.
+        skips: Whether rows that violate a unique constraint are skipped.
     """
 
     filling: Filling

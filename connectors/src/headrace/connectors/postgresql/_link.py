@@ -1,7 +1,6 @@
-"""Connections that are opened when they are needed, and again when they were lost."""
+"""Connections that are opened when they are needed, and reopened when they were lost."""
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
@@ -10,6 +9,7 @@ import psycopg
 
 from headrace.connectors.postgresql._database import Database, Session
 from headrace.connectors.postgresql._errors import is_passing
+from headrace.contract.backoff import Backoff
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -19,14 +19,14 @@ _LONGEST_BACKOFF_SECONDS = 2.0
 
 
 class Link(Generic[S]):
-    """One connection, and what was made ready on it. One user at a time: others wait."""
+    """One connection, and what was prepared on it. One user at a time; others wait."""
 
     def __init__(self, database: Database, prepare: Callable[[Session], Awaitable[S]]) -> None:
-        """Connects to nothing yet.
+        """Creates the link, without connecting.
 
         Args:
-            database: Where to connect to.
-            prepare: Makes ready what is needed, each time that the connection was opened.
+            database: The database to connect to.
+            prepare: Prepares a new connection.
         """
         self._database = database
         self._prepare = prepare
@@ -35,13 +35,13 @@ class Link(Generic[S]):
         self._turn = asyncio.Lock()
 
     async def keep_trying(self, work: Callable[[S], Awaitable[T]]) -> T:
-        """Does something that may be done twice, and does it again where the server is away or busy, without limit.
+        """Does repeatable work, and retries without limit if the server is unavailable or busy.
 
         Raises:
-            HeadraceError: It is no use to try again.
-            psycopg.Error: The server refuses the work.
+            HeadraceError: A retry would not help.
+            psycopg.Error: The server rejects the work.
         """
-        longest = _FIRST_BACKOFF_SECONDS
+        backoff = Backoff(_FIRST_BACKOFF_SECONDS, _LONGEST_BACKOFF_SECONDS, jitter=0.5)
         while True:
             async with self._turn:
                 try:
@@ -54,18 +54,17 @@ class Link(Generic[S]):
                 except BaseException:
                     await self._let_go()
                     raise
-            await asyncio.sleep(random.uniform(longest / 2, longest))
-            longest = min(_LONGEST_BACKOFF_SECONDS, longest * 2)
+            await asyncio.sleep(backoff.next())
 
     async def close(self) -> None:
-        """Closes the connection; it is opened again where it is needed again."""
+        """Closes the connection; it is reopened when it is needed."""
         session, self._session, self._prepared = self._session, None, None
         if session is not None:
             with suppress(psycopg.Error):
                 await session.close()
 
     async def _ready(self) -> S:
-        """Opens the connection where there is none."""
+        """Opens the connection if there is none."""
         if self._session is None or self._prepared is None:
             await self.close()
             self._session = await self._database.connect()
@@ -73,13 +72,13 @@ class Link(Generic[S]):
         return self._prepared
 
     async def _let_go(self) -> None:
-        """Closes a connection that cannot be used any more."""
+        """Closes a connection that is no longer usable."""
         if self._session is None or self._prepared is None or not self._session.usable:
             await self.close()
 
 
 class Pool(Generic[S]):
-    """Some connections for work of which several pieces may be going on."""
+    """A pool of connections for concurrent work."""
 
     def __init__(self, database: Database, prepare: Callable[[Session], Awaitable[S]], size: int) -> None:
         """Connects to nothing yet; as `Link`, but for `size` users at a time."""
@@ -97,6 +96,6 @@ class Pool(Generic[S]):
             self._free.put_nowait(link)
 
     async def close(self) -> None:
-        """As `Link.close`, of all."""
+        """As `Link.close`, for all connections."""
         for link in self._links:
             await link.close()

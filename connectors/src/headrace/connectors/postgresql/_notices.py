@@ -1,4 +1,4 @@
-"""One connection that listens for whoever notifies, on behalf of all who read."""
+"""One connection that listens for notifications, on behalf of all readers."""
 
 import asyncio
 import time
@@ -14,10 +14,10 @@ _LISTENS_SECONDS = 10.0
 
 
 class Notices:
-    """Tells when somebody has notified a channel. What was told while there was no connection, nobody has heard: that counts."""
+    """Waits for notifications of a channel. A reconnect counts as a notification, because some may have been missed."""
 
     def __init__(self, database: Database, channel: str) -> None:
-        """Listens to nothing yet."""
+        """Creates the object, without listening."""
         self._database = database
         self._channel = channel
         self._told_at = float("-inf")
@@ -25,13 +25,13 @@ class Notices:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Listens from now on, if it does not already."""
+        """Starts listening, unless it already listens."""
         if self._task is None:
             self._news = asyncio.Event()
             self._task = asyncio.create_task(self._run(), name=f"headrace listens on {self._channel}")
 
     async def end(self) -> None:
-        """Listens no more."""
+        """Stops listening."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -39,12 +39,12 @@ class Notices:
                 await task
 
     async def wait(self, since: float, seconds: float) -> float:
-        """Waits until somebody notifies who has not before a moment, at most for a while; returns since when to look again.
+        """Waits for a notification after a moment, for a limited time; returns the time since which to check again.
 
-        Those who wait at about the same time share a look.
+        Readers that wait at about the same time share a check.
 
         Raises:
-            HeadraceError: It is not allowed to listen; of the database's type.
+            HeadraceError: The user may not listen; of the database's type.
         """
         if self._task is not None and self._task.done():
             await self._task
@@ -76,7 +76,7 @@ class Notices:
             self._tell()
 
     def _tell(self) -> None:
-        """Wakes all who wait."""
+        """Wakes all waiters."""
         self._told_at = time.monotonic()
         self._news.set()
         self._news = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Whether a column's numbers are drawn as the horizon of a table needs it."""
+"""Checks that the numbers of a column are generated as the horizon of a table requires."""
 
 import logging
 
@@ -27,33 +27,35 @@ _IS_INDEXED = """
 
 
 async def check_numbers(session: Session, database: Database, table: Table, name: str, *, drawn_by_insert: bool) -> int | None:
-    """Sees that reading by a column skips no row, and returns the sequence that its numbers are drawn from, if any.
+    """Checks that reading by a column skips no row, and returns the sequence that generates its numbers, if any.
 
     Args:
         session: Where to look.
-        database: What to say where it is not right.
+        database: The database, for errors.
         table: The table.
         name: The column.
-        drawn_by_insert: Whether INSERT itself has to draw the number.
+        drawn_by_insert: Whether INSERT itself must generate the number.
 
     Raises:
-        HeadraceError: It cannot be promised; of the database's type.
+        HeadraceError: This cannot be guaranteed; of the database's type.
     """
     (column,) = find_columns(database, table, [name])
     if column.base not in _INTEGERS:
-        raise database.invalid(f"{table}: column {name} is of type {column.type}, and a sequence column is of an integer type")
+        raise database.invalid(
+            f"{table}: column {name} is of type {column.type}, but a sequence column must be of an integer type"
+        )
     sequences = await session.fetch(_SEQUENCES, (table.oid, name))
     if not sequences and drawn_by_insert:
         raise database.invalid(
-            f"{table}: column {name} has no default that draws from a sequence, so rows may appear in any order. Read by one "
-            "that is GENERATED ALWAYS AS IDENTITY; or, where transactions draw the number themselves before they insert, set "
+            f"{table}: column {name} has no default that draws from a sequence, so rows may appear in any order. Use a column "
+            "that is GENERATED ALWAYS AS IDENTITY; or, if transactions generate the number before they insert, set "
             "hold_back to transactions"
         )
     for _, sequence, increases in sequences:
         if not increases:
             raise database.invalid(
                 f"{table}: numbers of column {name} do not increase from row to row. Run ALTER SEQUENCE {sequence} CACHE 1 "
-                "INCREMENT 1 NO CYCLE, and let everybody who inserts connect anew"
+                "INCREMENT 1 NO CYCLE, and reconnect all programs that insert"
             )
     if not (await session.fetch(_IS_INDEXED, (table.oid, name)))[0][0]:
         log.warning("%s: no index begins with column %s of %s, so each look reads all of it", database.who, name, table)

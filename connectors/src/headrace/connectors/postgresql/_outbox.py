@@ -1,6 +1,5 @@
 """The `postgresql-outbox` source: rows of an outbox table, which are deleted once they are acknowledged."""
 
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -15,12 +14,12 @@ from headrace.connectors.postgresql._parameters import PostgreSQLOutboxParameter
 from headrace.connectors.postgresql._reading import Reading
 from headrace.connectors.postgresql._table import Table, find_columns, find_table
 from headrace.connectors.postgresql._watch import Watch
+from headrace.contract.names import is_name
 from headrace.sdk import Backlog, Batch, InvalidSource, Position
 
 T = TypeVar("T")
 _ROWS_AT_ONCE = 10_000
-_PARTITION = re.compile(r"[A-Za-z0-9._-]+")
-# An index that begins with the column gives each value in one step, however many rows have it.
+# An index that begins with the column finds each value in one step, however many rows have it.
 _PARTITIONS = """
     WITH RECURSIVE found (name) AS (
         (SELECT {column} FROM {table} ORDER BY {column} LIMIT 1)
@@ -41,20 +40,23 @@ _DELETE = """
 
 
 class PostgreSQLOutboxSource(PolicySource):
-    """Reads an outbox table. The sequence of a message is the number of its row, so that it is replayable until it is deleted."""
+    """Reads an outbox table.
+
+    The sequence of a message is the number of its row, so the source is replayable until rows are deleted.
+    """
 
     connector = "postgresql-outbox"
     version = "0.1.0"
     idle_seconds = 0.0
 
     def __init__(self, parameters: PostgreSQLOutboxParameters) -> None:
-        """Takes a table, and connects to nothing yet."""
+        """Creates the source, without connecting."""
         self.name = parameters.source
         self._parameters = parameters
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
         self._database = Database(parameters, f"postgresql-outbox source {parameters.source}", InvalidSource)
         self._readings: dict[str, Reading] = {}
-        # However many partitions there are, there are three connections: a server has not many.
+        # Three connections, however many partitions there are, because a server allows only a limited number.
         self._watch = Watch(
             self._database,
             parameters,
@@ -65,7 +67,11 @@ class PostgreSQLOutboxSource(PolicySource):
         self._aside: Link[tuple[Session, Table]] = Link(self._database, self._open)
 
     async def partitions(self) -> Sequence[str]:
-        """The values that the partition column has now."""
+        """The current values of the partition column.
+
+        Raises:
+            InvalidSource: The table cannot be read, or a value cannot be the name of a partition.
+        """
         column = self._parameters.partition_column
         if column is None:
             return ["0"]
@@ -81,7 +87,7 @@ class PostgreSQLOutboxSource(PolicySource):
         finally:
             await self._close_where_idle()
         for name in found:
-            if not _PARTITION.fullmatch(name):
+            if not is_name(name):
                 raise InvalidSource(
                     f"{self._parameters.table}: {name!r} in column {column} cannot be the name of a partition, which has "
                     "letters, digits and '._-' only; correct the row, and add a constraint"
@@ -107,7 +113,7 @@ class PostgreSQLOutboxSource(PolicySource):
             await self._close_where_idle()
 
     async def acknowledged(self, partition: str, position: Position) -> None:
-        """Deletes what was acknowledged."""
+        """Deletes acknowledged rows."""
         if self._parameters.acknowledged_rows == "keep":
             return
 
@@ -133,7 +139,7 @@ class PostgreSQLOutboxSource(PolicySource):
         return reading.backlog if reading else None
 
     async def look(self) -> str:
-        """Connects once, reads nothing, and says what it found.
+        """Connects once, reads nothing, and returns a line that says what it found.
 
         Raises:
             InvalidSource: The table cannot be read.
@@ -141,14 +147,14 @@ class PostgreSQLOutboxSource(PolicySource):
         return await self._watch.describe()
 
     async def _do(self, work: Callable[[tuple[Session, Table]], Awaitable[T]]) -> T:
-        """Does something beside the reading."""
+        """Does work other than reading, on a separate connection."""
         try:
             return await self._aside.keep_trying(work)
         except psycopg.Error as error:
             raise self._database.refused(error) from error
 
     async def _close_where_idle(self) -> None:
-        """Closes the connections, where nothing is read."""
+        """Closes the connections if nothing is read."""
         if not self._readings:
             await self._notices.end()
             await self._watch.close()

@@ -1,4 +1,4 @@
-"""Rows of a table as batches: the server packs the columns, so that nobody here touches single rows."""
+"""Rows of a table as batches: the server packs the columns, so that single rows are not touched here."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from headrace.connectors.postgresql._table import Column, Table
 from headrace.sdk import NULL, Batch, Headers, InvalidMessage, Packed
 
 MAX_ROWS = 8192
-"""As many as the SDK takes for a whole frame, so that a page becomes one."""
+"""The number of rows of a frame of the SDK, so that a page becomes one frame."""
 
 _MAX_BYTES = 512 * 1024
 
@@ -26,11 +26,11 @@ TIMES = ("timestamp with time zone", "timestamp without time zone", "date")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which columns of a table are what of a message.
+    """The mapping of the columns of a table to messages.
 
     Attributes:
         sequence: The column that has the sequence.
-        value: The column that is the value; None where it is a JSON object of columns.
+        value: The column that is the value; None if it is a JSON object of columns.
         members: The columns of that object.
         key: The column that has the key.
         headers: The column that has the headers.
@@ -51,12 +51,12 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Consecutive rows as they came, in columns.
+    """Consecutive rows, in columns.
 
     Attributes:
         sequences: Their sequences.
         values: Their values.
-        keys: Their keys; None where there is no such column.
+        keys: Their keys; None if there is no such column.
         event_times: Their event times, likewise.
         headers: Their headers as JSON, likewise.
     """
@@ -69,7 +69,7 @@ class Page:
 
     @property
     def next_rows(self) -> int:
-        """How many rows to look at for the next page, if they are as large as these."""
+        """The number of rows to request for the next page, if they are as large as these."""
         size = len(self.values.data) + (len(self.keys.data) if self.keys else 0)
         return min(MAX_ROWS, len(self.sequences) * _MAX_BYTES // max(size, 1) + 1)
 
@@ -86,10 +86,10 @@ class Page:
         )
 
     def batch(self) -> Batch:
-        """What the SDK takes.
+        """The page as a batch of the SDK.
 
         Raises:
-            InvalidMessage: The headers of a row are none.
+            InvalidMessage: The headers of a row are invalid.
         """
         first, last = self.sequences[0], self.sequences[-1]
         dense = last - first + 1 == len(self.sequences)
@@ -106,14 +106,14 @@ class Page:
 def page_query(table: Table, layout: Layout) -> sql.Composed:
     """A statement for the rows after one number and up to another, as one row of packed columns.
 
-    Its parameters are the partition, where the layout has such a column, the two numbers, and the most rows to look at.
+    Its parameters are the partition, if the layout has such a column, the two numbers, and the maximum number of rows.
     """
     number = layout.sequence.identifier
     conditions = [sql.SQL("{} > %s AND {} <= %s").format(number, number)]
     if layout.partition is not None:
         conditions.insert(0, sql.SQL("{} = %s").format(layout.partition.identifier))
     if layout.where is not None:
-        # It is the user's own, who has the rights of this connection anyhow.
+        # The user writes this condition, and has the rights of this connection anyway.
         conditions.append(sql.SQL("({})").format(sql.SQL(_literal(layout.where))))
     columns = {
         "number": sql.SQL("{}::bigint").format(number),
@@ -135,7 +135,7 @@ def page_query(table: Table, layout: Layout) -> sql.Composed:
 
 
 def read_page(row: tuple[Any, ...]) -> Page | None:
-    """What the statement gave; None where there were no rows."""
+    """The result of the statement; None if there were no rows."""
     numbers, values, value_lengths, keys, key_lengths, event_times, headers = row
     if numbers is None:
         return None
@@ -150,7 +150,7 @@ def read_page(row: tuple[Any, ...]) -> Page | None:
 
 _PACKED_KEYS = "string_agg(key, ''), string_agg(coalesce(int4send(octet_length(key)), '\\xffffffff'), '')"
 _PACKED_TIMES = "string_agg(coalesce(timestamptz_send(event_time), '\\x8000000000000000'), '')"
-# The rows come in the order of the window, and so do those of the aggregates over it.
+# The rows, and so the aggregates, are in the order of the window.
 _PAGE = """
     SELECT string_agg(int8send(number), ''), string_agg(value, ''),
            string_agg(coalesce(int4send(octet_length(value)), '\\xffffffff'), ''), {keys}, {event_times}, {headers}
@@ -166,7 +166,7 @@ _PAGE = """
 
 
 def _literal(text: Any) -> LiteralString:
-    """Text of the user's own as part of a statement that has parameters."""
+    """Text of the user as part of a statement with parameters."""
     literal: LiteralString = text.replace("%", "%%")
     return literal
 
@@ -191,7 +191,7 @@ def _cast(column: Column, type_: LiteralString) -> sql.Composed:
 
 
 def _unpacked(typecode: str, data: bytes) -> "array[int]":
-    """The numbers in bytes of the network's order."""
+    """Numbers from bytes in network byte order."""
     numbers: array[int] = array(typecode, data)
     if sys.byteorder == "little":
         numbers.byteswap()
@@ -199,7 +199,7 @@ def _unpacked(typecode: str, data: bytes) -> "array[int]":
 
 
 def _times(since_2000: "array[int]") -> "array[int] | list[int]":
-    """Microseconds since 1970 instead of 2000; those without end are none."""
+    """Microseconds since 1970 instead of 2000; infinite times become null."""
     if _NULL_TIME in since_2000 or _INFINITY in since_2000:
         endless = (_NULL_TIME, _INFINITY)
         since_1970 = [_NULL_TIME if time in endless else time + _FROM_1970_TO_2000 for time in since_2000]
@@ -208,7 +208,7 @@ def _times(since_2000: "array[int]") -> "array[int] | list[int]":
     try:
         return array("q", since_1970)
     except OverflowError:
-        # The last thirty years that PostgreSQL knows do not fit; the SDK tells which rows have them.
+        # The last thirty years of PostgreSQL's range do not fit; the SDK detects such rows.
         return since_1970
 
 

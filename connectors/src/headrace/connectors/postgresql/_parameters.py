@@ -1,4 +1,4 @@
-"""What the PostgreSQL connectors can be told."""
+"""The parameters of the PostgreSQL connectors."""
 
 from typing import Literal
 
@@ -8,73 +8,77 @@ from pydantic import Field, SecretStr, field_validator
 
 from headrace.connectors._bad_records import BadRecordParameters
 from headrace.connectors._parameters import Parameters
+from headrace.contract.names import NAME
 
-_NAMES = r"^[A-Za-z0-9._-]+$"
+_NAMES = f"^{NAME}$"
 
 
 class PostgreSQLConnection(Parameters):
     """How to reach a database."""
 
     url: SecretStr = Field(
-        description="Where the database is, as libpq takes it: postgresql://USER:PASSWORD@HOST:PORT/DATABASE; for TLS add "
-        "?sslmode=verify-full&sslrootcert=FILE.",
+        description="The address of the database, in libpq's format: postgresql://USER:PASSWORD@HOST:PORT/DATABASE; for TLS "
+        "add ?sslmode=verify-full&sslrootcert=FILE.",
         examples=["postgresql://headrace@127.0.0.1/postgres"],
     )
-    password: SecretStr | None = Field(None, description="The password, where the URL has none.")
+    password: SecretStr | None = Field(None, description="The password, if the URL has none.")
     timeout_seconds: float = Field(
-        30.0, ge=1, description="A statement that takes longer is given up, and tried again on a new connection."
+        30.0,
+        ge=1,
+        description="Statement timeout, in seconds. A statement that takes longer is cancelled, and retried on a new connection.",
     )
 
     @field_validator("url")
     @classmethod
     def _can_be_read(cls, url: SecretStr) -> SecretStr:
-        """Sees that libpq can read it. Its own complaint would quote it."""
+        """Checks that libpq can parse it. The error of libpq itself would show the password."""
         try:
             conninfo_to_dict(url.get_secret_value())
         except psycopg.Error:
-            raise ValueError("libpq cannot read it; write postgresql://USER:PASSWORD@HOST:PORT/DATABASE") from None
+            raise ValueError("libpq cannot parse it; write postgresql://USER:PASSWORD@HOST:PORT/DATABASE") from None
         return url
 
 
 class PostgreSQLRows(PostgreSQLConnection):
-    """What both sources can be told about a table."""
+    """The parameters that both sources share."""
 
-    table: str = Field(description="The table, as SQL has it: with its schema unless that is in the search path.")
-    source: str = Field(pattern=_NAMES, description="Streams are called SOURCE/<partition>.")
+    table: str = Field(description="The table, written as in SQL: with its schema unless that is in the search path.")
+    source: str = Field(pattern=_NAMES, description="Streams are named SOURCE/<partition>.")
     sequence_column: str = Field(
-        "id", description="The column, of an integer type, whose value the server draws for each row when it is inserted."
+        "id", description="An integer column whose value the server generates for each row when it is inserted."
     )
-    key_column: str | None = Field(None, description="The column that has the key of a message, of any type.")
+    key_column: str | None = Field(None, description="The column that contains the message key, of any type.")
     headers_column: str | None = Field(
-        None, description="The column that has the headers of a message, of type json or jsonb: an object of texts."
+        None, description="The column that contains the message headers, of type json or jsonb: an object with text values."
     )
-    event_time_column: str | None = Field(None, description="The column that has the event time: a timestamp, or a date.")
+    event_time_column: str | None = Field(None, description="The column that contains the event time: a timestamp, or a date.")
     hold_back: Literal["writers", "transactions"] = Field(
         "writers",
-        description="What is waited for where numbers are missing: transactions that have written to the table, which is right "
-        "where INSERT itself draws the number; or all transactions of the database, where one may also draw it earlier.",
+        description="What to wait for when numbers are missing. writers: transactions that have written to the table, which is"
+        " correct if the INSERT itself generates the number. transactions: all transactions of the database, for "
+        "applications that may generate the number earlier.",
     )
 
 
 class PostgreSQLParameters(PostgreSQLRows, BadRecordParameters):
-    """Stream the rows of a table by a number that increases; what was read is never read again, and no row is skipped.
+    """Stream the rows of a table by an increasing number. No row is read twice, and no row is skipped.
 
-    Rows are only to be inserted. One that is updated is not read again, and one that is deleted before it was read is not seen.
+    Only insert rows. A row that is updated is not read again, and a row that is deleted before it was read is missed.
     """
 
     table: str = Field(
-        description="The table, as SQL has it: with its schema unless that is in the search path.", examples=["orders"]
+        description="The table, written as in SQL: with its schema unless that is in the search path.", examples=["orders"]
     )
-    source: str = Field(pattern=_NAMES, description="The stream is called SOURCE/0.", examples=["orders"])
+    source: str = Field(pattern=_NAMES, description="The stream is named SOURCE/0.", examples=["orders"])
     value_column: str | None = Field(
-        None, description="The column that is the value, as it is; where not given, the value is a JSON object of columns."
+        None, description="The column that is the value, unchanged; default: the value is a JSON object of columns."
     )
-    columns: tuple[str, ...] = Field((), description="The columns of that object; where not given, all of them.")
-    where: str | None = Field(None, description="An SQL condition; rows for which it does not hold are left out.")
-    poll_seconds: float = Field(0.1, gt=0, description="How often to look for new rows.")
+    columns: tuple[str, ...] = Field((), description="The columns of that object; default: all of them.")
+    where: str | None = Field(None, description="An SQL condition; rows that do not satisfy it are skipped.")
+    poll_seconds: float = Field(0.1, gt=0, description="Interval between checks for new rows, in seconds.")
     detect_deleted: bool = Field(
         False,
-        description="Take the position for lost where the table has no row at or before it: for tables whose oldest rows are "
+        description="Treat the position as lost if the table has no row at or before it: for tables whose oldest rows are "
         "deleted, but never the last one that was read.",
     )
 
@@ -82,67 +86,69 @@ class PostgreSQLParameters(PostgreSQLRows, BadRecordParameters):
 class PostgreSQLOutboxParameters(PostgreSQLRows, BadRecordParameters):
     """Stream the rows of an outbox table as soon as they are committed, and delete them once they are acknowledged.
 
-    The connector listens on a channel that a trigger of the table notifies, and looks now and then in any case.
+    The connector listens on a channel that a trigger of the table notifies, and also polls periodically.
     """
 
     table: str = Field(
-        "outbox", description="The table, as SQL has it: with its schema unless that is in the search path.", examples=["outbox"]
+        "outbox",
+        description="The table, written as in SQL: with its schema unless that is in the search path.",
+        examples=["outbox"],
     )
     source: str = Field(
-        pattern=_NAMES, description="Streams are called SOURCE/<partition>, and SOURCE/0 without partitions.", examples=["outbox"]
+        pattern=_NAMES, description="Streams are named SOURCE/<partition>, and SOURCE/0 without partitions.", examples=["outbox"]
     )
-    value_column: str = Field("value", description="The column that is the value, as it is.")
+    value_column: str = Field("value", description="The column that is the value, unchanged.")
     partition_column: str | None = Field(
-        None, description="The column whose values are the partitions, each a stream; an index must begin with it."
+        None, description="The column whose values are the partitions, each a stream; an index must begin with this column."
     )
     channel: str = Field("headrace_outbox", description="The channel to listen on.")
-    poll_seconds: float = Field(1.0, gt=0, description="How often to look though nobody has notified.")
-    acknowledged_rows: Literal["delete", "keep"] = Field("delete", description="What becomes of rows once they are acknowledged.")
+    poll_seconds: float = Field(1.0, gt=0, description="Interval between checks for new rows without a notification, in seconds.")
+    acknowledged_rows: Literal["delete", "keep"] = Field("delete", description="What to do with rows once they are acknowledged.")
 
 
 class PostgreSQLTarget(PostgreSQLConnection):
-    """What both sinks can be told."""
+    """The parameters that both sinks share."""
 
     table: str = Field(
-        description="The table, as SQL has it: with its schema unless that is in the search path.", examples=["alerts"]
+        description="The table, written as in SQL: with its schema unless that is in the search path.", examples=["alerts"]
     )
     sink: str = Field(
-        pattern=_NAMES, description='What Spark calls it: format("headrace").option("sink", SINK).', examples=["alerts"]
+        pattern=_NAMES, description='The name of the sink in Spark: format("headrace").option("sink", SINK).', examples=["alerts"]
     )
     owner: str = Field(
         "0",
         pattern=_NAMES,
         max_length=64,
-        description="Under which name the connector keeps what belongs to it: one for each of several instances of a sink, the "
-        "same after each restart.",
+        description="The name under which the connector stores its own data: a different one for each instance of a sink, and "
+        "the same after each restart.",
     )
     columns: tuple[str, ...] = Field(
         (),
-        description="The columns that are filled from the members of the value, a JSON object. Where not given: all that have no "
-        "default, unless value_column is given.",
+        description="The columns to fill from the members of the value, a JSON object. Default: all columns without a default,"
+        " unless value_column is set.",
     )
-    value_column: str | None = Field(None, description="The column that takes the value as it is.")
-    event_time_column: str | None = Field(None, description="The column that takes the event time.")
-    message_id_column: str | None = Field(None, description="The column that takes the message id.")
-    headers_column: str | None = Field(None, description="The column that takes the headers, as a JSON list of names and values.")
+    value_column: str | None = Field(None, description="The column for the value, unchanged.")
+    event_time_column: str | None = Field(None, description="The column for the event time.")
+    message_id_column: str | None = Field(None, description="The column for the message id.")
+    headers_column: str | None = Field(None, description="The column for the headers, as a JSON list of names and values.")
 
 
 class PostgreSQLSinkParameters(PostgreSQLTarget):
-    """Insert messages into a table, exactly once: all rows of a batch become visible at once, when it is committed.
+    """Insert messages into a table, exactly once: all rows of a batch become visible together, when it is committed.
 
-    It votes with PREPARE TRANSACTION, so the server needs max_prepared_transactions. Messages that the table refuses become dead
-    letters.
+    The sink votes with PREPARE TRANSACTION, so the server needs max_prepared_transactions. Messages that the table rejects become
+    dead letters.
     """
 
-    key_column: str | None = Field(None, description="The column that takes the key of the message.")
+    key_column: str | None = Field(None, description="The column for the message key.")
     on_conflict: Literal["refuse", "skip"] = Field(
         "refuse",
-        description="What becomes of a row that a unique constraint does not allow: it is refused, or left out without a word.",
+        description="What to do with a row that violates a unique constraint: refuse it, or skip it silently.",
     )
 
 
 class PostgreSQLUpsertParameters(PostgreSQLTarget):
-    """Keep the last message of each key in a table, exactly once: rows are inserted, updated, or deleted where there is no value.
+    """Keep the last message of each key in a table, exactly once: rows are inserted, updated, or, for a null value, deleted.
 
     Each batch is written in one transaction, together with its id.
     """
@@ -151,16 +157,16 @@ class PostgreSQLUpsertParameters(PostgreSQLTarget):
         "0",
         pattern=_NAMES,
         max_length=64,
-        description="Under which name the connector keeps the numbers of batches: the same for all instances of a sink, and "
-        "after each restart.",
+        description="The name under which the connector stores the numbers of batches: the same for all instances of a sink, "
+        "and after each restart.",
     )
     key_columns: tuple[str, ...] = Field(
         min_length=1,
-        description="The columns of a unique constraint or index, by which rows are found.",
+        description="The columns of a unique constraint or index that identify a row.",
         examples=["customer"],
     )
     key: Literal["message", "value"] = Field(
         "message",
-        description="What fills them: the key of the message, which is a JSON object where there are several columns; or members "
-        "of the value.",
+        description="What fills the key columns: the message key, which is a JSON object if there are several columns; or "
+        "members of the value.",
     )

@@ -1,4 +1,4 @@
-"""Prepared transactions of the server, by names that say whose they are."""
+"""Prepared transactions of the server, whose names identify their owner."""
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -14,7 +14,7 @@ _ALL = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AN
 
 
 def name_of(schema: str, sink: str, owner: str, transaction: Transaction) -> str:
-    """How the names of a transaction's prepared transactions begin; where it would be too long, with a digest of the names."""
+    """The prefix of the names of a transaction's prepared transactions; with a digest if it would be too long."""
     name = f"headrace:{schema}:{sink}:{owner}:{transaction.pipeline}:{transaction.batch}:"
     if len(name.encode()) + _DIGEST_CHARACTERS <= _MAX_BYTES:
         return name
@@ -23,18 +23,18 @@ def name_of(schema: str, sink: str, owner: str, transaction: Transaction) -> str
 
 
 def digest_of(parts: Iterable[Part]) -> str:
-    """What tells one choice of parts from another."""
+    """A digest that distinguishes one selection of parts from another."""
     names = "\0".join(f"{part.partition}/{part.attempt}" for part in parts)
     return sha256(names.encode()).hexdigest()[:_DIGEST_CHARACTERS]
 
 
 async def prepared(session: Session, name: str = "") -> Sequence[str]:
-    """The prepared transactions whose names begin so."""
+    """The prepared transactions with a prefix."""
     return [gid for (gid,) in await session.fetch(_ALL) if gid.startswith(name)]
 
 
 def prepare(gid: str) -> sql.Composed:
-    """The statement that prepares the transaction that is going on."""
+    """The statement that prepares the current transaction."""
     return sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(gid))
 
 
@@ -44,5 +44,5 @@ async def commit(session: Session, gid: str) -> None:
 
 
 async def roll_back(session: Session, gid: str) -> None:
-    """Rolls a prepared transaction back."""
+    """Rolls back a prepared transaction."""
     await session.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))

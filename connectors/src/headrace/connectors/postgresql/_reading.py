@@ -1,4 +1,4 @@
-"""Reads a table by its sequence, and never skips a row whose transaction commits late."""
+"""Reads a table by its sequence, without skipping rows whose transaction commits late."""
 
 import logging
 import time
@@ -19,13 +19,13 @@ class Reading:
     """The rows of a table, or of a partition of it, from a position on."""
 
     def __init__(self, watch: Watch, *, after: int, partition: str | None = None, detect_deleted: bool = False) -> None:
-        """Reads nothing yet.
+        """Creates the reading, without reading.
 
         Args:
-            watch: The table, and the connection for it, which others may read on as well.
+            watch: The table and its connection, which other readings may share.
             after: The sequence of the last row that was read.
-            partition: The partition, where the table has a column for that.
-            detect_deleted: Whether a table that begins after the position has lost it.
+            partition: The partition, if the table has a partition column.
+            detect_deleted: Whether the position counts as lost if the table begins after it.
         """
         self._watch = watch
         self._after = after
@@ -38,7 +38,7 @@ class Reading:
         self._caught_up = False
 
     async def next(self) -> Batch | None:
-        """The next rows that are final; None where there are none now. Waits for a server that is away.
+        """The next final rows; None if there are none now. Waits for an unavailable server.
 
         Raises:
             PositionLost: The table has been emptied, or its first rows were deleted.
@@ -48,7 +48,7 @@ class Reading:
 
     @property
     def backlog(self) -> Backlog | None:
-        """What is left; of a partition it is only known that there is nothing."""
+        """The number of rows left; for a partition, it is only known whether there are none."""
         if self._caught_up:
             return Backlog(messages=0)
         if self._partition is not None or self._opened is None:
@@ -57,19 +57,19 @@ class Reading:
 
     @property
     def looked_at(self) -> float:
-        """When the look that it knows of began, by the monotonic clock."""
+        """When the last known check began, by the monotonic clock, in seconds."""
         return float("-inf") if self._opened is None else self._opened.looked_at
 
     def look_since(self, moment: float) -> None:
-        """Has it look again before it reads on, unless somebody does after this moment."""
+        """Requires another check before it continues, unless one happens after this moment."""
         self._since = moment
 
     def patience(self, seconds: float) -> float:
-        """How long to wait before another look: not for so long where rows are held back, which may be final at any moment."""
+        """The wait before the next check, in seconds; shorter if rows are held back, which may become final at any moment."""
         return seconds if self._held_since is None else min(_HELD_BACK_SECONDS, seconds)
 
     async def _next(self, opened: Opened) -> Batch | None:
-        """Looks at the table where all that is known to be final has been read, and reads a page."""
+        """Checks the table if all rows that are known to be final were read, and reads a page."""
         if opened is not self._opened:
             await self._check_first(opened)
             self._opened = opened
@@ -90,7 +90,7 @@ class Reading:
         self._rows = page.next_rows
         count = horizon.final(self._after, page.sequences)
         self._hold_back(count < len(page.sequences))
-        # What is new by then, another look has to tell.
+        # Another check has to find newer rows.
         self._since = time.monotonic()
         if count == 0:
             self._after = max(self._after, horizon.settled)
@@ -99,7 +99,7 @@ class Reading:
         return page.first(count).batch()
 
     async def _check_first(self, opened: Opened) -> None:
-        """Sees that the table begins where it should."""
+        """Checks that the table begins where it should."""
         table, sequence = opened.table, opened.sequence
         query = sql.SQL("SELECT min({})::bigint FROM {}").format(sequence.identifier, table.identifier)
         (first,) = (await opened.session.fetch(query))[0]
@@ -111,11 +111,11 @@ class Reading:
             raise PositionLost(reason, earliest=first)
 
     def _check_look(self, opened: Opened) -> None:
-        """Sees that numbers go on, and reports who is waited for."""
+        """Checks that numbers increase, and reports which transactions are waited for."""
         if opened.last_drawn is not None and opened.last_drawn < self._after:
             raise PositionLost(
-                f"the numbers of {opened.table} have begun again: the last one drawn is {opened.last_drawn}, and {self._after} "
-                "has been read. Give the stream another name, and start a query that reads that one"
+                f"the numbers of {opened.table} have started over: the last generated one is {opened.last_drawn}, but "
+                f"{self._after} has been read. Give the stream another name, and start a query that reads that one"
             )
         if self._held_since is not None and time.monotonic() - self._held_since >= _HELD_REPORT_SECONDS:
             self._held_since = time.monotonic()
@@ -124,5 +124,5 @@ class Reading:
                         self._watch.database.who, opened.table, self._after, whose)  # fmt: skip
 
     def _hold_back(self, held: bool) -> None:
-        """Notes whether rows are held back, and since when this has not been said."""
+        """Notes whether rows are held back, and since when this was not logged."""
         self._held_since = (self._held_since or time.monotonic()) if held else None

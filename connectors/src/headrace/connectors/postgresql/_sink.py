@@ -1,4 +1,4 @@
-"""The `postgresql-sink`: inserts, exactly once, and all of a batch at once."""
+"""The `postgresql-sink`: inserts all rows of a batch together, exactly once."""
 
 import logging
 from collections.abc import AsyncIterator, Sequence
@@ -31,7 +31,7 @@ _TRY_LOCK = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A connection, and what is known of the table on it."""
+    """A connection, and what is known about the table."""
 
     session: Session
     inserting: Inserting
@@ -41,13 +41,13 @@ class _Opened:
 
 
 class PostgreSQLSink(AsyncTwoPhaseSink):
-    """Inserts into a table. Parts are staged in a table beside it; a vote is a prepared transaction."""
+    """Inserts into a table. Parts are staged in a table next to it; a vote is a prepared transaction."""
 
     connector = "postgresql-sink"
     version = "0.1.0"
 
     def __init__(self, parameters: PostgreSQLSinkParameters) -> None:
-        """Takes a table, and connects to nothing yet."""
+        """Creates the sink, without connecting."""
         self.name = parameters.sink
         self._parameters = parameters
         self._database = Database(parameters, f"postgresql-sink {parameters.sink}", InvalidSink)
@@ -56,7 +56,7 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
         self._staged_bytes = 0
 
     async def stage(self, part: Part, rows: AsyncIterator[Rows]) -> Outcomes:
-        """Stores a part as it comes, and then tries it on the table."""
+        """Stores a part as it arrives, and then tries it on the table."""
         messages = number = 0
         last: Chunk | None = None
         async for chunk in chunks(rows):
@@ -79,7 +79,7 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
         await self._link.keep_trying(lambda opened: opened.staged.drop(opened.session, part))
 
     async def prepare(self, transaction: Transaction, parts: Sequence[Part]) -> None:
-        """Inserts the parts in a transaction, and prepares that."""
+        """Inserts the parts in a transaction, and prepares it."""
         await self._link.keep_trying(lambda opened: self._prepare(opened, transaction, parts))
 
     async def commit(self, transaction: Transaction) -> None:
@@ -100,7 +100,11 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
         await self._link.keep_trying(undo)
 
     async def recover(self) -> Recovered:
-        """Reads what there is."""
+        """Lists what is staged, prepared and committed.
+
+        Raises:
+            InvalidSink: The table or the configuration is not suitable, or the server rejects a statement.
+        """
 
         async def look(opened: _Opened) -> Recovered:
             await opened.staged.remove_unfinished(opened.session)
@@ -118,42 +122,42 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
             raise self._database.refused(error) from error
 
     async def close(self) -> None:
-        """Closes the connections, and lets another process write for this owner."""
+        """Closes the connections, and releases the owner for other processes."""
         await self._staging.close()
         await self._link.close()
 
     async def look(self) -> str:
-        """Connects once, changes nothing, and says what it found.
+        """Connects once, changes nothing, and returns a line that says what it found.
 
         Raises:
-            InvalidSink: It cannot be written to as it is.
+            InvalidSink: The table or the configuration is not suitable.
         """
         async with self._database.looked_at() as session:
             opened = await self._describe(session)
             return f"{self._database.where}: {opened.trial.table}, columns {', '.join(opened.inserting.filling.columns)}"
 
     async def _open(self, session: Session) -> _Opened:
-        """Looks at everything, makes what is missing beside the table, and keeps other processes away."""
+        """Checks everything, creates the missing tables next to the table, and locks out other processes."""
         given = self._parameters
         opened = await self._describe(session)
         lock = "/".join(("headrace", opened.staged.schema, given.sink, given.owner))
         if not (await session.fetch(_TRY_LOCK, (lock,)))[0][0]:
-            # It may be one that has just died, which the server has not noticed yet.
+            # It may be a process that has just died, which the server has not noticed yet.
             raise psycopg.OperationalError(
-                f"another process writes the sink {given.sink} as owner {given.owner}; give each one an owner of its own"
+                f"another process writes the sink {given.sink} as owner {given.owner}; give each its own owner"
             )
         await opened.staged.make(session)
         await opened.batches.make(session)
         return opened
 
     async def _open_aside(self, session: Session) -> _Opened:
-        """Makes ready to stage."""
+        """Opens a connection for staging."""
         opened = await self._describe(session)
         await opened.trial.prepare(session)
         return opened
 
     async def _describe(self, session: Session) -> _Opened:
-        """Looks at the server and the table."""
+        """Checks the server and the table."""
         given, database = self._parameters, self._database
         if (await session.fetch("SELECT current_setting('max_prepared_transactions')::int"))[0][0] == 0:
             raise database.invalid(
@@ -172,7 +176,7 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
         return _Opened(session, inserting, trial, Staged(*names), Batches(*names))
 
     async def _prepare(self, opened: _Opened, transaction: Transaction, parts: Sequence[Part]) -> None:
-        """Votes, unless that has been done. Another vote for the same transaction is withdrawn."""
+        """Votes, unless that was already done. A different vote for the same transaction is withdrawn."""
         session, staged = opened.session, opened.staged
         name = self._name_of(opened, transaction)
         wanted = name + _prepared.digest_of(parts)
@@ -196,11 +200,11 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
                 "set on_conflict to skip, or use postgresql-upsert"
             ) from error
         except psycopg.errors.LockNotAvailable as error:
-            # What holds the lock may be a prepared transaction that waits for this thread.
+            # A prepared transaction that waits for this thread may hold the lock.
             raise RuntimeError(f"{opened.trial.table} is locked: {in_a_line(error)}") from error
 
     async def _insert(self, opened: _Opened, transaction: Transaction, parts: Sequence[Part]) -> None:
-        """Inserts the parts, and notes the batch."""
+        """Inserts the parts, and records the batch."""
         session, staged = opened.session, opened.staged
         for part in parts:
             for chunk in await staged.chunks(session, part):
@@ -210,7 +214,7 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
         await staged.remove(session, transaction)
 
     async def _commit(self, opened: _Opened, transaction: Transaction) -> None:
-        """Commits what is prepared, unless that has been done."""
+        """Commits what is prepared, unless that was already done."""
         session = opened.session
         gids = await _prepared.prepared(session, self._name_of(opened, transaction))
         if not gids:
@@ -229,12 +233,12 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
 async def _put(opened: _Opened, part: Part, number: int, chunk: Chunk) -> None:
     """Stores a chunk."""
     needs_value = opened.inserting.filling.needs_value
-    refused = chunk.missing("values", "the message has no value, which would be a JSON object") if needs_value else {}
+    refused = chunk.missing("values", "the message has no value, but a JSON object is required") if needs_value else {}
     await opened.staged.put(opened.session, part, number, chunk, refused)
 
 
 async def _finish(opened: _Opened, part: Part, number: int, last: Chunk | None) -> dict[int, str]:
-    """Stores the last chunk of a part, and tries them all; returns why which messages are refused, by their places."""
+    """Stores the last chunk of a part, and tries all chunks; returns the reasons of refused messages, by position."""
     session, staged, trial = opened.session, opened.staged, opened.trial
     known = await staged.finished(session, part)
     if known is not None:
@@ -256,7 +260,7 @@ async def _finish(opened: _Opened, part: Part, number: int, last: Chunk | None) 
 
 
 async def _vacuum(opened: _Opened) -> None:
-    """Makes room for what is staged next: autovacuum would come too late for a table whose rows live for a moment."""
+    """Reclaims the space of old rows: autovacuum would be too late for a table with short-lived rows."""
     try:
         await opened.session.execute(sql.SQL("VACUUM {}").format(opened.staged.table))
     except psycopg.Error as error:

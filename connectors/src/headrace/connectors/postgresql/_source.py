@@ -1,4 +1,4 @@
-"""The `postgresql` source: the rows of a table, in the order of a number that the server draws."""
+"""The `postgresql` source: the rows of a table, in the order of a number that the server generates."""
 
 import asyncio
 import time
@@ -13,14 +13,14 @@ from headrace.sdk import Backlog, Batch, InvalidSource, Position
 
 
 class PostgreSQLSource(PolicySource):
-    """Reads a table that rows are only inserted into. The sequence of a message is the number of its row."""
+    """Reads an insert-only table. The sequence of a message is the number of its row."""
 
     connector = "postgresql"
     version = "0.1.0"
     idle_seconds = 0.0
 
     def __init__(self, parameters: PostgreSQLParameters) -> None:
-        """Takes a table, and connects to nothing yet."""
+        """Creates the source, without connecting."""
         self.name = parameters.source
         self._parameters = parameters
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
@@ -47,11 +47,11 @@ class PostgreSQLSource(PolicySource):
             await self._watch.close()
 
     async def backlog(self, partition: str) -> Backlog | None:
-        """Up to where the table goes."""
+        """The number of rows left, and the last number."""
         return self._reading.backlog if self._reading else None
 
     async def look(self) -> str:
-        """Connects once, reads nothing, and says what it found.
+        """Connects once, reads nothing, and returns a line that says what it found.
 
         Raises:
             InvalidSource: The table cannot be read.

@@ -1,4 +1,4 @@
-"""Parts that are staged, in a table beside the one that they will be in."""
+"""Staged parts, in a table next to the target table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from headrace.connectors.postgresql._database import Session
 from headrace.sdk import Part, Transaction
 
 _NAME = "headrace_staged"
-# Chunk 0 of a part says that all of it is there. Arrays are stored as they are: to compress them costs more than it saves.
+# Chunk 0 marks a part as complete. Arrays are stored uncompressed: compressing them costs more than it saves.
 _MAKE = """
     CREATE TABLE {0} (
         id bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
@@ -40,8 +40,8 @@ class StagedChunk:
 
     Attributes:
         id: Its id in the table.
-        first: How many rows of the part come before it.
-        refused: Why which of its messages are refused, by their places in it, counted from 1.
+        first: The number of rows of the part before it.
+        refused: The reasons of its refused messages, by position, counted from 1.
     """
 
     id: int
@@ -54,9 +54,9 @@ class Staged:
     """The staged parts of one sink.
 
     Attributes:
-        schema: Where the table is.
+        schema: The schema of the table.
         sink: The sink.
-        owner: Which instance of it.
+        owner: The owner name of the instance.
     """
 
     schema: str
@@ -64,7 +64,7 @@ class Staged:
     owner: str
 
     async def make(self, session: Session) -> None:
-        """Makes the table where there is none."""
+        """Creates the table if it does not exist."""
         await make_table(session, self.table, _MAKE)
 
     @property
@@ -73,13 +73,13 @@ class Staged:
         return sql.Identifier(self.schema, _NAME)
 
     def relation(self, chunk: StagedChunk) -> sql.Composed:
-        """A chunk as what a statement reads from."""
+        """A chunk as the relation of a statement."""
         return sql.SQL("(SELECT * FROM {} WHERE id = {})").format(self.table, sql.Literal(chunk.id))
 
     # One part
 
     async def put(self, session: Session, part: Part, number: int, chunk: Chunk, refused: Mapping[int, str]) -> None:
-        """Stores a chunk, counted from 1, some of whose messages may be refused; nothing where it is there."""
+        """Stores a chunk, counted from 1, some of whose messages may be refused; no effect if it exists."""
         values = (*self._part(part), number, chunk.first, *_listed(refused), *chunk.columns())
         await session.execute(sql.SQL(_PUT).format(self.table), values)
 
@@ -90,35 +90,35 @@ class Staged:
         return [StagedChunk(id_, first, dict(zip(places, reasons, strict=True))) for id_, first, places, reasons in rows]
 
     async def refuse(self, session: Session, chunk: StagedChunk, refused: Mapping[int, str]) -> None:
-        """Leaves more messages of a chunk out."""
+        """Marks more messages of a chunk as refused."""
         query = sql.SQL("UPDATE {} SET refused = %s, reasons = %s WHERE id = %s").format(self.table)
         await session.execute(query, (*_listed({**chunk.refused, **refused}), chunk.id))
 
     async def finish(self, session: Session, part: Part, refused: Mapping[int, str]) -> None:
-        """Says that all of a part is there, but for the messages that are refused."""
+        """Marks a part as complete, except for the refused messages."""
         query = sql.SQL("INSERT INTO {} (" + _ROW + ") VALUES (%s, %s, %s, %s, %s, %s, 0, 0, %s, %s)").format(self.table)
         await session.execute(query, (*self._part(part), *_listed(refused)))
 
     async def finished(self, session: Session, part: Part) -> dict[int, str] | None:
-        """Which messages of a part are refused, and why; None where not all of it is there."""
+        """The refused messages of a part, with reasons; None if the part is incomplete."""
         query = sql.SQL("SELECT refused, reasons FROM {} WHERE " + _OF_PART + " AND chunk = 0").format(self.table)
         rows = await session.fetch(query, self._part(part))
         return dict(zip(*rows[0], strict=True)) if rows else None
 
     async def drop(self, session: Session, part: Part) -> None:
-        """Removes a part, whatever there is of it."""
+        """Removes a part, complete or not."""
         await session.execute(sql.SQL("DELETE FROM {} WHERE " + _OF_PART).format(self.table), self._part(part))
 
     # All parts
 
     async def parts(self, session: Session) -> list[Part]:
-        """All parts that are there wholly."""
+        """All complete parts."""
         query = "SELECT pipeline, batch, partition, attempt FROM {} WHERE " + _OF_SINK + " AND chunk = 0 ORDER BY 1, 2, 3, 4"
         rows = await session.fetch(sql.SQL(query).format(self.table), (self.sink, self.owner))
         return [Part(Transaction(pipeline, batch), partition, attempt) for pipeline, batch, partition, attempt in rows]
 
     async def remove_unfinished(self, session: Session) -> None:
-        """Removes what there is of parts that are not there wholly. Nothing may be being staged."""
+        """Removes incomplete parts. Must not run while something is being staged."""
         query = """
             DELETE FROM {0} AS chunk WHERE sink = %s AND owner = %s AND NOT EXISTS (
                 SELECT FROM {0} AS last
@@ -139,5 +139,5 @@ class Staged:
 
 
 def _listed(refused: Mapping[int, str]) -> tuple[list[int], list[str]]:
-    """Places, and the reason of each."""
+    """Positions, and the reason of each."""
     return list(refused), list(refused.values())

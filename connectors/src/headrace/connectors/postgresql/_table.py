@@ -1,4 +1,4 @@
-"""What the catalog says about a table and its columns."""
+"""A table and its columns, from the catalog."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,9 +28,9 @@ class Column:
         name: Its name.
         type: Its type with modifiers, such as `numeric(10,2)`.
         base: Its type without them.
-        required: Whether it takes no null.
-        has_default: Whether it is filled where nothing is said about it.
-        closed: Whether it cannot be filled by an INSERT.
+        required: Whether it rejects nulls.
+        has_default: Whether it has a default.
+        closed: Whether an INSERT cannot fill it.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table, as it was when it was looked at.
+    """A table, at the time of the check.
 
     Attributes:
         oid: Its id.
@@ -72,14 +72,16 @@ class Table:
 
 
 async def find_table(session: Session, database: Database, name: str) -> Table:
-    """Looks a table up.
+    """Looks up a table.
 
     Raises:
-        HeadraceError: There is none of this name, or it is something else; of the database's type.
+        HeadraceError: It does not exist, or is not a table; of the database's type.
     """
     rows = await session.fetch(_RELATION, (name,))
     if not rows:
-        raise database.invalid(f"{database.where}: there is no table {name}; write schema.table where its schema is not searched")
+        raise database.invalid(
+            f"{database.where}: there is no table {name}; write schema.table if its schema is not in the search path"
+        )
     oid, schema, relation, kind = rows[0]
     if (kind.decode() if isinstance(kind, bytes) else kind) not in _TABLE_KINDS:
         raise database.invalid(f"{database.where}: {name} is not a table; name the table itself rather than a view of it")
@@ -91,7 +93,7 @@ def find_columns(database: Database, table: Table, names: Iterable[str]) -> list
     """Columns by name.
 
     Raises:
-        HeadraceError: There is none of a name; of the database's type.
+        HeadraceError: A column does not exist; of the database's type.
     """
     found = []
     for name in names:

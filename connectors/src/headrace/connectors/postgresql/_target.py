@@ -1,4 +1,4 @@
-"""How messages become rows of a table, in SQL."""
+"""The SQL that converts messages to rows of a table."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ _FROM = """
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """What fills the columns of a table from the messages of a chunk.
+    """The expressions that fill the columns of a table from the messages of a chunk.
 
     Attributes:
         table: The table.
         columns: An expression for each column that is filled, over `message` and the records.
-        records: What has to be joined to a message for that.
-        needs_value: Whether a message without a value fills nothing.
+        records: The joins that the expressions need.
+        needs_value: Whether a message without a value cannot fill a row.
     """
 
     table: Table
@@ -47,7 +47,7 @@ class Filling:
 
     @property
     def expressions(self) -> sql.Composed:
-        """What fills them."""
+        """The expressions for these columns."""
         return sql.SQL(", ").join(self.columns.values())
 
     def messages(self, chunk: sql.Composable, *, with_records: bool = True) -> sql.Composed:
@@ -58,10 +58,10 @@ class Filling:
 
 
 async def find_target(session: Session, database: Database, given: PostgreSQLTarget) -> Table:
-    """Looks up the table that is written to.
+    """Looks up the target table.
 
     Raises:
-        HeadraceError: There is none, or nothing may be inserted; of the database's type.
+        HeadraceError: It does not exist, or the user may not insert; of the database's type.
     """
     table = await find_table(session, database, given.table)
     if not (await session.fetch(_MAY_INSERT, (table.oid,)))[0][0]:
@@ -76,17 +76,18 @@ def filling(
     keys: Mapping[str, sql.Composable],
     key_members: Sequence[str] = (),
 ) -> Filling:
-    """Finds out what fills each column.
+    """Determines the expression for each column.
 
     Args:
-        database: What to say where something does not fit.
+        database: The database, for errors.
         table: The table.
-        given: What the user said.
-        keys: What fills the columns of the key, where the key of the message does.
-        key_members: The columns of the key, where members of the value fill them.
+        given: The parameters of the sink.
+        keys: The expressions for the key columns, if the message key fills them.
+        key_members: The key columns, if members of the value fill them.
 
     Raises:
-        HeadraceError: A column is not there, cannot be filled, or is left empty though it must not be; of the database's type.
+        HeadraceError: A column does not exist, cannot be filled, or would be empty although it rejects nulls; of the database's
+            type.
     """
     columns = dict(keys)
     for name, field, types in (
@@ -98,7 +99,7 @@ def filling(
         if name is not None:
             (column,) = find_columns(database, table, [name])
             if types and column.base not in types:
-                raise database.invalid(f"{table}: column {name} is of type {column.type}, and {' or '.join(types)} is needed")
+                raise database.invalid(f"{table}: column {name} is of type {column.type}, and {' or '.join(types)} is required")
             columns[name] = _taken(column, field)
     members = list(given.columns)
     if not members and given.value_column is None:
@@ -110,7 +111,7 @@ def filling(
 
 
 def record(field: LiteralString, members: Sequence[Column], name: LiteralString = "record") -> sql.Composable:
-    """Joins members of a field, which is a JSON object, to a message; nothing where there are no members."""
+    """The join of the members of a field, a JSON object, to a message; empty if there are no members."""
     if not members:
         return sql.SQL("")
     typed = (sql.SQL("{} " + _type(column)).format(column.identifier) for column in members)
@@ -119,7 +120,7 @@ def record(field: LiteralString, members: Sequence[Column], name: LiteralString 
 
 
 def from_bytes(column: Column, field: LiteralString) -> sql.Composable:
-    """What fills a column from a field of a message that is bytes."""
+    """The expression that fills a column from a bytes field of a message."""
     if column.base == "bytea":
         return sql.SQL("message." + field)
     return sql.SQL("convert_from(message." + field + ", 'UTF8')::" + _type(column))
@@ -140,11 +141,11 @@ def _type(column: Column) -> LiteralString:
 
 
 def _check(database: Database, table: Table, filled: Iterable[str]) -> None:
-    """Sees that the columns can be filled, and that none is missing."""
+    """Checks that the columns can be filled, and that none is missing."""
     if not filled:
         raise database.invalid(f"{table}: there is nothing to fill; name columns, or a value_column")
     for name, column in table.columns.items():
         if name in filled and column.closed:
-            raise database.invalid(f"{table}: column {name} is always generated, and cannot be filled; leave it out")
+            raise database.invalid(f"{table}: column {name} is always generated, and cannot be filled; remove it")
         if name not in filled and column.required and not column.has_default:
-            raise database.invalid(f"{table}: column {name} takes no null, has no default, and nothing fills it")
+            raise database.invalid(f"{table}: column {name} rejects nulls, has no default, and nothing fills it")

@@ -1,4 +1,4 @@
-"""Finds the messages that a table refuses, by trying them all: nobody else knows its constraints and triggers."""
+"""Finds the messages that a table rejects, by trying all of them: only the server knows its constraints and triggers."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ from headrace.connectors.postgresql._table import Table
 COPY = sql.Identifier("pg_temp", "headrace_trial")
 """The empty copy of a table, in which messages are tried."""
 
-# In a copy of a table its own checks hold, but nothing that depends on other rows, on other tables, or on programs.
+# A copy of a table has its check constraints, but nothing that depends on other rows, other tables, or triggers.
 _NEEDS_TABLE = """
     SELECT c.relkind = 'p' OR c.relrowsecurity OR c.relhasrules OR c.relhassubclass
         OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid)
@@ -31,7 +31,7 @@ _MAKE_COPY = """
     ) ON COMMIT DELETE ROWS
 """
 _MAKE_REFUSED = "CREATE TEMPORARY TABLE headrace_refused (place int, reason text) ON COMMIT DELETE ROWS"
-# Each message for itself, with its complaint written down. What is not a complaint about a message ends it all.
+# Tries each message separately, and records its error. An error that does not concern a message ends the trial.
 _ONE_BY_ONE = """
     DO $headrace$
     #variable_conflict use_column
@@ -77,7 +77,7 @@ class Trial:
     Attributes:
         table: The table.
         writing: How messages are written to it.
-        in_table: Whether that is done in the table itself, which is then rolled back; else in a copy of it.
+        in_table: Whether the trial is in the table itself, and is then rolled back; or else in a copy of it.
     """
 
     table: Table
@@ -85,23 +85,23 @@ class Trial:
     in_table: bool
 
     async def prepare(self, session: Session) -> None:
-        """Makes what is needed on a connection."""
+        """Prepares a connection."""
         await session.execute(_MAKE_REFUSED)
         if not self.in_table:
             await session.execute(sql.SQL(_MAKE_COPY).format(table=self.table.identifier))
 
     @asynccontextmanager
     async def begun(self, session: Session) -> AsyncIterator[None]:
-        """What is tried meanwhile is tried together, and leaves nothing behind. Within a transaction."""
+        """A scope in which messages are tried together, without leaving anything behind. Within a transaction."""
         async with session.savepoint("headrace_trial", undone=self.in_table):
             await session.execute("SET CONSTRAINTS ALL IMMEDIATE")
             yield
 
     async def refused(self, session: Session, chunk: sql.Composable) -> dict[int, str]:
-        """Tries the messages of a chunk; returns why which are refused, by their places in it, counted from 1.
+        """Tries the messages of a chunk; returns the reasons of refused messages, by position, counted from 1.
 
         Raises:
-            psycopg.Error: Something else is wrong.
+            psycopg.Error: An error that does not concern a message.
         """
         target = self.table.identifier if self.in_table else COPY
         try:
@@ -122,14 +122,14 @@ class Trial:
 
 
 async def trial_of(session: Session, table: Table, writing: Writing, filled: Iterable[str], known: Sequence[int] = ()) -> Trial:
-    """Finds out where messages have to be tried.
+    """Determines where messages have to be tried.
 
     Args:
-        session: Where to look.
+        session: The connection to use.
         table: The table.
         writing: How messages are written to it.
         filled: The columns that they fill.
-        known: The unique indexes that writing copes with.
+        known: The unique indexes that writing handles.
     """
     ((in_table,),) = await session.fetch(_NEEDS_TABLE, (list(known), list(filled), table.oid))
     return Trial(table, writing, in_table)

@@ -35,7 +35,7 @@ _GIVEN = sql.SQL(
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A connection, and what is known of the table on it."""
+    """A connection, and what is known about the table."""
 
     session: Session
     upserting: Upserting
@@ -50,14 +50,14 @@ class PostgreSQLUpsertSink(AsyncIdempotentSink):
     version = "0.1.0"
 
     def __init__(self, parameters: PostgreSQLUpsertParameters) -> None:
-        """Takes a table, and connects to nothing yet."""
+        """Creates the sink, without connecting."""
         self.name = parameters.sink
         self._parameters = parameters
         self._database = Database(parameters, f"postgresql-upsert {parameters.sink}", InvalidSink)
         self._link: Link[_Opened] = Link(self._database, self._open)
 
     async def check(self, rows: Rows) -> Outcomes:
-        """Tries rows on the table, and leaves nothing of them there."""
+        """Tries rows on the table, without leaving anything behind."""
         chunk = Chunk(0, [rows])
         refused = self._without_key(chunk)
 
@@ -108,10 +108,10 @@ class PostgreSQLUpsertSink(AsyncIdempotentSink):
         await self._link.close()
 
     async def look(self) -> str:
-        """Connects once, changes nothing, and says what it found.
+        """Connects once, changes nothing, and returns a line that says what it found.
 
         Raises:
-            InvalidSink: It cannot be written to as it is.
+            InvalidSink: The table or the configuration is not suitable.
         """
         async with self._database.looked_at() as session:
             table = await find_target(session, self._database, self._parameters)
@@ -119,14 +119,14 @@ class PostgreSQLUpsertSink(AsyncIdempotentSink):
             return f"{self._database.where}: {table}, columns {', '.join(found.filling.columns)}"
 
     async def _told(self, work: Callable[[_Opened], Awaitable[T]]) -> T:
-        """Asks the database; ends the connector where that is no use."""
+        """Queries the database; ends the connector if a retry would not help."""
         try:
             return await self._link.keep_trying(work)
         except psycopg.Error as error:
             raise self._database.refused(error) from error
 
     async def _open(self, session: Session) -> _Opened:
-        """Looks at the table, and makes what is missing beside it."""
+        """Checks the table, and creates the missing tables next to it."""
         given = self._parameters
         table = await find_target(session, self._database, given)
         found = await upserting(session, self._database, table, given)
@@ -138,17 +138,17 @@ class PostgreSQLUpsertSink(AsyncIdempotentSink):
         return _Opened(session, found, trial, batches)
 
     def _without_key(self, chunk: Chunk) -> dict[int, str]:
-        """The messages whose key nobody can know."""
+        """The messages without a key."""
         if self._parameters.key == "message":
             return chunk.missing("keys", "the message has no key")
-        return chunk.missing("values", "the message has no value, and its key would be in it")
+        return chunk.missing("values", "the message has no value, which should contain its key")
 
 
 class _Kept:
-    """The chunks of a batch, which can be taken again where they are not too many."""
+    """The chunks of a batch, which can be iterated again if they are small enough."""
 
     def __init__(self, rows: AsyncIterator[Rows]) -> None:
-        """Takes rows as they come."""
+        """Creates the chunks from an iterator of rows."""
         self._coming = chunks(rows)
         self._kept: list[Chunk] = []
         self._bytes = 0
@@ -157,10 +157,10 @@ class _Kept:
         """All chunks.
 
         Raises:
-            RuntimeError: They were taken before, and were too many to be kept.
+            RuntimeError: They were iterated before, and were too large to keep.
         """
         if self._bytes > _KEPT_BYTES:
-            raise RuntimeError(f"a batch of more than {_KEPT_BYTES >> 20} MiB was interrupted; it has to be run again")
+            raise RuntimeError(f"a batch of more than {_KEPT_BYTES >> 20} MiB was interrupted; it has to run again")
         for chunk in self._kept:
             yield chunk
         async for chunk in self._coming:

@@ -1,4 +1,4 @@
-"""How the last message of each key gets into a table."""
+"""The SQL that writes the last message of each key to a table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from headrace.connectors.postgresql._parameters import PostgreSQLUpsertParameter
 from headrace.connectors.postgresql._table import Table, find_columns
 from headrace.connectors.postgresql._target import Filling, filling, from_bytes, record
 
-# Names that no column has.
+# Names that no column should have.
 _PLACE, _GONE = sql.Identifier("headrace.place"), sql.Identifier("headrace.gone")
-# The last message of each key counts, and rows are locked in the order of their keys. To count what is deleted has it deleted
-# before anything is inserted, which may have to be unique in something else than the key.
+# The last message of each key counts, and rows are locked in the order of their keys. Counting the deleted rows forces their
+# deletion before the insertion, whose rows may have to be unique in other columns than the key.
 _UPSERT = """
     WITH messages AS MATERIALIZED (
         SELECT message.place AS {place}, message.value IS NULL AS {gone}, {columns} FROM {messages}
@@ -44,9 +44,9 @@ class Upserting:
     """Inserts, updates and deletes; a `Writing`.
 
     Attributes:
-        filling: What fills the columns.
+        filling: The expressions for the columns.
         keys: The columns of the key.
-        arbiters: The unique indexes on just these columns.
+        arbiters: The unique indexes on exactly these columns.
     """
 
     filling: Filling
@@ -102,22 +102,22 @@ class Upserting:
 
 
 async def upserting(session: Session, database: Database, table: Table, given: PostgreSQLUpsertParameters) -> Upserting:
-    """Finds out how a table is written to.
+    """Determines how to write to a table.
 
     Raises:
-        HeadraceError: The columns are no key of the table, or something does not fit; of the database's type.
+        HeadraceError: The columns are not a key of the table, or a column is not suitable; of the database's type.
     """
     columns = find_columns(database, table, given.key_columns)
     arbiters = await session.fetch(_ARBITERS, (table.oid, len(columns), list(given.key_columns)))
     if not arbiters:
         listed = ", ".join(given.key_columns)
         raise database.invalid(
-            f"{table}: no unique constraint is on just {listed}; run: ALTER TABLE {given.table} ADD UNIQUE ({listed})"
+            f"{table}: there is no unique constraint on exactly {listed}; run: ALTER TABLE {given.table} ADD UNIQUE ({listed})"
         )
     for column in columns:
         if not column.required:
             raise database.invalid(
-                f"{table}: column {column.name} of the key takes null; run: ALTER TABLE {given.table} ALTER {column.name} SET "
+                f"{table}: column {column.name} of the key accepts nulls; run: ALTER TABLE {given.table} ALTER {column.name} SET "
                 "NOT NULL"
             )
     keys: Mapping[str, sql.Composable] = {}

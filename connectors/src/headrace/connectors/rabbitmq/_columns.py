@@ -1,4 +1,4 @@
-"""Deliveries turned into batches. Each kind of message, with one route and properties that are the same, is looked at once."""
+"""Converts deliveries to batches. Messages with the same route and properties are parsed only once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from headrace.connectors.rabbitmq._fields import Header, read_properties, short_
 from headrace.sdk import Batch
 
 PREFIX = "amqp-"
-"""What the names of headers begin with that stand for what AMQP has elsewhere than in the headers of a message."""
+"""The prefix of headers for message data that AMQP stores outside the headers."""
 MILLISECONDS = "timestamp_in_ms"
 _MAX_SECONDS = (2**63 - 1) // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What messages of one route and with the same properties have in common."""
+    """The common data of messages with the same route and properties."""
 
     key: bytes | None
     message_id: str | None
@@ -24,15 +24,15 @@ class _Kind:
 
 
 class Columns:
-    """Makes batches of deliveries."""
+    """Converts deliveries to batches."""
 
     def __init__(self, key: str) -> None:
-        """Takes what the key is: routing-key, none, or header:NAME."""
+        """Creates a converter. `key` is the source of the message key: routing-key, none, or header:NAME."""
         self._key = key
         self._key_header = key.removeprefix("header:")
 
     def batch(self, arrived: Arrived, sequences: Sequence[int] | None = None, tokens: Sequence[object] | None = None) -> Batch:
-        """Makes a batch. A message whose properties are not what AMQP says has them as they came, in a header."""
+        """Creates a batch. A message whose properties cannot be parsed has its raw properties in a header."""
         pairs = list(zip(arrived.routes, arrived.properties, strict=True))
         kinds = {pair: self._kind(*pair) for pair in set(pairs)}
         rows = [kinds[pair] for pair in pairs]
@@ -48,13 +48,13 @@ class Columns:
         )
 
     def _kind(self, route: bytes, raw: bytes) -> _Kind:
-        """Looks at a message."""
+        """Parses the route and the properties of a message."""
         exchange, at = short_text(route, 1)
         routing_key, _ = short_text(route, at)
         try:
             properties = read_properties(raw)
         except ValueError as error:
-            # Its body can be read; what it has besides is left to the query.
+            # Its body is intact; the query decides about its raw properties.
             unreadable = [("unreadable", str(error).encode()), ("properties", raw), ("routing-key", routing_key)]
             key = routing_key if self._key == "routing-key" else None
             return _Kind(key, None, None, [(PREFIX + name, value) for name, value in unreadable])
@@ -85,7 +85,7 @@ class Columns:
 
 
 def _event_time(seconds: int | None, headers: list[Header]) -> int | None:
-    """In microseconds: as precise as the broker's timestamp plugin has it, where that is in use."""
+    """The event time in microseconds; with the precision of the broker's timestamp plugin, if it is used."""
     for name, value in headers:
         if name == MILLISECONDS and value is not None and value.isdigit() and int(value) <= _MAX_SECONDS * 1000:
             return int(value) * 1000

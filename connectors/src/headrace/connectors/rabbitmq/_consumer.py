@@ -1,4 +1,4 @@
-"""One consumer of one queue: what has arrived, and its acknowledgement."""
+"""One consumer of one queue: arrived messages, and their acknowledgement."""
 
 import asyncio
 import contextlib
@@ -14,10 +14,10 @@ from headrace.connectors.rabbitmq._fields import OFFSET
 from headrace.connectors.rabbitmq._link import Link
 from headrace.connectors.rabbitmq._parameters import RabbitMQConnection
 
-# Above this, nothing more is taken from the broker before what has arrived is taken from here.
+# Above this size, nothing more is read from the broker until the arrived messages are taken.
 _HELD_BYTES = 1 << 20
 _HELD_MESSAGES = 8192
-# The broker sends a few messages at a time. What comes within this time is worth one batch, and one frame.
+# The broker sends a few messages at a time. Messages that arrive within this time, in seconds, form one batch, and one frame.
 _GATHER_SECONDS = 0.005
 _ASK_SECONDS = 1.0
 _numbers = itertools.count(1)
@@ -27,9 +27,9 @@ class Consumer:
     """A consumer, from when it is opened until it is closed."""
 
     def __init__(self, queue: str, prefetch: int) -> None:
-        """Is not open yet."""
+        """Creates a consumer that is not open yet."""
         self.number = next(_numbers)
-        """Tells it from every other consumer of this process."""
+        """Distinguishes it from every other consumer of this process."""
         self._queue = queue
         self._prefetch = prefetch
         self._deliveries = Deliveries()
@@ -52,20 +52,20 @@ class Consumer:
         exclusive: bool = False,
         arguments: dict[str, Any] | None = None,
     ) -> "Consumer":
-        """Connects, and begins to consume.
+        """Connects, and starts consuming.
 
         Args:
             parameters: Where the broker is.
-            name: What its operators see.
+            name: The connection name that operators of the broker see.
             queue: The queue.
             prefetch: How many messages may be unacknowledged.
-            exclusive: Whether nobody else may consume it.
-            arguments: As for Basic.Consume.
+            exclusive: Whether to be the only consumer.
+            arguments: Arguments of Basic.Consume.
 
         Raises:
-            QueueMissing: There is no such queue.
-            Denied: The broker refuses.
-            Unavailable: The broker is away, or somebody else has the queue for himself.
+            QueueMissing: The queue does not exist.
+            Denied: The broker rejects the connection or the consumer.
+            Unavailable: The broker is unavailable, or another client consumes the queue exclusively.
         """
         consumer = cls(queue, prefetch)
         link = consumer._link = await Link.open(parameters, name, consumer._deliveries, consumer._on_arrival)
@@ -77,7 +77,7 @@ class Consumer:
         return consumer
 
     async def _begin(self, exclusive: bool, arguments: dict[str, Any] | None) -> None:
-        """Makes sure that there is a queue, and consumes it."""
+        """Checks that the queue exists, and consumes it."""
         link, channel = self._link, self._link.channel
         link.lost.add_done_callback(lambda _: self._something.set())
         channel.add_on_cancel_callback(
@@ -89,17 +89,17 @@ class Consumer:
         await link.ask(
             channel.basic_consume,
             self._queue,
-            lambda *_: None,  # deliveries never come this way
+            lambda *_: None,  # deliveries never use this callback
             exclusive=exclusive,
             consumer_tag=CONSUMER_TAG,
             arguments=arguments,
         )
 
     def take(self) -> Arrived:
-        """What has arrived since this was last called; may be nothing.
+        """Takes the messages that have arrived since the last call, if any.
 
         Raises:
-            RabbitMQError: The link is lost. What had arrived comes again.
+            RabbitMQError: The connection is lost. Arrived messages are redelivered.
         """
         if self._link.lost.done():
             raise self._link.lost.result()
@@ -111,33 +111,33 @@ class Consumer:
         return arrived
 
     async def wait(self, seconds: float) -> None:
-        """Waits until something has arrived, the link is lost, or for so long."""
+        """Waits until something has arrived or the connection is lost, for a limited time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._something.wait()
 
     async def gather(self) -> None:
-        """Lets more arrive, for a moment."""
+        """Waits a moment for more messages."""
         await asyncio.sleep(_GATHER_SECONDS)
 
     def acknowledge(self, tag: int) -> None:
-        """Acknowledges everything up to a delivery. Nothing where the link is lost: it all comes again."""
+        """Acknowledges everything up to a delivery. No effect if the connection is lost: the messages are redelivered."""
         if not self._link.lost.done():
             self._link.channel.basic_ack(tag, multiple=True)
             self._acknowledged = tag
 
     def acknowledge_one(self, tag: int) -> None:
-        """Acknowledges one delivery alone."""
+        """Acknowledges a single delivery."""
         if not self._link.lost.done():
             self._link.channel.basic_ack(tag)
 
     def reject(self, tag: int) -> None:
-        """Rejects one delivery for good: it goes to the dead-letter exchange of its queue, if there is one."""
+        """Rejects a single delivery permanently: it goes to the dead-letter exchange of its queue, if there is one."""
         if not self._link.lost.done():
             self._link.channel.basic_reject(tag, requeue=False)
 
     def backlog(self) -> int:
-        """About how many messages there are besides those that were taken. Asks the broker, and does not wait for the answer."""
+        """The approximate number of messages that were not taken. Requests it from the broker, without waiting for the answer."""
         held = len(self._deliveries.arrived)
         if not held and self._last_tag - self._acknowledged < self._prefetch:
             return 0
@@ -147,13 +147,13 @@ class Consumer:
         return self._ready + held
 
     async def close(self) -> None:
-        """Gives back what is not acknowledged."""
+        """Closes the connection, which returns unacknowledged messages to the queue."""
         self._closing = True
         self._link.wire.resume()
         await self._link.close()
 
     def _on_arrival(self) -> None:
-        """Something has arrived."""
+        """Handles an arrival."""
         self._something.set()
         arrived = self._deliveries.arrived
         if self._closing:
@@ -162,7 +162,7 @@ class Consumer:
             self._link.wire.pause()
 
     def _answered(self, frame: Method[Any]) -> None:
-        """The broker has told how many messages wait."""
+        """Handles the broker's answer about waiting messages."""
         self._ready = frame.method.message_count
 
 
@@ -170,7 +170,7 @@ async def is_stream(parameters: RabbitMQConnection, name: str, queue: str) -> bo
     """Whether a queue is a stream queue: only these can be consumed from an offset.
 
     Raises:
-        RabbitMQError: It cannot be told.
+        RabbitMQError: It cannot be determined.
     """
     try:
         consumer = await Consumer.open(parameters, name, queue, 1, arguments={OFFSET: "next"})

@@ -1,7 +1,7 @@
-"""Deliveries taken straight from the bytes of a connection, in columns.
+"""Parses deliveries directly from the bytes of a connection, into columns.
 
-Pika makes eight objects of a delivery, and looks for callbacks at each of its three frames: 14 us, most of what a drain
-costs. This takes 1.4 us. All other frames are pika's.
+Pika creates eight objects for a delivery, and looks up callbacks for each of its three frames: 14 us, most of the cost of
+draining a queue. This takes 1.4 us. Pika handles all other frames.
 """
 
 import struct
@@ -19,20 +19,20 @@ _FRAME_END = 0xCE
 _FRAME = struct.Struct(">BHI")
 _HEADER_FRAME = struct.Struct(">BHIHHQ")
 _TAG = struct.Struct(">Q")
-# Class Basic, method Deliver, and who it is for. The delivery tag follows.
+# Class Basic, method Deliver, and the consumer tag. The delivery tag follows.
 _DELIVER = struct.pack(">HHB", 60, 60, len(CONSUMER_TAG)) + CONSUMER_TAG.encode()
 
 
 @dataclass(slots=True)
 class Arrived:
-    """Deliveries in the order in which they came: columns with an entry for each.
+    """Deliveries in order of arrival: columns with one entry for each.
 
     Attributes:
         tags: Their delivery tags.
-        routes: Redelivered or not, exchange and routing key, as they stand in the frame.
-        properties: Their properties, as they stand in the frame.
+        routes: The redelivered flag, exchange and routing key, as encoded in the frame.
+        properties: Their properties, as encoded in the frame.
         values: Their bodies.
-        bytes: The size of all bodies.
+        bytes: The total size of the bodies, in bytes.
     """
 
     tags: list[int] = field(default_factory=list)
@@ -42,11 +42,11 @@ class Arrived:
     bytes: int = 0
 
     def __len__(self) -> int:
-        """How many they are."""
+        """The number of deliveries."""
         return len(self.values)
 
     def only(self, kept: Sequence[bool]) -> "Arrived":
-        """Some of them."""
+        """A selection of them."""
         return Arrived(
             list(compress(self.tags, kept)),
             list(compress(self.routes, kept)),
@@ -56,13 +56,13 @@ class Arrived:
 
 
 class Deliveries:
-    """What arrives on a connection that has one channel, and on it one consumer, whose tag is `CONSUMER_TAG`."""
+    """Parses a connection with one channel, and on it one consumer, whose tag is `CONSUMER_TAG`."""
 
     def __init__(self) -> None:
-        """Begins with the first byte that the broker sends."""
+        """Creates a parser for the bytes from the beginning of the connection."""
         self.arrived = Arrived()
         self._rest = b""
-        # The delivery that has begun, and how much of its body is missing.
+        # The incomplete delivery, and the missing size of its body.
         self._tag = 0
         self._route: bytes | None = None
         self._properties = b""
@@ -70,12 +70,12 @@ class Deliveries:
         self._pieces: list[bytes] = []
 
     def take(self) -> Arrived:
-        """What has arrived since this was last called."""
+        """Takes the deliveries since the last call."""
         arrived, self.arrived = self.arrived, Arrived()
         return arrived
 
     def feed(self, data: bytes) -> bytes:
-        """Takes what was received; returns the frames that are no deliveries.
+        """Parses received bytes; returns the frames that are not deliveries.
 
         Raises:
             InvalidFrameError: This is not AMQP.
@@ -110,7 +110,7 @@ class Deliveries:
         return b"".join(others)
 
     def _body(self, piece: bytes) -> None:
-        """Takes a piece of a body; most bodies are in one."""
+        """Adds a piece of a body; most bodies have only one."""
         self._missing -= len(piece)
         if self._missing or self._pieces:
             self._pieces.append(piece)
@@ -118,7 +118,7 @@ class Deliveries:
             self._whole(b"".join(self._pieces) if self._pieces else piece)
 
     def _whole(self, value: bytes) -> None:
-        """A delivery is complete."""
+        """Adds a complete delivery."""
         assert self._route is not None
         arrived = self.arrived
         arrived.tags.append(self._tag)

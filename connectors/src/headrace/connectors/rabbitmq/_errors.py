@@ -1,9 +1,9 @@
-"""What can be wrong with a broker, told so that it can be mended.
+"""Errors of the RabbitMQ connectors. Each says what is wrong and what to do.
 
 RabbitMQError
-├── Unavailable       it is away, or the connection or its channel broke: worth another attempt
-├── Denied            it refuses who asks, or what is asked for, and would again
-└── QueueMissing      there is no such queue
+├── Unavailable       it is unavailable, or the connection or its channel broke: worth a retry
+├── Denied            it rejects the client or the request permanently
+└── QueueMissing      the queue does not exist
 """
 
 import ssl
@@ -24,52 +24,56 @@ _ACCESS_REFUSED, _NOT_FOUND, _RESOURCE_LOCKED, _PRECONDITION_FAILED, _NOT_ALLOWE
 
 
 class RabbitMQError(HeadraceError):
-    """The root of what the RabbitMQ connectors raise."""
+    """The base class of the errors of the RabbitMQ connectors."""
 
 
 class Unavailable(RabbitMQError):
-    """The broker is away, or the connection or its channel broke. The connectors try again by themselves."""
+    """The broker is unavailable, or the connection or its channel broke. The connectors retry by themselves."""
 
 
 class Denied(RabbitMQError):
-    """The broker refuses who asks, or what is asked for, and would again."""
+    """The broker rejects the client or the request permanently."""
 
     exit_code = 2
 
 
 class QueueMissing(RabbitMQError):
-    """There is no such queue."""
+    """The queue does not exist."""
 
 
 def explain(error: BaseException, broker: str) -> RabbitMQError:
-    """What an exception of pika means.
+    """Translates an exception of pika.
 
     Args:
-        error: Why there is no connection, or none any more, or no channel.
-        broker: Where the broker is, without credentials.
+        error: The cause of a failed or lost connection or channel.
+        broker: The address of the broker, without credentials.
     """
     if isinstance(error, RabbitMQError):
         return error
     cause = _first_cause(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return Denied(f"{broker}: its certificate is not trusted: {cause.verify_message}; name who signed it with tls_ca")
+        return Denied(
+            f"{broker}: its certificate is not trusted: {cause.verify_message}; set tls_ca to the authority that signed it"
+        )
     if isinstance(cause, AuthenticationError | ProbableAuthenticationError) and str(_ACCESS_REFUSED) in str(cause):
         return Denied(f"{broker}: the user or the password in the URL is wrong")
     if isinstance(cause, ProbableAccessDeniedError) and str(_NOT_ALLOWED) in str(cause):
-        return Denied(f"{broker}: there is no such virtual host, or its user may not use it")
+        return Denied(f"{broker}: the virtual host does not exist, or the user may not use it")
     if isinstance(cause, ChannelClosed):
         return _explain_channel(cause.reply_code, cause.reply_text, broker)
     if isinstance(cause, ConnectionClosed):
         return Unavailable(f"{broker}: {cause.reply_text}")
     if isinstance(cause, IncompatibleProtocolError):
-        return Unavailable(f"{broker} ends connections without a word: is this its port, and does it want TLS or a certificate?")
+        return Unavailable(
+            f"{broker} closes connections without an error: is this the right port, and does it require TLS or a certificate?"
+        )
     return Unavailable(
         f"{broker}: {cause}" if isinstance(cause, StreamLostError) else f"{broker}: {type(cause).__name__}: {cause}"
     )
 
 
 def _explain_channel(code: int, text: str, broker: str) -> RabbitMQError:
-    """What it means that the broker has closed a channel."""
+    """Translates the reason for which the broker closed a channel."""
     said = f"{broker}: {text}"
     if code == _NOT_FOUND and "no queue" in text:
         return QueueMissing(said)
@@ -79,12 +83,12 @@ def _explain_channel(code: int, text: str, broker: str) -> RabbitMQError:
         return Denied(said)
     if code == _PRECONDITION_FAILED and "invalid arg" in text:
         return Denied(said)
-    # The rest passes: a queue whose node is down, one that somebody else has to himself, acknowledgements that come too late.
+    # Other errors are temporary: a queue whose node is down, an exclusive consumer, acknowledgements that are too late.
     return Denied(said) if code in (_RESOURCE_LOCKED, _NOT_IMPLEMENTED) else Unavailable(said)
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """The exception that pika's own ones are wrapped around."""
+    """The exception that caused pika's own exceptions."""
     while True:
         inner = getattr(error, "exceptions", None) or [getattr(error, "exception", None), *error.args]
         found = next((one for one in reversed(inner) if isinstance(one, BaseException)), None)

@@ -1,6 +1,6 @@
-"""AMQP's properties and header tables, read from their bytes. Pure functions.
+"""Parses AMQP's properties and header tables. Pure functions.
 
-Pika's own decoder makes whole numbers of floating-point headers.
+Pika's own decoder turns floating-point headers into integers.
 """
 
 import base64
@@ -18,10 +18,10 @@ _HEADERS, _DELIVERY_MODE, _PRIORITY, _TIMESTAMP = (1 << bit for bit in (13, 12, 
 _TEXTS_BEFORE = ((1 << 15, "content-type"), (1 << 14, "content-encoding"))
 _TEXTS_BETWEEN = ((1 << 10, "correlation-id"), (1 << 9, "reply-to"), (1 << 8, "expiration"), (1 << 7, "message-id"))
 _TEXTS_AFTER = ((1 << 5, "type"), (1 << 4, "user-id"), (1 << 3, "app-id"))
-# A short integer is `s` for RabbitMQ, and `U` for the standard.
+# A short integer is `s` in RabbitMQ, and `U` in the standard.
 _NUMBERS = {code: struct.Struct(">" + format_) for code, format_ in zip(b"bBsUuIilLfd", "bBhhHiIqqfd", strict=True)}
 OFFSET = "x-stream-offset"
-"""The header that a stream queue tells the offset of a message in."""
+"""The header in which a stream queue stores the offset of a message."""
 _OFFSET = b"\x0f" + OFFSET.encode() + b"l"
 _TRUTH, _TEXT, _BINARY, _DECIMAL, _TIME, _TABLE, _LIST, _VOID = b"tSxDTFAV"
 
@@ -31,7 +31,7 @@ class Properties:
     """The properties of a message.
 
     Attributes:
-        texts: Those that are texts, and the priority in decimal, by the names that AMQP gives them.
+        texts: The text properties, and the priority in decimal, by their AMQP names.
         timestamp: In seconds since 1970-01-01 UTC, or None.
         headers: The header table.
     """
@@ -42,10 +42,10 @@ class Properties:
 
 
 def read_properties(data: bytes) -> Properties:
-    """Reads the properties that a content header carries.
+    """Parses the properties of a content header.
 
     Raises:
-        ValueError: They are not what AMQP says.
+        ValueError: They are not valid AMQP.
     """
     texts: dict[str, bytes] = {}
     headers: list[Header] = []
@@ -67,17 +67,17 @@ def read_properties(data: bytes) -> Properties:
             at += 8
         _read_texts(data, at, flags, _TEXTS_AFTER, texts)
     except (struct.error, IndexError, RecursionError) as error:
-        raise ValueError(f"the properties of a message cannot be read: {error}") from error
+        raise ValueError(f"the properties of a message cannot be parsed: {error}") from error
     return Properties(texts, timestamp, headers)
 
 
 def take_offset(data: bytes) -> tuple[int, bytes] | None:
-    """The offset that a stream queue puts among the headers of a message, and the properties without it; None without one.
+    """The offset that a stream queue adds to the headers of a message, and the properties without it; None if there is none.
 
-    Where other headers cannot be read, the offset is found all the same, and the properties are as they came.
+    If other headers cannot be parsed, the offset is still found, and the properties are unchanged.
 
     Raises:
-        ValueError: The headers cannot be read, and there is no offset among them.
+        ValueError: The headers cannot be parsed, and there is no offset among them.
     """
     try:
         (flags,) = _U16.unpack_from(data)
@@ -87,7 +87,7 @@ def take_offset(data: bytes) -> tuple[int, bytes] | None:
         (size,) = _U32.unpack_from(data, table)
         at = start = table + 4
         end = start + size
-        # It is the last one, but nothing says that it has to be.
+        # It is the last header, but that is not guaranteed.
         if data[end - len(_OFFSET) - 8 : end - 8] == _OFFSET:
             at = end - len(_OFFSET) - 8
         while at < end:
@@ -100,19 +100,19 @@ def take_offset(data: bytes) -> tuple[int, bytes] | None:
         place = data.rfind(_OFFSET) + len(_OFFSET)
         if place >= len(_OFFSET) and place + 8 <= len(data):
             return int.from_bytes(data[place : place + 8], "big", signed=True), data
-        raise ValueError(f"the headers of a message cannot be read: {error}") from error
+        raise ValueError(f"the headers of a message cannot be parsed: {error}") from error
     return None
 
 
 def short_text(data: bytes, at: int) -> tuple[bytes, int]:
-    """A short string, and where it ends."""
+    """Reads a short string; returns it and where it ends."""
     start = at + 1
     end = start + data[at]
     return data[start:end], end
 
 
 def as_bytes(value: Any) -> bytes | None:
-    """The value of a field as that of a header: texts as they are, numbers in decimal, tables and lists as JSON."""
+    """The value of a field as a header value: texts unchanged, numbers in decimal, tables and lists as JSON."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, bool):
@@ -123,7 +123,7 @@ def as_bytes(value: Any) -> bytes | None:
 
 
 def _read_texts(data: bytes, at: int, flags: int, names: tuple[tuple[int, str], ...], texts: dict[str, bytes]) -> int:
-    """Reads those of some texts that are there; returns where they end."""
+    """Reads those of the text properties that are present; returns where they end."""
     for flag, name in names:
         if flags & flag:
             texts[name], at = short_text(data, at)
@@ -131,7 +131,7 @@ def _read_texts(data: bytes, at: int, flags: int, names: tuple[tuple[int, str], 
 
 
 def _table(data: bytes, at: int) -> tuple[list[tuple[str, Any]], int]:
-    """The fields of a table, and where it ends."""
+    """Reads a table; returns its fields and where it ends."""
     end = at + 4 + _U32.unpack_from(data, at)[0]
     at += 4
     pairs = []
@@ -143,7 +143,7 @@ def _table(data: bytes, at: int) -> tuple[list[tuple[str, Any]], int]:
 
 
 def _value(data: bytes, at: int) -> tuple[Any, int]:
-    """The value of a field, and where it ends."""
+    """Reads a field; returns its value and where it ends."""
     kind = data[at]
     at += 1
     if kind in (_TEXT, _BINARY):
@@ -169,7 +169,7 @@ def _value(data: bytes, at: int) -> tuple[Any, int]:
 
 
 def _list(data: bytes, at: int) -> tuple[list[Any], int]:
-    """A list, and where it ends."""
+    """Reads a list; returns it and where it ends."""
     end = at + 4 + _U32.unpack_from(data, at)[0]
     at += 4
     values = []
@@ -180,7 +180,7 @@ def _list(data: bytes, at: int) -> tuple[list[Any], int]:
 
 
 def _time(seconds: int) -> str | int:
-    """A time as ISO 8601 has it; the number where there is no such year."""
+    """A time in ISO 8601; the number if the year is out of range."""
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
@@ -188,7 +188,7 @@ def _time(seconds: int) -> str | int:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON can have it; bytes that are no text are base64."""
+    """A value for JSON; bytes that are not valid UTF-8 are in base64."""
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list):

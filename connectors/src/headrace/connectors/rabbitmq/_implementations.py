@@ -1,4 +1,4 @@
-"""How the RabbitMQ connectors are made, and what is looked at before they run."""
+"""How the RabbitMQ connectors are built and checked."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ _NAME = "headrace connector check"
 
 
 async def _check_queues(parameters: RabbitMQParameters | RabbitMQStreamParameters, *, streams: bool) -> str:
-    """Sees that there are the queues, and that they are streams or not."""
+    """Checks that the queues exist, and are stream queues or not, as required."""
     waiting = 0
     for queue in parameters.queue:
         link = await Link.open(parameters, _NAME)
@@ -24,14 +24,14 @@ async def _check_queues(parameters: RabbitMQParameters | RabbitMQStreamParameter
         finally:
             await link.close()
         if await is_stream(parameters, _NAME, queue) is not streams:
-            kind, other = ("no stream", "rabbitmq") if streams else ("a stream", "rabbitmq-stream")
+            kind, other = ("not a stream", "rabbitmq") if streams else ("a stream", "rabbitmq-stream")
             raise Denied(f"{link.broker}: {queue} is {kind} queue; use the connector {other}")
     count = len(parameters.queue)
-    return f"{link.broker} has {'the queue' if count == 1 else f'all {count} queues'}; {waiting} messages are in them"
+    return f"{link.broker} has {'the queue' if count == 1 else f'all {count} queues'}; {waiting} messages are waiting"
 
 
 async def _check_exchange(parameters: RabbitMQSinkParameters) -> str:
-    """Sees that there is the exchange."""
+    """Checks that the exchange exists."""
     link = await Link.open(parameters, _NAME)
     try:
         if parameters.exchange:

@@ -1,4 +1,4 @@
-"""A connection to a broker, with one channel on it, as coroutines."""
+"""A connection to a broker, with one channel, as coroutines."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from headrace.connectors.rabbitmq._errors import Denied, RabbitMQError, Unavaila
 from headrace.connectors.rabbitmq._parameters import RabbitMQConnection
 from headrace.connectors.rabbitmq._wire import Services, Wire
 
-# What pika logs as errors, several times and with traces, is raised here, or told in a line.
+# Pika logs errors several times and with tracebacks; here, they are raised, or logged in one line.
 logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 T = TypeVar("T")
@@ -32,15 +32,15 @@ _GUEST = "guest"
 
 
 class Link:
-    """A connection with its channel. They are lost together: who loses the channel begins anew."""
+    """A connection with its channel. They are lost together: after losing the channel, create a new link."""
 
     def __init__(self, broker: str, deliveries: Deliveries | None, arrived: Callable[[], None]) -> None:
-        """Is not open yet."""
+        """Creates a link that is not open yet."""
         self.broker = broker
-        """Where the broker is, for errors."""
+        """The address of the broker, for errors."""
         loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[RabbitMQError] = loop.create_future()
-        """Done once the connection or its channel is gone, with the reason as its result."""
+        """Done once the connection or its channel is lost, with the reason as its result."""
         self.connection: AsyncioConnection
         self.channel: Channel
         self._wire: Wire | None = None
@@ -56,16 +56,16 @@ class Link:
         deliveries: Deliveries | None = None,
         arrived: Callable[[], None] = lambda: None,
     ) -> "Link":
-        """Connects to the first node that takes the connection.
+        """Connects to the first node that accepts the connection.
 
         Args:
-            parameters: Where, and as whom.
-            name: What the operators of the broker see.
-            deliveries: Takes the deliveries, where the channel is to have a consumer.
-            arrived: Called when there are some.
+            parameters: The addresses and the credentials.
+            name: The connection name that operators of the broker see.
+            deliveries: Receives the deliveries, if the channel will have a consumer.
+            arrived: Called when deliveries have arrived.
 
         Raises:
-            RabbitMQError: None takes it. The reason is that of a node that refuses, else that of the last one.
+            RabbitMQError: No node accepts it. The error is that of a node that rejects it, or else that of the last node.
         """
         failed: RabbitMQError | None = None
         for address in _addresses(parameters, name):
@@ -79,10 +79,10 @@ class Link:
         raise failed
 
     async def ask(self, request: Callable[..., object], *arguments: object, **options: object) -> Any:
-        """Makes a request of the channel; returns the method that answers it.
+        """Makes a request on the channel; returns the answer.
 
         Raises:
-            RabbitMQError: The broker closes the channel instead, or the link is lost.
+            RabbitMQError: The broker closes the channel instead, or the connection is lost.
         """
         if self.lost.done():
             raise self.lost.result()
@@ -92,17 +92,17 @@ class Link:
 
     @property
     def wire(self) -> Wire:
-        """The bytes of the connection."""
+        """The transport of the connection."""
         assert self._wire is not None
         return self._wire
 
     def lose(self, error: BaseException) -> None:
-        """Gives the link up."""
+        """Discards the link."""
         if not self.lost.done():
             self.lost.set_result(explain(error, self.broker))
 
     async def close(self) -> None:
-        """Closes the connection: in good order, where the broker answers soon."""
+        """Closes the connection, gracefully if the broker answers in time."""
         self.lose(Unavailable(f"{self.broker}: the connection was closed"))
         with contextlib.suppress(AMQPError):
             self.connection.close()
@@ -136,15 +136,15 @@ class Link:
             raise
 
     def _gone(self, error: BaseException) -> None:
-        """The connection is over, or was never there."""
+        """Handles the end of the connection, or a failure to connect."""
         self._closed.set()
         self.lose(error)
 
     async def _unless_lost(self, answer: "asyncio.Future[Any]") -> Any:
-        """Waits.
+        """Waits for a result.
 
         Raises:
-            RabbitMQError: The link is lost first.
+            RabbitMQError: The connection is lost first.
         """
         await asyncio.wait({answer, self.lost}, return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
@@ -153,16 +153,16 @@ class Link:
 
 
 def _set(answer: "asyncio.Future[T]", result: T) -> None:
-    """Gives an answer, unless nobody waits for it any more."""
+    """Sets a result, unless nothing waits for it any more."""
     if not answer.done():
         answer.set_result(result)
 
 
 def _addresses(parameters: RabbitMQConnection, name: str) -> Iterator[pika.ConnectionParameters]:
-    """The nodes of a cluster, as pika takes them.
+    """The nodes of a cluster, as parameters of pika.
 
     Raises:
-        Denied: A file for TLS cannot be read.
+        Denied: A TLS file cannot be read.
     """
     url = urlsplit(parameters.url.get_secret_value())
     password = parameters.password.get_secret_value() if parameters.password is not None else unquote(url.password or _GUEST)
@@ -183,12 +183,12 @@ def _addresses(parameters: RabbitMQConnection, name: str) -> Iterator[pika.Conne
 
 
 def _tcp_options(parameters: RabbitMQConnection) -> dict[str, int]:
-    """Has a peer that is gone noticed also while nothing is read from it, where the system can do that."""
+    """Detects a peer that is gone even while nothing is read from it, if the system supports that."""
     return {"TCP_USER_TIMEOUT": 2000 * parameters.heartbeat_seconds} if hasattr(socket, "TCP_USER_TIMEOUT") else {}
 
 
 def _tls(parameters: RabbitMQConnection) -> ssl.SSLContext:
-    """What to trust, and what to show."""
+    """The TLS context: certificates to trust, and the client certificate."""
     try:
         context = ssl.create_default_context(cafile=parameters.tls_ca)
         if parameters.tls_certificate is not None:

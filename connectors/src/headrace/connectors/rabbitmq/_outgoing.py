@@ -1,4 +1,4 @@
-"""Rows turned into what is published, or refused. Pure functions."""
+"""Converts rows to messages to publish, or refuses them. Pure functions."""
 
 import re
 import zlib
@@ -13,10 +13,10 @@ from headrace.sdk import Headers, Message, Outcome, Part
 
 _PLACEHOLDER = re.compile(r"\{(.*?)\}")
 _SHORT_BYTES = 255
-# The properties and headers of a message are one frame, of up to 128 KiB; the texts among them have up to 3 KiB.
+# The properties and headers of a message form one frame of up to 128 KiB; the text properties have up to 3 KiB.
 _HEADERS_BYTES = 124 << 10
 _PERSISTENT, _TRANSIENT = 2, 1
-# What the broker would take for instructions, or writes itself.
+# Headers that the broker would interpret as instructions, or writes itself.
 _LEFT_OUT = frozenset({"CC", "BCC", "x-death", "x-delivery-count", OFFSET})
 _TEXTS = {
     PREFIX + name.replace("_", "-"): name
@@ -26,7 +26,7 @@ _PRIORITY = PREFIX + "priority"
 
 
 class Unfit(Exception):
-    """AMQP has no room for a message; the text says why."""
+    """AMQP cannot represent a message; the text says why."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Outgoing:
         routing_key: Its routing key.
         properties: Its properties and headers.
         body: Its body.
-        outcome: What became of it; None until the broker has said so.
+        outcome: Its outcome; None until the broker has answered.
     """
 
     routing_key: bytes
@@ -47,13 +47,13 @@ class Outgoing:
 
 
 class RoutingKey:
-    """A routing key, or what it is made of: text with `{key}`, `{message_id}` and `{header:NAME}`."""
+    """A template of a routing key: text with `{key}`, `{message_id}` and `{header:NAME}`."""
 
     def __init__(self, template: str) -> None:
-        """Reads a template.
+        """Parses a template.
 
         Raises:
-            ValueError: It names something else.
+            ValueError: It has an unknown placeholder.
         """
         self._template = template
         texts = _PLACEHOLDER.split(template)
@@ -65,7 +65,7 @@ class RoutingKey:
         """The routing key of a message.
 
         Raises:
-            Unfit: It lacks what the key is made of, or the key is too long.
+            Unfit: The message lacks a value for a placeholder, or the key is too long.
         """
         made = self._texts[0]
         for name, get, text in zip(self._names, self._getters, self._texts[1:], strict=True):
@@ -77,13 +77,13 @@ class RoutingKey:
 
 
 def outgoing(message: Message, part: Part | None, routing_key: RoutingKey, *, persistent: bool) -> Outgoing:
-    """What is published for a message of a part.
+    """Converts a message of a part.
 
     Raises:
-        Unfit: AMQP has no room for it.
+        Unfit: AMQP cannot represent it.
     """
     if message.value is None:
-        raise Unfit("it has no value, and RabbitMQ knows no null")
+        raise Unfit("it has no value, and RabbitMQ has no null")
     properties = BasicProperties(delivery_mode=_PERSISTENT if persistent else _TRANSIENT)
     headers: dict[str, object] = {}
     if message.headers:
@@ -100,13 +100,13 @@ def outgoing(message: Message, part: Part | None, routing_key: RoutingKey, *, pe
 
 
 def _made_id(message: Message, part: Part) -> bytes:
-    """An id to tell a message by that is written again: of its place there, and of its content, should that be another one."""
+    """An id that is the same if a message is written again: derived from its position and its content."""
     content = zlib.crc32(message.value or b"", zlib.crc32(message.key or b""))
     return f"{part.transaction.pipeline}/{part.transaction.batch}/{part.partition}/{message.sequence}/{content:08x}".encode()
 
 
 def _getter(name: str) -> Callable[[Message], bytes | None]:
-    """Gets what a placeholder stands for."""
+    """Returns a function that gets the value of a placeholder."""
     if name == "key":
         return lambda message: message.key
     if name == "message_id":
@@ -114,11 +114,11 @@ def _getter(name: str) -> Callable[[Message], bytes | None]:
     if name.startswith("header:"):
         wanted = name.removeprefix("header:")
         return lambda message: next((value for header, value in message.headers or () if header == wanted), None)
-    raise ValueError(f"{{{name}}} is nothing that a message has; write {{key}}, {{message_id}} or {{header:NAME}}")
+    raise ValueError(f"{{{name}}} is not a placeholder; write {{key}}, {{message_id}} or {{header:NAME}}")
 
 
 def _headers(headers: Headers, properties: BasicProperties) -> dict[str, object]:
-    """The header table; what stands for a property becomes one. The values of a name that repeats become a list."""
+    """The header table; headers for properties become properties. The values of a repeated name become a list."""
     table: dict[str, list[object]] = {}
     size = 0
     for name, value in headers:
@@ -129,24 +129,24 @@ def _headers(headers: Headers, properties: BasicProperties) -> dict[str, object]
             size += len(_short(name.encode(), "header name")) + len(value or b"") + 6
             table.setdefault(name, []).append(_text(value))
     if size > _HEADERS_BYTES:
-        raise Unfit(f"its headers have {size} bytes, and AMQP takes at most {_HEADERS_BYTES}")
+        raise Unfit(f"its headers have {size} bytes, and AMQP allows at most {_HEADERS_BYTES}")
     return {name: values[0] if len(values) == 1 else values for name, values in table.items()}
 
 
 def _set_property(name: str, value: bytes, properties: BasicProperties) -> None:
-    """Sets the property that a header stands for; nothing where it is none that a publisher sets."""
+    """Sets the property for a header; no effect if a publisher cannot set it."""
     if name in _TEXTS:
         setattr(properties, _TEXTS[name], _short(value, name))
     elif name == _PRIORITY:
         if not value.isdigit() or int(value) > _SHORT_BYTES:
-            raise Unfit(f"its {name} is {value!r}, and not a number up to 255")
+            raise Unfit(f"its {name} is {value!r}, not a number up to 255")
         properties.priority = int(value)
     if name == PREFIX + "expiration" and not value.isdigit():
-        raise Unfit(f"its {name} is {value!r}, and not a number of milliseconds")
+        raise Unfit(f"its {name} is {value!r}, not a number of milliseconds")
 
 
 def _set_time(microseconds: int, properties: BasicProperties, headers: dict[str, object]) -> None:
-    """AMQP's timestamp has seconds; what is more precise goes where the broker's timestamp plugin has it."""
+    """AMQP's timestamp is in seconds; a more precise time goes into the header of the broker's timestamp plugin."""
     if microseconds >= 0:
         properties.timestamp = microseconds // 1_000_000
         if microseconds % 1_000_000:
@@ -154,7 +154,7 @@ def _set_time(microseconds: int, properties: BasicProperties, headers: dict[str,
 
 
 def _text(value: bytes | None) -> str | bytes | None:
-    """A header's value: text where it is one, else bytes."""
+    """A header's value: text if it is valid UTF-8, or else bytes."""
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
@@ -162,7 +162,7 @@ def _text(value: bytes | None) -> str | bytes | None:
 
 
 def _short(value: bytes, what: str) -> bytes:
-    """A text that AMQP has a byte for the length of."""
+    """Checks a short string, whose length AMQP stores in one byte."""
     if len(value) > _SHORT_BYTES:
-        raise Unfit(f"its {what} has {len(value)} bytes, and AMQP takes at most {_SHORT_BYTES}")
+        raise Unfit(f"its {what} has {len(value)} bytes, and AMQP allows at most {_SHORT_BYTES}")
     return value

@@ -1,4 +1,4 @@
-"""What the RabbitMQ connectors can be told."""
+"""The parameters of the RabbitMQ connectors."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,11 +7,13 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from headrace.configuration import Size
 from headrace.connectors._bad_records import BadRecordParameters, BadRecords
 from headrace.connectors._parameters import Parameters
 from headrace.connectors.rabbitmq._outgoing import RoutingKey
+from headrace.contract.names import NAME
 
-_NAMES = r"^[A-Za-z0-9._-]+$"
+_NAMES = f"^{NAME}$"
 _FORM = "write amqp://USER:PASSWORD@HOST:PORT/VHOST, with special characters of each percent-encoded"
 
 
@@ -20,22 +22,26 @@ class RabbitMQConnection(Parameters):
 
     url: SecretStr = Field(
         SecretStr("amqp://guest:guest@127.0.0.1:5672/%2F"),
-        description="Where the broker is: amqp://USER:PASSWORD@HOST:PORT/VHOST, or amqps:// for TLS; special characters are "
-        "percent-encoded. amqp://guest:guest@127.0.0.1:5672/%2F where not given.",
+        description="The address of the broker: amqp://USER:PASSWORD@HOST:PORT/VHOST, or amqps:// for TLS; special characters "
+        "are percent-encoded. Default: amqp://guest:guest@127.0.0.1:5672/%2F.",
         examples=["amqp://headrace@127.0.0.1/%2F"],
     )
-    password: SecretStr | None = Field(None, description="The password, where the URL has none.")
-    nodes: tuple[str, ...] = Field((), description="More nodes of the cluster, HOST or HOST:PORT, tried after that of the URL.")
-    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; those of the system where not given.")
-    tls_certificate: Path | None = Field(None, description="This client's own certificate chain, PEM.")
-    tls_key: Path | None = Field(None, description="The private key that belongs to it, PEM.")
-    connect_seconds: float = Field(10.0, gt=0, description="How long a node may take to answer.")
-    heartbeat_seconds: int = Field(30, ge=2, le=600, description="A broker that says nothing for longer is gone.")
+    password: SecretStr | None = Field(None, description="The password, if the URL has none.")
+    nodes: tuple[str, ...] = Field(
+        (), description="Further nodes of the cluster, HOST or HOST:PORT, tried after the node in the URL."
+    )
+    tls_ca: Path | None = Field(None, description="Certificates to trust, PEM; default: those of the system.")
+    tls_certificate: Path | None = Field(None, description="The client certificate chain, PEM.")
+    tls_key: Path | None = Field(None, description="The private key of the client certificate, PEM.")
+    connect_seconds: float = Field(10.0, gt=0, description="How long a node may take to answer, in seconds.")
+    heartbeat_seconds: int = Field(
+        30, ge=2, le=600, description="A broker that is silent for longer, in seconds, is considered unavailable."
+    )
 
     @field_validator("url")
     @classmethod
     def _is_amqp(cls, value: SecretStr) -> SecretStr:
-        """Sees that it can be read. Nothing of it is said: it has a password."""
+        """Checks that the URL can be parsed. Errors do not show it, because it may contain a password."""
         try:
             parts = urlsplit(value.get_secret_value())
             complete = parts.scheme in ("amqp", "amqps") and parts.hostname and parts.port != 0 and parts.path.count("/") < 2
@@ -44,13 +50,13 @@ class RabbitMQConnection(Parameters):
         if not complete or parts.fragment or (parts.password and not parts.username):
             raise ValueError(_FORM)
         if parts.query:
-            raise ValueError("the URL has options after a question mark; give them as parameters of their own")
+            raise ValueError("the URL has options after a question mark; give them as separate parameters")
         return value
 
     @field_validator("nodes")
     @classmethod
     def _are_hosts(cls, nodes: tuple[str, ...]) -> tuple[str, ...]:
-        """They share all else with the URL."""
+        """Nodes share everything else with the URL."""
         for node in nodes:
             try:
                 parts = urlsplit(f"//{node}")
@@ -67,109 +73,113 @@ class RabbitMQConnection(Parameters):
         if bool(parts.username) != bool(parts.password or self.password):
             raise ValueError("a user and a password go together: give both, in the URL or with password, or neither")
         if any((self.tls_ca, self.tls_certificate, self.tls_key)) and parts.scheme != "amqps":
-            raise ValueError("tls_ca, tls_certificate and tls_key are for TLS: begin the URL with amqps://")
+            raise ValueError("tls_ca, tls_certificate and tls_key require TLS: begin the URL with amqps://")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("tls_certificate and tls_key go together: give both, or neither")
         return self
 
 
 class RabbitMQQueues(RabbitMQConnection):
-    """What both sources can be told about queues."""
+    """The parameters that both sources share."""
 
-    source: str = Field(pattern=_NAMES, description="Streams are called SOURCE/<queue>.", examples=["orders"])
-    queue: tuple[str, ...] = Field(min_length=1, description="Queues to read, which exist.", examples=["orders"])
+    source: str = Field(pattern=_NAMES, description="Streams are named SOURCE/<queue>.", examples=["orders"])
+    queue: tuple[str, ...] = Field(min_length=1, description="The queues to read, which must exist.", examples=["orders"])
     key: str = Field(
         "routing-key",
         pattern=r"^(routing-key|none|header:.+)$",
-        description="What the key of a message is: routing-key, none, or header:NAME.",
+        description="The key of a message: routing-key, none, or header:NAME.",
     )
-    missing_queue: Literal["fail", "wait"] = Field("fail", description="What to do where a queue does not exist, or is deleted.")
+    missing_queue: Literal["fail", "wait"] = Field("fail", description="What to do if a queue does not exist, or is deleted.")
 
 
 class RabbitMQParameters(RabbitMQQueues, BadRecordParameters):
     """Stream classic and quorum queues; each is a partition.
 
-    Messages are acknowledged once the checkpoint has them. What was not acknowledged when a connection is lost comes again.
+    Messages are acknowledged once they are in the checkpoint. Unacknowledged messages are redelivered after a connection is lost.
     """
 
     broker_keeps: ClassVar[bool] = True
 
     bad_records: BadRecords = Field(
         BadRecords.DEAD_LETTER,
-        description="What to do with a message that cannot be taken, such as one above the gateway's max_frame_bytes: fail; "
-        "skip, which is counted and logged; or dead-letter, which without dead_letters rejects it alone: it goes to the "
-        "dead-letter exchange of its queue, if it has one.",
+        description="What to do with a message that cannot be sent, for example because it exceeds the gateway's "
+        "max_frame_bytes: fail; skip (counted and logged); or dead-letter. Without dead_letters, dead-letter only "
+        "rejects the message, which goes to the dead-letter exchange of its queue, if there is one.",
     )
 
     prefetch: int = Field(
         20_000,
         ge=1,
         le=65_535,
-        description="How many messages of a queue may be unacknowledged; the broker holds them in memory.",
+        description="Maximum number of unacknowledged messages of a queue; the broker holds them in memory.",
     )
     exclusive: bool = Field(False, description="Be the only consumer of each queue; wait until that is possible.")
-    reject_above_bytes: int | None = Field(
-        None, ge=1, description="Reject larger messages: they go to the dead-letter exchange of their queue, if it has one."
+    reject_above_bytes: Size | None = Field(
+        None,
+        ge=1,
+        description="Reject larger messages: they go to the dead-letter exchange of their queue, if there is one.",
     )
 
 
 class RabbitMQStreamParameters(RabbitMQQueues, BadRecordParameters):
     """Stream stream queues; each is a partition.
 
-    The offset to go on from is in the checkpoint of the query, and nowhere else.
+    The offset is stored only in the query's checkpoint.
     """
 
     start: str = Field(
-        "first", description="Where a query without checkpoint begins: first, an offset, or a time such as 2026-01-31T12:00:00Z."
+        "first",
+        description="Where a query without a checkpoint begins: first, an offset, or a time such as 2026-01-31T12:00:00Z.",
     )
-    prefetch: int = Field(10_000, ge=1, le=65_535, description="How many messages of a queue may be on their way.")
+    prefetch: int = Field(10_000, ge=1, le=65_535, description="Maximum number of messages of a queue in flight.")
 
     @field_validator("start")
     @classmethod
     def _can_be_repeated(cls, value: str) -> str:
-        """A batch that is run again must begin at the same place."""
+        """A batch that runs again must begin at the same place."""
         if value in ("last", "next"):
-            raise ValueError("a batch that is run again must begin where it did: write first, an offset, or a time")
+            raise ValueError("a batch that runs again must begin at the same place: write first, an offset, or a time")
         start_of(value)
         return value
 
 
 class RabbitMQSinkParameters(RabbitMQConnection):
-    """Publish to an exchange, or straight to queues, at least once: with confirms of the broker.
+    """Publish to an exchange, or directly to queues, at least once, with publisher confirms.
 
-    What no queue takes is refused, and becomes a dead letter.
+    A message that reaches no queue is refused, and becomes a dead letter.
     """
 
     sink: str = Field(
-        pattern=_NAMES, description='What Spark calls it: format("headrace").option("sink", SINK).', examples=["alerts"]
+        pattern=_NAMES, description='The name of the sink in Spark: format("headrace").option("sink", SINK).', examples=["alerts"]
     )
-    exchange: str = Field("", description="The exchange, which exists. Without one, a routing key is the name of a queue.")
+    exchange: str = Field("", description="The exchange, which must exist. Without one, the routing key is the name of a queue.")
     routing_key: str = Field(
-        description="Text in which {key}, {message_id} and {header:NAME} stand for those of the message.",
+        description="The routing key. {key}, {message_id} and {header:NAME} are replaced by those of the message.",
         examples=["alerts.{key}"],
     )
     mandatory: bool = Field(True, description="Refuse messages that reach no queue; if false, the broker drops them.")
-    persistent: bool = Field(True, description="Have the broker keep messages on disk.")
-    window: int = Field(2_000, ge=1, description="How many messages may be unconfirmed at a time.")
+    persistent: bool = Field(True, description="Make the broker store messages on disk.")
+    window: int = Field(2_000, ge=1, description="Maximum number of unconfirmed messages.")
     wait_seconds: float = Field(
         240.0,
         gt=0,
-        description="How long a micro-batch waits for a broker that is away, or a queue that is full, before it fails.",
+        description="How long a micro-batch waits for a broker that is unavailable, or a queue that is full, before it fails, "
+        "in seconds.",
     )
 
     @field_validator("routing_key")
     @classmethod
     def _can_be_made(cls, value: str) -> str:
-        """Sees that messages have what it is made of."""
+        """Checks that the placeholders exist."""
         RoutingKey(value)
         return value
 
 
 def start_of(text: str) -> str | int | datetime:
-    """Where to begin, as the broker takes it.
+    """Where to begin, in the form that the broker expects.
 
     Raises:
-        ValueError: It is nothing of the kind.
+        ValueError: The text is neither `first` nor an offset nor a time.
     """
     if text == "first":
         return text

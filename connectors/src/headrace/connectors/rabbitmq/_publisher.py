@@ -1,4 +1,4 @@
-"""Publishing on one connection, with confirms that are not waited for one by one."""
+"""Publishes on one connection, with asynchronous confirms."""
 
 import asyncio
 import logging
@@ -19,18 +19,18 @@ from headrace.sdk import WRITTEN, Refused
 
 log = logging.getLogger(__name__)
 
-# After how much of it others have their turn on the loop.
+# How many messages to publish before yielding to the event loop.
 _TURN_BYTES = 64 << 10
 _TURN_MESSAGES = 100
-# A broker that lives, and confirms nothing for so long, is given it again on another connection.
+# If the broker confirms nothing for this long, in seconds, messages are published again on another connection.
 _SILENT_SECONDS = 15.0
 
 
 class Publisher:
-    """A connection whose channel confirms what is published on it."""
+    """A connection whose channel has publisher confirms."""
 
     def __init__(self, parameters: RabbitMQSinkParameters, link: Link) -> None:
-        """Takes a link."""
+        """Creates a publisher that is not open yet."""
         self._parameters = parameters
         self._link = link
         self._tag = 0
@@ -41,10 +41,10 @@ class Publisher:
 
     @classmethod
     async def open(cls, parameters: RabbitMQSinkParameters) -> "Publisher":
-        """Connects.
+        """Opens the connection.
 
         Raises:
-            RabbitMQError: The broker is away, or refuses.
+            RabbitMQError: The broker is unavailable, or rejects the connection.
         """
         link = await Link.open(parameters, parameters.sink)
         publisher = cls(parameters, link)
@@ -61,7 +61,7 @@ class Publisher:
 
     @property
     def lost(self) -> bool:
-        """Whether it is of no more use."""
+        """Whether the connection is lost."""
         return self._link.lost.done()
 
     async def close(self) -> None:
@@ -69,12 +69,12 @@ class Publisher:
         await self._link.close()
 
     async def publish(self, messages: Sequence[Outgoing]) -> None:
-        """Publishes, and waits until the broker has said of each message what became of it.
+        """Publishes messages, and waits for the broker's answers.
 
-        What it has taken or returned has an outcome then; what it does not take for now has none.
+        Messages that the broker confirmed or returned have an outcome afterwards; those that it rejected temporarily have none.
 
         Raises:
-            RabbitMQError: The link is lost. What has no outcome may have been taken, or not.
+            RabbitMQError: The connection is lost. Messages without an outcome may or may not be published.
         """
         window = self._parameters.window
         written = 0
@@ -100,7 +100,7 @@ class Publisher:
         )
 
     async def _confirmed_but(self, number: int) -> None:
-        """Waits until no more than so many are unconfirmed; without limit where the broker has said that it takes nothing."""
+        """Waits until at most this number is unconfirmed; without limit while the broker blocks publishers."""
         while len(self._unconfirmed) > number:
             if self.lost:
                 raise self._link.lost.result()
@@ -112,15 +112,15 @@ class Publisher:
                 self._meet_silence()
 
     def _meet_silence(self) -> None:
-        """The broker has confirmed nothing for a while."""
+        """Handles a broker that has confirmed nothing for a while."""
         said = f"{self._link.broker} does not confirm {len(self._unconfirmed)} messages"
         if self._blocked:
-            log.warning("sink %s: %s: it blocks who publishes; waiting", self._parameters.sink, said)
+            log.warning("sink %s: %s: it blocks publishers; waiting", self._parameters.sink, said)
         else:
             self._link.lose(Unavailable(f"{said}, for {_SILENT_SECONDS:.0f} s"))
 
     def _on_confirm(self, frame: Method[Basic.Ack] | Method[Basic.Nack]) -> None:
-        """The broker has taken messages, or not."""
+        """Handles confirms and rejections of the broker."""
         last = frame.method.delivery_tag
         tags = [last]
         if frame.method.multiple:
@@ -132,33 +132,36 @@ class Publisher:
         self._progress.set()
 
     def _on_return(self, _: Channel, method: Basic.Return, properties: BasicProperties, body: bytes) -> None:
-        """The broker has no queue for a message; it will confirm it, too. It does not say which one, but keeps to their order."""
+        """Handles a returned message.
+
+        The broker will also confirm it. It does not say which message it is, but keeps their order.
+        """
         routing_key, message_id = _as_bytes(method.routing_key), _as_bytes(properties.message_id)
         for tag, message in self._unconfirmed.items():
             same = message.body == body and message.routing_key == routing_key and message.properties.message_id == message_id
             if same and tag > self._returned_tag:
                 self._returned_tag = tag
-                message.outcome = Refused(f"no queue takes it: {_where(self._parameters.exchange, routing_key)}")
+                message.outcome = Refused(f"it reaches no queue: {_where(self._parameters.exchange, routing_key)}")
                 return
-        self._link.lose(Unavailable(f"{self._link.broker} has returned a message that is not known here"))
+        self._link.lose(Unavailable(f"{self._link.broker} has returned an unknown message"))
 
     def _on_blocked(self, _: object, frame: Method[Any]) -> None:
-        """The broker takes nothing from who publishes: it is short of memory, or disk."""
+        """The broker blocks publishers, because it is short of memory or disk space."""
         self._blocked = True
-        log.warning("sink %s: %s takes no messages: %s; waiting", self._parameters.sink, self._link.broker, frame.method.reason)
+        log.warning("sink %s: %s accepts no messages: %s; waiting", self._parameters.sink, self._link.broker, frame.method.reason)
 
     def _on_unblocked(self, _: object, __: object) -> None:
-        """It goes on."""
+        """The broker no longer blocks publishers."""
         self._blocked = False
-        log.info("sink %s: %s takes messages again", self._parameters.sink, self._link.broker)
+        log.info("sink %s: %s accepts messages again", self._parameters.sink, self._link.broker)
 
 
 def _as_bytes(text: str | bytes | None) -> bytes | None:
-    """A text as it was sent: pika decodes those that it can."""
+    """The raw bytes of a text: pika decodes valid UTF-8."""
     return text.encode() if isinstance(text, str) else text
 
 
 def _where(exchange: str, routing_key: bytes | None) -> str:
-    """Where a message was to go, for people."""
+    """Describes the destination of a message."""
     key = (routing_key or b"").decode(errors="backslashreplace")
     return f"nothing is bound to exchange {exchange} for routing key {key!r}" if exchange else f"there is no queue {key!r}"

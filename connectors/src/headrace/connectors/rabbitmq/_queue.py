@@ -1,27 +1,27 @@
-"""The `rabbitmq` source: classic and quorum queues, acknowledged in bulk once the checkpoint has their messages."""
+"""The `rabbitmq` source: classic and quorum queues, acknowledged in bulk once their messages are in the checkpoint."""
 
-import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
+from headrace.connectors._retry import Retry
 from headrace.connectors.rabbitmq._columns import Columns
 from headrace.connectors.rabbitmq._consumer import Consumer, is_stream
 from headrace.connectors.rabbitmq._deliveries import Arrived
 from headrace.connectors.rabbitmq._errors import Denied, QueueMissing, Unavailable
 from headrace.connectors.rabbitmq._fields import OFFSET
 from headrace.connectors.rabbitmq._parameters import RabbitMQParameters
-from headrace.connectors.rabbitmq._retry import Retry
+from headrace.contract.names import to_name
 from headrace.sdk import Backlog, Batch, InvalidMessage, InvalidSource, Message, Position, SourceKind
 
-# A token is a delivery tag, and above it the number of the consumer that it was given to.
+# A token is a delivery tag, with the number of the consumer in the higher bits.
 _TAG_BITS = 48
 _TAG = (1 << _TAG_BITS) - 1
 _IDLE_SECONDS = 1.0
 
 
 class RabbitMQQueueSource(PolicySource):
-    """Reads queues; each is a partition, with a connection of its own."""
+    """Reads queues; each is a partition, with its own connection."""
 
     connector = "rabbitmq"
     version = "0.1.0"
@@ -29,7 +29,7 @@ class RabbitMQQueueSource(PolicySource):
     idle_seconds = 0.0
 
     def __init__(self, parameters: RabbitMQParameters) -> None:
-        """Connects to nothing yet.
+        """Creates the source, without connecting.
 
         Raises:
             InvalidSource: Two queues would be the same stream.
@@ -47,12 +47,17 @@ class RabbitMQQueueSource(PolicySource):
         return list(self._queues)
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
-        """Yields what is delivered, on one connection after the other."""
+        """Yields delivered messages; reconnects as needed.
+
+        Raises:
+            QueueMissing: The queue does not exist, and `missing_queue` is `fail`.
+            Denied: The broker rejects the client or the request, or the queue is a stream queue.
+        """
         retry = Retry(f"queue {self._queues[partition]}")
         while True:
             try:
                 async with self._consuming(partition) as consumer:
-                    retry.stands()
+                    retry.connected()
                     while True:
                         if arrived := consumer.take():
                             await self._see_that_it_is_no_stream(partition, arrived)
@@ -69,18 +74,18 @@ class RabbitMQQueueSource(PolicySource):
                 await retry.wait(error)
 
     async def settle(self, partition: str, tokens: Sequence[object]) -> None:
-        """Acknowledges all up to the last one where it was delivered. Where that consumer is gone, it all comes again."""
+        """Acknowledges all messages up to the last one, on its channel. If its consumer is gone, the messages are redelivered."""
         last = tokens[-1]
         assert isinstance(last, int)
         if (consumer := self._consumer_of(partition, last)) is not None:
             consumer.acknowledge(last & _TAG)
 
     async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
-        """Takes one message out of the queue, which without a folder for dead letters is to reject it."""
+        """Removes one message from the queue; without a folder for dead letters, by rejecting it."""
         token = message.token
         assert isinstance(token, int)
         if (consumer := self._consumer_of(partition, token)) is None:
-            return  # it comes again
+            return  # it is redelivered
         await super().unsendable(partition, message, error)
         if self.bad_records.what is BadRecords.DEAD_LETTER and self._parameters.dead_letters is None:
             consumer.reject(token & _TAG)
@@ -88,12 +93,12 @@ class RabbitMQQueueSource(PolicySource):
             consumer.acknowledge_one(token & _TAG)
 
     def _consumer_of(self, partition: str, token: int) -> Consumer | None:
-        """The consumer that a message was delivered to; None where it is gone."""
+        """The consumer to which a message was delivered; None if it is gone."""
         consumer = self._consumers.get(partition)
         return consumer if consumer is not None and token >> _TAG_BITS == consumer.number else None
 
     async def backlog(self, partition: str) -> Backlog | None:
-        """What the queue holds for its consumers."""
+        """The number of messages in the queue."""
         consumer = self._consumers.get(partition)
         return None if consumer is None else Backlog(messages=consumer.backlog())
 
@@ -110,12 +115,12 @@ class RabbitMQQueueSource(PolicySource):
             await consumer.close()
 
     async def _see_that_it_is_no_stream(self, partition: str, arrived: Arrived) -> None:
-        """A stream queue gives everything to everybody, and forgets nothing that is acknowledged.
+        """Rejects stream queues, which deliver all messages to every consumer and keep acknowledged messages.
 
         Raises:
-            Denied: It is one.
+            Denied: The queue is a stream queue.
         """
-        # Others may have the header, too, from where their messages have been before.
+        # Messages of other queues may also have the header, if they were in a stream queue before.
         if OFFSET.encode() in arrived.properties[0] and partition not in self._no_streams:
             queue = self._queues[partition]
             if await is_stream(self._parameters, f"{self.name}/{partition}", queue):
@@ -123,7 +128,7 @@ class RabbitMQQueueSource(PolicySource):
             self._no_streams.add(partition)
 
     def _batch(self, arrived: Arrived, consumer: Consumer) -> Batch:
-        """Deliveries as a batch, but for those that are too large."""
+        """Converts deliveries to a batch, except those that are too large."""
         limit = self._parameters.reject_above_bytes
         if limit is not None and max(map(len, arrived.values)) > limit:
             fitting = [len(value) <= limit for value in arrived.values]
@@ -139,11 +144,11 @@ def partitions_of(source: str, queues: Iterable[str]) -> dict[str, str]:
     """Queues by the names of their partitions.
 
     Raises:
-        InvalidSource: Two would be the same stream.
+        InvalidSource: Two queues would be the same stream.
     """
     partitions: dict[str, str] = {}
     for queue in queues:
-        partition = re.sub(r"[^A-Za-z0-9._-]", "_", queue)
+        partition = to_name(queue)
         if partitions.setdefault(partition, queue) != queue:
             raise InvalidSource(
                 f"the queues {partitions[partition]} and {queue} would both be the stream {source}/{partition}; use two sources"

@@ -5,58 +5,58 @@ import time
 from collections.abc import Sequence
 from typing import cast
 
+from headrace.connectors._retry import Retry
 from headrace.connectors.rabbitmq._errors import RabbitMQError, Unavailable
 from headrace.connectors.rabbitmq._outgoing import Outgoing, RoutingKey, Unfit, outgoing
 from headrace.connectors.rabbitmq._parameters import RabbitMQSinkParameters
 from headrace.connectors.rabbitmq._publisher import Publisher
-from headrace.connectors.rabbitmq._retry import Retry
 from headrace.sdk import WRITTEN, AsyncSink, Message, Outcome, Outcomes, Part, Refused, Rows
 
 _TOO_LARGE = re.compile(r"message size \d+ is larger than .*max size (\d+)")
 
 
 class RabbitMQSink(AsyncSink):
-    """Publishes messages. What is not confirmed when a connection is lost is published again on the next one."""
+    """Publishes messages. Messages that are unconfirmed when a connection is lost are published again on the next one."""
 
     connector = "rabbitmq-sink"
     version = "0.1.0"
 
     def __init__(self, parameters: RabbitMQSinkParameters) -> None:
-        """Connects to nothing yet."""
+        """Creates the sink, without connecting."""
         self.name = parameters.sink
         self._parameters = parameters
         self._routing_key = RoutingKey(parameters.routing_key)
         self._publisher: Publisher | None = None
 
     async def write(self, rows: Rows) -> Outcomes:
-        """Publishes rows; returns once the broker has taken or returned each.
+        """Publishes rows; returns once the broker has confirmed or returned each.
 
         Raises:
-            RabbitMQError: The broker was away for too long, or refuses.
+            RabbitMQError: The broker was unavailable for too long, or rejects the connection.
         """
         made = [self._made(message, rows.part) for message in rows.messages()]
         await self._publish([message for message in made if isinstance(message, Outgoing)])
         outcomes = [message if isinstance(message, Refused) else message.outcome for message in made]
         if outcomes.count(WRITTEN) == len(outcomes):
             return None
-        # To the SDK, one that has none is an error.
+        # For the SDK, a message without an outcome is an error.
         return cast("Sequence[Outcome]", outcomes)
 
     async def close(self) -> None:
-        """Closes the connection, if there is one. A write opens another."""
+        """Closes the connection, if there is one. The next write opens another."""
         if self._publisher is not None:
             await self._publisher.close()
             self._publisher = None
 
     def _made(self, message: Message, part: Part | None) -> Outgoing | Refused:
-        """What is published for a row."""
+        """Converts a row to a message, or its refusal."""
         try:
             return outgoing(message, part, self._routing_key, persistent=self._parameters.persistent)
         except Unfit as unfit:
             return Refused(str(unfit))
 
     async def _publish(self, messages: Sequence[Outgoing]) -> None:
-        """Publishes messages, again and again where need be, until each has an outcome."""
+        """Publishes messages, with retries, until each has an outcome."""
         retry = Retry(f"sink {self.name}")
         began = time.monotonic()
         left = messages
@@ -72,34 +72,34 @@ class RabbitMQSink(AsyncSink):
                 await retry.wait(error)
 
     async def _attempt(self, messages: Sequence[Outgoing], retry: Retry) -> RabbitMQError:
-        """Publishes messages once; returns why some may have no outcome.
+        """Publishes messages once; returns why some have no outcome, if so.
 
         Raises:
-            RabbitMQError: The broker refuses, and would again.
+            RabbitMQError: The broker rejects the request permanently.
         """
         try:
             publisher = await self._connected(retry)
             await publisher.publish(messages)
-            return Unavailable("the broker does not take messages for now: is a queue at its limit?")
+            return Unavailable("the broker temporarily rejects messages: is a queue at its limit?")
         except Unavailable as error:
             if too_large := _TOO_LARGE.search(str(error)):
                 _refuse_above(int(too_large[1]), messages)
             return error
 
     async def _connected(self, retry: Retry) -> Publisher:
-        """The publisher that stands, or a new one."""
+        """The open publisher, or a new one."""
         if self._publisher is not None and self._publisher.lost:
             await self.close()
         if self._publisher is None:
             self._publisher = await Publisher.open(self._parameters)
-            retry.stands()
+            retry.connected()
         return self._publisher
 
 
 def _refuse_above(limit: int, messages: Sequence[Outgoing]) -> None:
-    """Refuses what is larger than the broker allows: it closes the channel over it, and says no more than the limit."""
+    """Refuses messages above the broker's limit: the broker closes the channel because of them, and reports only the limit."""
     for message in messages:
         if message.outcome is None and len(message.body) > limit:
             message.outcome = Refused(
-                f"it has {len(message.body)} bytes, and the broker takes at most {limit} (max_message_size)"
+                f"it has {len(message.body)} bytes, and the broker accepts at most {limit} (max_message_size)"
             )

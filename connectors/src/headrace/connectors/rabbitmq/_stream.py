@@ -1,7 +1,7 @@
-"""The `rabbitmq-stream` source: stream queues, read again from any offset.
+"""The `rabbitmq-stream` source: stream queues, readable from any offset.
 
-The sequence of a message is its offset plus one, for sequences begin with 1. There are gaps between offsets, where the broker
-keeps records of its own: a gap does not yet say that something was lost.
+The sequence of a message is its offset plus one, because sequences begin with 1. Offsets have gaps where the broker stores its
+own records: a gap alone does not mean that something was lost.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from datetime import datetime
 from itertools import compress, pairwise
 
 from headrace.connectors._bad_records import BadRecordPolicy, BadRecords, PolicySource
+from headrace.connectors._retry import Retry
 from headrace.connectors.rabbitmq._columns import Columns
 from headrace.connectors.rabbitmq._consumer import Consumer
 from headrace.connectors.rabbitmq._deliveries import Arrived
@@ -20,25 +21,25 @@ from headrace.connectors.rabbitmq._errors import Denied, QueueMissing, Unavailab
 from headrace.connectors.rabbitmq._fields import OFFSET, take_offset
 from headrace.connectors.rabbitmq._parameters import RabbitMQStreamParameters, start_of
 from headrace.connectors.rabbitmq._queue import partitions_of
-from headrace.connectors.rabbitmq._retry import Retry
 from headrace.sdk import Batch, Message, Position, PositionLost
 
 _IDLE_SECONDS = 1.0
-# What is there arrives within this time.
+# Available messages arrive within this time, in seconds.
 _SILENT_SECONDS = 10.0
-# A consumer that is given nothing for so long is opened anew. Where retention removes what it is at, the broker may fall silent.
+# A consumer that receives nothing for this long, in seconds, is reopened. If retention removes its next messages, the broker may
+# fall silent.
 _STALE_SECONDS = 60.0
 
 
 class RabbitMQStreamSource(PolicySource):
-    """Reads stream queues; each is a partition, with a connection of its own."""
+    """Reads stream queues; each is a partition, with its own connection."""
 
     connector = "rabbitmq-stream"
     version = "0.1.0"
     idle_seconds = 0.0
 
     def __init__(self, parameters: RabbitMQStreamParameters) -> None:
-        """Connects to nothing yet.
+        """Creates the source, without connecting.
 
         Raises:
             InvalidSource: Two queues would be the same stream.
@@ -54,10 +55,10 @@ class RabbitMQStreamSource(PolicySource):
         return list(self._queues)
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
-        """Yields what comes after the position, on one connection after the other.
+        """Yields the messages after the position; reconnects as needed.
 
         Raises:
-            PositionLost: The queue no longer has all of it.
+            PositionLost: The queue no longer has all of them.
         """
         queue = self._queues[partition]
         retry = Retry(f"stream queue {queue}")
@@ -65,7 +66,7 @@ class RabbitMQStreamSource(PolicySource):
         while True:
             try:
                 async with self._consuming(partition, seen) as consumer:
-                    retry.stands()
+                    retry.connected()
                     taken = _take(consumer) if seen is None else await self._resume(partition, consumer, seen)
                     heard_at = time.monotonic()
                     while taken or time.monotonic() - heard_at < _STALE_SECONDS:
@@ -92,7 +93,7 @@ class RabbitMQStreamSource(PolicySource):
 
     @asynccontextmanager
     async def _consuming(self, partition: str, seen: int | None) -> AsyncIterator[Consumer]:
-        """Consumes a queue from the message that was seen last, which shows that nothing after it is gone."""
+        """Consumes a queue from the last message that was read, which shows that nothing after it was removed."""
         start = start_of(self._parameters.start) if seen is None else seen
         consumer = await self._open(partition, self._parameters.prefetch, start)
         try:
@@ -107,56 +108,56 @@ class RabbitMQStreamSource(PolicySource):
             return await Consumer.open(self._parameters, name, queue, prefetch, arguments={OFFSET: start})
         except Denied as error:
             if OFFSET in str(error):
-                raise Denied(f"{error}; queue {queue} is no stream queue: use the connector rabbitmq") from error
+                raise Denied(f"{error}; queue {queue} is not a stream queue: use the connector rabbitmq") from error
             raise
 
     async def _leave_out(self, partition: str, seen: int | None, unreadable: "_Unreadable") -> None:
-        """Does with a message whose offset is not known what the policy says: nothing can come of it that has a position.
+        """Applies the policy for bad records to a message whose offset is unknown, so that it has no position.
 
         Raises:
             Denied: The policy is to fail.
         """
         where = "its first message" if seen is None else f"the message after offset {seen}"
-        what = f"stream queue {self._queues[partition]}: {where} has no offset that can be read: {unreadable.error}"
+        what = f"stream queue {self._queues[partition]}: {where} has no offset that can be parsed: {unreadable.error}"
         if self.bad_records.what is BadRecords.FAIL:
-            raise Denied(f"{what}; set bad_records to skip or dead-letter, to go on after it")
+            raise Denied(f"{what}; set bad_records to skip or dead-letter to continue after it")
         headers = [("amqp-properties", unreadable.properties), ("amqp-route", unreadable.route)]
         message = Message(unreadable.value, headers=headers)
         await asyncio.to_thread(self.bad_records.take, partition, message, Denied(what))
 
     async def _resume(self, partition: str, consumer: Consumer, seen: int) -> "_Taken":
-        """Waits for the message that was seen last; returns what came after it.
+        """Waits for the last message that was read; returns the messages after it.
 
         Raises:
-            PositionLost: It is gone, and perhaps others after it.
+            PositionLost: It was removed, and perhaps others after it.
         """
         queue = self._queues[partition]
         while not (found := await _next(consumer)).offsets:
-            # The broker says nothing about an offset that it does not have yet. Has the queue been declared anew?
+            # The broker is silent about an offset that it does not have yet. Was the queue declared again?
             earliest = await self._earliest(partition)
             if earliest is not None and not (found := await _next(consumer)).offsets:
-                raise PositionLost(f"stream queue {queue} is another one: it has no offset {seen}", earliest=earliest + 1)
+                raise PositionLost(f"stream queue {queue} is a different one: it has no offset {seen}", earliest=earliest + 1)
         if found.offsets[0] > seen + 1:
             raise _gone(queue, seen, found.offsets[0])
         return found.after(seen)
 
     async def _check_gaps(self, partition: str, seen: int | None, offsets: list[int]) -> None:
-        """Sees that nothing is missing between messages.
+        """Checks that nothing is missing between messages.
 
         Raises:
-            PositionLost: Something may be.
+            PositionLost: Something may be missing.
         """
         start = offsets[0] - 1 if seen is None else seen
         if offsets[-1] - start == len(offsets):
             return
         before, after = next((a, b) for a, b in pairwise([start, *offsets]) if b > a + 1)
-        # What lies after a message that is still there cannot have been removed before it.
+        # Messages after a message that still exists cannot have been removed before it.
         earliest = await self._earliest(partition)
         if earliest is None or earliest > before:
             raise _gone(self._queues[partition], before, after)
 
     async def _earliest(self, partition: str) -> int | None:
-        """The first offset that the queue has now; None where it has no message."""
+        """The first offset that the queue has now; None if it has no message."""
         consumer = await self._open(partition, 1, "first")
         try:
             while not (taken := await _next(consumer)).offsets:
@@ -169,13 +170,13 @@ class RabbitMQStreamSource(PolicySource):
 
 @dataclass(frozen=True, slots=True)
 class _Unreadable:
-    """A message whose offset cannot be read.
+    """A message whose offset cannot be parsed.
 
     Attributes:
-        place: How many of those that came with it, and can be read, came before it.
+        place: The number of parsable messages before it, among those that arrived with it.
         error: What is wrong with its headers.
-        properties: Its properties, as they stand in the frame.
-        route: Its exchange and routing key, as they stand in the frame.
+        properties: Its properties, as encoded in the frame.
+        route: Its exchange and routing key, as encoded in the frame.
         value: Its body.
     """
 
@@ -188,25 +189,25 @@ class _Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """What has arrived, with its offsets, which are no longer among the headers."""
+    """Arrived messages, with their offsets, which are removed from the headers."""
 
     offsets: list[int]
     arrived: Arrived
     unreadable: Sequence[_Unreadable] = ()
 
     def __bool__(self) -> bool:
-        """Whether it is anything."""
+        """Whether there are any messages."""
         return bool(self.offsets or self.unreadable)
 
     def after(self, seen: int) -> "_Taken":
-        """What comes after an offset."""
+        """The messages after an offset."""
         fresh = [offset > seen for offset in self.offsets]
         old = fresh.count(False)
         unreadable = [replace(one, place=one.place - old) for one in self.unreadable if one.place >= old]
         return _Taken(list(compress(self.offsets, fresh)), self.arrived.only(fresh), unreadable)
 
     def pieces(self) -> "Iterator[_Taken]":
-        """Messages, up to each that cannot be read, which is last in its piece."""
+        """The messages in pieces, each of which ends with a message that cannot be parsed, if any."""
         if not self.unreadable:
             yield self
             return
@@ -218,21 +219,21 @@ class _Taken:
 
 
 async def _next(consumer: Consumer) -> _Taken:
-    """What arrives within a time in which anything does that is there."""
+    """Waits for messages, long enough for available ones to arrive."""
     await consumer.wait(_SILENT_SECONDS)
     return _take(consumer)
 
 
 def _take(consumer: Consumer) -> _Taken:
-    """What has arrived.
+    """Takes the arrived messages.
 
     Raises:
-        Denied: These are no messages of a stream.
+        Denied: These are not messages of a stream.
     """
     arrived = consumer.take()
     if not arrived:
         return _Taken([], arrived)
-    # It counts as delivered from now on. The broker remembers nothing about it; this makes room for others.
+    # Acknowledging makes room for further messages; the broker of a stream queue does not store it.
     consumer.acknowledge(arrived.tags[-1])
     try:
         found = [take_offset(properties) for properties in arrived.properties]
@@ -241,13 +242,13 @@ def _take(consumer: Consumer) -> _Taken:
         found, unreadable, arrived = _sorted_out(arrived)
     offsets = [pair[0] for pair in found if pair is not None]
     if len(offsets) != len(arrived):
-        raise Denied(f"a message has no {OFFSET}: this is no stream queue; use the connector rabbitmq")
+        raise Denied(f"a message has no {OFFSET}: this is not a stream queue; use the connector rabbitmq")
     arrived.properties = [pair[1] for pair in found if pair is not None]
     return _Taken(offsets, arrived, unreadable)
 
 
 def _sorted_out(arrived: Arrived) -> tuple[list[tuple[int, bytes] | None], list[_Unreadable], Arrived]:
-    """The offsets of messages some of which cannot be read, those, and the others."""
+    """The offsets of the parsable messages, the unparsable ones, and the parsable ones."""
     found: list[tuple[int, bytes] | None] = []
     unreadable: list[_Unreadable] = []
     readable: list[bool] = []
@@ -269,7 +270,7 @@ def _sequences(offsets: list[int]) -> Sequence[int]:
 
 
 def _gone(queue: str, before: int, after: int) -> PositionLost:
-    """What lies between two offsets is gone."""
+    """The loss of everything between two offsets."""
     return PositionLost(
         f"stream queue {queue} no longer has offsets {before + 1} to {after - 1}: its retention has removed them",
         earliest=after + 1,

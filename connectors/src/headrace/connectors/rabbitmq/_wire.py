@@ -1,6 +1,6 @@
-"""What pika's connections read from and write to: an asyncio transport that can be paused, and hands deliveries out past pika.
+"""The transport of pika's connections: an asyncio transport that can be paused, and that parses deliveries itself.
 
-Pika's own transport takes 4 KiB at a time, writes each frame by itself, and reads on from a broker that is ahead.
+Pika's own transport reads 4 KiB at a time, writes each frame separately, and cannot pause reading.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ class Wire(asyncio.Protocol):
     """The bytes of one connection: a protocol of asyncio, a transport of pika."""
 
     def __init__(self, deliveries: Deliveries | None, arrived: Callable[[], None], alive_seconds: float) -> None:
-        """Waits for its two sides.
+        """Creates a transport that is not connected yet.
 
         Args:
-            deliveries: Takes deliveries out of what is received; None leaves them to pika.
-            arrived: Called after deliveries have been taken out.
-            alive_seconds: How often pika needs to hear from the broker.
+            deliveries: Parses deliveries from received bytes; None leaves them to pika.
+            arrived: Called after deliveries have been parsed.
+            alive_seconds: How often pika needs a sign of life from the broker, in seconds.
         """
         self.writable = asyncio.Event()
-        """Set while the broker takes what is written."""
+        """Set while the broker accepts written data."""
         self.writable.set()
         self._deliveries = deliveries
         self._arrived = arrived
@@ -42,19 +42,19 @@ class Wire(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def link(self, protocol: AbstractStreamProtocol) -> None:
-        """Begins to speak: the client does so first."""
+        """Starts the protocol, in which the client speaks first."""
         self._protocol = protocol
         protocol.connection_made(self)
         self._keep_alive()
 
     def pause(self) -> None:
-        """Takes no more from the broker, which then has to wait."""
+        """Stops reading, so that the broker has to wait."""
         if not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Goes on."""
+        """Resumes reading."""
         if self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
@@ -62,12 +62,12 @@ class Wire(asyncio.Protocol):
     # For asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands, with TLS where that is asked for."""
+        """The connection is established, with TLS if requested."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Takes deliveries out, and gives pika the rest."""
+        """Parses deliveries, and passes the rest to pika."""
         assert self._protocol is not None
         self._heard = True
         if self._deliveries is None:
@@ -84,7 +84,7 @@ class Wire(asyncio.Protocol):
         return bool(self._protocol and self._protocol.eof_received())
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The connection is over."""
+        """The connection has ended."""
         self._transport = None
         self.writable.set()
         if self._timer is not None:
@@ -93,42 +93,42 @@ class Wire(asyncio.Protocol):
             self._protocol.connection_lost(error)
 
     def pause_writing(self) -> None:
-        """The broker is behind."""
+        """The broker reads too slowly."""
         self.writable.clear()
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """The broker has caught up."""
         self.writable.set()
 
     # For pika
 
     def write(self, data: bytes) -> None:
-        """Writes, together with all else of this round of the loop."""
+        """Writes, together with other data of this iteration of the loop."""
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(data)
 
     def abort(self) -> None:
-        """Closes at once."""
+        """Closes immediately."""
         if self._transport is not None:
             self._transport.abort()
 
     def get_protocol(self) -> AbstractStreamProtocol | None:
-        """Pika's side."""
+        """Pika's protocol."""
         return self._protocol
 
     def get_write_buffer_size(self) -> int:
-        """The bytes that wait to be written."""
+        """The number of bytes that wait to be written."""
         return sum(map(len, self._out)) + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
 
     def _flush(self) -> None:
-        """Writes what was gathered."""
+        """Writes the gathered data."""
         out, self._out = self._out, []
         if self._transport is not None:
             self._transport.write(b"".join(out))
 
     def _keep_alive(self) -> None:
-        """Shows pika a heartbeat where there was one, or would be: it sees no deliveries, and none is read while paused."""
+        """Passes heartbeats to pika, also artificial ones: it does not see deliveries, and nothing is read while paused."""
         assert self._protocol is not None
         if self._heard or self._paused:
             self._heard = False
@@ -137,10 +137,10 @@ class Wire(asyncio.Protocol):
 
 
 class Services(AbstractIOServices):  # type: ignore[misc]
-    """What a connection of pika needs of an event loop. `wire` is that of the connection, once it stands."""
+    """The event-loop services of a pika connection. `wire` is the transport of the connection, once it is established."""
 
     def __init__(self, wire: Callable[[], Wire]) -> None:
-        """Makes a wire for each attempt to connect."""
+        """Creates the services, with a function that creates a wire for each attempt to connect."""
         self._loop = asyncio.get_running_loop()
         self._make_wire = wire
         self.wire: Wire | None = None
@@ -150,11 +150,11 @@ class Services(AbstractIOServices):  # type: ignore[misc]
         return self._loop
 
     def add_callback_threadsafe(self, callback: Callable[..., None]) -> None:
-        """Calls soon."""
+        """Schedules a call."""
         self._loop.call_soon_threadsafe(callback)
 
     def call_later(self, delay: float, callback: Callable[..., None]) -> asyncio.TimerHandle:
-        """Calls later."""
+        """Schedules a call after a delay, in seconds."""
         return self._loop.call_later(delay, callback)
 
     def getaddrinfo(
@@ -184,7 +184,7 @@ class Services(AbstractIOServices):  # type: ignore[misc]
         ssl_context: ssl.SSLContext | None = None,
         server_hostname: str | None = None,
     ) -> "asyncio.Task[Any]":
-        """Links a socket that is connected with pika."""
+        """Attaches a connected socket to pika."""
 
         async def link() -> tuple[Wire, AbstractStreamProtocol]:
             wire = self._make_wire()
@@ -197,7 +197,7 @@ class Services(AbstractIOServices):  # type: ignore[misc]
         return self._start(link(), on_done)
 
     def _start(self, work: Coroutine[Any, Any, Any], on_done: Callable[..., None]) -> "asyncio.Task[Any]":
-        """Works, and tells the result or the exception, unless it is cancelled."""
+        """Runs a coroutine, and passes its result or exception to the callback, unless it is cancelled."""
         task = self._loop.create_task(work)
         task.add_done_callback(lambda done: None if done.cancelled() else on_done(done.exception() or done.result()))
         return task
@@ -206,7 +206,7 @@ class Services(AbstractIOServices):  # type: ignore[misc]
         """The loop is not pika's to close."""
 
     def run(self) -> None:
-        """Nor to run."""
+        """The loop is not pika's to run."""
 
     def stop(self) -> None:
-        """Nor to stop."""
+        """The loop is not pika's to stop."""

@@ -1,4 +1,4 @@
-"""Standard output: a sink to look at messages."""
+"""Standard output: a sink for inspecting messages."""
 
 from headrace.connectors.stdout._parameters import STDOUT_SINK, StdoutSinkParameters
 from headrace.connectors.stdout._sink import StdoutSink

@@ -1,4 +1,4 @@
-"""What the stdout sink can be told, and how it is made."""
+"""The parameters of the stdout sink, and how it is built."""
 
 from pydantic import Field
 
@@ -10,9 +10,9 @@ from headrace.connectors.stdout._sink import StdoutSink
 class StdoutSinkParameters(Parameters):
     """Print messages, at least once."""
 
-    sink: str = Field(description='What Spark calls it: format("headrace").option("sink", SINK).', examples=["alerts"])
+    sink: str = Field(description='The name of the sink in Spark: format("headrace").option("sink", SINK).', examples=["alerts"])
     as_json: bool = Field(
-        default=False, alias="json", description="Print all of a message as a line of JSON, instead of its value."
+        default=False, alias="json", description="Print the whole message as a line of JSON, instead of its value."
     )
 
 

@@ -1,4 +1,4 @@
-"""The `stdout-sink`: prints what it is given, at least once."""
+"""The `stdout-sink`: prints messages, at least once."""
 
 import os
 import signal
@@ -9,16 +9,16 @@ from headrace.sdk import Rows, Sink
 
 
 class StdoutSink(Sink):
-    """Prints values, or messages as JSON lines. Ends the process, in good order, where nobody reads them any more."""
+    """Prints values, or messages as JSON lines. Ends the process gracefully if the reader of its output ends."""
 
     connector = "stdout-sink"
     version = "0.1.0"
 
     def __init__(self, name: str, *, as_json: bool = False) -> None:
-        """Prints a line for each message: its value, or all of it as JSON.
+        """Creates a sink that prints one line for each message: its value, or the whole message as JSON.
 
         Args:
-            name: What Spark calls the sink.
+            name: The name of the sink in Spark.
             as_json: True for JSON lines.
         """
         self.name = name
@@ -30,12 +30,12 @@ class StdoutSink(Sink):
         self._print(json_lines(rows) if self._as_json else b"".join(value + b"\n" for value in values))
 
     def _print(self, data: bytes) -> None:
-        """Prints, and lets it out."""
+        """Prints and flushes."""
         try:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
         except BrokenPipeError:
-            # What is left in the buffer would be complained about at the end.
+            # Python would report an error for the rest of the buffer at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             os.kill(os.getpid(), signal.SIGTERM)
             raise

@@ -16,15 +16,15 @@ log = logging.getLogger(__name__)
 
 
 class Client(asyncio.Protocol):
-    """Reads the messages of a connection, and ends it where what comes can be no message."""
+    """Reads the messages of a connection, and closes it if it receives invalid data."""
 
     def __init__(self, inbox: Inbox[Batch], max_message_bytes: int, changed: Callable[["Client"], None]) -> None:
-        """Not connected yet.
+        """Creates the protocol of a connection that is not established yet.
 
         Args:
             inbox: Where messages go.
-            max_message_bytes: A longer message ends the connection.
-            changed: Called when it has connected, when it has put something into the inbox, and when it has gone.
+            max_message_bytes: Maximum size of a message, in bytes; a longer one ends the connection.
+            changed: Called when the client has connected, has put something into the inbox, or has disconnected.
         """
         self.connected = False
         self._inbox = inbox
@@ -38,17 +38,17 @@ class Client(asyncio.Protocol):
         self._paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is connected."""
+        """The client has connected."""
         self._transport = cast(asyncio.Transport, transport)
         host, port, *_ = transport.get_extra_info("peername") or ("?", "?")
         self._name = f"{host}:{port}"
-        # A client whose machine is gone says nothing: the system finds out.
+        # With keepalive, the system detects a client whose machine is gone.
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.connected = True
         self._changed(self)
 
     def data_received(self, data: bytes) -> None:
-        """Takes all messages that are complete by now."""
+        """Takes all messages that are complete."""
         if not self.connected:
             return
         if self._begun:
@@ -63,44 +63,44 @@ class Client(asyncio.Protocol):
         if found.values.lengths:
             self._put(found.values)
         if found.too_long is not None:
-            self.end(f"it claims a message of {found.too_long} bytes, and {self._max_message_bytes} are allowed")
+            self.end(f"announced a message of {found.too_long} bytes; the limit is {self._max_message_bytes}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has gone."""
+        """The client has disconnected."""
         if self.connected:
             self.connected = False
             if self._begun:
-                log.warning("client %s: gone in the middle of a message, which is lost%s", self._name, f": {exc}" if exc else "")
+                log.warning("client %s: disconnected within a message, which is lost%s", self._name, f": {exc}" if exc else "")
             else:
-                log.info("client %s: gone", self._name)
+                log.info("client %s: disconnected", self._name)
         self._changed(self)
 
     def end(self, why: str) -> None:
-        """Ends the connection; nothing more of it is taken."""
+        """Closes the connection; no more of its data is accepted."""
         if self.connected and self._transport is not None:
-            log.warning("client %s: connection ended: %s", self._name, why)
+            log.warning("client %s: connection closed: %s", self._name, why)
             self.connected = False
             self._transport.abort()
 
     def is_late(self, now: float, seconds: float) -> bool:
-        """Whether the message that it has begun should have come by now."""
+        """Whether the message that it has begun is overdue."""
         return bool(self._begun) and not self._paused and now - self._begun_at > seconds
 
     def pause(self) -> None:
-        """Reads no more, so that it cannot send more."""
+        """Stops reading, so that the client cannot send more."""
         if self.connected and not self._paused and self._transport is not None:
             self._transport.pause_reading()
             self._paused = True
 
     def resume(self) -> None:
-        """Reads again."""
+        """Resumes reading."""
         if self.connected and self._paused and self._transport is not None:
             self._transport.resume_reading()
             self._paused = False
             self._begun_at = time.monotonic()
 
     def _put(self, values: Packed) -> None:
-        """Hands messages over."""
+        """Puts messages into the inbox."""
         count = len(values.lengths)
         ticket = Ticket(count, len(values.data) + 4 * count)
         now = array("q", [time.time_ns() // 1000]) * count

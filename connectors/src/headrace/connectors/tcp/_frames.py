@@ -15,9 +15,9 @@ class Cut:
 
     Attributes:
         values: The complete messages.
-        end: Just past the last one of them.
-        needed: How many bytes there must be from there on for the next message to be complete, as far as is known.
-        too_long: The length that the next message claims, where that is above the limit.
+        end: The offset just past the last one of them.
+        needed: The number of bytes from there on that the next message needs to be complete, as far as is known.
+        too_long: The announced length of the next message, in bytes, if it is above the limit.
     """
 
     values: Packed

@@ -1,4 +1,4 @@
-"""The server of the `tcp` source: all its clients, and how much of them may wait."""
+"""The server of the `tcp` source: all its clients, and the limit of what may wait."""
 
 import asyncio
 import logging
@@ -17,16 +17,16 @@ _LOOK_SECONDS = 1.0
 
 
 class Server:
-    """Accepts clients until its loop ends. Reads none of them while too much waits, until half of it has gone."""
+    """Accepts clients until its loop ends. Stops reading from them when too much waits, until half of it is gone."""
 
     def __init__(self, parameters: TcpParameters) -> None:
-        """Does not listen yet."""
+        """Creates a server that does not listen yet."""
         self.port: int | None = None
-        """Where it listens."""
+        """The port that it listens on."""
         self._parameters = parameters
         self._room = Room(sys.maxsize, parameters.buffer_bytes, self._room_made)
         self.inbox: Inbox[Batch] = Inbox(self._room)
-        """What was received."""
+        """The received messages."""
         self._clients: set[Client] = set()
         self._paused = False
         self._server: asyncio.Server | None = None
@@ -36,7 +36,7 @@ class Server:
         """Listens; called once.
 
         Raises:
-            InvalidSource: It cannot listen there.
+            InvalidSource: The address cannot be used.
         """
         tls = self._parameters.tls()
         listener = self._parameters.open()
@@ -44,31 +44,31 @@ class Server:
         self._looking = asyncio.create_task(self._look_for_late())
         close_with_loop(self._close)
         self.port = listener.getsockname()[1]
-        log.info("listens on %s:%s", self._parameters.host, self.port)
+        log.info("listening on %s:%s", self._parameters.host, self.port)
 
     async def _close(self) -> None:
-        """Accepts no more, and lets go of all clients."""
+        """Stops accepting clients, and disconnects all of them."""
         if self._server is not None and self._looking is not None:
             self._server.close()
             self._looking.cancel()
             for client in list(self._clients):
-                client.end("this connector stops")
+                client.end("this connector is stopping")
 
     def _client(self) -> Client:
         return Client(self.inbox, self._parameters.max_message_bytes, self._changed)
 
     def _changed(self, client: Client) -> None:
-        """A client has come, has sent something, or has gone."""
+        """A client has connected, has sent something, or has disconnected."""
         if not client.connected:
             self._clients.discard(client)
         elif client not in self._clients and len(self._clients) >= self._parameters.max_clients:
-            client.end(f"{self._parameters.max_clients} clients are connected already (max_clients)")
+            client.end(f"{self._parameters.max_clients} clients are already connected (max_clients)")
         else:
             self._clients.add(client)
             self._pause_where_full(client)
 
     def _pause_where_full(self, client: Client) -> None:
-        """Stops to read: all of them where there is no room any more, and one that comes while that is so."""
+        """Stops reading from all clients, including new ones, while there is no room."""
         if self._paused:
             client.pause()
         elif self._room.full:
@@ -77,17 +77,17 @@ class Server:
                 each.pause()
 
     def _room_made(self) -> None:
-        """Something is in the checkpoint."""
+        """Messages have reached the checkpoint, so there is room again."""
         if self._paused and self._room.bytes <= self._parameters.buffer_bytes // 2:
             self._paused = False
             for client in self._clients:
                 client.resume()
 
     async def _look_for_late(self) -> None:
-        """Ends connections whose message does not come."""
+        """Closes connections whose message is overdue."""
         seconds = self._parameters.message_seconds
         while True:
             await asyncio.sleep(min(_LOOK_SECONDS, seconds / 2))
             now = time.monotonic()
             for client in [client for client in self._clients if client.is_late(now, seconds)]:
-                client.end(f"the message that it has begun did not come within {seconds:g} s (message_seconds)")
+                client.end(f"the message that it began did not arrive within {seconds:g} s (message_seconds)")

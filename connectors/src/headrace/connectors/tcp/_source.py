@@ -1,4 +1,4 @@
-"""The `tcp` source: receives length-prefixed messages from clients that are told nothing."""
+"""The `tcp` source: receives length-prefixed messages from clients, without answering them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -10,10 +10,10 @@ from headrace.sdk import Batch, InvalidMessage, Message, Position, SourceKind
 
 
 class TcpSource(PolicySource):
-    """Receives length-prefixed messages; those of one client keep their order.
+    """Receives length-prefixed messages; those of one client stay in order.
 
-    It listens from its first session on, and keeps what it has received until it is in the checkpoint: a gateway or a query that
-    is lost loses nothing. This process does, when it ends.
+    It listens from its first session on, and keeps what it has received until it is in the checkpoint. Losing a gateway or a
+    query loses no messages; losing this process does.
     """
 
     connector = "tcp"
@@ -22,7 +22,7 @@ class TcpSource(PolicySource):
     idle_seconds = 0.001
 
     def __init__(self, parameters: TcpParameters) -> None:
-        """Does not listen yet."""
+        """Creates a source that does not listen yet."""
         self.name = parameters.source
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
         self._server = Server(parameters)
@@ -30,27 +30,27 @@ class TcpSource(PolicySource):
 
     @property
     def port(self) -> int | None:
-        """Where it listens; None before it does."""
+        """The port that it listens on; None before it listens."""
         return self._server.port
 
     async def partitions(self) -> Sequence[str]:
         """One for all clients."""
         if self._starting is None:
-            # A task of its own: the session that asks first may be lost meanwhile.
+            # In a separate task, because the first session may be lost meanwhile.
             self._starting = asyncio.create_task(self._server.start())
         await asyncio.shield(self._starting)
         return ["0"]
 
     def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
-        """What is not in the checkpoint yet, then what arrives."""
+        """Yields what is not in the checkpoint yet, then new messages."""
         return self._server.inbox.items()
 
     async def settle(self, partition: str, tokens: Sequence[object]) -> None:
-        """Lets go of what is in the checkpoint."""
+        """Removes messages that are in the checkpoint."""
         self._server.inbox.settle(tokens)
 
     async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
-        """Leaves a message out, and lets go of what it came with."""
+        """Skips a message, and removes the messages that it arrived with."""
         await super().unsendable(partition, message, error)
         if message.token is not None:
             self._server.inbox.refuse(message.token, error)

@@ -1,10 +1,10 @@
-"""The gateway's gRPC services: they translate calls into what the core does, and its errors into statuses."""
+"""The gateway's gRPC services: they translate calls into operations of the core, and its errors into status codes."""
 
-from headrace.gateway.services._admin import AdminService
-from headrace.gateway.services._engine import EngineService
-from headrace.gateway.services._garbage import RefuseGarbage
-from headrace.gateway.services._received import add_source_service
-from headrace.gateway.services._sink import SinkService
-from headrace.gateway.services._source import SourceService
+from headrace.gateway.services.admin import AdminService
+from headrace.gateway.services.engine import EngineService
+from headrace.gateway.services.malformed import RejectMalformed
+from headrace.gateway.services.serve import add_services
+from headrace.gateway.services.sink import SinkService
+from headrace.gateway.services.source import SourceService
 
-__all__ = ["AdminService", "EngineService", "RefuseGarbage", "SinkService", "SourceService", "add_source_service"]
+__all__ = ["AdminService", "EngineService", "RejectMalformed", "SinkService", "SourceService", "add_services"]

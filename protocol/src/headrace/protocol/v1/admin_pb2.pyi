@@ -30,7 +30,7 @@ class _StreamStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StreamSta
     STREAM_STATE_UNSPECIFIED: _StreamState.ValueType  # 0
     """Not used."""
     STREAM_STATE_PARKED: _StreamState.ValueType  # 1
-    """Waits for a pipeline that reads it."""
+    """It waits for a pipeline that reads it."""
     STREAM_STATE_LIVE: _StreamState.ValueType  # 2
     """A session sends it."""
     STREAM_STATE_DETACHED: _StreamState.ValueType  # 3
@@ -46,7 +46,7 @@ class StreamState(_StreamState, metaclass=_StreamStateEnumTypeWrapper):
 STREAM_STATE_UNSPECIFIED: StreamState.ValueType  # 0
 """Not used."""
 STREAM_STATE_PARKED: StreamState.ValueType  # 1
-"""Waits for a pipeline that reads it."""
+"""It waits for a pipeline that reads it."""
 STREAM_STATE_LIVE: StreamState.ValueType  # 2
 """A session sends it."""
 STREAM_STATE_DETACHED: StreamState.ValueType  # 3
@@ -72,10 +72,10 @@ class _PipelineStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Pipelin
     PIPELINE_STATE_DETACHED: _PipelineState.ValueType  # 3
     """Its query was stopped."""
     PIPELINE_STATE_AWAITED: _PipelineState.ValueType  # 4
-    """It is declared in the configuration, or was heard of, and has not told this gateway its positions."""
+    """It is declared in the configuration, or known from a call, and has not reported its positions to this gateway."""
 
 class PipelineState(_PipelineState, metaclass=_PipelineStateEnumTypeWrapper):
-    """A pipeline as its gateway finds it."""
+    """The state of a pipeline, as its gateway sees it."""
 
 PIPELINE_STATE_UNSPECIFIED: PipelineState.ValueType  # 0
 """Not used."""
@@ -86,7 +86,7 @@ PIPELINE_STATE_AWAY: PipelineState.ValueType  # 2
 PIPELINE_STATE_DETACHED: PipelineState.ValueType  # 3
 """Its query was stopped."""
 PIPELINE_STATE_AWAITED: PipelineState.ValueType  # 4
-"""It is declared in the configuration, or was heard of, and has not told this gateway its positions."""
+"""It is declared in the configuration, or known from a call, and has not reported its positions to this gateway."""
 Global___PipelineState: _TypeAlias = PipelineState  # noqa: Y015
 
 @_typing.final
@@ -189,13 +189,13 @@ class GatewayStatus(_message.Message):
     version: _builtins.str
     """Its version."""
     uptime_ms: _builtins.int
-    """For how long it has run, in milliseconds."""
+    """How long it has run, in milliseconds."""
     buffered_bytes: _builtins.int
     """Bytes of frames that it holds."""
     buffer_limit_bytes: _builtins.int
     """Bytes of frames that it may hold."""
     draining: _builtins.bool
-    """True while it stops."""
+    """True while it is stopping."""
     @_builtins.property
     def rejected_sessions(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Sessions that it ended because they broke a rule, by gRPC status name."""
@@ -244,11 +244,11 @@ class StreamStatus(_message.Message):
     state: Global___StreamState.ValueType
     """What it is doing."""
     detail: _builtins.str
-    """What the state means for whoever watches: what it waits for, or what was lost; empty where all is well."""
+    """An explanation of the state for operators: what it waits for, or what was lost; empty if everything is in order."""
     instance: _builtins.str
-    """The instance that owns it; empty where none does."""
+    """The instance that owns it; empty if none does."""
     replayable: _builtins.bool
-    """True where its source is replayable."""
+    """True if its source is replayable."""
     received_messages: _builtins.int
     """Messages received since the gateway started, after deduplication."""
     acknowledged_messages: _builtins.int
@@ -256,13 +256,13 @@ class StreamStatus(_message.Message):
     duplicate_messages: _builtins.int
     """Messages dropped because they were at or below the resume position."""
     losses: _builtins.int
-    """How many times its pipelines went on although the source had lost messages that they had not read."""
+    """How many times its pipelines continued although the source had lost messages that they had not read."""
     lag_messages: _builtins.int
-    """Messages not yet acknowledged: held here, and left at the source where it can tell."""
+    """Messages not yet acknowledged: held by the gateway, plus those left at the source if it can tell."""
     lag_bytes: _builtins.int
-    """Bytes of the same."""
+    """Bytes of these messages."""
     oldest_unacknowledged_ms: _builtins.int
-    """How long the oldest unacknowledged message has been here, in milliseconds; 0 where there is none."""
+    """How long the gateway has held the oldest unacknowledged message, in milliseconds; 0 if there is none."""
     @_builtins.property
     def received(self) -> _frame_pb2.Position:
         """The last message received."""
@@ -273,7 +273,9 @@ class StreamStatus(_message.Message):
 
     @_builtins.property
     def holders(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcknowledgementHolder]:
-        """The pipelines that acknowledgements wait for, those that are furthest behind; none where everything received is acknowledged."""
+        """The pipelines that acknowledgements wait for, those that are furthest behind; none if everything received is
+        acknowledged.
+        """
 
     def __init__(
         self,
@@ -322,12 +324,12 @@ class AcknowledgementHolder(_message.Message):
     pipeline: _builtins.str
     """The pipeline's name."""
     state: Global___PipelineState.ValueType
-    """How the gateway finds it."""
+    """Its state, as the gateway sees it."""
     held_ms: _builtins.int
-    """Since when it has not moved on in the stream, in milliseconds before now."""
+    """How long it has made no progress in the stream, in milliseconds."""
     @_builtins.property
     def committed(self) -> _frame_pb2.Position:
-        """Its committed position in the stream; absent where it has none, or has not told it."""
+        """Its committed position in the stream; absent if it has none, or has not reported it."""
 
     def __init__(
         self,
@@ -374,11 +376,11 @@ class SessionStatus(_message.Message):
     instance: _builtins.str
     """The instance."""
     peer: _builtins.str
-    """Where it connects from."""
+    """The address that it connects from."""
     age_ms: _builtins.int
-    """For how long it has stood, in milliseconds."""
+    """How long it has existed, in milliseconds."""
     streams: _builtins.int
-    """How many streams it has open."""
+    """The number of its open streams."""
     credit_bytes: _builtins.int
     """Credit that it has left, in bytes."""
     credit_messages: _builtins.int
@@ -388,7 +390,7 @@ class SessionStatus(_message.Message):
     outstanding_messages: _builtins.int
     """Messages that it has outstanding."""
     linger_ms: _builtins.int
-    """The linger it was told, in milliseconds."""
+    """The linger that the gateway last sent it, in milliseconds."""
     def __init__(
         self,
         *,
@@ -432,22 +434,22 @@ class PipelineStatus(_message.Message):
     pipeline: _builtins.str
     """Its name."""
     run: _builtins.int
-    """Its run; 0 where it is declared and was never attached."""
+    """Its run; 0 if it is declared and was never attached."""
     attached: _builtins.bool
     """True while a query runs it."""
     idle_ms: _builtins.int
-    """How long ago it called last, in milliseconds; 0 where it never did."""
+    """How long ago it last called, in milliseconds; 0 if it never did."""
     lag_messages: _builtins.int
     """Messages received and not yet committed by it."""
     lag_bytes: _builtins.int
-    """Bytes of the same."""
+    """Bytes of these messages."""
     state: Global___PipelineState.ValueType
-    """How the gateway finds it."""
+    """Its state, as the gateway sees it."""
     away_ms: _builtins.int
-    """How long ago its lease ended, in milliseconds; absent where it did not."""
+    """How long ago its lease expired, in milliseconds; absent if it has not."""
     @_builtins.property
     def patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The patterns of the streams it reads."""
+        """The patterns of the streams that it reads."""
 
     @_builtins.property
     def committed(self) -> _containers.RepeatedCompositeFieldContainer[_frame_pb2.StreamPosition]:
@@ -497,24 +499,24 @@ class SinkStatus(_message.Message):
     sink: _builtins.str
     """Its name."""
     mode: _sink_pb2.SinkMode.ValueType
-    """What it promises; unspecified where no instance has attached yet."""
+    """What it promises; unspecified if no instance has attached yet."""
     open_parts: _builtins.int
-    """Parts that are on their way to it."""
+    """Parts that are being delivered to it."""
     pending_transactions: _builtins.int
-    """Transactions that it has staged or prepared and that are not decided, or not visible yet."""
+    """Transactions that it has staged or prepared and that are undecided, or not visible yet."""
     staged_messages: _builtins.int
     """Messages staged since the gateway started."""
     refused_messages: _builtins.int
-    """Messages that it refused for good since the gateway started."""
+    """Messages that it refused permanently since the gateway started."""
     losses: _builtins.int
-    """How often an instance has come back so since the gateway started."""
+    """How many times that has happened since the gateway started."""
     @_builtins.property
     def instances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Its live instances."""
 
     @_builtins.property
     def away(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Instances that were lost while they held something that is not decided."""
+        """Instances that were lost while they held something undecided."""
 
     @_builtins.property
     def committed(self) -> _containers.RepeatedCompositeFieldContainer[_sink_pb2.Transaction]:
@@ -522,8 +524,8 @@ class SinkStatus(_message.Message):
 
     @_builtins.property
     def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___LostVote]:
-        """What instances have come back without, although they voted for it and it is in the commit log. The queries fail until that is
-        accepted, or the instance comes back with it.
+        """Votes that are in the commit log, and whose instance has reconnected without the batch. The queries fail until the loss
+        is accepted, or the instance reconnects with the batch.
         """
 
     def __init__(
@@ -551,7 +553,7 @@ Global___SinkStatus: _TypeAlias = SinkStatus  # noqa: Y015
 
 @_typing.final
 class LostVote(_message.Message):
-    """A vote without which an instance has come back."""
+    """A vote without whose batch an instance has reconnected."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -561,7 +563,7 @@ class LostVote(_message.Message):
     """The instance."""
     @_builtins.property
     def transaction(self) -> _sink_pb2.Transaction:
-        """What it voted for last, as far as is known."""
+        """What it last voted for, as far as is known."""
 
     def __init__(
         self,
@@ -588,8 +590,8 @@ class ForgetPipelineRequest(_message.Message):
     pipeline: _builtins.str
     """Its name."""
     force: _builtins.bool
-    """True to forget it although it is attached. Where its query lives, it attaches anew, and finds that its sources may have
-    forgotten what it had not committed.
+    """True to forget it although it is attached. If its query is still running, it attaches again, and may find that its
+    sources no longer have what it had not committed.
     """
     def __init__(
         self,

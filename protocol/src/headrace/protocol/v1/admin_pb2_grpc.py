@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AdminServiceStub:
-    """What people and scripts call: `headrace status` and its like.
+    """The service for operators and scripts, such as `headrace status`.
     """
 
     def __init__(self, channel):
@@ -48,7 +48,7 @@ class AdminServiceStub:
 
 
 class AdminServiceServicer:
-    """What people and scripts call: `headrace status` and its like.
+    """The service for operators and scripts, such as `headrace status`.
     """
 
     def GetStatus(self, request, context):
@@ -59,8 +59,8 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ForgetPipeline(self, request, context):
-        """Forgets a pipeline that will not come back, so that it holds its streams' acknowledgements no longer. NOT_FOUND where
-        there is none of that name, FAILED_PRECONDITION where it is attached, unless forced, or declared in the configuration.
+        """Forgets a pipeline that will not come back, so that it no longer holds the acknowledgements of its streams. NOT_FOUND if
+        there is none of that name, FAILED_PRECONDITION if it is attached (unless forced), or declared in the configuration.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -88,7 +88,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
-    """What people and scripts call: `headrace status` and its like.
+    """The service for operators and scripts, such as `headrace status`.
     """
 
     @staticmethod

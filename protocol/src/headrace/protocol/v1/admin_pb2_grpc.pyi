@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AdminServiceStub:
-    """What people and scripts call: `headrace status` and its like."""
+    """The service for operators and scripts, such as `headrace status`."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -36,24 +36,24 @@ class AdminServiceStub:
     GetStatus: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetStatusRequest, _admin_pb2.GetStatusResponse]
     """A snapshot of everything the gateway knows."""
     ForgetPipeline: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ForgetPipelineRequest, _admin_pb2.ForgetPipelineResponse]
-    """Forgets a pipeline that will not come back, so that it holds its streams' acknowledgements no longer. NOT_FOUND where
-    there is none of that name, FAILED_PRECONDITION where it is attached, unless forced, or declared in the configuration.
+    """Forgets a pipeline that will not come back, so that it no longer holds the acknowledgements of its streams. NOT_FOUND if
+    there is none of that name, FAILED_PRECONDITION if it is attached (unless forced), or declared in the configuration.
     """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
-    """What people and scripts call: `headrace status` and its like."""
+    """The service for operators and scripts, such as `headrace status`."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetStatus: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetStatusRequest, _admin_pb2.GetStatusResponse]  # type: ignore[assignment]
     """A snapshot of everything the gateway knows."""
     ForgetPipeline: _aio.UnaryUnaryMultiCallable[_admin_pb2.ForgetPipelineRequest, _admin_pb2.ForgetPipelineResponse]  # type: ignore[assignment]
-    """Forgets a pipeline that will not come back, so that it holds its streams' acknowledgements no longer. NOT_FOUND where
-    there is none of that name, FAILED_PRECONDITION where it is attached, unless forced, or declared in the configuration.
+    """Forgets a pipeline that will not come back, so that it no longer holds the acknowledgements of its streams. NOT_FOUND if
+    there is none of that name, FAILED_PRECONDITION if it is attached (unless forced), or declared in the configuration.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What people and scripts call: `headrace status` and its like."""
+    """The service for operators and scripts, such as `headrace status`."""
 
     @_abc_1.abstractmethod
     def GetStatus(
@@ -69,8 +69,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ForgetPipelineRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ForgetPipelineResponse, _abc.Awaitable[_admin_pb2.ForgetPipelineResponse]]:
-        """Forgets a pipeline that will not come back, so that it holds its streams' acknowledgements no longer. NOT_FOUND where
-        there is none of that name, FAILED_PRECONDITION where it is attached, unless forced, or declared in the configuration.
+        """Forgets a pipeline that will not come back, so that it no longer holds the acknowledgements of its streams. NOT_FOUND if
+        there is none of that name, FAILED_PRECONDITION if it is attached (unless forced), or declared in the configuration.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -22,8 +22,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Pipeline(_message.Message):
-    """Who calls: which pipeline, which of its runs, and what it reads. Sent with every call, so that a gateway without memory
-    can serve it.
+    """Identifies the caller: which pipeline, which of its runs, and what it reads. Sent with every call, so that a gateway that
+    has restarted can serve it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -35,24 +35,26 @@ class Pipeline(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     CHECKPOINT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """The pipeline's name, the same for the life of its checkpoint."""
+    """The pipeline's name, the same for the lifetime of its checkpoint."""
     run: _builtins.int
-    """The run's number: one more than that of the run which planned the last batch in the checkpoint, from 1. Runs of one checkpoint with a
-    lower number than the present one are refused.
+    """The run's number: one more than that of the run that planned the last batch in the checkpoint, starting at 1. Runs of
+    one checkpoint with a lower number than the current one are refused.
     """
     skip_lost: _builtins.bool
-    """True where lost messages are skipped, logged and counted instead of failing the query."""
+    """True if lost messages are skipped, logged and counted instead of failing the query."""
     run_id: _builtins.str
-    """The run's unique id: a run that planned nothing leaves its number to the next one. Of two runs with one number, the one that calls
-    first later is the present one; the other is refused for good. At most 255 bytes; absent means that the number is all there is.
+    """The run's unique id: a run that planned nothing leaves its number to the next one. Of two runs with the same number, the
+    one whose first call is later is the current one; the other is refused permanently. At most 255 bytes; absent means that
+    only the number identifies the run.
     """
     checkpoint: _builtins.str
-    """The checkpoint's id, which is made with its first offset: numbers of different checkpoints do not compare, and the one that calls first
-    later is the present one. At most 255 bytes; absent in checkpoints that were made before there were such ids.
+    """The checkpoint's id, which is created with its first offset. The run numbers of different checkpoints cannot be
+    compared; the checkpoint whose first call is later is the current one. At most 255 bytes; absent in checkpoints that are
+    older than these ids.
     """
     @_builtins.property
     def streams(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The streams it reads, as patterns: `orders/*`, `orders/0`. `*` matches within a part of the name."""
+        """The streams that it reads, as patterns: `orders/*`, `orders/0`. `*` matches within a part of the name."""
 
     def __init__(
         self,
@@ -84,10 +86,10 @@ class AttachRequest(_message.Message):
     AVAILABLE_NOW_FIELD_NUMBER: _builtins.int
     ENDED_FIELD_NUMBER: _builtins.int
     available_now: _builtins.bool
-    """True for a run that ends once everything that exists now is planned."""
+    """True for a bounded run, which ends once everything that exists now is planned."""
     @_builtins.property
     def pipeline(self) -> Global___Pipeline:
-        """Who calls."""
+        """The caller."""
 
     @_builtins.property
     def committed(self) -> _containers.RepeatedCompositeFieldContainer[_frame_pb2.StreamPosition]:
@@ -95,11 +97,11 @@ class AttachRequest(_message.Message):
 
     @_builtins.property
     def planned(self) -> _containers.RepeatedCompositeFieldContainer[_frame_pb2.StreamPosition]:
-        """Where the batch that was planned and never committed ends, if there is one; it will be fetched again."""
+        """Where the batch that was planned and not committed ends, if there is one; it will be fetched again."""
 
     @_builtins.property
     def ended(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The streams among `committed` whose end is in the checkpoint, too: they are not said to have ended once more."""
+        """The streams among `committed` whose end is also in the checkpoint: their end is not reported again."""
 
     def __init__(
         self,
@@ -127,10 +129,10 @@ class AttachResponse(_message.Message):
     GATEWAY_VERSION_FIELD_NUMBER: _builtins.int
     LEASE_MS_FIELD_NUMBER: _builtins.int
     gateway_version: _builtins.str
-    """The gateway's own version, for people."""
+    """The gateway's own version, for humans."""
     lease_ms: _builtins.int
-    """How long the pipeline may be silent before the gateway goes on without it, in milliseconds. Call several times in that time.
-    Absent or 0 means for ever.
+    """How long the pipeline may be silent before the gateway continues without it, in milliseconds. Call several times in that
+    time. Absent or 0 means without limit.
     """
     def __init__(
         self,
@@ -155,7 +157,7 @@ class RenewRequest(_message.Message):
     PIPELINE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def pipeline(self) -> Global___Pipeline:
-        """Who calls."""
+        """The caller."""
 
     def __init__(
         self,
@@ -209,24 +211,27 @@ class PlanRequest(_message.Message):
     FORGETS_FIELD_NUMBER: _builtins.int
     AWAITS_STREAMS_FIELD_NUMBER: _builtins.int
     max_messages: _builtins.int
-    """The most messages for the batch, over all streams; absent means as many as the gateway thinks right."""
+    """The maximum number of messages of the batch, over all streams; absent means that the gateway decides."""
     max_bytes: _builtins.int
-    """The most bytes of frames for the batch, over all streams; at least one message is planned. Absent as above."""
+    """The maximum number of bytes of frames of the batch, over all streams; at least one message is planned. Absent means that
+    the gateway decides.
+    """
     wait_ms: _builtins.int
     """How long to wait for something new, in milliseconds."""
     tell_ends: _builtins.bool
-    """True where the caller keeps in its checkpoint which streams have ended, and so wants to be told; otherwise a stream that
-    has ended is one that has nothing new.
+    """True if the caller records in its checkpoint which streams have ended, and therefore needs to know. Otherwise a stream
+    that has ended is treated as one that has nothing new.
     """
     forgets: _builtins.bool
-    """True where the caller does as PlanResponse.forgotten says. Otherwise it is told of none, and what its checkpoint has is kept."""
+    """True if the caller follows PlanResponse.forgotten. Otherwise `forgotten` is empty, and what its checkpoint has is kept."""
     awaits_streams: _builtins.bool
-    """True where the caller, a run with available_now, waits itself for streams that are away, as PlanResponse.streams_away says. Otherwise
-    such a run has everything after 10 s without any stream, and needs nothing of a stream that has had no connector for a minute.
+    """True if the caller, a run with available_now, itself waits for unavailable streams, as PlanResponse.streams_away reports
+    them. Otherwise such a run is exhausted after 10 s without any stream, and does not wait for a stream that has had no
+    connector for a minute.
     """
     @_builtins.property
     def pipeline(self) -> Global___Pipeline:
-        """Who calls."""
+        """The caller."""
 
     @_builtins.property
     def committed(self) -> _containers.RepeatedCompositeFieldContainer[_frame_pb2.StreamPosition]:
@@ -234,13 +239,15 @@ class PlanRequest(_message.Message):
 
     @_builtins.property
     def ended(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The streams among `committed` whose end is in the checkpoint, too. One that is in `committed` and not here has not ended."""
+        """The streams among `committed` whose end is also in the checkpoint. A stream that is in `committed` and not here has not
+        ended.
+        """
 
     @_builtins.property
     def forgotten(self) -> _containers.RepeatedCompositeFieldContainer[_frame_pb2.StreamPosition]:
-        """The positions that the checkpoint had at the last Plan or Attach and has no longer, since PlanResponse.forgotten named their streams.
-        What a stream of such a name has from now on is new to the pipeline. Without effect for a position that is not the one that the
-        gateway knows. At most as many as `committed` may have.
+        """The positions that the checkpoint had at the last Plan or Attach and no longer has, because PlanResponse.forgotten named
+        their streams. What a stream of such a name has from now on is new to the pipeline. No effect for a position that
+        differs from the one that the gateway knows. At most as many as `committed` may have.
         """
 
     def __init__(
@@ -285,9 +292,9 @@ class PlanResponse(_message.Message):
     FORGOTTEN_FIELD_NUMBER: _builtins.int
     STREAMS_AWAY_FIELD_NUMBER: _builtins.int
     exhausted: _builtins.bool
-    """Only for a run with available_now: everything that existed when it began is planned, with this answer or before."""
+    """Only for a run with available_now: everything that existed when it began is planned, with this response or before."""
     all_ended: _builtins.bool
-    """Every stream that the pipeline reads has ended, with this answer or before, and there is one at least. Only where the
+    """Every stream that the pipeline reads has ended, with this response or before, and there is at least one. Only if the
     request has `tell_ends`.
     """
     @_builtins.property
@@ -296,22 +303,24 @@ class PlanResponse(_message.Message):
 
     @_builtins.property
     def sinks_away(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The sinks that Settle has said are awaited, and that nobody serves: there is something to plan, and it is not planned before they
-        are served.
+        """The sinks that Settle named as awaited, and that no connector serves: there is something to plan, and it is not planned
+        before they are served.
         """
 
     @_builtins.property
     def forgotten(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Streams that have ended, that their source will never offer again (CloseStream.gone), and that every pipeline has committed: leave them
-        out of the offset in which the batch ends, and say so with the Plan after it. At most 1,000, never one of `ranges`. Where there are no
-        ranges, a new stream of the name waits for that: plan a batch that has no messages. Who does nothing keeps the streams.
+        """Streams that have ended, that their source will never offer again (CloseStream.gone), and that every pipeline has
+        committed. Omit them from the offset at which the batch ends, and report that with the next Plan. At most 1,000, never
+        one of `ranges`. If there are no ranges, a new stream of the name waits for this: plan a batch that has no messages. A
+        caller that does nothing keeps the streams.
         """
 
     @_builtins.property
     def streams_away(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only where the request has `awaits_streams`: the pipeline's patterns of which no stream is here nor has been read by the run, and the
-        streams that it has yet to read and that no connector has. The run is not `exhausted` before there are none. A stream that has ended
-        is here without a connector; one that a pattern with a `*` covers, 10 s after the run has attached. At most 100.
+        """Only if the request has `awaits_streams`: the pipeline's patterns of which no stream is available or has been read by
+        the run, and the streams that it has yet to read and that no connector has. The run is not `exhausted` before this list
+        is empty. A stream that has ended counts as available without a connector; one that matches a pattern with a `*` does so
+        10 s after the run has attached. At most 100.
         """
 
     def __init__(
@@ -344,7 +353,7 @@ class AwaitSinksRequest(_message.Message):
     """How long to wait, in milliseconds."""
     @_builtins.property
     def pipeline(self) -> Global___Pipeline:
-        """Who calls."""
+        """The caller."""
 
     def __init__(
         self,
@@ -369,7 +378,7 @@ class AwaitSinksResponse(_message.Message):
     AWAY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def away(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The sinks that nobody serves, by name; empty where all are served, or where the query is not known to write to any."""
+        """The sinks that no connector serves, by name; empty if all are served, or if the query is not known to write to any."""
 
     def __init__(
         self,
@@ -399,17 +408,18 @@ class PlannedRange(_message.Message):
     stream: _builtins.str
     """The stream's name."""
     messages: _builtins.int
-    """How many messages lie between the committed position and the end."""
+    """The number of messages between the committed position and the end."""
     bytes: _builtins.int
-    """How many bytes of frames that is, about."""
+    """The approximate number of bytes of frames in the range."""
     start: _builtins.bool
-    """True where the range holds no message, and says where the stream begins for this pipeline: what its source has at or before
-    `end` is not for it. Commit `end` like any other, and do not fetch the range. Its batch has no other ranges.
+    """True if the range contains no message and only says where the stream begins for this pipeline: what its source has at or
+    before `end` is not for this pipeline. Commit `end` like any other, and do not fetch the range. Its batch has no other
+    ranges.
     """
     ended: _builtins.bool
-    """The source has ended the stream (CloseStream.end_of_stream), and nothing lies after `end`. Only where the request has
-    `tell_ends`; the range may then hold no message, and its end be the committed position. A stream that has ended may
-    be opened again and go on: it has not ended then.
+    """The source has ended the stream (CloseStream.end_of_stream), and there is nothing after `end`. Only if the request has
+    `tell_ends`; the range may then contain no message, and its end may be the committed position. A stream that has ended
+    may be opened again and continue: it has then not ended.
     """
     @_builtins.property
     def end(self) -> _frame_pb2.Position:
@@ -437,8 +447,8 @@ Global___PlannedRange: _TypeAlias = PlannedRange  # noqa: Y015
 class Range(_message.Message):
     """A part of a stream: messages after `start`, up to and including `end`.
 
-    Where `start` is of an older epoch than `end`, the range holds what `end`'s epoch has up to `end`. A range whose epoch
-    is over (its session was lost) is empty: its messages come again under a new one.
+    If `start` is of an older epoch than `end`, the range contains what `end`'s epoch has up to `end`. A range whose epoch is
+    over (its session was lost) is empty: its messages are redelivered under a new epoch.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -452,11 +462,13 @@ class Range(_message.Message):
     """The stream's name."""
     @_builtins.property
     def committed(self) -> _frame_pb2.Position:
-        """The pipeline's committed position in the stream; absent where it has none."""
+        """The pipeline's committed position in the stream; absent if it has none."""
 
     @_builtins.property
     def start(self) -> _frame_pb2.Position:
-        """Where the part begins; absent means with the first message. At or after `committed`: a batch may be read in parts."""
+        """Where the part begins; absent means with the first message. At or after `committed`, because a batch may be read in
+        parts.
+        """
 
     @_builtins.property
     def end(self) -> _frame_pb2.Position:
@@ -500,10 +512,10 @@ class FetchRequest(_message.Message):
     RANGES_FIELD_NUMBER: _builtins.int
     PROGRESS_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     progress_timeout_ms: _builtins.int
-    """How long to wait for a source that sends nothing of what is left of a range, in milliseconds. Absent means for ever."""
+    """How long to wait for a source that sends nothing of the rest of a range, in milliseconds. Absent means without limit."""
     @_builtins.property
     def pipeline(self) -> Global___Pipeline:
-        """Who calls."""
+        """The caller."""
 
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___Range]:
@@ -528,14 +540,14 @@ Global___FetchRequest: _TypeAlias = FetchRequest  # noqa: Y015
 
 @_typing.final
 class FetchResponse(_message.Message):
-    """Frames of the request's ranges. Frames of one range come in order; ranges may come in any order."""
+    """Frames of the request's ranges. Frames of one range arrive in order; ranges may arrive in any order."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     FRAMES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def frames(self) -> _containers.RepeatedCompositeFieldContainer[Global___RangeFrame]:
-        """The frames: many where they are small, so that a thousand streams of a few messages each cost little."""
+        """The frames: many if they are small, so that a thousand streams of a few messages each cost little."""
 
     def __init__(
         self,
@@ -559,7 +571,7 @@ class RangeFrame(_message.Message):
     RANGE_FIELD_NUMBER: _builtins.int
     FRAME_FIELD_NUMBER: _builtins.int
     range: _builtins.int
-    """Which of the request's ranges it belongs to, counted from 0."""
+    """The index of the range in the request, counted from 0."""
     @_builtins.property
     def frame(self) -> _frame_pb2.Frame:
         """The frame, as the connector sent it."""
@@ -588,7 +600,7 @@ class DetachRequest(_message.Message):
     COMMITTED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def pipeline(self) -> Global___Pipeline:
-        """Who calls."""
+        """The caller."""
 
     @_builtins.property
     def committed(self) -> _containers.RepeatedCompositeFieldContainer[_frame_pb2.StreamPosition]:
@@ -640,7 +652,7 @@ class DeliverRequest(_message.Message):
 
     @_builtins.property
     def frame(self) -> _frame_pb2.Frame:
-        """Rows; their sequences count the rows of the part from 0."""
+        """Rows; their sequences number the rows of the part from 0."""
 
     @_builtins.property
     def end(self) -> Global___DeliveryEnd:
@@ -678,14 +690,14 @@ class DeliveryStart(_message.Message):
     sink: _builtins.str
     """The sink's name."""
     accept_older: _builtins.bool
-    """True where a batch that the sink has committed already is to be written once more."""
+    """True if a batch that the sink has already committed should be written once more."""
     run_number: _builtins.int
     """The number of the run, as in SettleRequest; its id is in the part's attempt."""
     accept_lost: _builtins.bool
-    """True where the query goes on although instances of its sinks have come back without what they voted for."""
+    """True if the query continues although instances of its sinks have reconnected without what they voted for."""
     wait_ms: _builtins.int
-    """How long to wait for an instance where none is attached, in milliseconds; DEADLINE_EXCEEDED afterwards. Absent means up to the
-    caller's deadline.
+    """How long to wait for an instance if none is attached, in milliseconds; DEADLINE_EXCEEDED afterwards. Absent means up to
+    the caller's deadline.
     """
     @_builtins.property
     def part(self) -> _sink_pb2.Part:
@@ -717,7 +729,7 @@ class DeliveryEnd(_message.Message):
 
     MESSAGES_FIELD_NUMBER: _builtins.int
     messages: _builtins.int
-    """How many messages were sent."""
+    """The number of messages sent."""
     def __init__(
         self,
         *,
@@ -740,10 +752,10 @@ class DeliverResponse(_message.Message):
     REFUSED_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
     instance: _builtins.str
-    """The instance that has staged the part; to be named when the vote is asked for."""
+    """The instance that has staged the part, to name in VoteRequest."""
     @_builtins.property
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[_sink_pb2.Staged.Refused]:
-        """Messages that the sink refuses for good, by ascending sequence. All others are staged."""
+        """Messages that the sink refuses permanently, by ascending sequence. All others are staged."""
 
     def __init__(
         self,
@@ -784,8 +796,9 @@ class VoteRequest(_message.Message):
 
     @_builtins.property
     def instances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """For each part, in the same order, the instance that has staged it, as DeliverResponse said. A part that its instance no longer
-        has, though it is attached, is lost for good. Absent where the caller does not know: a part that nobody has is then waited for.
+        """For each part, in the same order, the instance that has staged it, from DeliverResponse. If the instance is attached and
+        no longer has the part, the part is permanently lost. Absent if the caller does not know: the gateway then waits for a
+        part that no instance has.
         """
 
     def __init__(
@@ -824,7 +837,7 @@ Global___VoteResponse: _TypeAlias = VoteResponse  # noqa: Y015
 
 @_typing.final
 class SettleRequest(_message.Message):
-    """What a pipeline's commit log holds."""
+    """What a pipeline's commit log contains."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -845,25 +858,29 @@ class SettleRequest(_message.Message):
     pipeline: _builtins.str
     """The pipeline, as its transactions name it."""
     committed: _builtins.int
-    """The last batch in its commit log; absent where it is empty."""
+    """The last batch in its commit log; absent if the log is empty."""
     run: _builtins.str
-    """The run's unique id, as the attempts of its parts begin: an attempt is named `RUN/TRY`."""
+    """The run's unique id, which begins the attempts of its parts: an attempt is named `RUN/TRY`."""
     first_batch: _builtins.int
-    """The first batch that the run executes, as far as it is known: batches from there to `committed` are its own."""
+    """The first batch that the run executes, as far as is known: batches from there to `committed` are its own."""
     run_number: _builtins.int
-    """The run's number: one more than that of the last run in the checkpoint, from 1."""
+    """The run's number: one more than that of the last run in the checkpoint, starting at 1."""
     closed: _builtins.bool
-    """True where the log will not grow any more, since another query goes on in its place: what is after `committed` is aborted."""
+    """True if the log will not grow any more, because another query continues in its place: what is after `committed` is
+    aborted.
+    """
     accept_older: _builtins.bool
-    """True where a checkpoint that was set back is accepted: its run may replace one with a higher number, unless it was replaced itself
-    before.
+    """True if a checkpoint that was set back is accepted: its run may replace one with a higher number, unless it was itself
+    replaced before.
     """
     accept_lost: _builtins.bool
-    """True where the query goes on although instances of its sinks have come back without what they voted for: that is forgotten."""
+    """True if the query continues although instances of its sinks have reconnected without what they voted for: the loss is
+    then forgotten.
+    """
     @_builtins.property
     def readers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The names under which the same query attaches as a reader of streams: what such a pipeline is seen to have committed is
-        proof for its transactions, too.
+        """The names under which the same query attaches as a reader of streams: what such a pipeline is known to have committed
+        also proves its transactions committed.
         """
 
     @_builtins.property
@@ -872,22 +889,26 @@ class SettleRequest(_message.Message):
 
     @_builtins.property
     def segments(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunSegment]:
-        """Which runs committed earlier batches. At most 256: the last ones, and one for each batch that the last answer called undecided."""
+        """Which runs committed earlier batches. At most 256: the last ones, and one for each batch that the last response named as
+        undecided.
+        """
 
     @_builtins.property
     def votes(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkVote]:
-        """What instances of these sinks must have, as `SettleResponse.votes` said last: for a gateway that has restarted. At most 1,024."""
+        """What instances of these sinks must have, from the last `SettleResponse.votes`: for a gateway that has restarted. At most
+        1,024.
+        """
 
     @_builtins.property
     def awaited(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Those of `sinks` without which no batch is to be planned: all but those for dead letters, which may be away until there are any.
-        Absent means none.
+        """Those of `sinks` without which no batch may be planned: all except those for dead letters, which may be unavailable
+        until there are any. Absent means none.
         """
 
     @_builtins.property
     def former_sinks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Sinks that earlier runs wrote to and this one does not: what they still hold of the pipeline is decided, too. Those that the caller may
-        not write to are left out. At most 100.
+        """Sinks that earlier runs wrote to and this run does not: what they still hold of the pipeline is also decided. Sinks that
+        the caller may not write to are omitted. At most 100.
         """
 
     def __init__(
@@ -920,7 +941,7 @@ Global___SettleRequest: _TypeAlias = SettleRequest  # noqa: Y015
 
 @_typing.final
 class SinkVote(_message.Message):
-    """That an instance of a sink has voted for a batch, so that it must have it when it comes back."""
+    """Records that an instance of a sink has voted for a batch, so that it must have the batch when it reconnects."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -950,7 +971,7 @@ Global___SinkVote: _TypeAlias = SinkVote  # noqa: Y015
 
 @_typing.final
 class RunSegment(_message.Message):
-    """Batches that one run committed, one after the other."""
+    """Consecutive batches that one run committed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -958,7 +979,7 @@ class RunSegment(_message.Message):
     FIRST_BATCH_FIELD_NUMBER: _builtins.int
     LAST_BATCH_FIELD_NUMBER: _builtins.int
     run: _builtins.str
-    """The run's unique id; empty where it is not known, so that whatever is prepared of these batches is taken for committed."""
+    """The run's unique id; empty if it is not known, so that whatever is prepared of these batches counts as committed."""
     first_batch: _builtins.int
     """The first batch."""
     last_batch: _builtins.int
@@ -989,23 +1010,23 @@ class SettleResponse(_message.Message):
     VOTES_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
     pending: _builtins.int
-    """Transactions in the commit log that a sink has not yet made visible, those that are undecided included."""
+    """The number of transactions in the commit log that a sink has not yet made visible, including those that are undecided."""
     @_builtins.property
     def undecided(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Batches in the commit log, at most 100, of which something is prepared and no segment tells whose they are: name their segments in
-        the next request.
+        """Batches in the commit log, at most 100, of which something is prepared and no segment says which run committed them:
+        name their segments in the next request.
         """
 
     @_builtins.property
     def votes(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkVote]:
-        """The last vote of each instance of the sinks whose batch is in the commit log: keep them in the checkpoint and name them in later
-        requests.
+        """The last vote of each instance of the sinks whose batch is in the commit log: store them in the checkpoint and name them
+        in later requests.
         """
 
     @_builtins.property
     def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkVote]:
-        """Those without which an instance has come back: it lists the batch neither as prepared nor as committed. Its rows are lost. The query
-        is to fail, and until `accept_lost` is set its deliveries do, with DATA_LOSS.
+        """Votes without whose batch an instance has reconnected: it lists the batch neither as prepared nor as committed. The rows
+        are lost. The query must fail, and until `accept_lost` is set its deliveries fail with DATA_LOSS.
         """
 
     def __init__(

@@ -27,19 +27,19 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class EngineServiceStub:
-    """What Spark calls: one pipeline is one query with its checkpoint.
+    """The service that Spark calls. A pipeline is one query with its checkpoint.
 
-    A pipeline has one run at a time: the present one. Runs are numbered in the order in which they started, from the checkpoint and never
-    by a clock, and each has a unique id besides. Every call names its run. A call of an older run ends with ABORTED and changes nothing,
-    however late it comes; its trailing metadata has `headrace-reason: superseded`.
+    A pipeline has one run at a time: the current one. Runs are numbered in the order in which they started, from the
+    checkpoint and never by a clock. Each run also has a unique id. Every call names its run. A call from an older run ends
+    with ABORTED and changes nothing, however late it arrives; its trailing metadata has `headrace-reason: superseded`.
 
-    Names and ids have at most 255 bytes; a longer one ends the call with INVALID_ARGUMENT. A request with more entries than the gateway
-    takes (100 patterns of streams, 200,000 positions or ranges, 256 sinks or readers, 100,000 parts), and one that names something new
-    where the gateway keeps as much as it may (200,000 streams, 1,000 pipelines, 1,000 sinks), end with RESOURCE_EXHAUSTED. What nobody
-    has named for ten minutes, and of which nothing is left, is forgotten.
+    Names and ids have at most 255 bytes; a longer one ends the call with INVALID_ARGUMENT. A request with more entries than
+    the gateway accepts (100 patterns of streams, 200,000 positions or ranges, 256 sinks or readers, 100,000 parts) ends with
+    RESOURCE_EXHAUSTED. So does a request that names something new when the gateway has reached its limit (200,000 streams,
+    1,000 pipelines, 1,000 sinks). The gateway forgets what no call has named for ten minutes and of which it holds nothing.
 
-    The checkpoint is the only record. Positions that the engine names as committed are in the checkpoint's commit log
-    already; the gateway may have forgotten everything, and learns it again from any of these calls.
+    The checkpoint is the only record. Positions that the engine names as committed are already in the checkpoint's commit
+    log. The gateway may have lost all its knowledge in a restart, and regains it from any of these calls.
     """
 
     @_typing.overload
@@ -47,151 +47,153 @@ class EngineServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> EngineServiceAsyncStub: ...
     Attach: _grpc.UnaryUnaryMultiCallable[_engine_pb2.AttachRequest, _engine_pb2.AttachResponse]
-    """Announces a pipeline and every position that its checkpoint has committed. Streams that match its patterns and are
-    not among the positions are new to it, and begin with their first message. A newer run of the same pipeline replaces the
-    older one.
+    """Announces a pipeline and every position that its checkpoint has committed. Streams that match its patterns and are not
+    among the positions are new to the pipeline, and begin with their first message. A newer run of the same pipeline
+    replaces the older one.
     """
     Renew: _grpc.UnaryUnaryMultiCallable[_engine_pb2.RenewRequest, _engine_pb2.RenewResponse]
-    """Renews a pipeline's lease, and does nothing else: for a batch in which nothing else calls for long. NOT_FOUND where the pipeline
-    is not attached (the gateway restarted): it attaches with its next Plan.
+    """Renews a pipeline's lease, and does nothing else: for a batch during which no other call is made for a long time.
+    NOT_FOUND if the pipeline is not attached (the gateway restarted): it attaches with its next Plan.
 
-    An attached pipeline is there for as long as it calls within its lease (`AttachResponse.lease_ms`): Attach, Renew, Plan and Fetch
-    renew it, as does Settle for its `readers`. Once the lease has ended, the gateway goes on without the pipeline: it holds no more
-    messages of replayable streams for it, and nothing waits for its batch. Its acknowledgements stay held, so that nothing is lost; its
-    next call brings it back, and has sources send again what it needs.
+    A pipeline stays attached as long as it calls within its lease (`AttachResponse.lease_ms`): Attach, Renew, Plan and
+    Fetch renew the lease, as does Settle for its `readers`. Once the lease has expired, the gateway continues without the
+    pipeline: it holds no more messages of replayable streams for it, and nothing waits for its batch. Its acknowledgements
+    remain held, so that nothing is lost. Its next call attaches it again, and makes sources send again what it needs.
     """
     Plan: _grpc.UnaryUnaryMultiCallable[_engine_pb2.PlanRequest, _engine_pb2.PlanResponse]
-    """Acknowledges what was committed and says how far the next micro-batch may read. Waits for up to `wait_ms` until
-    there is something new. Ends with NOT_FOUND where the gateway does not know the pipeline's positions (it restarted): attach
-    and call again. DATA_LOSS where a source no longer has what the pipeline must read next.
+    """Acknowledges what was committed and returns how far the next micro-batch may read. Waits up to `wait_ms` until there is
+    something new. Ends with NOT_FOUND if the gateway does not know the pipeline's positions (it restarted): attach and call
+    again. Ends with DATA_LOSS if a source no longer has what the pipeline must read next.
     """
     AwaitSinks: _grpc.UnaryUnaryMultiCallable[_engine_pb2.AwaitSinksRequest, _engine_pb2.AwaitSinksResponse]
-    """Waits until each sink is served that Settle has said is awaited, for up to `wait_ms`: tasks that wait for a sink hold their slots
-    meanwhile. Called before the tasks of a batch that Plan has not just planned for a known query.
+    """Waits up to `wait_ms` until each sink that Settle named as awaited is served, because tasks that wait for a sink occupy
+    their slots. Called before the tasks of a batch that Plan has not just planned for a known query.
     """
     Fetch: _grpc.UnaryStreamMultiCallable[_engine_pb2.FetchRequest, _engine_pb2.FetchResponse]
-    """Streams the frames of ranges that were planned, in order within each range, and waits for the source to send them
-    again where the gateway does not hold them. The ranges' committed positions let a gateway that has just restarted
-    resume the sources without waiting for the planner. First and last frames may reach beyond the range. DEADLINE_EXCEEDED where
-    the source sends nothing for `progress_timeout_ms`: nothing is lost, call again.
-    DATA_LOSS where the source no longer has the range and the pipeline does not accept that.
+    """Streams the frames of ranges that were planned, in order within each range, and waits for the source to send them again
+    if the gateway does not hold them. The ranges' committed positions allow a gateway that has just restarted to resume the
+    sources without waiting for the planner. The first and last frames may extend beyond the range. DEADLINE_EXCEEDED if the
+    source sends nothing for `progress_timeout_ms`: nothing is lost, call again. DATA_LOSS if the source no longer has the
+    range and the pipeline does not accept the loss.
     """
     Detach: _grpc.UnaryUnaryMultiCallable[_engine_pb2.DetachRequest, _engine_pb2.DetachResponse]
-    """The pipeline stops in good order. What it committed is acknowledged; its streams stay held for it."""
+    """The pipeline stops gracefully. What it committed is acknowledged, and its streams remain held for it."""
     Deliver: _grpc.StreamUnaryMultiCallable[_engine_pb2.DeliverRequest, _engine_pb2.DeliverResponse]
-    """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged them, as its
-    mode promises it; waits, up to the caller's deadline, for a sink that is away or slow. A call that ends otherwise has delivered
-    nothing: call again with another attempt. Waits, too, until Settle has told a gateway that has just started which run is the present
-    one. UNAVAILABLE where the sink's session was lost meanwhile; FAILED_PRECONDITION where the sink has committed this batch already, so
-    that the checkpoint must be an older one; ABORTED where the sink failed, with its reason, where the batch is in the commit log already,
-    and where the run is not the present one; DATA_LOSS where an instance of a sink of the pipeline has come back without what it voted
-    for.
+    """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged
+    them, as its mode promises. Waits, up to the caller's deadline, for a sink that is unavailable or slow. A call that ends
+    with an error has delivered nothing: call again with another attempt. Also waits until Settle has told a gateway that
+    has just started which run is the current one. UNAVAILABLE if the sink's session was lost meanwhile. FAILED_PRECONDITION
+    if the sink has already committed this batch, so the checkpoint must be an older one. ABORTED if the sink failed (with
+    its reason), if the batch is already in the commit log, or if the run is not the current one. DATA_LOSS if an instance
+    of a sink of the pipeline has reconnected without what it voted for.
     """
     Vote: _grpc.UnaryUnaryMultiCallable[_engine_pb2.VoteRequest, _engine_pb2.VoteResponse]
-    """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted; waits for those that
-    are away, and for Settle as Deliver does. ABORTED where a part is lost for good (its instance has come back without it) or a sink
-    votes against it: the batch must be run again. ABORTED, too, where the run is not the present one, or is no more when the sink has
-    voted.
+    """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted. Waits for
+    instances that are unavailable, and for Settle as Deliver does. ABORTED if a part is permanently lost (its instance has
+    reconnected without it) or a sink votes against the transaction: the batch must run again. Also ABORTED if the run is
+    not the current one, or no longer is when the sink has voted.
     """
     Settle: _grpc.UnaryUnaryMultiCallable[_engine_pb2.SettleRequest, _engine_pb2.SettleResponse]
-    """Says which run is the present one, and what the pipeline's commit log holds. Of what sinks have prepared up to there, the parts of the
-    run that committed the batch are committed, and those of any other run are aborted. What another run has left after that is aborted
-    once the present run delivers the same batch or an earlier one: until then the other run may still write its commit entry.
+    """Reports which run is the current one, and what the pipeline's commit log contains. Of what sinks have prepared up to
+    there, the parts of the run that committed the batch are committed, and those of any other run are aborted. What another
+    run has left after that is aborted once the current run delivers the same batch or an earlier one: until then, the other
+    run may still write its commit entry.
 
-    Called at the start of a query, and answered before its first batch; after commits; and now and then, for a gateway that has
-    restarted. ABORTED where the run is not the present one: its number is lower than the present run's or, where two runs took one number
-    at the same time, its id is the lower one in the order of bytes.
+    Called at the start of a query, and answered before its first batch; after commits; and periodically, for a gateway that
+    has restarted. ABORTED if the run is not the current one: its number is lower than that of the current run or, if two
+    runs took the same number at the same time, its id is the lower one in byte order.
     """
 
 @_typing.type_check_only
 class EngineServiceAsyncStub(EngineServiceStub):
-    """What Spark calls: one pipeline is one query with its checkpoint.
+    """The service that Spark calls. A pipeline is one query with its checkpoint.
 
-    A pipeline has one run at a time: the present one. Runs are numbered in the order in which they started, from the checkpoint and never
-    by a clock, and each has a unique id besides. Every call names its run. A call of an older run ends with ABORTED and changes nothing,
-    however late it comes; its trailing metadata has `headrace-reason: superseded`.
+    A pipeline has one run at a time: the current one. Runs are numbered in the order in which they started, from the
+    checkpoint and never by a clock. Each run also has a unique id. Every call names its run. A call from an older run ends
+    with ABORTED and changes nothing, however late it arrives; its trailing metadata has `headrace-reason: superseded`.
 
-    Names and ids have at most 255 bytes; a longer one ends the call with INVALID_ARGUMENT. A request with more entries than the gateway
-    takes (100 patterns of streams, 200,000 positions or ranges, 256 sinks or readers, 100,000 parts), and one that names something new
-    where the gateway keeps as much as it may (200,000 streams, 1,000 pipelines, 1,000 sinks), end with RESOURCE_EXHAUSTED. What nobody
-    has named for ten minutes, and of which nothing is left, is forgotten.
+    Names and ids have at most 255 bytes; a longer one ends the call with INVALID_ARGUMENT. A request with more entries than
+    the gateway accepts (100 patterns of streams, 200,000 positions or ranges, 256 sinks or readers, 100,000 parts) ends with
+    RESOURCE_EXHAUSTED. So does a request that names something new when the gateway has reached its limit (200,000 streams,
+    1,000 pipelines, 1,000 sinks). The gateway forgets what no call has named for ten minutes and of which it holds nothing.
 
-    The checkpoint is the only record. Positions that the engine names as committed are in the checkpoint's commit log
-    already; the gateway may have forgotten everything, and learns it again from any of these calls.
+    The checkpoint is the only record. Positions that the engine names as committed are already in the checkpoint's commit
+    log. The gateway may have lost all its knowledge in a restart, and regains it from any of these calls.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Attach: _aio.UnaryUnaryMultiCallable[_engine_pb2.AttachRequest, _engine_pb2.AttachResponse]  # type: ignore[assignment]
-    """Announces a pipeline and every position that its checkpoint has committed. Streams that match its patterns and are
-    not among the positions are new to it, and begin with their first message. A newer run of the same pipeline replaces the
-    older one.
+    """Announces a pipeline and every position that its checkpoint has committed. Streams that match its patterns and are not
+    among the positions are new to the pipeline, and begin with their first message. A newer run of the same pipeline
+    replaces the older one.
     """
     Renew: _aio.UnaryUnaryMultiCallable[_engine_pb2.RenewRequest, _engine_pb2.RenewResponse]  # type: ignore[assignment]
-    """Renews a pipeline's lease, and does nothing else: for a batch in which nothing else calls for long. NOT_FOUND where the pipeline
-    is not attached (the gateway restarted): it attaches with its next Plan.
+    """Renews a pipeline's lease, and does nothing else: for a batch during which no other call is made for a long time.
+    NOT_FOUND if the pipeline is not attached (the gateway restarted): it attaches with its next Plan.
 
-    An attached pipeline is there for as long as it calls within its lease (`AttachResponse.lease_ms`): Attach, Renew, Plan and Fetch
-    renew it, as does Settle for its `readers`. Once the lease has ended, the gateway goes on without the pipeline: it holds no more
-    messages of replayable streams for it, and nothing waits for its batch. Its acknowledgements stay held, so that nothing is lost; its
-    next call brings it back, and has sources send again what it needs.
+    A pipeline stays attached as long as it calls within its lease (`AttachResponse.lease_ms`): Attach, Renew, Plan and
+    Fetch renew the lease, as does Settle for its `readers`. Once the lease has expired, the gateway continues without the
+    pipeline: it holds no more messages of replayable streams for it, and nothing waits for its batch. Its acknowledgements
+    remain held, so that nothing is lost. Its next call attaches it again, and makes sources send again what it needs.
     """
     Plan: _aio.UnaryUnaryMultiCallable[_engine_pb2.PlanRequest, _engine_pb2.PlanResponse]  # type: ignore[assignment]
-    """Acknowledges what was committed and says how far the next micro-batch may read. Waits for up to `wait_ms` until
-    there is something new. Ends with NOT_FOUND where the gateway does not know the pipeline's positions (it restarted): attach
-    and call again. DATA_LOSS where a source no longer has what the pipeline must read next.
+    """Acknowledges what was committed and returns how far the next micro-batch may read. Waits up to `wait_ms` until there is
+    something new. Ends with NOT_FOUND if the gateway does not know the pipeline's positions (it restarted): attach and call
+    again. Ends with DATA_LOSS if a source no longer has what the pipeline must read next.
     """
     AwaitSinks: _aio.UnaryUnaryMultiCallable[_engine_pb2.AwaitSinksRequest, _engine_pb2.AwaitSinksResponse]  # type: ignore[assignment]
-    """Waits until each sink is served that Settle has said is awaited, for up to `wait_ms`: tasks that wait for a sink hold their slots
-    meanwhile. Called before the tasks of a batch that Plan has not just planned for a known query.
+    """Waits up to `wait_ms` until each sink that Settle named as awaited is served, because tasks that wait for a sink occupy
+    their slots. Called before the tasks of a batch that Plan has not just planned for a known query.
     """
     Fetch: _aio.UnaryStreamMultiCallable[_engine_pb2.FetchRequest, _engine_pb2.FetchResponse]  # type: ignore[assignment]
-    """Streams the frames of ranges that were planned, in order within each range, and waits for the source to send them
-    again where the gateway does not hold them. The ranges' committed positions let a gateway that has just restarted
-    resume the sources without waiting for the planner. First and last frames may reach beyond the range. DEADLINE_EXCEEDED where
-    the source sends nothing for `progress_timeout_ms`: nothing is lost, call again.
-    DATA_LOSS where the source no longer has the range and the pipeline does not accept that.
+    """Streams the frames of ranges that were planned, in order within each range, and waits for the source to send them again
+    if the gateway does not hold them. The ranges' committed positions allow a gateway that has just restarted to resume the
+    sources without waiting for the planner. The first and last frames may extend beyond the range. DEADLINE_EXCEEDED if the
+    source sends nothing for `progress_timeout_ms`: nothing is lost, call again. DATA_LOSS if the source no longer has the
+    range and the pipeline does not accept the loss.
     """
     Detach: _aio.UnaryUnaryMultiCallable[_engine_pb2.DetachRequest, _engine_pb2.DetachResponse]  # type: ignore[assignment]
-    """The pipeline stops in good order. What it committed is acknowledged; its streams stay held for it."""
+    """The pipeline stops gracefully. What it committed is acknowledged, and its streams remain held for it."""
     Deliver: _aio.StreamUnaryMultiCallable[_engine_pb2.DeliverRequest, _engine_pb2.DeliverResponse]  # type: ignore[assignment]
-    """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged them, as its
-    mode promises it; waits, up to the caller's deadline, for a sink that is away or slow. A call that ends otherwise has delivered
-    nothing: call again with another attempt. Waits, too, until Settle has told a gateway that has just started which run is the present
-    one. UNAVAILABLE where the sink's session was lost meanwhile; FAILED_PRECONDITION where the sink has committed this batch already, so
-    that the checkpoint must be an older one; ABORTED where the sink failed, with its reason, where the batch is in the commit log already,
-    and where the run is not the present one; DATA_LOSS where an instance of a sink of the pipeline has come back without what it voted
-    for.
+    """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged
+    them, as its mode promises. Waits, up to the caller's deadline, for a sink that is unavailable or slow. A call that ends
+    with an error has delivered nothing: call again with another attempt. Also waits until Settle has told a gateway that
+    has just started which run is the current one. UNAVAILABLE if the sink's session was lost meanwhile. FAILED_PRECONDITION
+    if the sink has already committed this batch, so the checkpoint must be an older one. ABORTED if the sink failed (with
+    its reason), if the batch is already in the commit log, or if the run is not the current one. DATA_LOSS if an instance
+    of a sink of the pipeline has reconnected without what it voted for.
     """
     Vote: _aio.UnaryUnaryMultiCallable[_engine_pb2.VoteRequest, _engine_pb2.VoteResponse]  # type: ignore[assignment]
-    """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted; waits for those that
-    are away, and for Settle as Deliver does. ABORTED where a part is lost for good (its instance has come back without it) or a sink
-    votes against it: the batch must be run again. ABORTED, too, where the run is not the present one, or is no more when the sink has
-    voted.
+    """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted. Waits for
+    instances that are unavailable, and for Settle as Deliver does. ABORTED if a part is permanently lost (its instance has
+    reconnected without it) or a sink votes against the transaction: the batch must run again. Also ABORTED if the run is
+    not the current one, or no longer is when the sink has voted.
     """
     Settle: _aio.UnaryUnaryMultiCallable[_engine_pb2.SettleRequest, _engine_pb2.SettleResponse]  # type: ignore[assignment]
-    """Says which run is the present one, and what the pipeline's commit log holds. Of what sinks have prepared up to there, the parts of the
-    run that committed the batch are committed, and those of any other run are aborted. What another run has left after that is aborted
-    once the present run delivers the same batch or an earlier one: until then the other run may still write its commit entry.
+    """Reports which run is the current one, and what the pipeline's commit log contains. Of what sinks have prepared up to
+    there, the parts of the run that committed the batch are committed, and those of any other run are aborted. What another
+    run has left after that is aborted once the current run delivers the same batch or an earlier one: until then, the other
+    run may still write its commit entry.
 
-    Called at the start of a query, and answered before its first batch; after commits; and now and then, for a gateway that has
-    restarted. ABORTED where the run is not the present one: its number is lower than the present run's or, where two runs took one number
-    at the same time, its id is the lower one in the order of bytes.
+    Called at the start of a query, and answered before its first batch; after commits; and periodically, for a gateway that
+    has restarted. ABORTED if the run is not the current one: its number is lower than that of the current run or, if two
+    runs took the same number at the same time, its id is the lower one in byte order.
     """
 
 class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What Spark calls: one pipeline is one query with its checkpoint.
+    """The service that Spark calls. A pipeline is one query with its checkpoint.
 
-    A pipeline has one run at a time: the present one. Runs are numbered in the order in which they started, from the checkpoint and never
-    by a clock, and each has a unique id besides. Every call names its run. A call of an older run ends with ABORTED and changes nothing,
-    however late it comes; its trailing metadata has `headrace-reason: superseded`.
+    A pipeline has one run at a time: the current one. Runs are numbered in the order in which they started, from the
+    checkpoint and never by a clock. Each run also has a unique id. Every call names its run. A call from an older run ends
+    with ABORTED and changes nothing, however late it arrives; its trailing metadata has `headrace-reason: superseded`.
 
-    Names and ids have at most 255 bytes; a longer one ends the call with INVALID_ARGUMENT. A request with more entries than the gateway
-    takes (100 patterns of streams, 200,000 positions or ranges, 256 sinks or readers, 100,000 parts), and one that names something new
-    where the gateway keeps as much as it may (200,000 streams, 1,000 pipelines, 1,000 sinks), end with RESOURCE_EXHAUSTED. What nobody
-    has named for ten minutes, and of which nothing is left, is forgotten.
+    Names and ids have at most 255 bytes; a longer one ends the call with INVALID_ARGUMENT. A request with more entries than
+    the gateway accepts (100 patterns of streams, 200,000 positions or ranges, 256 sinks or readers, 100,000 parts) ends with
+    RESOURCE_EXHAUSTED. So does a request that names something new when the gateway has reached its limit (200,000 streams,
+    1,000 pipelines, 1,000 sinks). The gateway forgets what no call has named for ten minutes and of which it holds nothing.
 
-    The checkpoint is the only record. Positions that the engine names as committed are in the checkpoint's commit log
-    already; the gateway may have forgotten everything, and learns it again from any of these calls.
+    The checkpoint is the only record. Positions that the engine names as committed are already in the checkpoint's commit
+    log. The gateway may have lost all its knowledge in a restart, and regains it from any of these calls.
     """
 
     @_abc_1.abstractmethod
@@ -200,9 +202,9 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_pb2.AttachRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.AttachResponse, _abc.Awaitable[_engine_pb2.AttachResponse]]:
-        """Announces a pipeline and every position that its checkpoint has committed. Streams that match its patterns and are
-        not among the positions are new to it, and begin with their first message. A newer run of the same pipeline replaces the
-        older one.
+        """Announces a pipeline and every position that its checkpoint has committed. Streams that match its patterns and are not
+        among the positions are new to the pipeline, and begin with their first message. A newer run of the same pipeline
+        replaces the older one.
         """
 
     @_abc_1.abstractmethod
@@ -211,13 +213,13 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_pb2.RenewRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.RenewResponse, _abc.Awaitable[_engine_pb2.RenewResponse]]:
-        """Renews a pipeline's lease, and does nothing else: for a batch in which nothing else calls for long. NOT_FOUND where the pipeline
-        is not attached (the gateway restarted): it attaches with its next Plan.
+        """Renews a pipeline's lease, and does nothing else: for a batch during which no other call is made for a long time.
+        NOT_FOUND if the pipeline is not attached (the gateway restarted): it attaches with its next Plan.
 
-        An attached pipeline is there for as long as it calls within its lease (`AttachResponse.lease_ms`): Attach, Renew, Plan and Fetch
-        renew it, as does Settle for its `readers`. Once the lease has ended, the gateway goes on without the pipeline: it holds no more
-        messages of replayable streams for it, and nothing waits for its batch. Its acknowledgements stay held, so that nothing is lost; its
-        next call brings it back, and has sources send again what it needs.
+        A pipeline stays attached as long as it calls within its lease (`AttachResponse.lease_ms`): Attach, Renew, Plan and
+        Fetch renew the lease, as does Settle for its `readers`. Once the lease has expired, the gateway continues without the
+        pipeline: it holds no more messages of replayable streams for it, and nothing waits for its batch. Its acknowledgements
+        remain held, so that nothing is lost. Its next call attaches it again, and makes sources send again what it needs.
         """
 
     @_abc_1.abstractmethod
@@ -226,9 +228,9 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_pb2.PlanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.PlanResponse, _abc.Awaitable[_engine_pb2.PlanResponse]]:
-        """Acknowledges what was committed and says how far the next micro-batch may read. Waits for up to `wait_ms` until
-        there is something new. Ends with NOT_FOUND where the gateway does not know the pipeline's positions (it restarted): attach
-        and call again. DATA_LOSS where a source no longer has what the pipeline must read next.
+        """Acknowledges what was committed and returns how far the next micro-batch may read. Waits up to `wait_ms` until there is
+        something new. Ends with NOT_FOUND if the gateway does not know the pipeline's positions (it restarted): attach and call
+        again. Ends with DATA_LOSS if a source no longer has what the pipeline must read next.
         """
 
     @_abc_1.abstractmethod
@@ -237,8 +239,8 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_pb2.AwaitSinksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.AwaitSinksResponse, _abc.Awaitable[_engine_pb2.AwaitSinksResponse]]:
-        """Waits until each sink is served that Settle has said is awaited, for up to `wait_ms`: tasks that wait for a sink hold their slots
-        meanwhile. Called before the tasks of a batch that Plan has not just planned for a known query.
+        """Waits up to `wait_ms` until each sink that Settle named as awaited is served, because tasks that wait for a sink occupy
+        their slots. Called before the tasks of a batch that Plan has not just planned for a known query.
         """
 
     @_abc_1.abstractmethod
@@ -247,11 +249,11 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_pb2.FetchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_engine_pb2.FetchResponse], _abc.AsyncIterator[_engine_pb2.FetchResponse]]:
-        """Streams the frames of ranges that were planned, in order within each range, and waits for the source to send them
-        again where the gateway does not hold them. The ranges' committed positions let a gateway that has just restarted
-        resume the sources without waiting for the planner. First and last frames may reach beyond the range. DEADLINE_EXCEEDED where
-        the source sends nothing for `progress_timeout_ms`: nothing is lost, call again.
-        DATA_LOSS where the source no longer has the range and the pipeline does not accept that.
+        """Streams the frames of ranges that were planned, in order within each range, and waits for the source to send them again
+        if the gateway does not hold them. The ranges' committed positions allow a gateway that has just restarted to resume the
+        sources without waiting for the planner. The first and last frames may extend beyond the range. DEADLINE_EXCEEDED if the
+        source sends nothing for `progress_timeout_ms`: nothing is lost, call again. DATA_LOSS if the source no longer has the
+        range and the pipeline does not accept the loss.
         """
 
     @_abc_1.abstractmethod
@@ -260,7 +262,7 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_pb2.DetachRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.DetachResponse, _abc.Awaitable[_engine_pb2.DetachResponse]]:
-        """The pipeline stops in good order. What it committed is acknowledged; its streams stay held for it."""
+        """The pipeline stops gracefully. What it committed is acknowledged, and its streams remain held for it."""
 
     @_abc_1.abstractmethod
     def Deliver(
@@ -268,13 +270,13 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_engine_pb2.DeliverRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.DeliverResponse, _abc.Awaitable[_engine_pb2.DeliverResponse]]:
-        """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged them, as its
-        mode promises it; waits, up to the caller's deadline, for a sink that is away or slow. A call that ends otherwise has delivered
-        nothing: call again with another attempt. Waits, too, until Settle has told a gateway that has just started which run is the present
-        one. UNAVAILABLE where the sink's session was lost meanwhile; FAILED_PRECONDITION where the sink has committed this batch already, so
-        that the checkpoint must be an older one; ABORTED where the sink failed, with its reason, where the batch is in the commit log already,
-        and where the run is not the present one; DATA_LOSS where an instance of a sink of the pipeline has come back without what it voted
-        for.
+        """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged
+        them, as its mode promises. Waits, up to the caller's deadline, for a sink that is unavailable or slow. A call that ends
+        with an error has delivered nothing: call again with another attempt. Also waits until Settle has told a gateway that
+        has just started which run is the current one. UNAVAILABLE if the sink's session was lost meanwhile. FAILED_PRECONDITION
+        if the sink has already committed this batch, so the checkpoint must be an older one. ABORTED if the sink failed (with
+        its reason), if the batch is already in the commit log, or if the run is not the current one. DATA_LOSS if an instance
+        of a sink of the pipeline has reconnected without what it voted for.
         """
 
     @_abc_1.abstractmethod
@@ -283,10 +285,10 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_pb2.VoteRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.VoteResponse, _abc.Awaitable[_engine_pb2.VoteResponse]]:
-        """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted; waits for those that
-        are away, and for Settle as Deliver does. ABORTED where a part is lost for good (its instance has come back without it) or a sink
-        votes against it: the batch must be run again. ABORTED, too, where the run is not the present one, or is no more when the sink has
-        voted.
+        """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted. Waits for
+        instances that are unavailable, and for Settle as Deliver does. ABORTED if a part is permanently lost (its instance has
+        reconnected without it) or a sink votes against the transaction: the batch must run again. Also ABORTED if the run is
+        not the current one, or no longer is when the sink has voted.
         """
 
     @_abc_1.abstractmethod
@@ -295,13 +297,14 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _engine_pb2.SettleRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.SettleResponse, _abc.Awaitable[_engine_pb2.SettleResponse]]:
-        """Says which run is the present one, and what the pipeline's commit log holds. Of what sinks have prepared up to there, the parts of the
-        run that committed the batch are committed, and those of any other run are aborted. What another run has left after that is aborted
-        once the present run delivers the same batch or an earlier one: until then the other run may still write its commit entry.
+        """Reports which run is the current one, and what the pipeline's commit log contains. Of what sinks have prepared up to
+        there, the parts of the run that committed the batch are committed, and those of any other run are aborted. What another
+        run has left after that is aborted once the current run delivers the same batch or an earlier one: until then, the other
+        run may still write its commit entry.
 
-        Called at the start of a query, and answered before its first batch; after commits; and now and then, for a gateway that has
-        restarted. ABORTED where the run is not the present one: its number is lower than the present run's or, where two runs took one number
-        at the same time, its id is the lower one in the order of bytes.
+        Called at the start of a query, and answered before its first batch; after commits; and periodically, for a gateway that
+        has restarted. ABORTED if the run is not the current one: its number is lower than that of the current run or, if two
+        runs took the same number at the same time, its id is the lower one in byte order.
         """
 
 def add_EngineServiceServicer_to_server(servicer: EngineServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

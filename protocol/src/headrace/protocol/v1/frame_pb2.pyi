@@ -18,7 +18,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Position(_message.Message):
-    """A place in a stream: everything at or before it has been seen, nothing after it has.
+    """A place in a stream: everything at or before it has been read, and nothing after it.
 
     Positions of one stream are ordered by (epoch, sequence).
     """
@@ -29,15 +29,15 @@ class Position(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
-    """The generation of the stream's sequences. Chosen by the gateway when it opens a stream; 0 for ever for a replayable
-    stream, larger with every session of a redelivering one, whose sequences begin anew.
+    """The generation of the stream's sequences. Chosen by the gateway when it opens a stream. Always 0 for a replayable
+    stream; larger with every session of a redelivering one, whose sequences start over.
     """
     sequence: _builtins.int
-    """The sequence of the last message at or before this position. At most 2^63 - 1, since Spark has no unsigned integers."""
+    """The sequence of the last message at or before this position. At most 2^63 - 1, because Spark has no unsigned integers."""
     cursor: _builtins.bytes
-    """The cursor of the last frame that ended at or before this position, as its connector wrote it; absent where no frame
-    had one. Opaque to everybody else. It may lie before `sequence`: what a connector sends again from there up to
-    `sequence` is dropped by the gateway.
+    """The cursor of the last frame that ended at or before this position, as its connector wrote it; absent if no frame had
+    one. Opaque to everything but the connector. It may refer to a place before `sequence`: the gateway drops what a
+    connector sends again from there up to `sequence`.
     """
     def __init__(
         self,
@@ -90,11 +90,11 @@ Global___StreamPosition: _TypeAlias = StreamPosition  # noqa: Y015
 class Frame(_message.Message):
     """Consecutive messages of one stream, in columns.
 
-    All integers in columns are fixed-width, little-endian and packed without padding, so that a reader in any language
-    turns a frame into arrays without touching a message. A `lengths` column has `count` entries of 4 bytes (u32), whose
-    sum is the length of the bytes column it belongs to; the entry 0xFFFFFFFF stands for null and adds nothing. An optional
-    column that is empty as a whole is null for every message. The gateway checks that these sums hold, and that ids and names of
-    headers are UTF-8, and never looks at a message.
+    All integers in columns are fixed-width, little-endian and packed without padding, so that a reader in any language can
+    turn a frame into arrays without touching individual messages. A `lengths` column has `count` entries of 4 bytes (u32),
+    whose sum is the length of the bytes column it belongs to. The entry 0xFFFFFFFF stands for null and adds nothing. An
+    optional column that is completely empty is null for every message. The gateway checks these sums, and that ids and header
+    names are valid UTF-8. It never interprets a message.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -117,14 +117,14 @@ class Frame(_message.Message):
     HEADER_VALUE_LENGTHS_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     stream_id: _builtins.int
-    """The stream, by the id that its session opened it with. Meaningless in FetchResponse, which names the range instead."""
+    """The stream, by the id under which its session opened it. Meaningless in FetchResponse, which names the range instead."""
     first_sequence: _builtins.int
     """The sequence of the first message. Larger than any sequence sent before on this stream id."""
     count: _builtins.int
-    """How many messages the frame holds; at least 1."""
+    """The number of messages in the frame; at least 1."""
     sequence_deltas: _builtins.bytes
-    """The distance of each message's sequence from the one before it: count - 1 entries of 4 bytes (u32), each at least 1.
-    Empty where every distance is 1. A distance of 2^32 or more begins a new frame.
+    """The distance of each message's sequence from the previous one: count - 1 entries of 4 bytes (u32), each at least 1.
+    Empty if every distance is 1. A distance of 2^32 or more requires a new frame.
     """
     keys: _builtins.bytes
     """The keys of all messages, joined. Optional column."""
@@ -139,11 +139,11 @@ class Frame(_message.Message):
     Optional column.
     """
     message_ids: _builtins.bytes
-    """The ids of all messages as their source knows them, each in UTF-8, joined. Optional column."""
+    """The ids of all messages, as assigned by their source, each in UTF-8, joined. Optional column."""
     message_id_lengths: _builtins.bytes
     """The length of each message id, in bytes; u32, 0xFFFFFFFF for null."""
     header_counts: _builtins.bytes
-    """How many headers each message has: count entries of 4 bytes (u32). Empty where no message has headers."""
+    """The number of headers of each message: count entries of 4 bytes (u32). Empty if no message has headers."""
     header_names: _builtins.bytes
     """The names of all headers of all messages, each in UTF-8, joined."""
     header_name_lengths: _builtins.bytes
@@ -153,7 +153,7 @@ class Frame(_message.Message):
     header_value_lengths: _builtins.bytes
     """The length of each header value, in bytes: as many entries as names; u32, 0xFFFFFFFF for null."""
     cursor: _builtins.bytes
-    """Where the connector would seek to so as to send what follows this frame's last message; at most 4 KiB."""
+    """Where the connector would seek to send what follows this frame's last message; at most 4 KiB."""
     def __init__(
         self,
         *,

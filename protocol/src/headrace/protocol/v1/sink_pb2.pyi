@@ -31,7 +31,7 @@ class _SinkModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SinkMode.Val
     SINK_MODE_TWO_PHASE: _SinkMode.ValueType  # 1
     """Exactly once: staged durably, then committed or aborted."""
     SINK_MODE_BATCH_IDEMPOTENT: _SinkMode.ValueType  # 2
-    """Exactly once where a batch that is run again has the same rows: written atomically with the transaction's id."""
+    """Exactly once if a batch that runs again has the same rows: written atomically with the transaction's id."""
     SINK_MODE_AT_LEAST_ONCE: _SinkMode.ValueType  # 3
     """Written and flushed; what is delivered again is written again."""
 
@@ -43,14 +43,14 @@ SINK_MODE_UNSPECIFIED: SinkMode.ValueType  # 0
 SINK_MODE_TWO_PHASE: SinkMode.ValueType  # 1
 """Exactly once: staged durably, then committed or aborted."""
 SINK_MODE_BATCH_IDEMPOTENT: SinkMode.ValueType  # 2
-"""Exactly once where a batch that is run again has the same rows: written atomically with the transaction's id."""
+"""Exactly once if a batch that runs again has the same rows: written atomically with the transaction's id."""
 SINK_MODE_AT_LEAST_ONCE: SinkMode.ValueType  # 3
 """Written and flushed; what is delivered again is written again."""
 Global___SinkMode: _TypeAlias = SinkMode  # noqa: Y015
 
 @_typing.final
 class Transaction(_message.Message):
-    """What a sink's pipelines and batches are told apart by: what one micro-batch writes to one sink."""
+    """Identifies what one micro-batch of one pipeline writes to one sink."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -86,12 +86,12 @@ class Part(_message.Message):
     partition: _builtins.int
     """The task's partition, counted from 0."""
     attempt: _builtins.str
-    """Which try to deliver the partition this is. Unique among all tries of it, in whichever run of the pipeline; only one will count.
-    ASCII, at most 255 bytes; it contains a `/`, so that it is no file name as it is.
+    """Identifies this attempt to deliver the partition. Unique among all attempts, in any run of the pipeline; only one will
+    count. ASCII, at most 255 bytes. It contains a `/`, so escape it before you use it as a file name.
     """
     @_builtins.property
     def transaction(self) -> Global___Transaction:
-        """The transaction it belongs to."""
+        """The transaction to which it belongs."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ Global___Part: _TypeAlias = Part  # noqa: Y015
 
 @_typing.final
 class SinkServiceAttachRequest(_message.Message):
-    """What a connector sends; one of its messages at a time."""
+    """What a connector sends: one message at a time."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -127,7 +127,7 @@ class SinkServiceAttachRequest(_message.Message):
 
     @_builtins.property
     def staged(self) -> Global___Staged:
-        """A part has arrived wholly."""
+        """A part has arrived completely."""
 
     @_builtins.property
     def prepared(self) -> Global___Prepared:
@@ -143,11 +143,11 @@ class SinkServiceAttachRequest(_message.Message):
 
     @_builtins.property
     def goodbye(self) -> Global___SinkGoodbye:
-        """The session ends as intended."""
+        """The session ends normally."""
 
     @_builtins.property
     def busy(self) -> Global___SinkBusy:
-        """The sink is at work and cannot read for now."""
+        """The sink is busy and cannot read at the moment."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ Global___SinkServiceAttachRequest: _TypeAlias = SinkServiceAttachRequest  # noqa
 
 @_typing.final
 class SinkServiceAttachResponse(_message.Message):
-    """What the gateway sends; one of its messages at a time."""
+    """What the gateway sends: one message at a time."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -262,33 +262,33 @@ class SinkHello(_message.Message):
     protocol_version: _builtins.int
     """The protocol version that the connector speaks: 1."""
     connector: _builtins.str
-    """The connector's name, for people."""
+    """The connector's name, for humans."""
     connector_version: _builtins.str
-    """The connector's own version, for people."""
+    """The connector's own version, for humans."""
     sink: _builtins.str
     """The sink that it serves: ASCII letters, digits and `._-`. Every name here has at most 255 bytes."""
     instance: _builtins.str
-    """Which deployment of the connector this is, the same across its restarts: a newer session of an instance takes over."""
+    """Which deployment of the connector this is, stable across its restarts: a newer session of an instance takes over."""
     mode: Global___SinkMode.ValueType
     """What it promises; the same for every instance of a sink."""
     @_builtins.property
     def staged(self) -> _containers.RepeatedCompositeFieldContainer[Global___Part]:
-        """Two-phase: every part that is staged, those of prepared transactions too. This list and the two that follow have at most 20,000
-        entries each; a longer one ends the session with RESOURCE_EXHAUSTED.
+        """Two-phase: every part that is staged, including those of prepared transactions. This list and the two that follow have
+        at most 20,000 entries each; a longer list ends the session with RESOURCE_EXHAUSTED.
         """
 
     @_builtins.property
     def prepared(self) -> _containers.RepeatedCompositeFieldContainer[Global___Transaction]:
-        """Two-phase: every transaction that is prepared and neither committed nor aborted. One whose parts are missing from `staged` is
-        committed if its batch is in the commit log, whichever run of the pipeline prepared it.
+        """Two-phase: every transaction that is prepared and neither committed nor aborted. A transaction whose parts are missing
+        from `staged` is committed if its batch is in the commit log, regardless of which run of the pipeline prepared it.
         """
 
     @_builtins.property
     def committed(self) -> _containers.RepeatedCompositeFieldContainer[Global___Transaction]:
-        """The last transaction of each pipeline that is committed (two-phase) or written (batch-idempotent). A two-phase sink names every
-        pipeline of which it has committed anything: where it has voted for a batch that is in the commit log, and lists neither that batch
-        as prepared nor that or a later one here, its rows are lost, and the pipeline's query fails. A batch-idempotent sink need not know:
-        a pipeline that it does not name is not looked at.
+        """The last transaction of each pipeline that is committed (two-phase) or written (batch-idempotent). A two-phase sink
+        names every pipeline of which it has committed anything. If it has voted for a batch that is in the commit log, and
+        lists neither that batch as prepared nor that batch or a later one here, its rows are lost, and the pipeline's query
+        fails. A batch-idempotent sink need not know: a pipeline that it does not name is not checked.
         """
 
     def __init__(
@@ -314,7 +314,7 @@ Global___SinkHello: _TypeAlias = SinkHello  # noqa: Y015
 
 @_typing.final
 class SinkWelcome(_message.Message):
-    """The session stands."""
+    """The session is established."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -325,12 +325,12 @@ class SinkWelcome(_message.Message):
     protocol_version: _builtins.int
     """The protocol version that the session speaks."""
     gateway_version: _builtins.str
-    """The gateway's own version, for people."""
+    """The gateway's own version, for humans."""
     session: _builtins.str
     """The session's id, for logs and `headrace status`."""
     read_timeout_ms: _builtins.int
-    """How long the connector may neither read nor say anything while the gateway has something for it, in milliseconds; then the
-    session ends with DEADLINE_EXCEEDED. Absent means that there is no such limit.
+    """How long the connector may neither read nor send anything while the gateway has something to send to it, in
+    milliseconds. Then the session ends with DEADLINE_EXCEEDED. Absent means that there is no such limit.
     """
     def __init__(
         self,
@@ -357,7 +357,7 @@ class StartPart(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     PART_FIELD_NUMBER: _builtins.int
     id: _builtins.int
-    """The part's number in this session, by which frames and answers name it."""
+    """The part's number in this session, which frames and answers use."""
     @_builtins.property
     def part(self) -> Global___Part:
         """The part."""
@@ -378,8 +378,8 @@ Global___StartPart: _TypeAlias = StartPart  # noqa: Y015
 
 @_typing.final
 class PartFrame(_message.Message):
-    """Rows of a part. Any column but the values may be absent, as in any frame, and so may single keys. At most 4 MiB, serialized, unless the
-    gateway was configured for larger frames.
+    """Rows of a part. Any column except the values may be absent, as in any frame, and so may single keys. At most 4 MiB
+    serialized, unless the gateway is configured for larger frames.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -390,7 +390,7 @@ class PartFrame(_message.Message):
     """The part."""
     @_builtins.property
     def frame(self) -> _frame_pb2.Frame:
-        """The rows. Their sequences count the rows of the part from 0."""
+        """The rows. Their sequences number the rows of the part from 0."""
 
     def __init__(
         self,
@@ -408,8 +408,8 @@ Global___PartFrame: _TypeAlias = PartFrame  # noqa: Y015
 
 @_typing.final
 class EndPart(_message.Message):
-    """All frames of a part have been sent: answer with Staged, or with Failed, unless Failed was sent before. Ignore it where the part was
-    dropped, or its transaction aborted or prepared without it.
+    """All frames of a part have been sent: answer with Staged, or with Failed, unless Failed was sent before. Ignore it if the
+    part was dropped, or if its transaction was aborted or prepared without it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -419,7 +419,7 @@ class EndPart(_message.Message):
     id: _builtins.int
     """The part."""
     messages: _builtins.int
-    """How many messages it has."""
+    """The number of messages in it."""
     def __init__(
         self,
         *,
@@ -436,7 +436,7 @@ Global___EndPart: _TypeAlias = EndPart  # noqa: Y015
 
 @_typing.final
 class DropPart(_message.Message):
-    """The task that delivers a part has failed, or another try of it counts: forget the part, whatever it has."""
+    """The task that delivers a part has failed, or another attempt counts: discard whatever has arrived of the part."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -464,7 +464,7 @@ class Staged(_message.Message):
 
     @_typing.final
     class Refused(_message.Message):
-        """A message that the sink refuses for good, and has not staged."""
+        """A message that the sink refuses permanently, and has not staged."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -473,7 +473,7 @@ class Staged(_message.Message):
         sequence: _builtins.int
         """The message, by its place in the part, counted from 0."""
         reason: _builtins.str
-        """Why, for people."""
+        """The reason, for humans."""
         def __init__(
             self,
             *,
@@ -492,7 +492,7 @@ class Staged(_message.Message):
     """The part."""
     @_builtins.property
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___Staged.Refused]:
-        """Messages that are refused for good, each once, by ascending sequence. All others are staged."""
+        """Messages that are refused permanently, each once, by ascending sequence. All others are staged."""
 
     def __init__(
         self,
@@ -510,8 +510,8 @@ Global___Staged: _TypeAlias = Staged  # noqa: Y015
 
 @_typing.final
 class Prepare(_message.Message):
-    """Asks for the vote. Parts of the transaction that are not named do not count and are to be dropped, also those of earlier sessions.
-    A sink that does not have all that are named answers with Failed.
+    """Asks for the vote. Drop the parts of the transaction that are not named, including those of earlier sessions: they do not
+    count. A sink that does not have all the named parts answers with Failed.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -566,9 +566,10 @@ Global___Prepared: _TypeAlias = Prepared  # noqa: Y015
 
 @_typing.final
 class Commit(_message.Message):
-    """The transaction is in Spark's commit log: make it visible. Comes again until Committed has arrived, also in later sessions.
-    Those of one pipeline come by ascending batch, but for one that failed, which comes again. A sink that knows nothing of the transaction answers
-    with Committed only where it finds it among what is visible, and else with Failed: what it had staged is lost.
+    """The transaction is in Spark's commit log: make it visible. Repeated until Committed has arrived, also in later sessions.
+    The commits of one pipeline arrive by ascending batch, except that one that failed comes again. A sink that does not know
+    the transaction answers with Committed only if it finds the transaction among those that are visible, and otherwise with
+    Failed: what it had staged is lost.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -617,7 +618,9 @@ Global___Committed: _TypeAlias = Committed  # noqa: Y015
 
 @_typing.final
 class Abort(_message.Message):
-    """Drops everything of a transaction that is staged or prepared. It needs no answer; where there is nothing, nothing happens."""
+    """Drops everything of a transaction that is staged or prepared. It needs no answer. If there is nothing to drop, it has no
+    effect.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -641,7 +644,7 @@ Global___Abort: _TypeAlias = Abort  # noqa: Y015
 
 @_typing.final
 class Failed(_message.Message):
-    """The sink cannot do what it was asked. The session goes on."""
+    """The sink cannot do what it was asked to do. The session continues."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -651,11 +654,11 @@ class Failed(_message.Message):
     part_id: _builtins.int
     """The staging of a part."""
     reason: _builtins.str
-    """Why, for people."""
+    """The reason, for humans."""
     @_builtins.property
     def transaction(self) -> Global___Transaction:
-        """A Prepare or a Commit. Also, without being asked, a transaction that the sink cannot vote for any more, such as one whose parts
-        it has lost; ignored where nobody waits for its vote.
+        """A Prepare or a Commit. Also, without being asked, a transaction that the sink can no longer vote for, such as one
+        whose parts it has lost; ignored if nothing waits for its vote.
         """
 
     def __init__(
@@ -677,7 +680,7 @@ Global___Failed: _TypeAlias = Failed  # noqa: Y015
 
 @_typing.final
 class SinkDrain(_message.Message):
-    """Finish and reconnect: answers that can be given by the deadline are taken."""
+    """Finish and reconnect: answers that arrive by the deadline are accepted."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -686,7 +689,7 @@ class SinkDrain(_message.Message):
     deadline_ms: _builtins.int
     """How long the gateway waits before it closes the session, in milliseconds."""
     reason: _builtins.str
-    """Why, for people."""
+    """The reason, for humans."""
     def __init__(
         self,
         *,
@@ -703,8 +706,9 @@ Global___SinkDrain: _TypeAlias = SinkDrain  # noqa: Y015
 
 @_typing.final
 class SinkBusy(_message.Message):
-    """The connector is alive, and its sink so slow that it reads nothing for now. It needs no answer. Send it several times in each
-    `SinkWelcome.read_timeout_ms` while that lasts; any other message of the connector does as well.
+    """The connector is alive, but its sink is so slow that the connector reads nothing at the moment. It needs no answer. Send
+    it several times in each `SinkWelcome.read_timeout_ms` while that lasts. Any other message from the connector has the same
+    effect.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -722,13 +726,13 @@ Global___SinkBusy: _TypeAlias = SinkBusy  # noqa: Y015
 
 @_typing.final
 class SinkGoodbye(_message.Message):
-    """The connector leaves."""
+    """The connector ends the session."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     REASON_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """Why, for people."""
+    """The reason, for humans."""
     def __init__(
         self,
         *,

@@ -27,85 +27,89 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class SinkServiceStub:
-    """What a sink connector calls."""
+    """The service that a sink connector calls."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SinkServiceAsyncStub: ...
     Attach: _grpc.StreamStreamMultiCallable[_sink_pb2.SinkServiceAttachRequest, _sink_pb2.SinkServiceAttachResponse]
-    """Streams the rows of Spark queries to one instance of a sink, in transactions, for as long as the session lives.
+    """Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session.
 
-    A transaction is what one micro-batch of one pipeline writes to the sink. It comes in parts, one for each Spark task:
+    A transaction is what one micro-batch of one pipeline writes to the sink. It arrives in parts, one for each Spark task:
     StartPart, frames, EndPart. The sink answers EndPart with Staged. Then Prepare names the parts that count, and the sink
-    answers with Prepared, which is its vote. What follows is decided by Spark's commit log alone: Commit, answered with Committed,
-    or Abort, which may come at any time and needs no answer.
+    answers with Prepared, which is its vote. Spark's commit log alone decides what follows: Commit, answered with
+    Committed, or Abort, which may arrive at any time and needs no answer.
 
-    What Staged and Prepared promise depends on the mode that Hello declares:
-    two-phase: Staged says that the part outlives a crash, Prepared that the whole transaction does; nothing is visible before
-      Commit. A sink that comes back lists what it has staged and prepared, and is told Commit or Abort for each.
-    batch-idempotent: Staged says that the part has arrived. Prepared says that all parts are written in one atomic step,
-      together with the transaction's id (pipeline and batch); where that id is there already, nothing is written again.
-    at-least-once: Staged says that the part is written and flushed. Prepared adds nothing.
+    What Staged and Prepared promise depends on the mode that SinkHello declares:
+    two-phase: Staged means that the part survives a crash, Prepared that the whole transaction does; nothing is visible
+      before Commit. A sink that reconnects lists what it has staged and prepared, and receives Commit or Abort for each.
+    batch-idempotent: Staged means that the part has arrived. Prepared means that all parts are written in one atomic step,
+      together with the transaction's id (pipeline and batch); if that id already exists, nothing is written again.
+    at-least-once: Staged means that the part is written and flushed. Prepared adds nothing.
 
-    Frames of one part come in order; frames of several parts alternate. Where a sink has several instances, the parts of a
-    transaction are spread over them by their partition, and an instance takes part only where it has parts; but all parts of a
-    transaction of a batch-idempotent sink come to one instance, the same for each batch of a pipeline as long as it is attached: its
-    id is written once. Where that one is lost, the vote fails, the batch is run again, and another instance may take it: the
-    instances of a batch-idempotent sink share one storage. The gateway sends no faster than the connector reads: to
-    hold it up, stop reading. A connector that neither reads nor says anything for longer than `SinkWelcome.read_timeout_ms` is ended; it
-    sends SinkBusy meanwhile.
+    Frames of one part arrive in order; frames of several parts may be interleaved. If a sink has several instances, the
+    parts of a transaction are distributed over them by partition, and an instance participates only if it has parts. A
+    batch-idempotent sink is different: one instance receives all parts of a transaction, and it is the same instance for
+    each batch of a pipeline as long as it is attached, because the transaction's id is written once. If that instance is
+    lost, the vote fails, the batch runs again, and another instance may receive it. So the instances of a batch-idempotent
+    sink must share one storage. The gateway sends no faster than the connector reads: to slow it down, stop reading. The
+    gateway ends the session of a connector that neither reads nor sends anything for longer than
+    `SinkWelcome.read_timeout_ms`; send SinkBusy meanwhile.
 
-    An answer (Staged, Prepared, Committed, or Failed for a part) is given once, to what this session was asked: to EndPart (Failed also
-    to StartPart), to Prepare, to Commit. One that was on its way when the gateway sent DropPart or Abort is ignored.
+    An answer (Staged, Prepared, Committed, or Failed for a part) is given once, to what this session was asked: to EndPart
+    (Failed also to StartPart), to Prepare, to Commit. An answer that was in flight when the gateway sent DropPart or Abort
+    is ignored.
 
-    The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message, refused messages that the
-    part does not have), FAILED_PRECONDITION (an unsupported protocol version, another mode than the sink's other instances, an answer to
-    nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED (no Hello in
-    time, or nothing read and nothing said for too long), ABORTED (a newer session of the same instance took over), UNAVAILABLE (the gateway is
-    stopping, or has as many sessions as it may; reconnect).
+    The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message, refused messages
+    that the part does not have), FAILED_PRECONDITION (an unsupported protocol version, a mode that differs from that of the
+    sink's other instances, an answer to nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED
+    (no Hello in time, or nothing read and nothing sent for too long), ABORTED (a newer session of the same instance took
+    over), UNAVAILABLE (the gateway is stopping, or has reached its limit of sessions; reconnect).
     """
 
 @_typing.type_check_only
 class SinkServiceAsyncStub(SinkServiceStub):
-    """What a sink connector calls."""
+    """The service that a sink connector calls."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Attach: _aio.StreamStreamMultiCallable[_sink_pb2.SinkServiceAttachRequest, _sink_pb2.SinkServiceAttachResponse]  # type: ignore[assignment]
-    """Streams the rows of Spark queries to one instance of a sink, in transactions, for as long as the session lives.
+    """Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session.
 
-    A transaction is what one micro-batch of one pipeline writes to the sink. It comes in parts, one for each Spark task:
+    A transaction is what one micro-batch of one pipeline writes to the sink. It arrives in parts, one for each Spark task:
     StartPart, frames, EndPart. The sink answers EndPart with Staged. Then Prepare names the parts that count, and the sink
-    answers with Prepared, which is its vote. What follows is decided by Spark's commit log alone: Commit, answered with Committed,
-    or Abort, which may come at any time and needs no answer.
+    answers with Prepared, which is its vote. Spark's commit log alone decides what follows: Commit, answered with
+    Committed, or Abort, which may arrive at any time and needs no answer.
 
-    What Staged and Prepared promise depends on the mode that Hello declares:
-    two-phase: Staged says that the part outlives a crash, Prepared that the whole transaction does; nothing is visible before
-      Commit. A sink that comes back lists what it has staged and prepared, and is told Commit or Abort for each.
-    batch-idempotent: Staged says that the part has arrived. Prepared says that all parts are written in one atomic step,
-      together with the transaction's id (pipeline and batch); where that id is there already, nothing is written again.
-    at-least-once: Staged says that the part is written and flushed. Prepared adds nothing.
+    What Staged and Prepared promise depends on the mode that SinkHello declares:
+    two-phase: Staged means that the part survives a crash, Prepared that the whole transaction does; nothing is visible
+      before Commit. A sink that reconnects lists what it has staged and prepared, and receives Commit or Abort for each.
+    batch-idempotent: Staged means that the part has arrived. Prepared means that all parts are written in one atomic step,
+      together with the transaction's id (pipeline and batch); if that id already exists, nothing is written again.
+    at-least-once: Staged means that the part is written and flushed. Prepared adds nothing.
 
-    Frames of one part come in order; frames of several parts alternate. Where a sink has several instances, the parts of a
-    transaction are spread over them by their partition, and an instance takes part only where it has parts; but all parts of a
-    transaction of a batch-idempotent sink come to one instance, the same for each batch of a pipeline as long as it is attached: its
-    id is written once. Where that one is lost, the vote fails, the batch is run again, and another instance may take it: the
-    instances of a batch-idempotent sink share one storage. The gateway sends no faster than the connector reads: to
-    hold it up, stop reading. A connector that neither reads nor says anything for longer than `SinkWelcome.read_timeout_ms` is ended; it
-    sends SinkBusy meanwhile.
+    Frames of one part arrive in order; frames of several parts may be interleaved. If a sink has several instances, the
+    parts of a transaction are distributed over them by partition, and an instance participates only if it has parts. A
+    batch-idempotent sink is different: one instance receives all parts of a transaction, and it is the same instance for
+    each batch of a pipeline as long as it is attached, because the transaction's id is written once. If that instance is
+    lost, the vote fails, the batch runs again, and another instance may receive it. So the instances of a batch-idempotent
+    sink must share one storage. The gateway sends no faster than the connector reads: to slow it down, stop reading. The
+    gateway ends the session of a connector that neither reads nor sends anything for longer than
+    `SinkWelcome.read_timeout_ms`; send SinkBusy meanwhile.
 
-    An answer (Staged, Prepared, Committed, or Failed for a part) is given once, to what this session was asked: to EndPart (Failed also
-    to StartPart), to Prepare, to Commit. One that was on its way when the gateway sent DropPart or Abort is ignored.
+    An answer (Staged, Prepared, Committed, or Failed for a part) is given once, to what this session was asked: to EndPart
+    (Failed also to StartPart), to Prepare, to Commit. An answer that was in flight when the gateway sent DropPart or Abort
+    is ignored.
 
-    The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message, refused messages that the
-    part does not have), FAILED_PRECONDITION (an unsupported protocol version, another mode than the sink's other instances, an answer to
-    nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED (no Hello in
-    time, or nothing read and nothing said for too long), ABORTED (a newer session of the same instance took over), UNAVAILABLE (the gateway is
-    stopping, or has as many sessions as it may; reconnect).
+    The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message, refused messages
+    that the part does not have), FAILED_PRECONDITION (an unsupported protocol version, a mode that differs from that of the
+    sink's other instances, an answer to nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED
+    (no Hello in time, or nothing read and nothing sent for too long), ABORTED (a newer session of the same instance took
+    over), UNAVAILABLE (the gateway is stopping, or has reached its limit of sessions; reconnect).
     """
 
 class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What a sink connector calls."""
+    """The service that a sink connector calls."""
 
     @_abc_1.abstractmethod
     def Attach(
@@ -113,36 +117,38 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_sink_pb2.SinkServiceAttachRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_sink_pb2.SinkServiceAttachResponse], _abc.AsyncIterator[_sink_pb2.SinkServiceAttachResponse]]:
-        """Streams the rows of Spark queries to one instance of a sink, in transactions, for as long as the session lives.
+        """Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session.
 
-        A transaction is what one micro-batch of one pipeline writes to the sink. It comes in parts, one for each Spark task:
+        A transaction is what one micro-batch of one pipeline writes to the sink. It arrives in parts, one for each Spark task:
         StartPart, frames, EndPart. The sink answers EndPart with Staged. Then Prepare names the parts that count, and the sink
-        answers with Prepared, which is its vote. What follows is decided by Spark's commit log alone: Commit, answered with Committed,
-        or Abort, which may come at any time and needs no answer.
+        answers with Prepared, which is its vote. Spark's commit log alone decides what follows: Commit, answered with
+        Committed, or Abort, which may arrive at any time and needs no answer.
 
-        What Staged and Prepared promise depends on the mode that Hello declares:
-        two-phase: Staged says that the part outlives a crash, Prepared that the whole transaction does; nothing is visible before
-          Commit. A sink that comes back lists what it has staged and prepared, and is told Commit or Abort for each.
-        batch-idempotent: Staged says that the part has arrived. Prepared says that all parts are written in one atomic step,
-          together with the transaction's id (pipeline and batch); where that id is there already, nothing is written again.
-        at-least-once: Staged says that the part is written and flushed. Prepared adds nothing.
+        What Staged and Prepared promise depends on the mode that SinkHello declares:
+        two-phase: Staged means that the part survives a crash, Prepared that the whole transaction does; nothing is visible
+          before Commit. A sink that reconnects lists what it has staged and prepared, and receives Commit or Abort for each.
+        batch-idempotent: Staged means that the part has arrived. Prepared means that all parts are written in one atomic step,
+          together with the transaction's id (pipeline and batch); if that id already exists, nothing is written again.
+        at-least-once: Staged means that the part is written and flushed. Prepared adds nothing.
 
-        Frames of one part come in order; frames of several parts alternate. Where a sink has several instances, the parts of a
-        transaction are spread over them by their partition, and an instance takes part only where it has parts; but all parts of a
-        transaction of a batch-idempotent sink come to one instance, the same for each batch of a pipeline as long as it is attached: its
-        id is written once. Where that one is lost, the vote fails, the batch is run again, and another instance may take it: the
-        instances of a batch-idempotent sink share one storage. The gateway sends no faster than the connector reads: to
-        hold it up, stop reading. A connector that neither reads nor says anything for longer than `SinkWelcome.read_timeout_ms` is ended; it
-        sends SinkBusy meanwhile.
+        Frames of one part arrive in order; frames of several parts may be interleaved. If a sink has several instances, the
+        parts of a transaction are distributed over them by partition, and an instance participates only if it has parts. A
+        batch-idempotent sink is different: one instance receives all parts of a transaction, and it is the same instance for
+        each batch of a pipeline as long as it is attached, because the transaction's id is written once. If that instance is
+        lost, the vote fails, the batch runs again, and another instance may receive it. So the instances of a batch-idempotent
+        sink must share one storage. The gateway sends no faster than the connector reads: to slow it down, stop reading. The
+        gateway ends the session of a connector that neither reads nor sends anything for longer than
+        `SinkWelcome.read_timeout_ms`; send SinkBusy meanwhile.
 
-        An answer (Staged, Prepared, Committed, or Failed for a part) is given once, to what this session was asked: to EndPart (Failed also
-        to StartPart), to Prepare, to Commit. One that was on its way when the gateway sent DropPart or Abort is ignored.
+        An answer (Staged, Prepared, Committed, or Failed for a part) is given once, to what this session was asked: to EndPart
+        (Failed also to StartPart), to Prepare, to Commit. An answer that was in flight when the gateway sent DropPart or Abort
+        is ignored.
 
-        The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message, refused messages that the
-        part does not have), FAILED_PRECONDITION (an unsupported protocol version, another mode than the sink's other instances, an answer to
-        nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED (no Hello in
-        time, or nothing read and nothing said for too long), ABORTED (a newer session of the same instance took over), UNAVAILABLE (the gateway is
-        stopping, or has as many sessions as it may; reconnect).
+        The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message, refused messages
+        that the part does not have), FAILED_PRECONDITION (an unsupported protocol version, a mode that differs from that of the
+        sink's other instances, an answer to nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED
+        (no Hello in time, or nothing read and nothing sent for too long), ABORTED (a newer session of the same instance took
+        over), UNAVAILABLE (the gateway is stopping, or has reached its limit of sessions; reconnect).
         """
 
 def add_SinkServiceServicer_to_server(servicer: SinkServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

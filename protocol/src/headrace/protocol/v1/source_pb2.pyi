@@ -51,17 +51,21 @@ class _SourceKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SourceKind
     SOURCE_KIND_REPLAYABLE: _SourceKind.ValueType  # 1
     """The same position always yields the same messages (a file, a log). Sequences are the source's own."""
     SOURCE_KIND_REDELIVERING: _SourceKind.ValueType  # 2
-    """What was not acknowledged comes again, in no promised order (a classic queue). Sequences are counted from 1 in each session."""
+    """Unacknowledged messages are redelivered, in no guaranteed order (a classic queue). Sequences are counted from 1 in each
+    session.
+    """
 
 class SourceKind(_SourceKind, metaclass=_SourceKindEnumTypeWrapper):
-    """How a source gives its messages again."""
+    """How a source repeats its messages."""
 
 SOURCE_KIND_UNSPECIFIED: SourceKind.ValueType  # 0
 """Not allowed."""
 SOURCE_KIND_REPLAYABLE: SourceKind.ValueType  # 1
 """The same position always yields the same messages (a file, a log). Sequences are the source's own."""
 SOURCE_KIND_REDELIVERING: SourceKind.ValueType  # 2
-"""What was not acknowledged comes again, in no promised order (a classic queue). Sequences are counted from 1 in each session."""
+"""Unacknowledged messages are redelivered, in no guaranteed order (a classic queue). Sequences are counted from 1 in each
+session.
+"""
 Global___SourceKind: _TypeAlias = SourceKind  # noqa: Y015
 
 class _RejectReason:
@@ -73,11 +77,11 @@ class _RejectReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RejectRe
     REJECT_REASON_UNSPECIFIED: _RejectReason.ValueType  # 0
     """Not used."""
     REJECT_REASON_REOPEN: _RejectReason.ValueType  # 1
-    """The place to resume from has changed: open the stream again, under a new id, to learn it."""
+    """The resume position has changed: open the stream again, under a new id, to receive it."""
     REJECT_REASON_OWNED: _RejectReason.ValueType  # 2
     """Another instance owns the stream; the message names it. Try again later."""
     REJECT_REASON_NOT_PERMITTED: _RejectReason.ValueType  # 3
-    """The connector's token does not allow this stream."""
+    """The connector's token does not permit this stream."""
 
 class RejectReason(_RejectReason, metaclass=_RejectReasonEnumTypeWrapper):
     """Why a stream was refused or closed."""
@@ -85,16 +89,16 @@ class RejectReason(_RejectReason, metaclass=_RejectReasonEnumTypeWrapper):
 REJECT_REASON_UNSPECIFIED: RejectReason.ValueType  # 0
 """Not used."""
 REJECT_REASON_REOPEN: RejectReason.ValueType  # 1
-"""The place to resume from has changed: open the stream again, under a new id, to learn it."""
+"""The resume position has changed: open the stream again, under a new id, to receive it."""
 REJECT_REASON_OWNED: RejectReason.ValueType  # 2
 """Another instance owns the stream; the message names it. Try again later."""
 REJECT_REASON_NOT_PERMITTED: RejectReason.ValueType  # 3
-"""The connector's token does not allow this stream."""
+"""The connector's token does not permit this stream."""
 Global___RejectReason: _TypeAlias = RejectReason  # noqa: Y015
 
 @_typing.final
 class IngestRequest(_message.Message):
-    """What a connector sends; one of its messages at a time."""
+    """What a connector sends: one message at a time."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -113,7 +117,7 @@ class IngestRequest(_message.Message):
 
     @_builtins.property
     def open_stream(self) -> Global___OpenStream:
-        """Asks for a stream to be opened."""
+        """Requests that a stream be opened."""
 
     @_builtins.property
     def frame(self) -> _frame_pb2.Frame:
@@ -125,7 +129,7 @@ class IngestRequest(_message.Message):
 
     @_builtins.property
     def position_lost(self) -> Global___PositionLost:
-        """The source no longer has what the resume position asks for."""
+        """The source no longer has what follows the resume position."""
 
     @_builtins.property
     def close_stream(self) -> Global___CloseStream:
@@ -137,7 +141,7 @@ class IngestRequest(_message.Message):
 
     @_builtins.property
     def goodbye(self) -> Global___Goodbye:
-        """The session ends as intended."""
+        """The session ends normally."""
 
     @_builtins.property
     def starts(self) -> Global___Starts:
@@ -168,7 +172,7 @@ Global___IngestRequest: _TypeAlias = IngestRequest  # noqa: Y015
 
 @_typing.final
 class IngestResponse(_message.Message):
-    """What the gateway sends; one of its messages at a time."""
+    """What the gateway sends: one message at a time."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -194,7 +198,7 @@ class IngestResponse(_message.Message):
 
     @_builtins.property
     def credit(self) -> Global___Credit:
-        """More may be outstanding."""
+        """More bytes and messages may be outstanding."""
 
     @_builtins.property
     def pace(self) -> Global___Pace:
@@ -210,7 +214,7 @@ class IngestResponse(_message.Message):
 
     @_builtins.property
     def starts_wanted(self) -> Global___StartsWanted:
-        """Where do streams begin?"""
+        """Asks where streams begin."""
 
     def __init__(
         self,
@@ -236,7 +240,7 @@ Global___IngestResponse: _TypeAlias = IngestResponse  # noqa: Y015
 
 @_typing.final
 class Hello(_message.Message):
-    """Who the connector is."""
+    """Identifies the connector."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -250,10 +254,10 @@ class Hello(_message.Message):
     connector: _builtins.str
     """The connector's name, such as `file`."""
     connector_version: _builtins.str
-    """The connector's own version, for people."""
+    """The connector's own version, for humans."""
     instance: _builtins.str
-    """Which deployment of the connector this is, stable across its restarts: a newer session of the same instance takes
-    the streams of the older one over.
+    """Which deployment of the connector this is, stable across its restarts: a newer session of the same instance takes over
+    the streams of the older one.
     """
     @_builtins.property
     def capabilities(self) -> _containers.RepeatedScalarFieldContainer[Global___Capability.ValueType]:
@@ -291,10 +295,11 @@ class OpenStream(_message.Message):
     stream: _builtins.str
     """The stream's name, `source/partition`: two non-empty parts of ASCII letters, digits and `._-`, at most 255 bytes."""
     kind: Global___SourceKind.ValueType
-    """How the source gives messages again."""
+    """How the source repeats messages."""
     chooses_start: _builtins.bool
-    """True where the connector says where the stream begins for a pipeline that is new to the source, which then need not be its
-    first message: it answers StartsWanted. Only for replayable streams. False, or absent: with the first message.
+    """True if the connector decides where the stream begins for a pipeline that is new to the source, which need not be its
+    first message: it answers StartsWanted. Only for replayable streams. False or absent: the stream begins with the first
+    message.
     """
     def __init__(
         self,
@@ -315,12 +320,14 @@ Global___OpenStream: _TypeAlias = OpenStream  # noqa: Y015
 @_typing.final
 class Starts(_message.Message):
     """Where the streams of this session begin for a pipeline that is new to their source. The gateway has the position written
-    into the pipeline's checkpoint before any message of its source, and from then on the checkpoint says where to go on. One message
-    names every stream of the session that chooses its start, opened or parked, so that the checkpoint has all of them or none: where
-    it has a position in one stream of a source, every other stream of the source appeared later and begins with its first message.
+    into the pipeline's checkpoint before any message of its source. From then on, the checkpoint says where to continue. One
+    message names every stream of the session that chooses its start, opened or parked, so that the checkpoint has all of them
+    or none. If the checkpoint has a position in one stream of a source, every other stream of the source appeared later and
+    begins with its first message.
 
-    Keep what was said until it is acknowledged, and say the same again to a gateway that asks again: it may have been restarted
-    before the checkpoint had it. A stream that appears after others of its source were asked for begins with its first message.
+    Keep the answer until it is acknowledged, and give the same answer to a gateway that asks again: it may have been
+    restarted before the checkpoint had it. A stream that appears after the gateway asked for others of its source begins with
+    its first message.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -337,8 +344,8 @@ class Starts(_message.Message):
         """The stream."""
         @_builtins.property
         def position(self) -> _frame_pb2.Position:
-            """It begins with the first message after this position; absent means with its first message. Its epoch is 0. A source that
-            has a message with sequence 0 cannot name the place before it other than by leaving this out.
+            """The stream begins with the first message after this position; absent means with its first message. The epoch is 0. A
+            source that has a message with sequence 0 can name the place before it only by omitting this field.
             """
 
         def __init__(
@@ -375,8 +382,8 @@ Global___Starts: _TypeAlias = Starts  # noqa: Y015
 
 @_typing.final
 class Backlog(_message.Message):
-    """What the source holds beyond the last frame that the session sent, for people who watch lag and for runs that end
-    when they have caught up. Send it when a stream is opened, when it has caught up, and about once a second.
+    """What the source holds beyond the last frame that the session sent, for monitoring lag and for bounded runs. Send it when a
+    stream is opened, when it has caught up, and about once a second.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -388,13 +395,13 @@ class Backlog(_message.Message):
     stream_id: _builtins.int
     """The stream."""
     latest_sequence: _builtins.int
-    """No message that exists now has a larger sequence. Equal to the last sequence sent when the stream has caught up, 0 for an
-    empty one. Absent where nothing new is known of it.
+    """No message that exists now has a larger sequence. Equal to the last sequence sent when the stream has caught up, 0 for
+    an empty stream. Absent if nothing new is known about it.
     """
     messages: _builtins.int
-    """How many messages are left; absent where the source cannot tell."""
+    """The number of messages left; absent if the source cannot tell."""
     bytes: _builtins.int
-    """How many bytes of messages are left; absent where the source cannot tell."""
+    """The number of bytes of messages left; absent if the source cannot tell."""
     def __init__(
         self,
         *,
@@ -424,7 +431,7 @@ Global___Backlog: _TypeAlias = Backlog  # noqa: Y015
 
 @_typing.final
 class PositionLost(_message.Message):
-    """The source cannot resume: messages after the resume position are gone. The gateway answers with Reject (REOPEN); the
+    """The source cannot resume: messages after the resume position are gone. The gateway answers with Reject (REOPEN). The
     stream that is then opened stays parked until its pipelines accept the loss.
     """
 
@@ -436,9 +443,9 @@ class PositionLost(_message.Message):
     stream_id: _builtins.int
     """The stream."""
     earliest_sequence: _builtins.int
-    """The first sequence that the source can still give; absent where it cannot tell."""
+    """The first sequence that the source still has; absent if it cannot tell."""
     reason: _builtins.str
-    """What happened, for people."""
+    """What happened, for humans."""
     def __init__(
         self,
         *,
@@ -458,8 +465,8 @@ Global___PositionLost: _TypeAlias = PositionLost  # noqa: Y015
 
 @_typing.final
 class CloseStream(_message.Message):
-    """No more frames on this stream id. Acks of it still come; the connector may leave for good once the last message that it
-    sent, or the resume position where it sent none, is acknowledged.
+    """No more frames on this stream id. Its acks still arrive. The connector may end once the last message that it sent, or the
+    resume position if it sent none, is acknowledged.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -470,13 +477,13 @@ class CloseStream(_message.Message):
     stream_id: _builtins.int
     """The stream."""
     end_of_stream: _builtins.bool
-    """True where the source has ended and will never have more; false where this connector just gives the stream up."""
+    """True if the source has ended and will never have more; false if only this connector gives up the stream."""
     gone: _builtins.bool
-    """Only with end_of_stream: the source will never offer this stream again (its file was deleted, its partition removed). Once every
-    pipeline that reads it has committed all of it, it is forgotten everywhere; a stream of this name that is opened later is a new
-    one and begins with its first message. Opened before that, it goes on where it was, or waits until it is forgotten where that has
-    begun. Without effect where the stream was opened with chooses_start, and after a restart of the gateway: it is kept then. Absent
-    means that the stream may come back.
+    """Only with end_of_stream: the source will never offer this stream again (its file was deleted, its partition removed).
+    Once every pipeline that reads it has committed all of it, it is forgotten everywhere. A stream of this name that is
+    opened later is a new one and begins with its first message. If the stream is opened before that, it continues from
+    where it was, or waits until it is forgotten if that has begun. No effect if the stream was opened with chooses_start,
+    or after a restart of the gateway: the stream is then kept. Absent means that the stream may come back.
     """
     def __init__(
         self,
@@ -495,13 +502,13 @@ Global___CloseStream: _TypeAlias = CloseStream  # noqa: Y015
 
 @_typing.final
 class CreditRequest(_message.Message):
-    """A stream has a frame to send, and credit does not allow it. Needed in two cases, and harmless in all others: the frame is
-    larger than the session's window, and then the gateway answers with Credit as soon as its memory allows; or a batch waits for
-    the stream while other streams of the session have used its credit up, and then it answers at once with Credit for this
-    stream. Only the gateway knows which streams a batch waits for, so every stream that waits for credit asks, not only the one
-    whose turn it is, and also while frames of others go first.
+    """A stream has a frame to send, and credit does not allow it. The request is needed in two cases, and harmless in all
+    others. In the first, the frame is larger than the session's window: the gateway answers with Credit as soon as its memory
+    allows. In the second, a batch waits for the stream while other streams of the session have used up its credit: the
+    gateway answers immediately with Credit for this stream. Only the gateway knows which streams a batch waits for. So every
+    stream that waits for credit asks, not only the stream whose turn it is, and also while frames of other streams go first.
 
-    A request stands until a frame of its stream arrives or the stream is closed; a later one replaces it.
+    A request remains in force until a frame of its stream arrives or the stream is closed. A later request replaces it.
 
     A session whose request can never be granted ends with RESOURCE_EXHAUSTED: a frame above max_frame_bytes or max_frame_messages, or of
     more messages than a session may ever have outstanding.
@@ -517,15 +524,15 @@ class CreditRequest(_message.Message):
     bytes: _builtins.int
     """The size of the smallest frame that the stream could send next, in bytes, without `Welcome.frame_overhead_bytes`."""
     messages: _builtins.int
-    """How many messages that frame holds."""
+    """The number of messages in that frame."""
     stream_id: _builtins.int
     """Its stream."""
     ready_bytes: _builtins.int
-    """The size of a frame with all that the stream has ready, without `Welcome.frame_overhead_bytes`, at most max_frame_bytes: credit for
-    the stream alone is for so much. Absent means that the gateway chooses, at least `bytes`.
+    """The size of a frame with everything that the stream has ready, without `Welcome.frame_overhead_bytes`, at most
+    max_frame_bytes: credit for the stream alone is for this size. Absent means that the gateway chooses, at least `bytes`.
     """
     ready_messages: _builtins.int
-    """How many messages that larger frame holds. Absent means that the gateway chooses, at least `messages`."""
+    """The number of messages in that larger frame. Absent means that the gateway chooses, at least `messages`."""
     def __init__(
         self,
         *,
@@ -552,13 +559,13 @@ Global___CreditRequest: _TypeAlias = CreditRequest  # noqa: Y015
 
 @_typing.final
 class Goodbye(_message.Message):
-    """The connector leaves, and needs no more answers."""
+    """The connector ends the session, and needs no more answers."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     REASON_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """Why, for people."""
+    """The reason, for humans."""
     def __init__(
         self,
         *,
@@ -574,7 +581,7 @@ Global___Goodbye: _TypeAlias = Goodbye  # noqa: Y015
 
 @_typing.final
 class Welcome(_message.Message):
-    """The session stands."""
+    """The session is established."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -590,17 +597,19 @@ class Welcome(_message.Message):
     protocol_version: _builtins.int
     """The protocol version that the session speaks."""
     gateway_version: _builtins.str
-    """The gateway's own version, for people."""
+    """The gateway's own version, for humans."""
     session: _builtins.str
     """The session's id, for logs and `headrace status`."""
     max_frame_bytes: _builtins.int
-    """The largest Frame message that is taken, in bytes."""
+    """The maximum size of a Frame message, in bytes."""
     max_frame_messages: _builtins.int
-    """The most messages that a frame may hold."""
+    """The maximum number of messages in a frame."""
     max_streams: _builtins.int
-    """How many streams the session may have open; those that it has closed do not count."""
+    """The maximum number of open streams of the session; closed streams do not count."""
     frame_overhead_bytes: _builtins.int
-    """What each frame takes of the credit besides its own bytes, in bytes; it does not count towards max_frame_bytes. Absent means 0."""
+    """The credit that each frame uses in addition to its own bytes, in bytes; it does not count towards max_frame_bytes.
+    Absent means 0.
+    """
     @_builtins.property
     def credit(self) -> Global___Credit:
         """The first credit."""
@@ -632,7 +641,7 @@ Global___Welcome: _TypeAlias = Welcome  # noqa: Y015
 
 @_typing.final
 class StreamOpened(_message.Message):
-    """A stream may send."""
+    """The connector may send frames of a stream."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -646,19 +655,19 @@ class StreamOpened(_message.Message):
     epoch: _builtins.int
     """The epoch of the sequences that the session will send."""
     skip_lost: _builtins.bool
-    """The resume position was found lost and its pipelines accept the loss: go on with the first message after it that
-    still exists.
+    """Messages after the resume position were lost and the pipelines accept the loss: continue with the first message after it
+    that still exists.
     """
     @_builtins.property
     def resume(self) -> _frame_pb2.Position:
-        """Send what comes after this position; absent means from the first message. Sequence 0 may be a message like any other, so
+        """Send what comes after this position; absent means from the first message. Sequence 0 may be an ordinary message, so
         presence counts, not the value.
         """
 
     @_builtins.property
     def acknowledged(self) -> _frame_pb2.Position:
-        """Everything at or before this position is acknowledged; absent where nothing is. Never after `resume`. Where they are
-        equal, no further Ack comes for what lies before.
+        """Everything at or before this position is acknowledged; absent if nothing is. Never after `resume`. If they are equal, no
+        further Ack comes for what is before.
         """
 
     def __init__(
@@ -687,8 +696,8 @@ Global___StreamOpened: _TypeAlias = StreamOpened  # noqa: Y015
 
 @_typing.final
 class StartsWanted(_message.Message):
-    """A pipeline that is new to the source waits to learn where a stream begins. Answer with Starts. Sent only for streams that were
-    opened with chooses_start: once for each stream id, before StreamOpened where no other pipeline reads the stream.
+    """A pipeline that is new to the source needs to know where a stream begins. Answer with Starts. Sent only for streams that
+    were opened with chooses_start: once for each stream id, and before StreamOpened if no other pipeline reads the stream.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -749,7 +758,7 @@ class Ack(_message.Message):
 
     @_builtins.property
     def credit(self) -> Global___Credit:
-        """The credit that comes back with it, where there is any; as if a Credit followed."""
+        """The credit that is returned with it, if any; as if a Credit followed."""
 
     def __init__(
         self,
@@ -767,8 +776,8 @@ Global___Ack: _TypeAlias = Ack  # noqa: Y015
 
 @_typing.final
 class Credit(_message.Message):
-    """Grants credit, added to what is left. Less may come back than was used: windows shrink as sessions join. Wait for enough
-    credit rather than send fragments of what would be a whole frame.
+    """Grants credit, which is added to what is left. Less may be returned than was used: windows shrink as sessions join. Wait
+    for enough credit for a whole frame rather than send fragments of it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -781,9 +790,9 @@ class Credit(_message.Message):
     messages: _builtins.int
     """More messages."""
     stream_id: _builtins.int
-    """The stream that this credit is for, by its id: a batch waits for it, and it has asked. Its next frame spends this credit
-    first, and goes out before frames of other streams, which must not spend it. What that frame leaves over is the session's, as
-    is the whole where the stream has nothing to send any more. Absent means that any stream may spend it.
+    """The id of the stream that this credit is for: a batch waits for it, and it has asked. Its next frame spends this credit
+    first, and is sent before frames of other streams, which must not spend it. What that frame does not use belongs to the
+    session. If the stream has nothing left to send, all of the credit does. Absent means that any stream may spend it.
     """
     def __init__(
         self,
@@ -810,7 +819,7 @@ class Pace(_message.Message):
 
     LINGER_MS_FIELD_NUMBER: _builtins.int
     linger_ms: _builtins.int
-    """In milliseconds; replaces the value before. 0 means not at all."""
+    """In milliseconds; replaces the previous value. 0 means not at all."""
     def __init__(
         self,
         *,
@@ -826,8 +835,8 @@ Global___Pace: _TypeAlias = Pace  # noqa: Y015
 
 @_typing.final
 class Drain(_message.Message):
-    """Finish and reconnect: send nothing new (frames on their way are fine), take the acks that still come, and end the session
-    with Goodbye by the deadline, or sooner.
+    """Finish and reconnect: send nothing new (frames in flight are fine), process the acks that still arrive, and end the
+    session with Goodbye by the deadline, or sooner.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -837,7 +846,7 @@ class Drain(_message.Message):
     deadline_ms: _builtins.int
     """How long the gateway waits before it closes the session, in milliseconds."""
     reason: _builtins.str
-    """Why, for people."""
+    """The reason, for humans."""
     def __init__(
         self,
         *,
@@ -854,9 +863,9 @@ Global___Drain: _TypeAlias = Drain  # noqa: Y015
 
 @_typing.final
 class Reject(_message.Message):
-    """A stream is closed by the gateway, or was never opened; the session goes on. Frames of its id that are still on their
-    way are dropped and their credit is given back. It may also come for a stream that has ended and is not acknowledged
-    wholly: what follows the new resume position must then be sent again.
+    """A stream is closed by the gateway, or was not opened; the session continues. Frames of its id that are still in flight are
+    dropped and their credit is returned. It may also arrive for a stream that has ended and is not fully acknowledged: what
+    follows the new resume position must then be sent again.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -868,11 +877,11 @@ class Reject(_message.Message):
     stream_id: _builtins.int
     """The stream."""
     reason: Global___RejectReason.ValueType
-    """Why, for programs."""
+    """The reason, for programs."""
     message: _builtins.str
-    """Why, for people, and what to do."""
+    """The reason, for humans, and what to do."""
     retry_after_ms: _builtins.int
-    """How long to wait before opening the stream again, in milliseconds; 0 means at once."""
+    """How long to wait before opening the stream again, in milliseconds; 0 means no wait."""
     def __init__(
         self,
         *,

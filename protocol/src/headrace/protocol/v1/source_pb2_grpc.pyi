@@ -27,79 +27,83 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class SourceServiceStub:
-    """What a source connector calls."""
+    """The service that a source connector calls."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SourceServiceAsyncStub: ...
     Ingest: _grpc.StreamStreamMultiCallable[_source_pb2.IngestRequest, _source_pb2.IngestResponse]
-    """Streams messages of one connector into the gateway, and acknowledgements back, for as long as the session lives.
+    """Streams the messages of one connector into the gateway, and acknowledgements back, for the lifetime of the session.
 
-    The connector sends Hello first and waits for Welcome. It then opens its streams, each under an id of its own choice.
-    An open stream is parked until a pipeline that reads it is attached, since only that pipeline's checkpoint knows where
-    to resume; then comes StreamOpened, and only then may frames of it be sent. Frames of one stream carry strictly
-    increasing sequences; gaps are normal. What lies at or below the resume position is dropped silently.
+    The connector sends Hello first and waits for Welcome. It then opens its streams, each under an id of its own choice. An
+    open stream is parked until a pipeline that reads it is attached, because only that pipeline's checkpoint knows where to
+    resume. The gateway then sends StreamOpened, and only then may the connector send frames of the stream. Frames of one
+    stream carry strictly increasing sequences; gaps are normal. Messages at or below the resume position are dropped
+    silently.
 
-    An Ack says that everything at or before its position is in the checkpoint of every pipeline that reads the stream.
-    Until then the connector, or the system behind it, must be able to send the message again. Acks of a stream never
-    step back and may skip positions.
+    An Ack means that everything at or before its position is in the checkpoint of every pipeline that reads the stream.
+    Until then the connector, or the system behind it, must be able to send the message again. The acks of a stream never go
+    backwards and may skip positions.
 
-    The connector may have no more bytes and messages outstanding than it was granted (Welcome, Ack, Credit). A frame takes the
-    bytes of its serialized Frame message, as it is sent, without the tag and length before it in IngestRequest, and
-    `Welcome.frame_overhead_bytes` besides: what the gateway needs to keep a frame of any size. It takes them from when it is sent
-    until credit gives them back, and exactly what it took comes back.
+    The connector may have no more bytes and messages outstanding than it was granted (Welcome, Ack, Credit). A frame uses
+    the bytes of its serialized Frame message, as it is sent, without the tag and length before it in IngestRequest, plus
+    `Welcome.frame_overhead_bytes`: what the gateway needs to keep a frame of any size. It uses them from when it is sent
+    until credit returns them, and exactly what it used is returned.
 
     The gateway ends a session that breaks these rules with a status that names the rule: INVALID_ARGUMENT (a malformed
-    frame, stream name or request), NOT_FOUND (an unknown stream id), OUT_OF_RANGE (a sequence that steps back or is too large),
-    RESOURCE_EXHAUSTED (a frame above the limit, credit overrun, too many open streams), FAILED_PRECONDITION (an
-    unsupported protocol version, or a message out of turn), DEADLINE_EXCEEDED (no Hello in time, or nothing read for too long),
-    UNAUTHENTICATED, PERMISSION_DENIED (the token does not allow to send streams), ABORTED (a newer session of the same instance
-    took over: leave the streams to it), UNAVAILABLE (the gateway is stopping, or has as many sessions as it may). Of these only
-    UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input; so are
-    the statuses that gRPC itself gives for a connection that broke.
+    frame, stream name or request), NOT_FOUND (an unknown stream id), OUT_OF_RANGE (a sequence that goes backwards or is too
+    large), RESOURCE_EXHAUSTED (a frame above the limit, credit overrun, too many open streams), FAILED_PRECONDITION (an
+    unsupported protocol version, or a message out of order), DEADLINE_EXCEEDED (no Hello in time, or nothing read for too
+    long), UNAUTHENTICATED, PERMISSION_DENIED (the token does not permit sending streams), ABORTED (a newer session of the
+    same instance took over: leave the streams to it), UNAVAILABLE (the gateway is stopping, or has reached its limit of
+    sessions). Of these, only UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input. So are the
+    statuses that gRPC itself reports for a broken connection.
 
-    Pings of keepalive are taken every 10 s, with or without calls. Who pings more often than every second is cut off by GOAWAY
-    ENHANCE_YOUR_CALM (too_many_pings), which gRPC may show as RESOURCE_EXHAUSTED: that is a connection that broke.
+    Keepalive pings are accepted every 10 s, with or without calls. A client that pings more often than every second is
+    disconnected with GOAWAY ENHANCE_YOUR_CALM (too_many_pings), which gRPC may report as RESOURCE_EXHAUSTED: treat it as a
+    broken connection.
     """
 
 @_typing.type_check_only
 class SourceServiceAsyncStub(SourceServiceStub):
-    """What a source connector calls."""
+    """The service that a source connector calls."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Ingest: _aio.StreamStreamMultiCallable[_source_pb2.IngestRequest, _source_pb2.IngestResponse]  # type: ignore[assignment]
-    """Streams messages of one connector into the gateway, and acknowledgements back, for as long as the session lives.
+    """Streams the messages of one connector into the gateway, and acknowledgements back, for the lifetime of the session.
 
-    The connector sends Hello first and waits for Welcome. It then opens its streams, each under an id of its own choice.
-    An open stream is parked until a pipeline that reads it is attached, since only that pipeline's checkpoint knows where
-    to resume; then comes StreamOpened, and only then may frames of it be sent. Frames of one stream carry strictly
-    increasing sequences; gaps are normal. What lies at or below the resume position is dropped silently.
+    The connector sends Hello first and waits for Welcome. It then opens its streams, each under an id of its own choice. An
+    open stream is parked until a pipeline that reads it is attached, because only that pipeline's checkpoint knows where to
+    resume. The gateway then sends StreamOpened, and only then may the connector send frames of the stream. Frames of one
+    stream carry strictly increasing sequences; gaps are normal. Messages at or below the resume position are dropped
+    silently.
 
-    An Ack says that everything at or before its position is in the checkpoint of every pipeline that reads the stream.
-    Until then the connector, or the system behind it, must be able to send the message again. Acks of a stream never
-    step back and may skip positions.
+    An Ack means that everything at or before its position is in the checkpoint of every pipeline that reads the stream.
+    Until then the connector, or the system behind it, must be able to send the message again. The acks of a stream never go
+    backwards and may skip positions.
 
-    The connector may have no more bytes and messages outstanding than it was granted (Welcome, Ack, Credit). A frame takes the
-    bytes of its serialized Frame message, as it is sent, without the tag and length before it in IngestRequest, and
-    `Welcome.frame_overhead_bytes` besides: what the gateway needs to keep a frame of any size. It takes them from when it is sent
-    until credit gives them back, and exactly what it took comes back.
+    The connector may have no more bytes and messages outstanding than it was granted (Welcome, Ack, Credit). A frame uses
+    the bytes of its serialized Frame message, as it is sent, without the tag and length before it in IngestRequest, plus
+    `Welcome.frame_overhead_bytes`: what the gateway needs to keep a frame of any size. It uses them from when it is sent
+    until credit returns them, and exactly what it used is returned.
 
     The gateway ends a session that breaks these rules with a status that names the rule: INVALID_ARGUMENT (a malformed
-    frame, stream name or request), NOT_FOUND (an unknown stream id), OUT_OF_RANGE (a sequence that steps back or is too large),
-    RESOURCE_EXHAUSTED (a frame above the limit, credit overrun, too many open streams), FAILED_PRECONDITION (an
-    unsupported protocol version, or a message out of turn), DEADLINE_EXCEEDED (no Hello in time, or nothing read for too long),
-    UNAUTHENTICATED, PERMISSION_DENIED (the token does not allow to send streams), ABORTED (a newer session of the same instance
-    took over: leave the streams to it), UNAVAILABLE (the gateway is stopping, or has as many sessions as it may). Of these only
-    UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input; so are
-    the statuses that gRPC itself gives for a connection that broke.
+    frame, stream name or request), NOT_FOUND (an unknown stream id), OUT_OF_RANGE (a sequence that goes backwards or is too
+    large), RESOURCE_EXHAUSTED (a frame above the limit, credit overrun, too many open streams), FAILED_PRECONDITION (an
+    unsupported protocol version, or a message out of order), DEADLINE_EXCEEDED (no Hello in time, or nothing read for too
+    long), UNAUTHENTICATED, PERMISSION_DENIED (the token does not permit sending streams), ABORTED (a newer session of the
+    same instance took over: leave the streams to it), UNAVAILABLE (the gateway is stopping, or has reached its limit of
+    sessions). Of these, only UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input. So are the
+    statuses that gRPC itself reports for a broken connection.
 
-    Pings of keepalive are taken every 10 s, with or without calls. Who pings more often than every second is cut off by GOAWAY
-    ENHANCE_YOUR_CALM (too_many_pings), which gRPC may show as RESOURCE_EXHAUSTED: that is a connection that broke.
+    Keepalive pings are accepted every 10 s, with or without calls. A client that pings more often than every second is
+    disconnected with GOAWAY ENHANCE_YOUR_CALM (too_many_pings), which gRPC may report as RESOURCE_EXHAUSTED: treat it as a
+    broken connection.
     """
 
 class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What a source connector calls."""
+    """The service that a source connector calls."""
 
     @_abc_1.abstractmethod
     def Ingest(
@@ -107,33 +111,35 @@ class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_source_pb2.IngestRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_source_pb2.IngestResponse], _abc.AsyncIterator[_source_pb2.IngestResponse]]:
-        """Streams messages of one connector into the gateway, and acknowledgements back, for as long as the session lives.
+        """Streams the messages of one connector into the gateway, and acknowledgements back, for the lifetime of the session.
 
-        The connector sends Hello first and waits for Welcome. It then opens its streams, each under an id of its own choice.
-        An open stream is parked until a pipeline that reads it is attached, since only that pipeline's checkpoint knows where
-        to resume; then comes StreamOpened, and only then may frames of it be sent. Frames of one stream carry strictly
-        increasing sequences; gaps are normal. What lies at or below the resume position is dropped silently.
+        The connector sends Hello first and waits for Welcome. It then opens its streams, each under an id of its own choice. An
+        open stream is parked until a pipeline that reads it is attached, because only that pipeline's checkpoint knows where to
+        resume. The gateway then sends StreamOpened, and only then may the connector send frames of the stream. Frames of one
+        stream carry strictly increasing sequences; gaps are normal. Messages at or below the resume position are dropped
+        silently.
 
-        An Ack says that everything at or before its position is in the checkpoint of every pipeline that reads the stream.
-        Until then the connector, or the system behind it, must be able to send the message again. Acks of a stream never
-        step back and may skip positions.
+        An Ack means that everything at or before its position is in the checkpoint of every pipeline that reads the stream.
+        Until then the connector, or the system behind it, must be able to send the message again. The acks of a stream never go
+        backwards and may skip positions.
 
-        The connector may have no more bytes and messages outstanding than it was granted (Welcome, Ack, Credit). A frame takes the
-        bytes of its serialized Frame message, as it is sent, without the tag and length before it in IngestRequest, and
-        `Welcome.frame_overhead_bytes` besides: what the gateway needs to keep a frame of any size. It takes them from when it is sent
-        until credit gives them back, and exactly what it took comes back.
+        The connector may have no more bytes and messages outstanding than it was granted (Welcome, Ack, Credit). A frame uses
+        the bytes of its serialized Frame message, as it is sent, without the tag and length before it in IngestRequest, plus
+        `Welcome.frame_overhead_bytes`: what the gateway needs to keep a frame of any size. It uses them from when it is sent
+        until credit returns them, and exactly what it used is returned.
 
         The gateway ends a session that breaks these rules with a status that names the rule: INVALID_ARGUMENT (a malformed
-        frame, stream name or request), NOT_FOUND (an unknown stream id), OUT_OF_RANGE (a sequence that steps back or is too large),
-        RESOURCE_EXHAUSTED (a frame above the limit, credit overrun, too many open streams), FAILED_PRECONDITION (an
-        unsupported protocol version, or a message out of turn), DEADLINE_EXCEEDED (no Hello in time, or nothing read for too long),
-        UNAUTHENTICATED, PERMISSION_DENIED (the token does not allow to send streams), ABORTED (a newer session of the same instance
-        took over: leave the streams to it), UNAVAILABLE (the gateway is stopping, or has as many sessions as it may). Of these only
-        UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input; so are
-        the statuses that gRPC itself gives for a connection that broke.
+        frame, stream name or request), NOT_FOUND (an unknown stream id), OUT_OF_RANGE (a sequence that goes backwards or is too
+        large), RESOURCE_EXHAUSTED (a frame above the limit, credit overrun, too many open streams), FAILED_PRECONDITION (an
+        unsupported protocol version, or a message out of order), DEADLINE_EXCEEDED (no Hello in time, or nothing read for too
+        long), UNAUTHENTICATED, PERMISSION_DENIED (the token does not permit sending streams), ABORTED (a newer session of the
+        same instance took over: leave the streams to it), UNAVAILABLE (the gateway is stopping, or has reached its limit of
+        sessions). Of these, only UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input. So are the
+        statuses that gRPC itself reports for a broken connection.
 
-        Pings of keepalive are taken every 10 s, with or without calls. Who pings more often than every second is cut off by GOAWAY
-        ENHANCE_YOUR_CALM (too_many_pings), which gRPC may show as RESOURCE_EXHAUSTED: that is a connection that broke.
+        Keepalive pings are accepted every 10 s, with or without calls. A client that pings more often than every second is
+        disconnected with GOAWAY ENHANCE_YOUR_CALM (too_many_pings), which gRPC may report as RESOURCE_EXHAUSTED: treat it as a
+        broken connection.
         """
 
 def add_SourceServiceServicer_to_server(servicer: SourceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

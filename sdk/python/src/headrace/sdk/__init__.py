@@ -1,10 +1,11 @@
-"""Write a Headrace source or sink in a few lines: subclass `Source`, `Sink` or one of their kin, and `run` it."""
+"""The SDK for sources and sinks: subclass `Source`, `Sink` or one of their variants, and `run` it."""
 
-from headrace.sdk._columns import NULL
+from headrace.contract.columns import NULL_LENGTH as NULL
+from headrace.contract.errors import HeadraceError
+from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.sdk._errors import (
     GatewayRefused,
     GatewayUnavailable,
-    HeadraceError,
     InvalidMessage,
     InvalidOutcomes,
     InvalidSink,
@@ -17,17 +18,16 @@ from headrace.sdk._errors import (
     SourceFailed,
     StreamNotPermitted,
 )
-from headrace.sdk._frame import decode_frame
-from headrace.sdk._gather import FrameTarget
-from headrace.sdk._message import CLOSE, GONE, Backlog, Batch, Close, Headers, Message, Packed, Position, Steps
 from headrace.sdk._run import run
 from headrace.sdk._serve import serve
-from headrace.sdk._settings import DEFAULT_GATEWAY, Settings, Tls, stream_name
-from headrace.sdk._sink import IdempotentSink, Sink, TwoPhaseSink
-from headrace.sdk._sink_async import AsyncIdempotentSink, AsyncSink, AsyncTwoPhaseSink
-from headrace.sdk._sink_rows import Rows
-from headrace.sdk._sink_types import WRITTEN, Outcome, Outcomes, Part, Recovered, Refused, Transaction, Written
-from headrace.sdk._source import AsyncSource, Source, SourceKind
+from headrace.sdk._settings import FrameTarget, Settings, Tls, stream_name
+from headrace.sdk.sinks._async import AsyncIdempotentSink, AsyncSink, AsyncTwoPhaseSink
+from headrace.sdk.sinks._rows import Rows
+from headrace.sdk.sinks._sink import IdempotentSink, Sink, TwoPhaseSink
+from headrace.sdk.sinks._types import WRITTEN, Outcome, Outcomes, Part, Recovered, Refused, Transaction, Written
+from headrace.sdk.sources._source import AsyncSource, Source, SourceKind
+from headrace.sdk.wire._frame import decode_frame
+from headrace.sdk.wire._message import CLOSE, GONE, Backlog, Batch, Close, Headers, Message, Packed, Position, Steps
 
 __all__ = [
     "CLOSE",

@@ -1,40 +1,36 @@
 """Every error of the SDK.
 
 HeadraceError
-├── InvalidSource             the source, or a setting, cannot be run as it is
-├── InvalidMessage            the source gave something that cannot be sent
+├── InvalidSource             the source, or a setting, is invalid
+├── InvalidMessage            the source yielded something that cannot be sent
 │   └── MessageTooLarge       a single message is above the gateway's limit
 ├── SourceFailed              a method of the source raised; the cause is attached
-├── InvalidSink               the sink cannot be run as it is
-├── InvalidOutcomes           the sink did not say of each message what became of it
+├── InvalidSink               the sink is invalid
+├── InvalidOutcomes           the sink did not return exactly one outcome for each message
 ├── SinkFailed                a method of the sink raised before a session could begin; the cause is attached
 ├── PositionLost              raised *by* a source that no longer has the position
 └── SessionEnded              the call to the gateway ended
-    ├── GatewayUnavailable    worth another attempt; the SDK makes it by itself
-    └── GatewayRefused        not worth another attempt
+    ├── GatewayUnavailable    temporary; the SDK retries
+    └── GatewayRefused        permanent; the SDK does not retry
         ├── SessionTakenOver  a newer session of the same instance took over
         └── StreamNotPermitted  the token does not allow a stream, or a sink
 """
 
-
-class HeadraceError(Exception):
-    """The root of all errors of the SDK."""
-
-    exit_code = 1
+from headrace.contract.errors import HeadraceError
 
 
 class InvalidSource(HeadraceError):
-    """The source, or a setting, cannot be run as it is: a name that is not allowed, a partition listed twice."""
+    """The source, or a setting, is invalid: for instance a name that is not allowed, or a partition that is listed twice."""
 
     exit_code = 2
 
 
 class InvalidMessage(HeadraceError):
-    """The source gave a message or batch that cannot be sent: columns that differ in length, a sequence that steps back."""
+    """The source yielded what cannot be sent: for instance columns of different lengths, or a sequence that steps back."""
 
 
 class MessageTooLarge(InvalidMessage):
-    """A single message is larger than the gateway takes. The message names its stream, sequence and size, and the limit."""
+    """A single message exceeds the gateway's limit. The text names its stream, sequence and size, and the limit."""
 
 
 class SourceFailed(HeadraceError):
@@ -42,25 +38,25 @@ class SourceFailed(HeadraceError):
 
 
 class InvalidSink(HeadraceError):
-    """The sink cannot be run as it is: a name that is not allowed, a folder that another process writes to."""
+    """The sink is invalid: for instance a name that is not allowed, or a folder to which another process writes."""
 
     exit_code = 2
 
 
 class InvalidOutcomes(HeadraceError):
-    """The sink did not say of each message exactly once what became of it. Nothing of the part counts as written."""
+    """The sink did not return exactly one outcome for each message. Nothing of the part counts as written."""
 
 
 class SinkFailed(HeadraceError):
-    """A method of the sink raised before a session could begin; the `__cause__` says what. The SDK tries again by itself."""
+    """A method of the sink raised before a session could begin. The exception is the `__cause__`. The SDK retries."""
 
 
 class PositionLost(HeadraceError):
-    """Raise it from `read` when the source no longer has what comes after the position.
+    """Raise it from `read` if the source no longer has the messages after the position.
 
     Attributes:
-        reason: What happened, for people.
-        earliest: The first sequence that the source can still give, or None where it cannot tell.
+        reason: What happened, in plain text.
+        earliest: The first sequence that the source still has; None if it is unknown.
     """
 
     def __init__(self, reason: str = "the source no longer has this position", *, earliest: int | None = None) -> None:
@@ -84,15 +80,15 @@ class SessionEnded(HeadraceError):
 
 
 class GatewayUnavailable(SessionEnded):
-    """The gateway is away, stops, or the connection broke. The SDK connects again by itself."""
+    """The gateway is away or stops, or the connection broke. The SDK reconnects."""
 
 
 class GatewayRefused(SessionEnded):
-    """The gateway refused the session, and would again."""
+    """The gateway refused the session, and would refuse it again."""
 
 
 class SessionTakenOver(GatewayRefused):
-    """A newer session of the same instance took over. Give every running copy of a connector an instance of its own."""
+    """A newer session of the same instance took over. Give every running copy of a connector a different instance."""
 
 
 class StreamNotPermitted(GatewayRefused):

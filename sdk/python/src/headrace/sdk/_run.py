@@ -1,4 +1,4 @@
-"""Runs a connector as a process: signals, exit codes."""
+"""Runs a connector as a process, with signals and exit codes."""
 
 import asyncio
 import contextlib
@@ -8,15 +8,15 @@ import signal
 import sys
 from collections.abc import Iterator
 
-from headrace.sdk._errors import HeadraceError
+from headrace.contract.errors import HeadraceError
 from headrace.sdk._serve import serve
 from headrace.sdk._settings import Settings, Tls
-from headrace.sdk._sink_driver import AnySink
-from headrace.sdk._source import AsyncSource, Source
+from headrace.sdk.sinks._driver import AnySink
+from headrace.sdk.sources._source import AsyncSource, Source
 
 log = logging.getLogger("headrace.sdk")
 
-# A source's thread that computes would keep the event loop waiting for 5 ms each time, which costs half of the throughput.
+# With Python's default of 5 ms, a busy thread of a source delays the event loop so much that throughput is halved.
 _SWITCH_INTERVAL_SECONDS = 0.0005
 
 
@@ -29,11 +29,12 @@ def run(
     tls: Tls | None = None,
     settings: Settings | None = None,
 ) -> int:
-    """Runs a connector: `sys.exit(run(Orders()))`. A source until it has ended and everything is acknowledged, a sink for ever.
+    """Runs a connector: `sys.exit(run(Orders()))`.
 
-    SIGTERM and SIGINT stop it in good order. A source: what was read is sent, acknowledgements are waited for up to
-    `settings.drain_seconds`, and what is not acknowledged by then is sent again by the next run. A sink: what has arrived is
-    answered, in that time. A second signal ends the process at once.
+    A source runs until it has ended and everything is acknowledged, a sink until it is stopped. SIGTERM and SIGINT stop it
+    cleanly. A source then sends what it has read, and waits up to `settings.drain_seconds` for acknowledgements; the next run
+    sends again what is not acknowledged by then. A sink answers what has arrived, within that time. A second signal ends the
+    process at once.
 
     Args:
         connector: The source or sink.
@@ -44,8 +45,8 @@ def run(
         settings: As for `serve`.
 
     Returns:
-        The exit code: 0 where the source has ended or the connector was stopped, 1 where it failed, 2 where it or a
-        setting is not valid. Failures are logged. A forced stop exits with 130 or 143.
+        The exit code: 0 if the source has ended or the connector was stopped, 1 if it failed, 2 if it or a setting is
+        invalid. Failures are logged. A forced stop exits with 130 or 143.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
 
@@ -73,7 +74,7 @@ def _signals_set(stop: asyncio.Event) -> Iterator[None]:
         log.info("%s: stopping", signal.Signals(number).name)
         stop.set()
 
-    # Signals can only be handled on the main thread; elsewhere they are somebody else's.
+    # Signals can only be handled on the main thread; on others, the embedding program handles them.
     handled = []
     for number in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):

@@ -1,29 +1,29 @@
-"""Keeps a connector connected to a gateway: one session after the other, until its source ends or it is stopped."""
+"""Keeps a connector connected to a gateway, session after session, until its source ends or it is stopped."""
 
 import asyncio
 import contextlib
 import functools
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable
 
+from headrace.contract.backoff import Backoff
+from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceStub
-from headrace.sdk._call import Call, calling, welcomed
-from headrace.sdk._channel import metadata, open_channel
-from headrace.sdk._driver import Driver
 from headrace.sdk._errors import GatewayRefused, GatewayUnavailable, SinkFailed
-from headrace.sdk._session import Ending, Session
 from headrace.sdk._settings import Endpoint, Settings, Tls, endpoint, is_loopback
-from headrace.sdk._sink import SinkBase
-from headrace.sdk._sink_driver import AnySink, SinkDriver
-from headrace.sdk._sink_serve import attach
-from headrace.sdk._source import AsyncSource, Source
+from headrace.sdk.sinks._driver import AnySink, SinkDriver
+from headrace.sdk.sinks._serve import attach
+from headrace.sdk.sinks._sink import SinkBase
+from headrace.sdk.sources._driver import Driver
+from headrace.sdk.sources._session import Session
+from headrace.sdk.sources._source import AsyncSource, Source
+from headrace.sdk.wire._call import Call, Ending, calling, welcomed
+from headrace.sdk.wire._channel import metadata, open_channel
 
 log = logging.getLogger("headrace.sdk")
 
-PROTOCOL_VERSION = 1
 _STOOD_SECONDS = 2.0
 _REPORT_SECONDS = 10.0
 
@@ -41,27 +41,27 @@ async def serve(
     settings: Settings | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Streams a source into a gateway until it has ended and everything is acknowledged; or serves a sink until it is stopped.
+    """Streams a source into a gateway until it has ended and everything is acknowledged, or serves a sink until it is stopped.
 
-    A gateway that is away, or that restarts, is waited for without limit.
+    If the gateway is away or restarts, it is waited for without limit.
 
     Args:
         connector: The source or sink.
         gateway: Address of the gateway, `host:port`. Default: HEADRACE_GATEWAY, else 127.0.0.1:7433.
         instance: Which deployment of the connector this is, the same across its restarts: a newer session of an
             instance takes over the streams of the older one, or its place as a sink. Default: the connector's name.
-        token: What the gateway knows the connector by. Default: HEADRACE_TOKEN, else none.
-        tls: Transport security; None connects in the clear.
-        settings: What rarely needs a change.
-        stop: Set it to stop. A source: what was read is sent, acknowledgements are waited for up to
-            `settings.drain_seconds`. A sink: what has arrived is answered, in that time.
+        token: The token by which the connector authenticates. Default: HEADRACE_TOKEN, else none.
+        tls: Transport security; None connects without encryption.
+        settings: Settings that rarely need a change.
+        stop: Set it to stop. A source then sends what it has read, and waits up to `settings.drain_seconds` for
+            acknowledgements; a sink answers what has arrived, within that time.
 
     Raises:
-        InvalidSource: The source or a setting cannot be run.
-        InvalidSink: The sink cannot be run.
+        InvalidSource: The source or a setting is invalid.
+        InvalidSink: The sink is invalid.
         SourceFailed: The source raised.
-        InvalidMessage: The source gave something that cannot be sent.
-        GatewayRefused: The gateway refused, and would again; its subclasses say why.
+        InvalidMessage: The source yielded something that cannot be sent.
+        GatewayRefused: The gateway refused the session, and would again; its subclasses say why.
     """
     settings = settings or Settings()
     stop = stop or asyncio.Event()
@@ -80,7 +80,7 @@ async def serve(
 
 
 async def _keep_connected(attempt: _Attempt, settings: Settings, stop: asyncio.Event) -> None:
-    """Makes one attempt after the other, until a session ends for good."""
+    """Connects again and again, until a session ends for good."""
     backoff = Backoff(settings.first_backoff_seconds, settings.max_backoff_seconds)
     reported_at = -_REPORT_SECONDS
     while not stop.is_set():
@@ -99,26 +99,6 @@ async def _keep_connected(attempt: _Attempt, settings: Settings, stop: asyncio.E
         await _sleep(backoff.next(), stop)
 
 
-class Backoff:
-    """Exponential backoff with full jitter."""
-
-    def __init__(self, first: float, longest: float) -> None:
-        """Begins with waits of up to `first` seconds."""
-        self._first = first
-        self._longest = longest
-        self._limit = first
-
-    def next(self) -> float:
-        """How long to wait now, in seconds."""
-        wait = random.uniform(0, self._limit)
-        self._limit = min(self._longest, self._limit * 2)
-        return wait
-
-    def reset(self) -> None:
-        """Begins anew."""
-        self._limit = self._first
-
-
 async def _attempt(driver: Driver, settings: Settings, where: Endpoint, instance: str, stop: asyncio.Event) -> Ending:
     """Connects a source and runs one session."""
     async with open_channel(where) as channel:
@@ -133,7 +113,11 @@ async def _attempt(driver: Driver, settings: Settings, where: Endpoint, instance
 
 
 async def _greet(call: _Call, driver: Driver, instance: str) -> pb.Welcome:
-    """Sends Hello and takes Welcome."""
+    """Sends Hello, and returns Welcome.
+
+    Raises:
+        GatewayRefused: The gateway answered with something else.
+    """
     hello = pb.Hello(
         protocol_version=PROTOCOL_VERSION,
         connector=driver.connector,
@@ -149,7 +133,7 @@ async def _greet(call: _Call, driver: Driver, instance: str) -> pb.Welcome:
 
 
 async def _sleep(seconds: float, stop: asyncio.Event) -> None:
-    """Waits, or until the connector is stopped."""
+    """Waits for `seconds`, or until the connector is stopped."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stop.wait()

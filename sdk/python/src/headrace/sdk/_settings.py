@@ -1,17 +1,15 @@
-"""How a connector runs: where the gateway is, who the connector is, and how patient it is."""
+"""Settings of a connector: the gateway's address, credentials, and timeouts."""
 
 import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headrace.contract.limits import DEFAULT_GATEWAY, MAX_NAME_BYTES
+from headrace.contract.names import NAME
 from headrace.sdk._errors import InvalidSource
-from headrace.sdk._gather import FrameTarget
 
-DEFAULT_GATEWAY = "127.0.0.1:7433"
-
-_PART = re.compile(r"[A-Za-z0-9._-]+")
-_MAX_STREAM_NAME_BYTES = 255
+_PART = re.compile(NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +20,7 @@ class Tls:
         ca: File with the certificates to trust, PEM; None trusts those of the system.
         certificate: File with this connector's own certificate chain, PEM, for mutual TLS.
         key: File with the private key that belongs to it, PEM.
-        server_name: The name that the gateway's certificate must carry, where it differs from the address.
+        server_name: The name that the gateway's certificate must have, if it differs from the address.
     """
 
     ca: Path | None = None
@@ -32,21 +30,29 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
+class FrameTarget:
+    """How large a frame should become before it is sent without waiting for more."""
+
+    bytes: int = 256 * 1024
+    messages: int = 8192
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
-    """What rarely needs a change.
+    """Settings that rarely need a change. Times are in seconds, sizes in bytes.
 
     Attributes:
-        linger_seconds: How long to gather messages for a frame, until the gateway sets another pace.
-        frame: How large a frame should become before it is sent without waiting for more.
+        linger_seconds: How long to collect messages for a frame, until the gateway sets another pace.
+        frame: The size at which a frame is sent without waiting for more messages.
         drain_seconds: How long to wait for acknowledgements, or for a sink to finish, when the connector is asked to stop.
         partition_poll_seconds: How often the source is asked for its partitions.
         welcome_seconds: How long to wait for a gateway's answer before trying again.
         first_backoff_seconds: The longest wait before the first reconnect; it doubles with each further one.
         max_backoff_seconds: The longest wait before any reconnect.
-        stuck_seconds: After how long a `read` that does not yield is reported; at shutdown it is given up then.
-        queue_bytes: How much may wait for a sink, in each part where parts are staged; the gateway is read no further then. Where
-            another part waits for its rows meanwhile, what is more goes to a temporary file.
-        hold_bytes: How much of unfinished transactions to hold in memory for a batch-idempotent sink; the rest goes to a
+        stuck_seconds: After how long a `read` that does not yield is reported; at shutdown, it is abandoned then.
+        queue_bytes: How much may be queued for a sink (for each part of a two-phase sink) before the SDK stops reading from the
+            gateway. If another part needs rows meanwhile, the excess goes to a temporary file.
+        hold_bytes: How much of unfinished transactions to keep in memory for a batch-idempotent sink; the rest goes to a
             temporary file.
     """
 
@@ -64,7 +70,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the gateway is, and how the connector shows who it is."""
+    """The gateway's address, and the connector's credentials."""
 
     gateway: str
     token: str | None
@@ -72,7 +78,7 @@ class Endpoint:
 
 
 def endpoint(gateway: str | None, token: str | None, tls: Tls | None) -> Endpoint:
-    """Fills in from HEADRACE_GATEWAY and HEADRACE_TOKEN what was not given."""
+    """The endpoint, with HEADRACE_GATEWAY and HEADRACE_TOKEN as defaults."""
     return Endpoint(
         gateway=gateway or os.environ.get("HEADRACE_GATEWAY") or DEFAULT_GATEWAY,
         token=token or os.environ.get("HEADRACE_TOKEN") or None,
@@ -81,7 +87,7 @@ def endpoint(gateway: str | None, token: str | None, tls: Tls | None) -> Endpoin
 
 
 def is_loopback(gateway: str) -> bool:
-    """True for an address that does not leave this machine."""
+    """Whether an address is on this machine."""
     host = gateway.rpartition(":")[0].strip("[]")
     return gateway.startswith("unix:") or host in ("localhost", "::1") or host.startswith("127.")
 
@@ -90,12 +96,12 @@ def stream_name(source: str, partition: str) -> str:
     """The name of a partition's stream.
 
     Raises:
-        InvalidSource: A part holds something else than letters, digits and `._-`, or the name is too long.
+        InvalidSource: A part contains characters other than letters, digits and `._-`, or the name is too long.
     """
     for what, part in (("source name", source), ("partition name", partition)):
         if not _PART.fullmatch(part):
             raise InvalidSource(f"{what} {part!r}: one or more letters, digits and '._-' are allowed")
     name = f"{source}/{partition}"
-    if len(name) > _MAX_STREAM_NAME_BYTES:
-        raise InvalidSource(f"stream name {name!r} has {len(name)} bytes, {_MAX_STREAM_NAME_BYTES} are allowed")
+    if len(name) > MAX_NAME_BYTES:
+        raise InvalidSource(f"stream name {name!r} has {len(name)} bytes, {MAX_NAME_BYTES} are allowed")
     return name

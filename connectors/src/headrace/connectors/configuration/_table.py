@@ -1,0 +1,118 @@
+"""The configuration of a connector: a configuration file, or a table of a deployment."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from headrace.configuration import ConfigurationFile, Key, nearest
+from headrace.connectors import CONNECTORS, Connector, Implementation, Parameters
+from headrace.terminal import as_typed
+
+
+class GatewayTable(Parameters):
+    """How to reach a gateway: the table `gateway` of a connector. Setting any of its files also enables TLS."""
+
+    address: str | None = Field(default=None, description="HOST:PORT; default: HEADRACE_GATEWAY, or else 127.0.0.1:7433.")
+    token: SecretStr | None = Field(default=None, description="The token to authenticate with; default: HEADRACE_TOKEN.")
+    tls: bool = Field(default=False, description="Use TLS; implied by the files below.")
+    tls_ca: Path | None = Field(default=None, description="Certificates to trust, PEM; default: those of the system.")
+    tls_cert: Path | None = Field(default=None, description="The client certificate, PEM.")
+    tls_key: Path | None = Field(default=None, description="The private key of the client certificate, PEM.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key go together: give both, or neither")
+        return self
+
+
+@dataclass(frozen=True)
+class Configured:
+    """A connector with its configuration.
+
+    Attributes:
+        connector: The connector.
+        implementation: How to build it.
+        parameters: Its parameters.
+        instance: The name of this deployment; None for the connector's default.
+        gateway: How it reaches its gateway.
+    """
+
+    connector: Connector
+    implementation: Implementation[Any]
+    parameters: Parameters
+    instance: str | None
+    gateway: GatewayTable
+
+
+class ConnectorTable(Parameters):
+    """The keys of every connector, in addition to its own parameters."""
+
+    connector: str = Field(description="The name of the connector; headrace connector list shows all of them.")
+    instance: str | None = Field(default=None, description="The name of this deployment; a newer process with it takes over.")
+    gateway: GatewayTable = Field(default_factory=GatewayTable)
+
+
+HEAD = tuple(ConnectorTable.model_fields)
+"""The keys of a connector's table that are not its parameters."""
+
+
+def load_connector(target: str, environ: Mapping[str, str] = os.environ) -> Configured:
+    """Loads the connector that `FILE` configures, or `FILE:NAME` for a deployment.
+
+    Raises:
+        ConfigurationError: The file is invalid; the error names every problem with its line.
+        MissingExtra: The connector's client library is not installed.
+    """
+    path, name = _split(target)
+    reading = ConfigurationFile(path, environ)
+    names = reading.names(("connectors",))
+    if name is None and "connector" not in reading.names() and names:
+        reading.report((), f"this is a deployment; name one of its connectors: {path}:{names[0]}")
+    elif name is not None and name not in names:
+        reading.report(("connectors",), f"there is no connector {name} here{nearest(name, names)}")
+    reading.check()
+    configured = take_connector(reading, () if name is None else ("connectors", name), name)
+    reading.check()
+    assert configured is not None
+    return configured
+
+
+def take_connector(reading: ConfigurationFile, key: Key, instance: str | None) -> Configured | None:
+    """The connector of a table; None, with the problems noted, if it is invalid.
+
+    Args:
+        reading: The file.
+        key: The table.
+        instance: The instance if the table does not set one.
+    """
+    table = reading.table(key)
+    head = reading.take(ConnectorTable, {name: value for name, value in table.items() if name in HEAD}, key)
+    connector = _known(reading, key, table.get("connector"))
+    if connector is None:
+        return None
+    implementation = connector.load()
+    given = {name: value for name, value in table.items() if name not in HEAD}
+    parameters = reading.take(implementation.parameters, given, key, HEAD)
+    if head is None or parameters is None:
+        return None
+    return Configured(connector, implementation, parameters, head.instance or instance, head.gateway)
+
+
+def _known(reading: ConfigurationFile, key: Key, name: object) -> Connector | None:
+    """The connector with a name; None, with the problem noted, if there is none."""
+    connector = next((known for known in CONNECTORS if known.name == name), None)
+    if connector is None and isinstance(name, str):
+        advice = nearest(name, [known.name for known in CONNECTORS]) or as_typed("; headrace connector list shows all connectors")
+        reading.report((*key, "connector"), f"there is no connector {name}{advice}")
+    return connector
+
+
+def _split(target: str) -> tuple[Path, str | None]:
+    """A file, and the name of a connector in it if one is given."""
+    file, colon, name = target.rpartition(":")
+    return (Path(file), name) if colon and not os.path.exists(target) else (Path(target), None)

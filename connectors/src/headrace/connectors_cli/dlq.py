@@ -1,0 +1,111 @@
+"""`headrace dlq`: shows dead letters, and replays them."""
+
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.connectors_cli.run import run_connector
+from headrace.terminal import Connection, Failure, ProgramGroup, connection_options, console, print_json
+
+if TYPE_CHECKING:
+    from headrace.connectors import DeadLetter
+
+_SHOWN = 20
+
+_path = click.argument("path", type=click.Path(path_type=Path))
+
+
+@click.group(cls=ProgramGroup)
+def dlq() -> None:
+    """Show dead letters, and replay them.
+
+    With the option deadLetters, a query writes the messages that its sink refuses permanently to another sink. Serve that sink
+    with `headrace connector run file-sink --format json`, and name its folder here.
+
+    \b
+    Examples:
+      headrace dlq show errors
+      headrace dlq replay errors --source again
+    """
+
+
+@dlq.command()
+@_path
+@click.option("--limit", type=click.IntRange(1), default=_SHOWN, show_default=True, help="Number of dead letters to show.")
+@click.option("--json", "as_json", is_flag=True, help="Print all dead letters as JSON.")
+def show(path: Path, limit: int, as_json: bool) -> None:
+    """Show the dead letters in PATH, and their number for each reason.
+
+    \b
+    Example:
+      headrace dlq show errors --limit 5
+    """
+    from headrace.connectors import dead_letters
+    from headrace.sdk import HeadraceError
+
+    try:
+        letters = list(dead_letters(path))
+    except HeadraceError as error:
+        raise Failure(str(error), error.exit_code) from None
+    if as_json:
+        print_json({"dead_letters": [_document(letter) for letter in letters]})
+    else:
+        _print(letters, limit)
+
+
+@dlq.command()
+@_path
+@click.option("--source", metavar="NAME", required=True, help="Streams are named NAME/<file name>.")
+@click.option("--sink", metavar="NAME", help="Only dead letters of this sink.")
+@click.option("-v", "--verbose", is_flag=True, help="Also log normal events, not only problems.")
+@connection_options
+def replay(path: Path, source: str, sink: str | None, verbose: bool, connection: Connection) -> None:
+    """Stream the messages of the dead letters in PATH again, unchanged, until all are acknowledged.
+
+    If you run it again, it continues from what the query that reads them has committed.
+
+    \b
+    Example:
+      headrace dlq replay errors --source again --sink alerts
+    """
+    from headrace.connectors import DeadLetterSource
+    from headrace.sdk import HeadraceError
+
+    try:
+        letters = DeadLetterSource(source, path, sink)
+    except HeadraceError as error:
+        raise Failure(str(error), error.exit_code) from None
+    run_connector(letters, connection, None, verbose)
+
+
+def _print(letters: "list[DeadLetter]", limit: int) -> None:
+    from rich.table import Table
+
+    table = Table("stream", "sequence", "sink", "batch", "reason", "value", box=None, pad_edge=False, header_style="bold")
+    for letter in islice(letters, limit):
+        document = _document(letter)
+        cells = (document[name] for name in ("stream", "sequence", "sink", "batch", "reason"))
+        table.add_row(*("-" if cell is None else str(cell) for cell in cells), repr(letter.message.value)[:60])
+    console().print(table)
+    if len(letters) > limit:
+        click.echo(f"... and {len(letters) - limit:,} more")
+    for (sink, reason), count in Counter((letter.sink, letter.reason) for letter in letters).most_common(10):
+        click.echo(f"{count:,} refused by {sink}: {reason}")
+    if not letters:
+        click.echo("no dead letters")
+
+
+def _document(letter: "DeadLetter") -> dict[str, Any]:
+    value, key = letter.message.value, letter.message.key
+    return {
+        "stream": letter.stream,
+        "sequence": letter.sequence,
+        "sink": letter.sink,
+        "batch": letter.batch,
+        "reason": letter.reason,
+        "key": None if key is None else key.decode(errors="replace"),
+        "value": None if value is None else value.decode(errors="replace"),
+    }

@@ -1,0 +1,23 @@
+"""`headrace-connectors`: the commands of `headrace connector`, and `dlq`."""
+
+from typing import NoReturn
+
+from headrace.connectors_cli.connector import connector
+from headrace.connectors_cli.dlq import dlq
+from headrace.terminal import run_program
+from headrace.terminal.completion import completion
+
+_PROGRAM = "headrace-connectors"
+_TYPED = {
+    "headrace completion": f"{_PROGRAM} completion",
+    "headrace.fish": f"{_PROGRAM}.fish",
+    "headrace connector": _PROGRAM,
+    "headrace dlq": f"{_PROGRAM} dlq",
+}
+
+program = connector.program(_PROGRAM, _TYPED, completion=completion, dlq=dlq)
+
+
+def main() -> NoReturn:
+    """Runs `headrace-connectors`, and exits with its code."""
+    run_program(program, _PROGRAM)

@@ -1,0 +1,111 @@
+"""A keyed stage: runs the steps after a shuffle on the blocks of one bucket, with the bucket's states."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby, pairwise
+from operator import attrgetter, itemgetter
+
+import numpy as np
+
+from headrace.engine._collector import freeze_modules, paused_collector
+from headrace.engine.applications._blocks import Block
+from headrace.engine.applications._durable import save
+from headrace.engine.applications._plan import BlockRow, Plan
+from headrace.engine.applications._stage_output import StageOutput, mark_rows
+from headrace.engine.applications._state_cache import STATE_CACHE, StateCache
+from headrace.engine.applications._store import Store, read_head
+from headrace.pipelines.runtime import END, NO_TIME, Elements, EventTime, Pass, StateClass, in_order
+
+
+def keyed_stage_rows(
+    plan: Plan, level: int, bucket: int, arriving: Iterable[BlockRow], store: Store, worker: StateCache = STATE_CACHE
+) -> Iterator[BlockRow]:
+    """Runs one level of a plan on the rows of one bucket in a micro-batch. Passes through the rows for other stages and sinks.
+
+    Raises:
+        StateError: Stored states do not match the classes of the pipeline, or a state cannot be stored.
+        StepError: A function raises, and its step's policy is `OnError.FAIL`.
+    """
+    graph = plan.graph
+    # In the order of the streams, regardless of which task read which part, including rows that only pass through to a sink.
+    rows = sorted(arriving, key=attrgetter("target", "stream", "sequence", "branch"))
+    here = [row for row in rows if row.is_mark or (row.target >= 0 and graph.levels[row.target] == level)]
+    yield from (row for row in rows if not row.is_mark and (row.target < 0 or graph.levels[row.target] != level))
+    if level < graph.shuffles:
+        yield from mark_rows(here)
+    if not here:
+        return
+    with paused_collector():
+        departing = _through(plan, level, bucket, here, store, worker)
+    yield from departing
+    freeze_modules()
+
+
+def _through(plan: Plan, level: int, bucket: int, here: Sequence[BlockRow], store: Store, worker: StateCache) -> list[BlockRow]:
+    """The output for the rows of this level."""
+    graph = plan.graph
+    classes = state_classes(plan, level)
+    head = read_head(store)
+    name = (plan.query, plan.run, level, bucket)
+    held = worker.take(name, store, head, classes, plan.dropped, plan.worker_bytes)
+    event_time = EventTime(graph, head.beside)
+    passed = Pass(graph, held.kept)
+    known = event_time.lowest()
+    arrived = [row for row in here if not (row.is_end or row.is_forgotten)]
+    ended = [row for row in here if row.is_end]
+    event_time.forget((row.target, row.stream) for row in here if row.is_forgotten)
+    event_time.begin((row.target, row.stream) for row in arrived if row.peak != NO_TIME)
+    for key_by, elements, others in _arrived(arrived, event_time, passed, first=level == 1):
+        passed.enter(key_by, elements, others if level == 1 else event_time.others(key_by, known))
+    finishes = event_time.end_streams((row.target, row.stream) for row in ended)
+    event_time.end()
+    passed.fire_due(level, END if finishes else event_time.lowest())
+    departing = list(StageOutput(plan, bucket=bucket).rows(passed))
+    beside = event_time.to_keep() if graph.uses_time else {}
+    head = save(store, head, held.kept, held.dirty, passed.changed, classes, beside)
+    held.mark_saved(head)
+    worker.put(name, held, plan.worker_bytes)
+    return departing
+
+
+def state_classes(plan: Plan, level: int) -> dict[str, StateClass]:
+    """The state classes of the steps at this level, that is, after this number of shuffles."""
+    graph = plan.graph
+    return {step.name: step.state_class for step in graph.keyed if graph.levels[graph.steps.index(step)] == level}
+
+
+def _arrived(
+    rows: Sequence[BlockRow], event_time: EventTime, passed: Pass, *, first: bool
+) -> Iterator[tuple[int, Elements, int]]:
+    """Yields the elements of all blocks in order, with their marks, and a lower bound of the watermark of the other streams.
+
+    After the `first` shuffle, marks are relative to the elements' pieces of their streams, and are adjusted to what the stream
+    had before. After later shuffles they are final.
+    """
+    by_stream = attrgetter("target", "stream")
+    for (key_by, stream), run in groupby(rows, key=by_stream):
+        watermarks = event_time[key_by]
+        others = watermarks.others(stream)
+        blocks: list[tuple[Block, int | None, int]] = []
+        for row in run:
+            if not row.is_mark:
+                blocks.append((Block.unpack(row.block), watermarks.base(stream) if first else None, row.branch))
+            watermarks.advance(stream, row.peak)
+        if all(before[0].last < after[0].first for before, after in pairwise(blocks)):
+            # One block after the other, so that decoded values are still in the processor's cache when they are used.
+            yield from ((key_by, _elements(block, stream, base, passed), others) for block, base, _ in blocks)
+        else:
+            # The elements of a message are in the order of their branches, regardless of how frames were divided.
+            blocks.sort(key=itemgetter(2))
+            pieces = [(key_by, _elements(block, stream, base, passed)) for block, base, _ in blocks]
+            yield from ((key_by, elements, others) for _, elements in in_order(pieces))
+
+
+def _elements(block: Block, stream: str, base: int | None, passed: Pass) -> Elements:
+    """The decoded elements of a block. Their marks are at least `base`, the stream's mark before them, if it is given."""
+    elements = block.elements(stream)
+    if base is not None and elements.marks is not None:
+        elements = replace(elements, marks=np.maximum(elements.marks, base))
+    if elements.decoded_by is None:
+        return elements
+    return replace(passed.graph.steps[elements.decoded_by].apply(elements, passed), decoded_by=None)

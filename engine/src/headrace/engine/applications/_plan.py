@@ -1,0 +1,138 @@
+"""The plan of an application on Spark, and the rows between its stages."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+
+from headrace.pipelines.runtime import END, NO_TIME, Counted, Graph
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
+
+    from headrace.engine.sink._options import SinkOptions
+    from headrace.engine.source._options import Options
+
+ROWS = StructType(
+    [
+        StructField("bucket", IntegerType(), False),
+        StructField("target", IntegerType(), False),
+        StructField("stream", StringType(), False),
+        StructField("sequence", LongType(), False),
+        StructField("peak", LongType(), False),
+        StructField("messages", IntegerType(), False),
+        StructField("block", BinaryType(), False),
+        StructField("branch", LongType(), False),
+    ]
+)
+ARROW_ROWS = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), nullable=False),
+        pa.field("target", pa.int32(), nullable=False),
+        pa.field("stream", pa.string(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("peak", pa.int64(), nullable=False),
+        pa.field("messages", pa.int32(), nullable=False),
+        pa.field("block", pa.binary(), nullable=False),
+        pa.field("branch", pa.int64(), nullable=False),
+    ]
+)
+
+
+LAST = 2**63 - 1
+"""The sequence of rows that follow all messages of their stream."""
+FORGOTTEN = END - 1
+"""The peak of a row for a stream that is forgotten, after it has ended."""
+
+
+COUNTS = {what: -(2**30) - number for number, what in enumerate(Counted)}
+"""The targets of rows that only count elements: `stream` is the step, and `messages` the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRow:
+    """One row between two stages.
+
+    Attributes:
+        bucket: The bucket that it is shuffled to.
+        target: The number of the `key_by` whose elements it contains; negative for a sink, -1 for the first one.
+        stream: The stream that the elements come from.
+        sequence: The sequence of the first element.
+        messages: The number of elements, for metrics.
+        block: The elements; for a sink, an Arrow record batch; empty if the row only has a peak.
+        peak: The largest event time of the piece of the stream that the row comes from; NO_TIME if no step needs times; END if
+            the stream has ended, FORGOTTEN if the checkpoint omits it from now on.
+        branch: The bucket and the branch of the pipeline that it comes from. It orders rows that begin with the same message.
+    """
+
+    bucket: int
+    target: int
+    stream: str
+    sequence: int
+    messages: int
+    block: bytes
+    peak: int = NO_TIME
+    branch: int = 0
+
+    @property
+    def is_mark(self) -> bool:
+        """Whether it only has a peak."""
+        return not self.block
+
+    @property
+    def is_end(self) -> bool:
+        """Whether its stream has ended."""
+        return self.peak == END
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether its stream is forgotten."""
+        return self.is_mark and (self.sequence, self.peak) == (LAST, FORGOTTEN)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all processes of one query need to know about its application.
+
+    Attributes:
+        graph: The pipeline.
+        bucket_ids: The ids of the buckets that keys are divided into; fixed for a checkpoint.
+        query: Identifies the query across its runs: its checkpoint.
+        run: A unique id of this start of the query, so that a worker does not use cached states of an earlier one.
+        worker_bytes: The approximate memory for states in a Python worker, in bytes.
+        dropped: Steps whose states in the checkpoint are to be dropped.
+    """
+
+    graph: Graph
+    bucket_ids: tuple[int, ...]
+    query: str
+    run: str
+    worker_bytes: int
+    dropped: frozenset[str] = frozenset()
+
+    @property
+    def buckets(self) -> int:
+        """The number of buckets."""
+        return len(self.bucket_ids)
+
+    # Spark starts a process for each of these, so each imports only what it needs.
+
+    @property
+    def rows(self) -> StructType:
+        """The columns of the rows before the first shuffle."""
+        return ROWS
+
+    def reader(self, options: "Options") -> "DataSourceStreamReader":
+        """A reader that runs the steps before the first shuffle."""
+        from headrace.engine.applications._source_stage import source_stage_rows, stream_end_rows
+        from headrace.engine.source._reader import Reader
+
+        return Reader(options, partial(source_stage_rows, self), partial(stream_end_rows, self))
+
+    def writer(self, options: "SinkOptions") -> "DataSourceStreamWriter":
+        """A writer of the blocks for sinks."""
+        from headrace.engine.applications._results import BlockWriter
+
+        return BlockWriter(options, self)

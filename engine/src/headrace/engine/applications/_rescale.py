@@ -1,0 +1,164 @@
+"""Repartitions the states of a stopped application: a new checkpoint continues where the old one ended."""
+
+import json
+import pickle
+import uuid
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
+
+from headrace.engine._errors import CheckpointError
+from headrace.engine.applications._keys import bucket_ids, buckets_of
+from headrace.engine.applications._plan import Plan
+from headrace.engine.applications._query_settings import settings_of_query
+from headrace.engine.applications._segments import whole
+from headrace.engine.applications._ship import ship
+from headrace.engine.applications._start import add_keyed_stages
+from headrace.engine.applications._states import StoredStates
+from headrace.engine.checkpoint._folder import HadoopFolder
+from headrace.engine.checkpoint._log import CheckpointLog, Predecessor
+from headrace.engine.checkpoint._runs import RUNS, RunLog
+from headrace.engine.spark._format import FORMAT
+from headrace.engine.spark._session import register
+from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
+from headrace.pipelines import Pipeline, StateError
+from headrace.pipelines.runtime import Graph, Key, States, check_fingerprints, merged, normal_key, not_normal
+
+_INITIAL = StructType(
+    [
+        StructField("bucket", IntegerType(), False),
+        StructField("change", BinaryType(), False),
+        StructField("beside", BinaryType(), False),
+    ]
+)
+
+
+def rescale(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    checkpoint: str,
+    into: str,
+    parallelism: int,
+    *,
+    folder: Path | None = None,
+    shared_checkpoint: bool = False,
+) -> int:
+    """Makes a new checkpoint with another number of key partitions; returns the number of states in it.
+
+    The new checkpoint repeats what the old one had not committed. All states pass through the driver.
+
+    Args:
+        pipeline: The application.
+        spark: A session from `build_session`, or passed to `register`.
+        checkpoint: The old checkpoint.
+        into: The folder of the new one, which must not exist.
+        parallelism: The number of key partitions.
+        folder: The folder whose modules and packages the workers need; by default, that of the module that made the pipeline.
+        shared_checkpoint: Whether both checkpoints are on mounts that all machines of a cluster have at the same path.
+
+    Raises:
+        CheckpointError: The old checkpoint has no committed micro-batch or is not an application's, the new folder exists, or
+            one of them is on a local disk and executors run on other machines.
+        StateError: Stored states do not match the classes or the keys of the pipeline.
+    """
+    graph = pipeline.graph
+    old = StoredStates(spark, checkpoint, graph)
+    for each in (checkpoint, into):
+        refuse_local_checkpoint(spark, each, shared=shared_checkpoint)
+    if CheckpointLog(spark, into).exists():
+        raise CheckpointError(f"{into} exists; a new checkpoint needs a new folder")
+    if not old.committed.offsets:
+        raise CheckpointError(f"{checkpoint} is not the checkpoint of an application")
+    check_fingerprints(old.log.steps() or {}, graph.fingerprints)
+    ids = bucket_ids(parallelism)
+    initial, keys = _initial(spark, old, graph, ids)
+    if folder := folder or pipeline.folder:
+        ship(spark, folder)
+    plan = Plan(graph, ids, into, uuid.uuid4().hex, 0)
+    register(spark, {graph.name: plan})
+    resume_at = json.dumps(old.committed.offsets[0].to_json())
+    # The run reads nothing, so the gateway's address does not matter.
+    unread = {"loopbackGateway": "true", "sharedCheckpoint": str(shared_checkpoint).lower()}
+    reader = spark.readStream.format(FORMAT).options(pipeline=graph.name, application=graph.name, resumeAt=resume_at, **unread)
+    rows = add_keyed_stages(plan, reader.option("stream", ",".join(graph.streams)).load(), initial)
+    new = CheckpointLog(spark, into)
+    # The checkpoint cannot be created elsewhere and moved, since Spark stores its path: it is marked until it is complete.
+    new.mark_unfinished()
+    new.note_steps(graph.fingerprints)
+    writer = rows.writeStream.format("noop").option("checkpointLocation", into).trigger(availableNow=True)
+    with settings_of_query(spark, parallelism):
+        query = writer.start()
+    query.awaitTermination()
+    if new.last_committed() is None:
+        raise CheckpointError(f"{into} was not created: Spark ran no micro-batch on it")
+    # Sinks may still have pending transactions of the old query: the new query reports its commit log.
+    runs = RunLog(HadoopFolder(spark, f"{checkpoint}/{RUNS}"))
+    new.note_predecessors(
+        [*old.log.predecessors(), Predecessor(old.log.query(), old.committed.batch, runs.segments(old.committed.batch))]
+    )
+    new.mark_finished()
+    return keys
+
+
+def _initial(spark: SparkSession, old: StoredStates, graph: Graph, ids: tuple[int, ...]) -> tuple[dict[int, DataFrame], int]:
+    """The initial states of each level of the new checkpoint, and their number."""
+    keys = 0
+    changes: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
+    beside: dict[int, dict[str, Any]] = {level: {} for level in range(1, graph.shuffles + 1)}
+    classes = {step.name: step.state_class for step in graph.keyed}
+    there: defaultdict[str, set[Key]] = defaultdict(set)
+    for level, kept, found in old.by_level():
+        beside[level] = merged(beside[level], found)
+        for step, states in kept.items():
+            keys += len(states)
+            states = _of_normal_keys(step, states, there[step])
+            for bucket, some in _divided(states, ids).items():
+                changes[level] += [(bucket, change) for change in whole({step: some}, classes)]
+    nothing = pickle.dumps({}, 5)
+    return {
+        level: spark.createDataFrame(
+            [
+                (bucket, bytearray(change), bytearray(pickle.dumps(beside[level], 5)))
+                # Every bucket needs the event time, even without initial states.
+                for bucket, change in [*changes[level], *((bucket, nothing) for bucket in ids)]
+            ],
+            _INITIAL,
+        )
+        for level in beside
+    }, keys
+
+
+def _of_normal_keys(step: str, states: States, there: set[Key]) -> States:
+    """The states of a step in one bucket, by keys in their normal form. Adds the keys to `there`, those of other buckets.
+
+    Raises:
+        StateError: A key is no longer valid, or two keys are now equal.
+    """
+    if odd := not_normal(states):
+        normal = dict.fromkeys(states)
+        for key in odd:
+            try:
+                normal[key] = normal_key(key)
+            except (TypeError, ValueError) as error:
+                raise StateError(f"step {step}: the state of key {key!r} cannot be kept: {error}") from None
+        found = States()
+        found.update({key if normal[key] is None else normal[key]: state for key, state in states.items()})
+        states = found
+    if twice := there & states.keys():
+        key = next(iter(twice))
+        raise StateError(f"step {step}: there are two states for key {key!r}: two keys of the old checkpoint are now equal")
+    there |= states.keys()
+    return states
+
+
+def _divided(states: States, ids: tuple[int, ...]) -> dict[int, States]:
+    """The states by the buckets of their keys."""
+    if not states:
+        return {}
+    by_bucket: defaultdict[int, States] = defaultdict(States)
+    for (key, state), bucket in zip(states.items(), buckets_of(list(states), len(ids)).tolist(), strict=True):
+        by_bucket[ids[bucket]][key] = state
+    return dict(by_bucket)

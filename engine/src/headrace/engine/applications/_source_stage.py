@@ -1,0 +1,136 @@
+"""The source stage: runs the steps before the first shuffle, in the tasks that read the messages."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.engine.applications._blocks import Block, Messages, Packed, blocks_by_bucket
+from headrace.engine.applications._keys import packed_buckets
+from headrace.engine.applications._plan import ARROW_ROWS, FORGOTTEN, LAST, BlockRow, Plan
+from headrace.engine.applications._stage_output import StageOutput
+from headrace.engine.source._ranges import Ends
+from headrace.engine.wire._decode import Columns, record_batch
+from headrace.pipelines.runtime import END, EVERY_STREAM, NO_TIME, Elements, Pass, Times, matches
+
+PIECE_MESSAGES = 16_384
+PIECE_BYTES = 4 * 2**20
+"""Frames of a stream are joined into pieces of about this size, since a small block costs as much as a large one."""
+MOST_BYTES = 64 * 2**20
+"""The total size of the gathered frames of all streams, in bytes, at which the largest piece is processed."""
+
+
+@dataclass
+class _Gathered:
+    """Frames of one stream, for one piece."""
+
+    frames: list[Columns] = field(default_factory=list)
+    messages: int = 0
+    bytes: int = 0
+
+
+def pieces(frames: Iterable[Columns]) -> Iterator[list[Columns]]:
+    """Joins the frames of each stream, in order, into pieces that are large enough for one block for each bucket."""
+    streams: dict[str, _Gathered] = {}
+    total = 0
+    for frame in frames:
+        gathered = streams.setdefault(frame.stream, _Gathered())
+        size = len(frame.values) + len(frame.keys) + 16 * frame.rows
+        gathered.frames.append(frame)
+        gathered.messages += frame.rows
+        gathered.bytes += size
+        total += size
+        if gathered.messages >= PIECE_MESSAGES or gathered.bytes >= PIECE_BYTES or total > MOST_BYTES:
+            fullest = max(streams, key=lambda stream: streams[stream].bytes)
+            total -= streams[fullest].bytes
+            yield streams.pop(fullest).frames
+    for gathered in streams.values():
+        yield gathered.frames
+
+
+def source_stage_rows(plan: Plan, frames: Iterable[Columns], now: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Runs the steps before the first shuffle on the messages of a task; yields the rows for the shuffle and the sinks.
+
+    Args:
+        plan: The plan.
+        frames: The messages.
+        now: When the micro-batch was planned, in microseconds since 1970; None if no step needs it.
+
+    Raises:
+        FrameError: The columns of a frame are inconsistent.
+        StepError: A function raises, and its step's policy is `OnError.FAIL`.
+    """
+    for piece in pieces(frames):
+        rows = list(_rows(plan, piece, now))
+        if rows:
+            yield record_batch_of(rows)
+
+
+def stream_end_rows(plan: Plan, ends: Ends) -> Iterator[pa.RecordBatch]:
+    """Rows that inform every bucket of streams that have ended or are forgotten, or of the end of event time."""
+    graph = plan.graph
+    if not graph.uses_time:
+        return
+    told = [(key_by, stream) for key_by in sorted(graph.first_keys) for stream in ends.streams if graph.reaches(key_by, stream)]
+    if ends.all:
+        told += [(key_by, EVERY_STREAM) for key_by in sorted(graph.first_keys)]
+    rows = [BlockRow(bucket, key_by, stream, LAST, 0, b"", END) for key_by, stream in told for bucket in plan.bucket_ids]
+    gone = [(key_by, stream) for key_by in sorted(graph.first_keys) for stream in ends.forgotten if graph.reaches(key_by, stream)]
+    rows += [BlockRow(bucket, key_by, stream, LAST, 0, b"", FORGOTTEN) for key_by, stream in gone for bucket in plan.bucket_ids]
+    if rows:
+        yield record_batch_of(rows)
+
+
+def record_batch_of(rows: list[BlockRow]) -> pa.RecordBatch:
+    """The rows as an Arrow record batch."""
+    columns = {name: [getattr(row, name) for row in rows] for name in ARROW_ROWS.names}
+    return pa.RecordBatch.from_pydict(columns, schema=ARROW_ROWS)
+
+
+def _rows(plan: Plan, piece: list[Columns], now: int | None) -> Iterator[BlockRow]:
+    graph, stream = plan.graph, piece[0].stream
+    messages = _messages(piece)
+    elements: Elements | None = None
+    passed = Pass(graph)
+    for number, source in graph.sources.items():
+        if not any(matches(pattern, stream) for pattern in source.streams):
+            continue
+        key_by = graph.only_decodes(number)
+        if key_by is not None:
+            yield from _untouched(plan, stream, messages, number, key_by)
+            continue
+        if elements is None:
+            origin = messages.origin(stream)
+            elements = Elements(origin.raw or (), origin, times=origin.times)
+        passed.read(number, elements)
+    yield from StageOutput(plan, now).rows(passed, messages)
+
+
+def _untouched(plan: Plan, stream: str, messages: Messages, source: int, key_by: int) -> Iterator[BlockRow]:
+    """Blocks of messages that no function processes before the shuffle."""
+    buckets = packed_buckets(messages.keys.data, np.maximum(messages.keys.lengths, 0).astype(np.int64), plan.buckets)
+    branch = source - len(plan.graph.steps)  # sorts before the branches of functions
+    for bucket, block in blocks_by_bucket(Block(messages, source), buckets, plan.buckets):
+        part = block.messages
+        first, count = int(part.sequences[0]), len(part.sequences)
+        yield BlockRow(plan.bucket_ids[bucket], key_by, stream, first, count, block.pack(), branch=branch)
+
+
+def _messages(piece: list[Columns]) -> Messages:
+    batch = record_batch(piece)
+    ids = batch.column("message_id")
+    return Messages(
+        np.asarray(batch.column("sequence")),
+        Packed.of(batch.column("key")),
+        Packed.of(batch.column("value")),
+        _times(batch.column("event_time")),
+        Packed.of(ids) if ids.null_count < len(ids) else None,
+    )
+
+
+def _times(array: pa.Array) -> Times | None:
+    if array.null_count == len(array):
+        return None
+    times = np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
+    return np.where(np.asarray(array.is_null()), np.int64(NO_TIME), times) if array.null_count else times

@@ -1,0 +1,150 @@
+"""Reads the states of a stopped application from its checkpoint."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.engine._errors import CheckpointError
+from headrace.engine.applications._durable import load
+from headrace.engine.applications._keys import bucket_ids, buckets_of
+from headrace.engine.applications._store import Head, read_head
+from headrace.engine.checkpoint._log import CheckpointLog
+from headrace.pipelines.runtime import Graph, Key, StateClass, States
+
+
+@dataclass(frozen=True)
+class StateSize:
+    """The amount of state of a step.
+
+    Attributes:
+        step: The name of the step.
+        keys: The number of keys that have a state.
+    """
+
+    step: str
+    keys: int
+
+
+class StoredStates:
+    """The states of a checkpoint as of its last committed micro-batch.
+
+    Its methods raise `StateError` if stored states do not match the classes or the steps of the pipeline.
+
+    Args:
+        spark: A session.
+        checkpoint: The folder of the checkpoint.
+        graph: The application's graph, `Pipeline.graph`.
+
+    Raises:
+        CheckpointError: There is no committed micro-batch.
+        HeadraceError: The session is a Spark Connect session.
+    """
+
+    def __init__(self, spark: SparkSession, checkpoint: str, graph: Graph) -> None:
+        self._spark = spark
+        self._checkpoint = checkpoint
+        self._graph = graph
+        self.log = CheckpointLog(spark, checkpoint)
+        committed = self.log.last_committed()
+        if committed is None:
+            raise CheckpointError(f"{checkpoint} has no committed micro-batch, and therefore no states; is it the right folder?")
+        self.committed = committed
+
+    def sizes(self) -> list[StateSize]:
+        """The amount of state of each step."""
+        keys: dict[str, int] = {step.name: 0 for step in self._graph.keyed}
+        for _, kept in self._buckets():
+            for step, states in kept.items():
+                keys[step] += len(states)
+        return [StateSize(step, count) for step, count in keys.items()]
+
+    def find(self, step: str, key: Key) -> Any:
+        """The state of a key in a step; None if it has none."""
+        ids = bucket_ids(self.committed.partitions)
+        bucket = ids[int(buckets_of([key], len(ids))[0])]
+        for _, kept in self._buckets(bucket):
+            if key in kept.get(step, {}):
+                return self._shown(step, kept[step][key])
+        return None
+
+    def all(self, step: str) -> Iterator[tuple[Key, Any]]:
+        """Yields every key of a step with its state."""
+        for _, kept in self._buckets():
+            for key, state in kept.get(step, States()).items():
+                yield key, self._shown(step, state)
+
+    def by_level(self) -> Iterator[tuple[int, dict[str, States], dict[str, Any]]]:
+        """Yields the states of each bucket: their level, the states by step, and what is stored beside them."""
+        levels = {step.name: self._graph.levels[self._graph.steps.index(step)] for step in self._graph.keyed}
+        for head, kept in self._buckets():
+            of_level: dict[int, dict[str, States]] = {}
+            for step, states in kept.items():
+                of_level.setdefault(levels[step], {})[step] = states
+            for level, states_by_step in of_level.items():
+                yield level, states_by_step, dict(head.beside)
+
+    def _shown(self, step: str, state: Any) -> Any:
+        return next(keyed for keyed in self._graph.keyed if keyed.name == step).shown(state)
+
+    @cached_property
+    def _classes(self) -> dict[str, StateClass]:
+        return {step.name: step.state_class for step in self._graph.keyed}
+
+    @cached_property
+    def _dropped(self) -> frozenset[str]:
+        return frozenset(each.step for each in self.log.dropped())
+
+    @cached_property
+    def _operators(self) -> list[int]:
+        metadata = self._spark.read.format("state-metadata").load(self._checkpoint)
+        return sorted({int(row.operatorId) for row in metadata.select("operatorId").distinct().collect()})
+
+    def _buckets(self, bucket: int | None = None) -> Iterator[tuple[Head, dict[str, States]]]:
+        for operator in self._operators:
+            heads = self._variable(operator, "head", bucket).select(F.col("key.bucket"), F.col("value.head")).collect()
+            for found, packed in heads:
+                store = _OfflineStore(
+                    bytes(packed), self._variable(operator, "changes", found), self._variable(operator, "snapshot", found)
+                )
+                head = read_head(store)
+                yield head, load(store, head, self._classes, self._dropped)
+
+    def _variable(self, operator: int, name: str, bucket: int | None) -> DataFrame:
+        reader = self._spark.read.format("statestore").option("operatorId", operator).option("stateVarName", name)
+        if name != "head":
+            reader = reader.option("flattenCollectionTypes", True)
+        frame = reader.option("batchId", self.committed.batch).load(self._checkpoint)
+        return frame if bucket is None else frame.filter(F.col("key.bucket") == bucket)
+
+
+class _OfflineStore:
+    """The state store of a bucket of a stopped query."""
+
+    def __init__(self, head: bytes, changes: DataFrame, snapshot: DataFrame) -> None:
+        self._head = head
+        self.changes = _OfflinePieces(changes, "number", "change")
+        self.segments = _OfflinePieces(snapshot, "segment", "states")
+
+    def read_head(self) -> bytes | None:
+        return self._head
+
+
+@dataclass(frozen=True)
+class _OfflinePieces:
+    """One state variable of a bucket."""
+
+    frame: DataFrame
+    number: str
+    piece: str
+
+    def read(self, number: int) -> bytes:
+        return self._all[number]
+
+    @cached_property
+    def _all(self) -> dict[int, bytes]:
+        rows = self.frame.select(F.col(f"user_map_key.{self.number}"), F.col(f"user_map_value.{self.piece}"))
+        return {int(number): bytes(piece) for number, piece in rows.collect()}

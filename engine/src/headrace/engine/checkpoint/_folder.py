@@ -1,0 +1,91 @@
+"""Files of a checkpoint, on any file system that Spark supports."""
+
+from typing import Any, Protocol
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+_ABSENT = "FileNotFoundException"
+# HDFS raises the last one for a file whose writer was killed while closing it.
+_NOT_WHOLE = {_ABSENT, "ChecksumException", "CannotObtainBlockLengthException"}
+
+
+class Folder(Protocol):
+    """A folder of small files. A name is never reused."""
+
+    def names(self) -> list[str]:
+        """The names of all files."""
+        ...
+
+    def read(self, name: str) -> str:
+        """The content of a file.
+
+        Raises:
+            FileNotFoundError: The file does not exist, or is incomplete.
+        """
+        ...
+
+    def write(self, name: str, text: str) -> None:
+        """Creates a file, and the folder if it does not exist."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Deletes a file if it exists."""
+        ...
+
+
+class HadoopFolder:
+    """A folder on one of Hadoop's file systems."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._path = path
+        self._folder = jvm.org.apache.hadoop.fs.Path(path)
+        self._files = self._folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+
+    def names(self) -> list[str]:
+        """The names of all files."""
+        try:
+            found = self._files.listStatus(self._folder)
+        except Py4JJavaError as error:
+            if _kind(error) == _ABSENT:
+                return []
+            raise
+        return [status.getPath().getName() for status in found]
+
+    def read(self, name: str) -> str:
+        """The content of a file.
+
+        Raises:
+            FileNotFoundError: The file does not exist, or is incomplete.
+        """
+        try:
+            stream = self._files.open(self._at(name))
+            try:
+                return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            finally:
+                stream.close()
+        except Py4JJavaError as error:
+            if _kind(error) in _NOT_WHOLE:
+                raise FileNotFoundError(f"{self._path}/{name}") from None
+            raise
+
+    def write(self, name: str, text: str) -> None:
+        """Creates a file, and the folder if it does not exist."""
+        file = self._files.create(self._at(name))
+        try:
+            file.write(bytearray(text.encode()))
+        finally:
+            file.close()
+
+    def delete(self, name: str) -> None:
+        """Deletes a file if it exists."""
+        self._files.delete(self._at(name), False)
+
+    def _at(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self._path}/{name}")
+
+
+def _kind(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getClass().getSimpleName())

@@ -1,0 +1,244 @@
+"""Reads the checkpoint of a stopped query: Spark's logs, as files, and what Headrace stores beside them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from headrace.engine._classic import refuse_connect
+from headrace.engine._errors import CheckpointError
+from headrace.engine.checkpoint._position import Offset
+from headrace.engine.checkpoint._runs import Segment
+from headrace.pipelines.runtime import Fingerprint
+
+_UNFINISHED = "headrace-unfinished"
+_DROPPED = "headrace-dropped-states"
+_PREDECESSORS = "headrace-follows"
+_STEPS = "headrace-steps"
+_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+@dataclass(frozen=True)
+class LoggedBatch:
+    """A micro-batch of the offset log.
+
+    Attributes:
+        batch: Its number.
+        partitions: The number of shuffle partitions, which is fixed for a checkpoint.
+        offsets: Where the micro-batch ends in each Headrace source.
+    """
+
+    batch: int
+    partitions: int
+    offsets: tuple[Offset, ...]
+
+
+@dataclass(frozen=True)
+class Predecessor:
+    """A query that another one has replaced, on a checkpoint that was made from its own.
+
+    Attributes:
+        query: Its id, which identifies its transactions to sinks.
+        committed: Its last micro-batch in the commit log. The other query repeats what came after it.
+        segments: The micro-batches that each of its runs committed.
+    """
+
+    query: str
+    committed: int
+    segments: tuple[Segment, ...] = ()
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A step whose states were dropped.
+
+    Attributes:
+        step: Its name.
+        after: The last micro-batch in the commit log before that; -1 if there was none.
+        level: The number of shuffles before the step of that name in the pipeline then; None if it had none.
+    """
+
+    step: str
+    after: int
+    level: int | None
+
+
+class CheckpointLog:
+    """The logs of one checkpoint, on any file system that Spark supports.
+
+    Raises:
+        HeadraceError: The session is a Spark Connect session.
+    """
+
+    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+        refuse_connect(spark)
+        self._checkpoint = checkpoint
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._folder = jvm.org.apache.hadoop.fs.Path(checkpoint)
+        configuration = spark._jsparkSession.sessionState().newHadoopConf()
+        self._files = self._folder.getFileSystem(configuration)
+        manager = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+        self._manager = manager.create(self._folder, configuration)
+
+    def last_planned(self) -> LoggedBatch | None:
+        """The last micro-batch that was planned; None if there is none.
+
+        Raises:
+            CheckpointError: The log is not in Spark's format.
+        """
+        return self._logged(self._last("offsets"))
+
+    def last_committed(self) -> LoggedBatch | None:
+        """The last micro-batch that was committed; None if there is none.
+
+        Raises:
+            CheckpointError: The log is not in Spark's format.
+        """
+        return self._logged(self._last("commits"))
+
+    def state_format(self) -> int | None:
+        """The format of Spark's state store in this checkpoint; None before the first micro-batch is committed.
+
+        Raises:
+            CheckpointError: The log is not in Spark's format.
+        """
+        batch = self._last("commits")
+        if batch is None:
+            return None
+        try:
+            _, document = self._text(self._path(f"commits/{batch}")).splitlines()
+            return 2 if json.loads(document).get("stateUniqueIds") else 1
+        except ValueError as error:
+            raise CheckpointError(f"{self._checkpoint}/commits/{batch} is not an entry of Spark's commit log ({error})") from None
+
+    def query(self) -> str:
+        """The id of the query that the checkpoint belongs to.
+
+        Raises:
+            CheckpointError: The checkpoint's metadata is not in Spark's format.
+        """
+        try:
+            return str(json.loads(self._text(self._path("metadata")))["id"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{self._checkpoint}/metadata is not in Spark's format ({error})") from None
+
+    def predecessors(self) -> tuple[Predecessor, ...]:
+        """The queries that the checkpoint's own query has replaced, the latest last."""
+        path = self._path(_PREDECESSORS)
+        return tuple(_predecessor(each) for each in json.loads(self._text(path))) if self._files.exists(path) else ()
+
+    def note_predecessors(self, queries: Sequence[Predecessor]) -> None:
+        """Records the queries that the checkpoint's own query has replaced."""
+        self._write(_PREDECESSORS, [asdict(query) for query in queries])
+
+    def dropped(self) -> tuple[Dropped, ...]:
+        """The steps whose states were dropped before the last committed micro-batch, which makes it final."""
+        path = self._path(_DROPPED)
+        if not self._files.exists(path):
+            return ()
+        committed = self._last("commits")
+        noted = (Dropped(**each) for each in json.loads(self._text(path)))
+        return tuple(each for each in noted if committed is not None and committed > each.after)
+
+    def note_dropped(self, levels: Mapping[str, int | None]) -> None:
+        """Records steps whose states are dropped once a micro-batch is committed, with `Dropped.level`."""
+        committed, before = self._last("commits"), self.dropped()
+        known = {each.step for each in before}
+        now = [Dropped(step, -1 if committed is None else committed, at) for step, at in levels.items() if step not in known]
+        self._write(_DROPPED, [asdict(each) for each in (*before, *now)])
+
+    def steps(self) -> dict[str, Fingerprint] | None:
+        """The steps with states as of the last committed micro-batch; None if they were not recorded.
+
+        Raises:
+            CheckpointError: The record cannot be read.
+        """
+        last = self._last("commits")
+        noted = [] if last is None else [number for number in self._numbers(_STEPS) if number <= last]
+        if not noted:
+            return None
+        path = self._path(f"{_STEPS}/{max(noted)}")
+        try:
+            found = json.loads(self._text(path))
+            return {name: Fingerprint(**{**step, "sources": tuple(step["sources"])}) for name, step in found.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(f"{path.toString()} is not a record of an application's steps ({error})") from None
+
+    def note_steps(self, steps: Mapping[str, Fingerprint]) -> None:
+        """Records the steps that keep states from the next committed micro-batch on."""
+        last = self._last("commits")
+        name = f"{_STEPS}/{0 if last is None else last + 1}"
+        self._write(name, {name: asdict(step) for name, step in steps.items()})
+
+    def exists(self) -> bool:
+        """Whether the checkpoint's folder exists."""
+        return bool(self._files.exists(self._folder))
+
+    def mark_unfinished(self) -> None:
+        """Marks the checkpoint as incomplete, so that no query starts on it."""
+        self._files.mkdirs(self._folder)
+        self._files.create(self._path(_UNFINISHED)).close()
+
+    def mark_finished(self) -> None:
+        """Removes the mark of `mark_unfinished`."""
+        self._files.delete(self._path(_UNFINISHED), False)
+
+    def is_unfinished(self) -> bool:
+        """Whether the checkpoint is incomplete: its creation began and did not finish."""
+        return bool(self._files.exists(self._path(_UNFINISHED)))
+
+    def _write(self, name: str, document: Any) -> None:
+        """Writes a file atomically, since a driver may be killed at any time."""
+        path = self._path(name)
+        self._manager.mkdirs(path.getParent())
+        file = self._manager.createAtomic(path, True)
+        try:
+            file.write(bytearray(json.dumps(document).encode()))
+        except Py4JError:
+            file.cancel()
+            raise
+        file.close()
+
+    def _last(self, log: str) -> int | None:
+        return max(self._numbers(log), default=None)
+
+    def _numbers(self, log: str) -> list[int]:
+        folder = self._path(log)
+        if not self._files.exists(folder):
+            return []
+        names = [status.getPath().getName() for status in self._files.listStatus(folder)]
+        return [int(name) for name in names if name.isdecimal()]
+
+    def _logged(self, batch: int | None) -> LoggedBatch | None:
+        if batch is None:
+            return None
+        text = self._text(self._path(f"offsets/{batch}"))
+        try:
+            _, metadata, *offsets = text.splitlines()
+            documents = [json.loads(offset) for offset in offsets if offset != "-"]
+            own = tuple(Offset.from_json(d) for d in documents if isinstance(d, dict) and d.keys() >= {"pipeline", "streams"})
+            return LoggedBatch(batch, int(json.loads(metadata)["conf"][_PARTITIONS]), own)
+        except (ValueError, KeyError) as error:
+            where = f"{self._checkpoint}/offsets/{batch}"
+            raise CheckpointError(f"{where} is not an entry of Spark's offset log ({type(error).__name__}: {error})") from None
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self._checkpoint}/{name}")
+
+    def _text(self, path: Any) -> str:
+        stream = self._files.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+
+def _predecessor(document: dict[str, Any]) -> Predecessor:
+    # Older checkpoints have no record of runs: the run that committed a micro-batch is then unknown.
+    unknown = [{"run": "", "first_batch": 0, "last_batch": document["committed"]}]
+    segments = tuple(Segment(**segment) for segment in document.get("segments") or unknown)
+    return Predecessor(document["query"], document["committed"], segments)

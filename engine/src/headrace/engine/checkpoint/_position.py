@@ -1,0 +1,134 @@
+"""Positions in streams, and the offsets that Spark keeps in its checkpoint."""
+
+import base64
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.contract import position as contract
+from headrace.engine._errors import CheckpointError
+from headrace.protocol.v1 import frame_pb2 as pb
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Position(contract.Position):
+    """A place in a stream, and what the checkpoint knows about it.
+
+    At a `start` nothing was read: the stream begins there for the pipeline. `ended` says that the source has ended it
+    there. Should it go on after all, it goes on from there.
+    """
+
+    start: bool = field(default=False, compare=False)
+    ended: bool = field(default=False, compare=False)
+
+    @classmethod
+    def from_proto(cls, position: pb.Position, *, start: bool = False, ended: bool = False) -> "Position":
+        """The position of a wire message."""
+        return cls(position.epoch, position.sequence, position.cursor if position.HasField("cursor") else None, start, ended)
+
+    def to_proto(self) -> pb.Position:
+        """The wire form."""
+        return pb.Position(epoch=self.epoch, sequence=self.sequence, cursor=self.cursor)
+
+    def __str__(self) -> str:
+        return f"{self.sequence}" + (f" of epoch {self.epoch}" if self.epoch else "")
+
+
+@dataclass(frozen=True)
+class Offset:
+    """A pipeline's position in each of its streams, which Spark writes to its offset log, as JSON.
+
+    `run_number` and `run_id` identify the run of the pipeline that planned it; the next run's number is one more. The driver uses
+    them to detach the run when the query ends. They are absent in the first offset. `finish` counts how often event time has
+    ended, because all streams had ended, and `finished` is true if it did so here. `checkpoint` is the checkpoint's id, absent in
+    checkpoints that are older than these ids. `planned_at` is when the batch that ends here was planned, in microseconds since
+    1970, if the application needs the present time: a batch that is repeated finds the same value.
+    """
+
+    pipeline: str
+    streams: Mapping[str, Position]
+    run_number: int | None = None
+    finish: int = 0
+    finished: bool = False
+    run_id: str = ""
+    checkpoint: str = ""
+    planned_at: int | None = None
+
+    @classmethod
+    def from_json(cls, document: Any) -> "Offset":
+        """The offset of its JSON form.
+
+        Raises:
+            CheckpointError: The document is not an offset of this source.
+        """
+        try:
+            streams = {name: _position(position) for name, position in document["streams"].items()}
+            finish, finished = int(document.get("finish", 0)), document.get("finished") is True
+            run_id, checkpoint = (str(document.get(name, "")) for name in ("run_id", "checkpoint"))
+            at = document.get("plannedAt")
+            return cls(document["pipeline"], streams, document.get("run"), finish, finished, run_id, checkpoint, at)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CheckpointError(
+                f"the checkpoint's offset is not an offset of this source ({type(error).__name__}: {error}); "
+                "was the checkpoint written by another source? Use a new checkpointLocation"
+            ) from None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form. Equal offsets have equal documents."""
+        document: dict[str, Any] = {"pipeline": self.pipeline}
+        if self.checkpoint:
+            document["checkpoint"] = self.checkpoint
+        if self.run_number is not None:
+            document["run"] = self.run_number
+        if self.finish:
+            document["finish"] = self.finish
+        if self.finished:
+            document["finished"] = True
+        if self.run_id:
+            document["run_id"] = self.run_id
+        if self.planned_at is not None:
+            document["plannedAt"] = self.planned_at
+        document["streams"] = {name: _document(self.streams[name]) for name in sorted(self.streams)}
+        return document
+
+
+def moved(positions: Mapping[str, Position], known: Mapping[str, Position]) -> dict[str, Position]:
+    """The positions that differ from the known ones, including those that differ only in `ended`."""
+    return {name: position for name, position in positions.items() if not _is_same(position, known.get(name))}
+
+
+def left_out(positions: Mapping[str, Position], known: Mapping[str, Position]) -> dict[str, Position]:
+    """The known positions of streams that are not in `positions` any more, since they were forgotten."""
+    return {name: position for name, position in known.items() if name not in positions}
+
+
+def ended(positions: Mapping[str, Position]) -> list[str]:
+    """The streams that have ended."""
+    return [name for name, position in positions.items() if position.ended]
+
+
+def to_stream_positions(positions: Mapping[str, Position]) -> Iterable[pb.StreamPosition]:
+    """The wire form of positions by stream."""
+    return [pb.StreamPosition(stream=name, position=position.to_proto()) for name, position in positions.items()]
+
+
+def _position(document: Mapping[str, Any]) -> Position:
+    cursor = document.get("cursor")
+    cursor = None if cursor is None else base64.b64decode(cursor)
+    start, ended = document.get("start") is True, document.get("ended") is True
+    return Position(int(document["epoch"]), int(document["sequence"]), cursor, start, ended)
+
+
+def _is_same(position: Position, known: Position | None) -> bool:
+    return known is not None and (known, known.ended) == (position, position.ended)
+
+
+def _document(position: Position) -> dict[str, Any]:
+    document: dict[str, Any] = {"epoch": position.epoch, "sequence": position.sequence}
+    if position.cursor is not None:
+        document["cursor"] = base64.b64encode(position.cursor).decode("ascii")
+    if position.start:
+        document["start"] = True
+    if position.ended:
+        document["ended"] = True
+    return document

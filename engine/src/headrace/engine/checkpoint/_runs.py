@@ -1,0 +1,169 @@
+"""The runs of a query, as recorded in its checkpoint: which one is current, and which batches each has committed.
+
+Each run creates a file in `<checkpoint>/headrace/runs`, named `NUMBER.FIRST_BATCH.ID`. Numbers increase by one. If two runs take
+the same number at the same time, the one with the higher id wins. Files are never overwritten or renamed, so any file system with
+consistent listings is sufficient: of two drivers that start at the same time, at least one sees the file of the other.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+
+from headrace.engine._errors import Replaced
+from headrace.engine.checkpoint._folder import Folder
+
+RUNS = "headrace/runs"
+MOST_SEGMENTS = 500
+"""The number of segments that are kept. For older batches, the run that committed them is unknown."""
+MOST_SINKS = 100
+"""The number of sinks that are kept, the latest first."""
+_KEPT = 3
+"""The number of runs whose files are kept. The file of the last run contains what is known about earlier ones."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive batches that one run committed.
+
+    Attributes:
+        run: The run's id; empty if it is unknown.
+        first_batch: The first of them.
+        last_batch: The last of them.
+    """
+
+    run: str
+    first_batch: int
+    last_batch: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a query, as recorded in its checkpoint.
+
+    Attributes:
+        number: One more than the number of the run before it.
+        id: Spark's id of the run (`runId`).
+        first_batch: The first batch that it executes, as far as is known.
+        earlier: The runs that committed the batches before that.
+        sinks: The sinks that this run and earlier ones write to.
+    """
+
+    number: int
+    id: str
+    first_batch: int
+    earlier: tuple[Segment, ...] = ()
+    sinks: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"{self.number}.{self.first_batch}.{self.id}"
+
+    def segments(self, last_batch: int) -> tuple[Segment, ...]:
+        """The runs that committed the batches up to and including `last_batch`."""
+        segments = (*self.earlier, Segment(self.id, self.first_batch, last_batch))
+        cut = [replace(s, last_batch=min(s.last_batch, last_batch)) for s in segments]
+        return tuple(s for s in cut if s.first_batch <= s.last_batch)
+
+
+class RunLog:
+    """The runs of one checkpoint."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+
+    def begin(self, run_id: str, first_batch: int, sinks: Iterable[str] = ()) -> Run:
+        """Starts a run, which becomes the current one.
+
+        Args:
+            run_id: Spark's id of the run.
+            first_batch: The first batch that it will execute.
+            sinks: The sinks that it writes to.
+
+        Raises:
+            Replaced: Another run started at the same time, and is the current one.
+        """
+        number = max((run.number for run in self._runs()), default=0) + 1
+        run = self._written(Run(number, run_id, first_batch, sinks=tuple(sinks)))
+        self.check(run)
+        for old in self._runs():
+            if old.number <= number - _KEPT:
+                self._folder.delete(old.name)
+        return run
+
+    def correct(self, run: Run, first_batch: int) -> Run:
+        """Corrects the first batch of a run: the run before it may have committed another batch while this one started."""
+        return self._written(replace(run, first_batch=first_batch))
+
+    def check(self, run: Run) -> None:
+        """Checks that a run is the current one.
+
+        Raises:
+            Replaced: Another one is.
+        """
+        present = max(self._runs(), key=_order, default=run)
+        if _order(present) > _order(run):
+            raise Replaced(
+                f"another driver has started this query on the same checkpoint, as run {present.number} ({present.id}); "
+                f"run {run.number} ({run.id}) ends. A checkpoint serves one query at a time: stop one of the drivers"
+            )
+
+    def segments(self, last_batch: int) -> tuple[Segment, ...]:
+        """The runs that committed the batches up to and including `last_batch`, according to the last run."""
+        last = self._before(None)
+        return _unknown(last_batch) if last is None else last.segments(last_batch)
+
+    def _written(self, run: Run) -> Run:
+        before = self._before(run)
+        earlier = before.segments(run.first_batch - 1) if before is not None else _unknown(run.first_batch - 1)
+        former = before.sinks if before is not None else ()
+        sinks = tuple(dict.fromkeys((*run.sinks, *former)))[:MOST_SINKS]
+        run = replace(run, earlier=_bounded(earlier), sinks=sinks)
+        document = {"earlier": [asdict(segment) for segment in run.earlier], "sinks": run.sinks}
+        self._folder.write(run.name, json.dumps(document))
+        return run
+
+    def _before(self, run: Run | None) -> Run | None:
+        """The last run before `run`, with what its file contains; None if there is none."""
+        lower = [each for each in self._runs() if run is None or _order(each) < _order(run)]
+        for each in sorted(lower, key=lambda each: (*_order(each), each.first_batch), reverse=True):
+            try:
+                document = json.loads(self._folder.read(each.name))
+                earlier = tuple(Segment(**segment) for segment in document["earlier"])
+                return replace(each, earlier=earlier, sinks=tuple(document.get("sinks", ())))
+            except (FileNotFoundError, ValueError, KeyError, TypeError):
+                # The run ended before its file was complete, and so before its first batch.
+                continue
+        return None
+
+    def _runs(self) -> list[Run]:
+        """All runs that have a file, without the content of the files."""
+        return [run for name in self._folder.names() if (run := _parsed(name)) is not None]
+
+
+def _parsed(name: str) -> Run | None:
+    number, _, rest = name.partition(".")
+    first_batch, _, run_id = rest.partition(".")
+    return Run(int(number), run_id, int(first_batch)) if number.isdecimal() and first_batch.isdecimal() and run_id else None
+
+
+def _order(run: Run) -> tuple[int, str]:
+    return run.number, run.id
+
+
+def _unknown(last_batch: int) -> tuple[Segment, ...]:
+    """The segments of batches whose runs were not recorded."""
+    return (Segment("", 0, last_batch),) if last_batch >= 0 else ()
+
+
+def _bounded(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    if len(segments) <= MOST_SEGMENTS:
+        return segments
+    kept = segments[-(MOST_SEGMENTS - 1) :]
+    return (*_unknown(kept[0].first_batch - 1), *kept)
+
+
+def covering(segments: Iterable[Segment], batches: Iterable[int]) -> set[Segment]:
+    """The segments that contain any of the batches."""
+    wanted = set(batches)
+    return {s for s in segments if any(s.first_batch <= batch <= s.last_batch for batch in wanted)}

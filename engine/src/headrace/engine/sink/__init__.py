@@ -1,0 +1,1 @@
+"""The Spark sink: options, delivery, dead letters."""

@@ -1,0 +1,164 @@
+"""Access to a running query in the driver, through py4j: its sources, its sink, and the logs of its checkpoint."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.engine.checkpoint._folder import HadoopFolder
+from headrace.engine.checkpoint._log import CheckpointLog, Predecessor
+from headrace.engine.checkpoint._position import Offset
+from headrace.engine.checkpoint._runs import RUNS, RunLog
+from headrace.engine.checkpoint._votes import VOTES
+from headrace.engine.sink._options import RUN_NUMBER, SinkOptions, parse_sink
+from headrace.engine.source._options import Options, parse
+from headrace.engine.wire._gateway_options import Defaults
+
+FORMAT = "headrace"
+
+
+class Execution:
+    """A running query. All methods may raise py4j errors."""
+
+    def __init__(self, spark: SparkSession, query_id: Any) -> None:
+        self._spark = spark
+        self._jvm: Any = spark._jvm
+        self._query: Any = spark._jsparkSession.streams().get(query_id)
+        self._execution = self._query.streamingQuery() if hasattr(self._query, "streamingQuery") else self._query
+
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether it uses asynchronous progress tracking."""
+        return "AsyncProgressTracking" in self._execution.getClass().getName()
+
+    def sources(self, defaults: Defaults) -> tuple[Options, ...]:
+        """The options of its Headrace sources.
+
+        Raises:
+            OptionError: An option is invalid.
+        """
+        leaves = self._execution.analyzedPlan().collectLeaves()
+        return tuple(
+            parse(dict(leaf.extraOptions().asCaseSensitiveMap()), defaults)
+            for leaf in (leaves.apply(i) for i in range(leaves.size()))
+            if leaf.getClass().getSimpleName() == "StreamingRelationV2" and leaf.sourceName() == FORMAT
+        )
+
+    @property
+    def writes_to_sink(self) -> bool:
+        """Whether its sink is a Headrace sink."""
+        sink = self._execution.sink()
+        # name() raises for sinks of some other classes.
+        return bool(sink.getClass().getSimpleName() == "PythonTable" and sink.name().lower() == FORMAT)
+
+    def sink_options(self, defaults: Defaults) -> SinkOptions:
+        """The options of its Headrace sink.
+
+        Raises:
+            OptionError: An option is invalid.
+        """
+        # There is no public access to them before the first batch is planned.
+        kind = self._execution.getClass()
+        while kind.getSimpleName() != "MicroBatchExecution":
+            kind = kind.getSuperclass()
+        given = kind.getDeclaredField("extraOptions")
+        given.setAccessible(True)
+        return parse_sink(dict(self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(given.get(self._execution))), defaults)
+
+    @property
+    def checkpoint(self) -> str:
+        """The folder of its checkpoint, with the scheme of its file system."""
+        return str(self._execution.resolvedCheckpointRoot())
+
+    @property
+    def runs(self) -> RunLog:
+        """The runs that are recorded in its checkpoint."""
+        return RunLog(HadoopFolder(self._spark, f"{self.checkpoint}/{RUNS}"))
+
+    def set_run_number(self, run_number: int) -> None:
+        """Passes the number of the run to every task of the query."""
+        # Spark passes the settings of a query's own session to its tasks.
+        self._execution.sparkSessionForStream().conf().set(RUN_NUMBER, str(run_number))
+
+    def first_batch(self) -> int | None:
+        """The first batch that the run has executed or is executing; None if there is none yet."""
+        last = self._execution.lastExecution()
+        progress = self._execution.recentProgress()
+        if len(progress):
+            return int(progress[0].batchId())
+        return None if last is None else int(last.currentBatchId())
+
+    def predecessors(self) -> tuple[Predecessor, ...]:
+        """The queries that it has replaced."""
+        return CheckpointLog(self._spark, self.checkpoint).predecessors()
+
+    def last_committed(self) -> int | None:
+        """The last batch in the commit log; None if the log is empty."""
+        last = self._execution.commitLog().getLatestBatchId()
+        return int(last.get()) if last.isDefined() else None
+
+    def is_committed(self, batch: int) -> bool:
+        """Whether a batch is in the commit log."""
+        return bool(self._execution.commitLog().get(batch).isDefined())
+
+    def offsets(self, batch: int) -> Iterator[Offset]:
+        """The offsets of the Headrace sources at the end of a batch.
+
+        Raises:
+            CheckpointError: An offset is not an offset of this source.
+        """
+        logged = self._execution.offsetLog().get(batch)
+        if not logged.isDefined():
+            return
+        documents = logged.get().offsets()
+        for document in (documents.apply(i) for i in range(documents.size())):
+            if document.isDefined():
+                value = json.loads(document.get().json())
+                if isinstance(value, dict) and value.keys() >= {"pipeline", "streams"}:
+                    yield Offset.from_json(value)
+
+    def read_votes(self) -> str | None:
+        """The votes of its sinks, as last written to the checkpoint; None if none were written."""
+        path = self._votes_path()
+        files = self._execution.commitLog().fileManager()
+        if not files.exists(path):
+            return None
+        stream = files.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write_votes(self, text: str) -> None:
+        """Writes the votes of its sinks to the checkpoint."""
+        files = self._execution.commitLog().fileManager()
+        stream = files.createAtomic(self._votes_path(), True)
+        stream.write(bytearray(text.encode()))
+        stream.close()
+
+    def _votes_path(self) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.checkpoint}/{VOTES}")
+
+    def refuse(self, reason: str) -> None:
+        """Ends the query before its first batch, with an error that `exception()` and `awaitTermination()` report."""
+        self._set_cause(reason)
+        # This is the first step of stop(), which would wait for the query's thread, which in turn waits for this callback.
+        runtime = self._jvm.org.apache.spark.sql.execution.streaming.runtime
+        self._execution.state().set(getattr(getattr(runtime, "TERMINATED$"), "MODULE$"))
+
+    def fail(self, reason: str) -> None:
+        """Ends a running query, with an error that `exception()` and `awaitTermination()` report."""
+        self._set_cause(reason)
+        self.stop()
+
+    def stop(self) -> None:
+        """Stops the query, and waits for its thread."""
+        self._query.stop()
+
+    def _set_cause(self, reason: str) -> None:
+        cause = self._jvm.java.lang.UnsupportedOperationException(reason)
+        parameters = self._jvm.PythonUtils.toScalaMap(self._jvm.java.util.HashMap())
+        streaming = self._jvm.org.apache.spark.sql.streaming
+        failure = streaming.StreamingQueryException(reason, cause, "STREAM_FAILED", parameters)
+        getattr(self._execution, "streamDeathCause_$eq")(failure)

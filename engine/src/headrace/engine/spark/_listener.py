@@ -1,0 +1,227 @@
+"""Monitors the queries of a session in the driver.
+
+Before a query's first batch, the listener rejects asynchronous progress tracking, and records the run as the current one of its
+checkpoint. While a query runs, the listener reports committed batches to the gateway, for its sinks. When the query ends, it
+detaches the query with the committed positions, so that the last batch is acknowledged before the next start.
+"""
+
+import logging
+import threading
+import weakref
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import grpc
+from pyspark.sql import SparkSession
+
+from headrace.contract.errors import HeadraceError
+from headrace.engine.checkpoint._log import Predecessor
+from headrace.engine.checkpoint._position import Offset, to_stream_positions
+from headrace.engine.checkpoint._votes import Votes
+from headrace.engine.sink._options import SinkOptions
+from headrace.engine.source._fetch import PipelineRun
+from headrace.engine.source._options import Options
+from headrace.engine.spark._counts import log_counts
+from headrace.engine.spark._execution import Execution
+from headrace.engine.spark._reporting import CommitLog, CommitReporter, ReportedRun
+from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
+from headrace.engine.wire._connection import Connection, to_error
+from headrace.engine.wire._gateway_options import Defaults
+from headrace.protocol.v1 import engine_pb2 as pb
+
+DETACH_TIMEOUT_S = 2.0
+ASYNC_REFUSED = (
+    "Headrace does not support asyncProgressTrackingEnabled: Spark then plans a batch before the previous one is in the "
+    "commit log, and messages would be acknowledged too early. Remove the option from writeStream; nothing was processed"
+)
+
+_watching: "weakref.WeakKeyDictionary[SparkSession, Defaults]" = weakref.WeakKeyDictionary()
+"""The monitored sessions, with the defaults of their queries' options."""
+
+log = logging.getLogger("headrace.engine")
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """A running query with its Headrace sources, and its Headrace sink if it has one.
+
+    The commits of queries that it has replaced are reported too, since no other process does so.
+    """
+
+    execution: Execution
+    sources: tuple[Options, ...]
+    reported: ReportedRun
+    followed: tuple[ReportedRun, ...] = ()
+
+
+class QueryListener:
+    """Implements Spark's listener interface directly on py4j: pyspark's own wrapper copies every progress event.
+
+    Spark calls `onQueryStarted` in the query's own thread before its first batch, and the other methods from its event bus.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._watched: dict[str, _Watched] = {}
+        self._reporter = CommitReporter(lambda: spark.sparkContext._jsc is None)
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Starts to monitor a query, or rejects it: it must not use asynchronous progress tracking, for example."""
+        try:
+            execution = Execution(self._spark, event.id())
+            try:
+                watched = self._watch(execution, event.id().toString(), event.runId().toString())
+            except HeadraceError as error:
+                _refuse(execution, str(error))
+                return
+            if watched is not None:
+                self._watched[event.runId().toString()] = watched
+        except Exception:
+            log.warning("cannot monitor a query that starts", exc_info=True)
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Reports the batch to the gateway if it is in the commit log."""
+        try:
+            if not any(watched.reported.options for watched in list(self._watched.values())):
+                return
+            progress = event.progress()
+            watched = self._watched.get(progress.runId().toString())
+            if watched is None or watched.reported.options is None:
+                return
+            batch = int(progress.batchId())
+            # A trigger without data also causes progress events, with the number of the next batch: only the log proves a commit.
+            if watched.execution.is_committed(batch):
+                if len(watched.reported.readers) < len(watched.sources):
+                    watched.reported.readers |= {offset.pipeline for offset in watched.execution.offsets(batch)}
+                self._reporter.committed(watched.reported, batch)
+                log_counts(progress)
+        except Exception:
+            log.warning("cannot report a committed batch at once", exc_info=True)
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Does nothing; Spark requires the method."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Reports what the query has committed, and detaches it from the gateway."""
+        try:
+            watched = self._watched.pop(event.runId().toString(), None)
+            if watched is None:
+                return
+            for reported in (watched.reported, *watched.followed):
+                self._reporter.end(reported)
+            last = watched.execution.last_committed() if watched.sources else None
+            if last is not None:
+                for offset in watched.execution.offsets(last):
+                    _detach(watched.sources, offset)
+        except Exception:
+            log.info("cannot detach from the gateway; the last commits are acknowledged at the query's next start", exc_info=True)
+
+    class Java:
+        """The Java interface, for py4j."""
+
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+
+    def _watch(self, execution: Execution, query_id: str, run_id: str) -> _Watched | None:
+        """Starts to monitor a query that has a Headrace source or sink, as the current run of its checkpoint; None for others.
+
+        Raises:
+            HeadraceError: The query must not start.
+        """
+        defaults = _watching[self._spark]
+        sources = execution.sources(defaults)
+        if sources and execution.is_asynchronous:
+            raise HeadraceError(ASYNC_REFUSED)
+        if not sources and not execution.writes_to_sink:
+            return None
+        try:
+            options = execution.sink_options(defaults) if execution.writes_to_sink else None
+            shared = any(each.shared_checkpoint for each in (*sources, *((options,) if options is not None else ())))
+            refuse_local_checkpoint(self._spark, execution.checkpoint, shared=shared)
+            reported = _begun(execution, query_id, run_id, options)
+            reported.readers |= {source.pipeline for source in sources if source.pipeline is not None}
+            last = execution.last_committed()
+            if last is not None:
+                reported.readers |= {offset.pipeline for offset in execution.offsets(last)}
+            elif options is not None and len(reported.readers) < len(sources):
+                reported.find_readers = lambda: {offset.pipeline for offset in execution.offsets(0)}
+            followed = (
+                tuple(_of_predecessor(query, reported) for query in execution.predecessors()) if options is not None else ()
+            )
+            for each in (*followed, reported):
+                self._reporter.start(each)
+        except HeadraceError:
+            raise
+        except Exception as error:
+            raise HeadraceError(f"the checkpoint cannot be read or written: {error}; nothing was processed") from error
+        return _Watched(execution, sources, reported, followed)
+
+
+def _begun(execution: Execution, query_id: str, run_id: str, options: SinkOptions | None) -> ReportedRun:
+    """Records a run as the current one of its checkpoint.
+
+    Raises:
+        Replaced: Another run started at the same time.
+    """
+    runs, last = execution.runs, execution.last_committed()
+    run = runs.begin(run_id, 0 if last is None else last + 1, options.sinks if options is not None else ())
+    execution.set_run_number(run.number)
+    commits = CommitLog(last=execution.last_committed, first_run=execution.first_batch, fail=partial(_fail, execution))
+    votes = Votes(execution.read_votes, execution.write_votes)
+    return ReportedRun(query_id, run, options, commits, runs, votes, committed=last)
+
+
+def _of_predecessor(query: Predecessor, reported: ReportedRun) -> ReportedRun:
+    """What a query has committed that another one has replaced."""
+    run = replace(reported.run, first_batch=query.committed + 1, earlier=query.segments)
+    return ReportedRun(query.query, run, reported.options, committed=query.committed)
+
+
+def _fail(execution: Execution, reason: str) -> None:
+    """Ends a running query, in another thread, since the query's thread may wait for the caller."""
+    threading.Thread(target=execution.fail, args=(reason,), name="headrace-replaced", daemon=True).start()
+
+
+def _refuse(execution: Execution, reason: str) -> None:
+    log.error("%s", reason)
+    try:
+        execution.refuse(reason)
+    except Exception:
+        threading.Thread(target=execution.stop, name="headrace-refusal", daemon=True).start()
+        raise
+
+
+def _detach(sources: tuple[Options, ...], offset: Offset) -> None:
+    if offset.run_number is None:
+        return
+    named = [s for s in sources if s.pipeline == offset.pipeline]
+    unnamed = {s for s in sources if s.pipeline is None}
+    candidates = named or (list(unnamed) if len(unnamed) == 1 else [])
+    if not candidates:
+        return
+    options, connection = candidates[0], Connection.of(candidates[0])
+    request = pb.DetachRequest(
+        pipeline=PipelineRun(offset.pipeline, offset.run_number, offset.run_id, offset.checkpoint).to_proto(options),
+        committed=to_stream_positions(offset.streams),
+    )
+    try:
+        connection.stub().Detach(request, timeout=DETACH_TIMEOUT_S, metadata=connection.metadata)
+    except grpc.RpcError as error:
+        log.info("could not send the last commit to the gateway: %s", to_error(error, connection))
+
+
+def watch_queries(spark: SparkSession, defaults: Defaults) -> None:
+    """Monitors the queries of a session until it ends; if it is monitored already, replaces the defaults."""
+    from py4j.java_gateway import java_import  # type: ignore[import-untyped]
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    if spark in _watching:
+        _watching[spark] = defaults
+        return
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    java_import(gateway.jvm, "org.apache.spark.sql.streaming.*")
+    listener = gateway.jvm.PythonStreamingQueryListenerWrapper(QueryListener(spark))
+    _watching[spark] = defaults
+    spark._jsparkSession.streams().addListener(listener)

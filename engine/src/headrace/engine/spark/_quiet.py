@@ -1,0 +1,75 @@
+"""Keeps off a terminal what Spark says of itself: its log, and what JVM and Python workers print as they start and end.
+
+A user's own settings of log4j stay in force.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from pyspark import SparkConf
+from pyspark.java_gateway import launch_gateway
+
+from headrace.engine.spark._daemon import QUIET
+from headrace.engine.spark._submission import spark_home
+
+VERBOSE = "HEADRACE_VERBOSE"
+"""The environment variable with which nothing is kept off."""
+_CONFIGURATION = Path(__file__).with_name("quiet.log4j2.properties")
+_JAVA_SETTINGS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
+_JAVA_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "SPARK_SUBMIT_OPTS")
+_LOG4J_VARIABLES = ("LOG4J_CONFIGURATION_FILE", "LOG4J2_CONFIGURATION_FILE")
+_LAST_WORDS_S = 10.0
+_STARTUP = (b"WARNING: Using incubator modules: jdk.incubator.vector", b"NOTE: Picked up JDK_JAVA_OPTIONS:")
+"""Lines that begin so are printed by Java itself, before any setting holds."""
+
+
+def log_options(settings: Mapping[str, str]) -> list[str]:
+    """The options of a JVM that logs errors only; none where the user has configured log4j.
+
+    Args:
+        settings: The settings of Spark that this JVM gets.
+    """
+    return [] if _has_configuration(settings) else [f'"-Dlog4j2.configurationFile={_CONFIGURATION.as_uri()}"']
+
+
+def _has_configuration(settings: Mapping[str, str]) -> bool:
+    options = [settings.get(name, "") for name in _JAVA_SETTINGS] + [os.environ.get(name, "") for name in _JAVA_VARIABLES]
+    if any("log4j" in text for text in options) or any(os.environ.get(name) for name in _LOG4J_VARIABLES):
+        return True
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf")
+    return any(file.suffix != ".template" for file in folder.glob("log4j2*"))
+
+
+def launch_quietly(conf: SparkConf) -> Any:
+    """Starts the JVM of this process. What it prints goes on to standard error, except for what Java says of its own start.
+
+    Returns:
+        Py4J's connection to the JVM, which has no types.
+    """
+    os.environ[QUIET] = "1"
+    read, write = os.pipe()
+    # It ends when the JVM does, which ends with this process at the latest.
+    printer = threading.Thread(target=_pass_on, args=(os.fdopen(read, "rb"),), name="stderr of Spark's JVM", daemon=True)
+    printer.start()
+    try:
+        return launch_gateway(conf, {"stderr": write})  # type: ignore[no-untyped-call]
+    except Exception:
+        os.close(write)
+        write = -1
+        # The JVM has said why.
+        printer.join(_LAST_WORDS_S)
+        raise
+    finally:
+        if write >= 0:
+            os.close(write)
+
+
+def _pass_on(printed: IO[bytes]) -> None:
+    with printed:
+        for line in printed:
+            if not line.startswith(_STARTUP):
+                print(line.decode(errors="replace"), end="", file=sys.stderr, flush=True)

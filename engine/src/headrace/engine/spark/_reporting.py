@@ -1,0 +1,343 @@
+"""Reports committed batches to the gateway, so that sinks make them visible, and which run of a query is the current one.
+
+Spark writes `commits/N` after the writer's last call, so the driver reports it, from the commit log. The driver also checks
+whether another driver has started on the same checkpoint: one of the two ends its query.
+"""
+
+import atexit
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import grpc
+
+from headrace.contract.errors import HeadraceError
+from headrace.engine._errors import GatewayAway, Replaced, TakenOver
+from headrace.engine.checkpoint._runs import Run, RunLog, Segment, covering
+from headrace.engine.checkpoint._votes import Votes
+from headrace.engine.sink._options import SinkOptions
+from headrace.engine.wire._backoff import Backoff
+from headrace.engine.wire._connection import Connection, to_error
+from headrace.protocol.v1 import engine_pb2 as pb
+
+CALL_TIMEOUT_S = 2.0
+INTERVAL_S = 1.0
+"""How often to report while a query runs: the gateway may have restarted, or a sink may have reconnected."""
+READERS_INTERVAL_S = 0.5
+"""The same while the names of the query's sources are unknown: the gateway needs them to delay a batch until sinks are there."""
+RETRY_INTERVAL_S = 0.1
+"""The same while the gateway is unavailable: after a restart, it accepts no deliveries before it knows the run."""
+LAST_INTERVAL_S = 0.1
+END_TIMEOUT_S = 5.0
+"""How long to wait for the last transactions after a query's end. Those that are then pending are reported at its next start."""
+MAX_PAUSE_S = 0.5
+LAST_SEGMENTS = 8
+"""The number of segments in every report; earlier ones are sent if the gateway asks for them."""
+MOST_UNDECIDED = 200
+"""The largest number of batches for which a report contains the segments that the gateway asked for."""
+
+log = logging.getLogger("headrace.engine")
+
+
+@dataclass(eq=False, kw_only=True)
+class CommitLog:
+    """Access to the commit log of a running query. Errors of these functions end a query only while it starts."""
+
+    last: Callable[[], int | None]
+    """The last batch in the commit log; None if the log is empty."""
+    first_run: Callable[[], int | None]
+    """The first batch that the current run has executed; None if there is none yet."""
+    fail: Callable[[str], None]
+    """Ends the query with an error."""
+
+
+@dataclass(eq=False)
+class ReportedRun:
+    """A run of a query whose commits are reported."""
+
+    query_id: str
+    """Spark's id of the query, which is the same for the life of its checkpoint."""
+    run: Run
+    options: SinkOptions | None
+    """The options of its sinks; None if it does not write to Headrace sinks."""
+    log: CommitLog | None = None
+    """None if the commit log is complete, because the query has been replaced."""
+    runs: RunLog | None = None
+    votes: Votes = field(default_factory=lambda: Votes(lambda: None, lambda text: None))
+    """The votes of its sinks."""
+    committed: int | None = None
+    readers: set[str] = field(default_factory=set)
+    """The pipeline names under which the query's sources attach to the gateway."""
+    find_readers: Callable[[], set[str]] | None = None
+    """Finds those names in the checkpoint, while not all are known: they are there after the query's first batch."""
+    due: float = 0.0
+    """When to report next, on the monotonic clock."""
+    ends: float | None = None
+    """When to give up, on the monotonic clock; None while the query runs."""
+    replaced: bool = False
+    """Whether another run has taken over, so that this one reports nothing more."""
+    is_unavailable: bool = False
+
+    def __post_init__(self) -> None:
+        self._connection = Connection.of(self.options) if self.options is not None else None
+        self._knows_first_batch = self.log is None
+        self._undecided: set[int] = set()
+        self._check_due = 0.0
+
+    def announce(self) -> None:
+        """Reports the start of the run to the gateway, and waits for its response.
+
+        Raises:
+            HeadraceError: Another run is the current one, the gateway rejected the call or was unavailable until the timeout,
+                or an instance of a sink has lost committed rows.
+            Exception: The commit log cannot be read. If it were taken to be empty, the sink would drop committed rows.
+        """
+        if self._connection is None or self.options is None:
+            return
+        self._read_again()
+        self.votes.load()
+        self.look_for_readers()
+        backoff = Backoff(self.options.gateway_timeout_s, MAX_PAUSE_S)
+        while True:
+            try:
+                self._report_commits(self._connection, self.options)
+                break
+            except GatewayAway as away:
+                backoff.wait(away)
+        backoff.reset()
+        # From now on, the gateway rejects votes of older runs. Batches that they had votes for may be in the log by now.
+        if self._read_again():
+            self._report_commits(self._connection, self.options)
+        self.votes.check()
+
+    def _read_again(self) -> bool:
+        """Reads the commit log before the query's first batch; True if it has grown since the run's file was written."""
+        if self.log is None or self.runs is None:
+            return False
+        last = self.log.last()
+        self.committed, first = last, 0 if last is None else last + 1
+        if first == self.run.first_batch:
+            return False
+        self.run = self.runs.correct(self.run, first)
+        return True
+
+    def report(self) -> int | None:
+        """Reports to the gateway; returns the number of pending transactions, or None if the report failed."""
+        if self.replaced:
+            return 0
+        try:
+            self._check_current()
+            if self._connection is None or self.options is None:
+                return 0
+            pending = self._report_commits(self._connection, self.options)
+        except (Replaced, TakenOver) as error:
+            self._end(error)
+            return 0
+        except Exception as error:
+            if not self.is_unavailable:
+                unexpected = not isinstance(error, HeadraceError)
+                log.warning("cannot report the commits of query %s: %s", self.query_id, error, exc_info=unexpected)
+            self.is_unavailable = True
+            return None
+        self.is_unavailable = False
+        return pending
+
+    def _check_current(self) -> None:
+        """Checks that this run is still the current one of the checkpoint.
+
+        Raises:
+            Replaced: Another run has started on the checkpoint.
+        """
+        now = time.monotonic()
+        try:
+            if self.runs is not None and self.ends is None and now >= self._check_due:
+                self._check_due = now + INTERVAL_S
+                self.runs.check(self.run)
+            self._find_first_batch()
+        except Replaced:
+            raise
+        except Exception:
+            log.warning("cannot check for other runs of query %s", self.query_id, exc_info=True)
+
+    def _report_commits(self, connection: Connection, options: SinkOptions) -> int:
+        """Calls the gateway; returns the number of pending transactions.
+
+        Raises:
+            GatewayError: The gateway rejected the call, or was unavailable.
+        """
+        request = pb.SettleRequest(
+            pipeline=self.query_id,
+            committed=self.committed,
+            readers=sorted(self.readers),
+            sinks=options.sinks,
+            run=self.run.id,
+            first_batch=self.run.first_batch,
+            run_number=self.run.number,
+            segments=[_to_proto(segment) for segment in self._segments()],
+            closed=self.log is None,
+            accept_older=options.accept_older or self.log is None,
+            votes=self.votes.for_sinks(options.sinks, self.committed),
+            accept_lost=options.accept_lost,
+            awaited=options.awaited,
+            former_sinks=[sink for sink in self.run.sinks if sink not in options.sinks],
+        )
+        try:
+            response = connection.stub().Settle(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
+        except grpc.RpcError as error:
+            raise to_error(error, connection) from None
+        self._undecided = {*self._undecided, *response.undecided} if response.pending else set()
+        self.votes.update(response)
+        return response.pending
+
+    def look_for_readers(self) -> None:
+        """Looks for the names of the sources while they are unknown."""
+        if self.find_readers is None:
+            return
+        try:
+            found = self.find_readers()
+        except Exception:
+            log.info("cannot read the offset log of query %s", self.query_id, exc_info=True)
+            return
+        if found:
+            self.readers |= found
+            self.find_readers = None
+
+    @property
+    def interval_s(self) -> float:
+        """How long until the next report, in seconds."""
+        if self.ends is not None:
+            return LAST_INTERVAL_S
+        return INTERVAL_S if self.find_readers is None else READERS_INTERVAL_S
+
+    def _segments(self) -> list[Segment]:
+        earlier = self.run.earlier
+        wanted = {*earlier[-LAST_SEGMENTS:], *covering(earlier, sorted(self._undecided)[:MOST_UNDECIDED])}
+        return sorted(wanted, key=lambda segment: segment.first_batch)
+
+    def _find_first_batch(self) -> None:
+        """Finds the first batch of the run: the run before it may have committed another one since this one read the log."""
+        if self._knows_first_batch or self.log is None or self.runs is None or (first := self.log.first_run()) is None:
+            return
+        if first != self.run.first_batch:
+            self.run = self.runs.correct(self.run, first)
+        self._knows_first_batch = True
+
+    def _end(self, error: Exception) -> None:
+        self.replaced = True
+        log.error("query %s: %s", self.query_id, error)
+        if self.log is not None and self.ends is None:
+            self.log.fail(str(error))
+
+    def note(self, batch: int | None) -> None:
+        """Records that a batch is in the commit log."""
+        if batch is not None and (self.committed is None or batch > self.committed):
+            self.committed = batch
+
+    def read(self) -> None:
+        """Records the last batch of the commit log, once this run has executed one."""
+        try:
+            self._find_first_batch()
+            if self._knows_first_batch and self.log is not None:
+                self.note(self.log.last())
+        except Exception:
+            log.info("cannot read the commit log of query %s", self.query_id, exc_info=True)
+
+
+class CommitReporter:
+    """Reports the commits of one session's queries, in a thread that lives while there are any."""
+
+    def __init__(self, session_ended: Callable[[], bool]) -> None:
+        self._session_ended = session_ended
+        self._changed = threading.Condition()
+        self._queries: dict[str, ReportedRun] = {}
+        self._thread: threading.Thread | None = None
+        _reporters.add(self)
+
+    def start(self, query: ReportedRun) -> None:
+        """Announces a query before its first batch, and reports its commits from now on.
+
+        Raises:
+            HeadraceError: The query must not start.
+            Exception: The commit log cannot be read.
+        """
+        query.announce()
+        with self._changed:
+            query.due = time.monotonic() + query.interval_s
+            self._queries[query.query_id] = query
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="headrace-commit-reports", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def committed(self, query: ReportedRun, batch: int) -> None:
+        """Records that a batch is in the commit log, and reports it at once."""
+        with self._changed:
+            query.note(batch)
+            query.due = 0.0
+            self._changed.notify_all()
+
+    def end(self, query: ReportedRun) -> None:
+        """Records that a query has ended: its last transactions are reported until none is pending, or the timeout passes."""
+        query.read()
+        query.votes.save()
+        with self._changed:
+            query.ends = time.monotonic() + END_TIMEOUT_S
+            query.due = 0.0
+            self._changed.notify_all()
+
+    def finish(self) -> None:
+        """Reports the commits of every query in the calling thread, since the process ends."""
+        with self._changed:
+            queries = list(self._queries.values())
+            self._queries.clear()
+            self._changed.notify_all()
+        deadline = time.monotonic() + END_TIMEOUT_S
+        for query in queries:
+            query.ends = query.ends or deadline
+            query.read()
+        while (queries := [query for query in queries if query.report() != 0]) and time.monotonic() < deadline:
+            time.sleep(LAST_INTERVAL_S)
+
+    def _run(self) -> None:
+        while (query := self._next()) is not None:
+            query.look_for_readers()
+            pending = query.report()
+            with self._changed:
+                over = query.replaced or (query.ends is not None and (pending == 0 or time.monotonic() > query.ends))
+                if over and self._queries.get(query.query_id) is query:
+                    del self._queries[query.query_id]
+                elif query.is_unavailable and query.ends is None:
+                    query.due = min(query.due, time.monotonic() + RETRY_INTERVAL_S)
+
+    def _next(self) -> ReportedRun | None:
+        """Waits for the next query that is due; None once there are no queries."""
+        with self._changed:
+            while self._queries:
+                now = time.monotonic()
+                if self._session_ended():
+                    for query in self._queries.values():
+                        query.ends = query.ends or now + END_TIMEOUT_S
+                query = min(self._queries.values(), key=lambda q: q.due)
+                if query.due <= now:
+                    query.due = now + query.interval_s
+                    return query
+                self._changed.wait(query.due - now)
+            self._thread = None
+            return None
+
+
+def _to_proto(segment: Segment) -> pb.RunSegment:
+    return pb.RunSegment(run=segment.run, first_batch=segment.first_batch, last_batch=segment.last_batch)
+
+
+_reporters: "weakref.WeakSet[CommitReporter]" = weakref.WeakSet()
+
+
+@atexit.register
+def _finish_all() -> None:
+    """Reports before the process ends: `awaitTermination` may return before Spark has notified its listeners."""
+    for reporter in list(_reporters):
+        reporter.finish()

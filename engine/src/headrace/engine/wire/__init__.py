@@ -1,0 +1,1 @@
+"""Calls to the gateway, and conversion between frames and Arrow record batches."""

@@ -1,0 +1,224 @@
+"""The model of the gateway's configuration file. `load.py` reads the file."""
+
+import ipaddress
+import re
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from headrace.configuration import Size
+from headrace.contract.limits import DEFAULT_GATEWAY
+from headrace.contract.names import is_name_pattern, is_stream_pattern
+from headrace.contract.units import format_size
+from headrace.terminal import as_typed
+
+_FRAME_OVERHEAD = 512
+"""What a frame takes of the buffer besides its bytes, as charged by `core`."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def _problem(message: str) -> PydanticCustomError:
+    return PydanticCustomError("headrace", "{message}", {"message": message})
+
+
+def _stream_pattern(value: str) -> str:
+    if not is_stream_pattern(value):
+        raise _problem(f"{value!r} is not a stream pattern; write source/partition, for instance orders/* or orders/0")
+    return value
+
+
+def _name_pattern(value: str) -> str:
+    if not is_name_pattern(value):
+        raise _problem(f"{value!r} is not a name or pattern: letters, digits and ._-* only")
+    return value
+
+
+def _file(value: Path, info: ValidationInfo) -> Path:
+    """Paths in a file are relative to that file's folder."""
+    folder: Path = (info.context or {}).get("folder", Path())
+    path = folder / value.expanduser()
+    if not path.is_file():
+        raise _problem(f"there is no file {str(path)!r}")
+    return path
+
+
+StreamPattern = Annotated[str, AfterValidator(_stream_pattern)]
+NamePattern = Annotated[str, AfterValidator(_name_pattern)]
+ExistingFile = Annotated[Path, AfterValidator(_file)]
+
+
+class _Model(BaseModel):
+    """Frozen, and refuses keys that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Limits(_Model):
+    """The limits of the gateway. Sizes are numbers of bytes or text such as `64mb`."""
+
+    buffer_bytes: Size = Field(default=128 * 2**20, ge=2**20)
+    """Bytes of frames held for all sessions together. Sources wait when it is full."""
+    max_frame_bytes: Size = Field(default=4 * 2**20 - 2**16, ge=2**10, le=2**30)
+    """The largest frame accepted, serialized. With its envelope, a frame of the default size fits gRPC's limit of 4 MiB."""
+    max_frame_messages: int = Field(default=100_000, ge=1)
+    """The largest number of messages in a frame."""
+    max_sessions: int = Field(default=2_000, ge=1)
+    """The largest number of concurrent sessions."""
+    max_streams_per_session: int = Field(default=1_000, ge=1)
+    """The largest number of streams that one session may have open."""
+    session_messages: int = Field(default=4_000_000, ge=1)
+    """The largest number of messages that one session may have outstanding."""
+    hello_timeout_ms: int = Field(default=10_000, ge=1)
+    """How long a new session may take to send Hello."""
+    write_timeout_ms: int = Field(default=30_000, ge=1)
+    """How long a client may not read while messages are queued for it; a sink that reports that it is busy may take longer."""
+    drain_timeout_ms: int = Field(default=10_000, ge=0)
+    """How long a stopping gateway waits for messages in flight to be acknowledged."""
+    query_lease_ms: int = Field(default=60_000, ge=100)
+    """How long a query may make no call before others go on without it. A running query calls several times in this period."""
+    forget_after_ms: int = Field(default=0, ge=0)
+    """How long after its last call an absent query is forgotten, which releases its acknowledgements; 0 means never."""
+
+    @field_validator("max_frame_bytes")
+    @classmethod
+    def _fits_in_buffer(cls, value: int, info: ValidationInfo) -> int:
+        # A quarter of the buffer is reserved for small windows, so a frame must fit in the rest.
+        buffer = info.data.get("buffer_bytes")
+        if buffer is not None and value + _FRAME_OVERHEAD > buffer * 3 // 4:
+            raise _problem(f"{format_size(value)} is more than three quarters of limits.buffer_bytes = {format_size(buffer)}")
+        return value
+
+
+class StreamRule(_Model):
+    """Streams that are acknowledged only after all of these pipelines have committed."""
+
+    pattern: StreamPattern
+    pipelines: tuple[NamePattern, ...] = Field(min_length=1)
+
+    @field_validator("pipelines")
+    @classmethod
+    def _plain_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if any("*" in name for name in value):
+            raise _problem("name each pipeline in full: a pattern cannot say which pipelines to wait for")
+        return value
+
+
+class Tls(_Model):
+    """PEM files. With `client_ca`, clients must present a certificate signed by it; tokens still decide what they may do."""
+
+    cert: ExistingFile
+    key: ExistingFile
+    client_ca: ExistingFile | None = None
+
+
+class Token(_Model):
+    """One token and its rights. Set `sha256`, or `token` as a reference to an environment variable."""
+
+    name: str = Field(min_length=1)
+    sha256: tuple[str, ...] = Field(default=(), repr=False)
+    """The token's SHA-256 in hex; `headrace gateway token` prints one. A list allows both an old and a new token."""
+    sources: tuple[StreamPattern, ...] = ()
+    """Streams that it may send."""
+    sinks: tuple[NamePattern, ...] = ()
+    """Sinks that it may attach as."""
+    pipelines: tuple[NamePattern, ...] = ()
+    """Pipelines that it may run."""
+    reads: tuple[StreamPattern, ...] = ()
+    """Streams that its pipelines may read."""
+    writes: tuple[NamePattern, ...] = ()
+    """Sinks that its pipelines may write to."""
+    admin: bool = False
+    """Whether it may see the status and forget pipelines."""
+
+    @field_validator("sha256", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("sha256")
+    @classmethod
+    def _hex(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(_SHA256.fullmatch(digest.lower()) for digest in value):
+            raise _problem(as_typed("must be 64 hexadecimal digits; headrace gateway token prints a new one"))
+        return tuple(digest.lower() for digest in value)
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if not self.sha256:
+            raise _problem(as_typed('needs sha256 = "..." or token = "${VARIABLE}"; headrace gateway token prints a new one'))
+        return self
+
+
+class Log(_Model):
+    """How the gateway logs, to standard error."""
+
+    format: Literal["auto", "json", "console"] = "auto"
+    """`auto` is console on a terminal and JSON elsewhere."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Config(_Model):
+    """The configuration of a gateway."""
+
+    limits: Limits = Limits()
+    streams: tuple[StreamRule, ...] = ()
+    tls: Tls | None = None
+    tokens: tuple[Token, ...] = ()
+    log: Log = Log()
+    insecure: bool = False
+    """Allows listening without TLS on an address that other machines can reach."""
+    listen: str = Field(default=DEFAULT_GATEWAY, validate_default=True)
+    """`host:port`; port 0 takes a free one."""
+
+    @field_validator("tokens")
+    @classmethod
+    def _distinct(cls, value: tuple[Token, ...]) -> tuple[Token, ...]:
+        names = [token.name for token in value]
+        digests = [digest for token in value for digest in token.sha256]
+        for field, found in (("name", names), ("sha256", digests)):
+            if len(set(found)) < len(found):
+                raise _problem(f"two tokens have the same {field}")
+        return value
+
+    @field_validator("listen")
+    @classmethod
+    def _safe(cls, value: str, info: ValidationInfo) -> str:
+        host, _ = split_address(value)
+        in_clear = "tls" in info.data and info.data["tls"] is None
+        if in_clear and not info.data.get("insecure") and not is_loopback(host):
+            what = "tokens and messages" if info.data.get("tokens") else "messages"
+            raise _problem(
+                f"{value} can be reached from other machines, and without TLS {what} travel in the clear; "
+                "set tls.cert and tls.key, or listen on 127.0.0.1, or permit it with insecure = true (--insecure)"
+            )
+        return value
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Splits `host:port` or `[v6]:port`.
+
+    Raises:
+        PydanticCustomError: it is neither.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+        raise _problem(f"{address!r} is not host:port; write for instance 127.0.0.1:7433, 0.0.0.0:7433 or [::1]:7433")
+    return host.strip("[]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

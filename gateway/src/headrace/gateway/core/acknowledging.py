@@ -1,0 +1,41 @@
+"""Acknowledges to sources what every query that reads a stream has committed, and releases its frames."""
+
+from headrace.contract.position import Position
+from headrace.gateway.core.position import BEGINNING
+from headrace.gateway.core.stream import Stream
+
+
+def acknowledge(stream: Stream) -> None:
+    """Releases frames that no running reader needs, and acknowledges to the connector what every reader has committed."""
+    position = committed_by_all(stream)
+    committed = BEGINNING if position is None else position
+    stream.release(_needed_after(stream, committed), committed)
+    if committed == BEGINNING:
+        return
+    attachment = stream.attachment
+    if attachment is not None and attachment.opened and committed.epoch == attachment.epoch and committed > attachment.told:
+        attachment.session.acknowledge(attachment, committed)
+    for former in stream.former:
+        until = min(committed, former.end)
+        if until.epoch == former.epoch and until > former.told:
+            former.session.acknowledge(former, until)
+    stream.former = [former for former in stream.former if former.told < former.end]
+
+
+def committed_by_all(stream: Stream) -> Position | None:
+    """What every reader has committed, including those that are away; None if that is not known."""
+    if not stream.readers or not all(p.knows(stream.name) for p in stream.readers):
+        return None
+    return min(p.position(stream.name) for p in stream.readers)
+
+
+def _needed_after(stream: Stream, committed: Position) -> Position:
+    """The position after which running readers need frames.
+
+    A replayable source sends again what other readers need when they resume. A redelivering source cannot, so its frames are
+    kept until every reader has committed them.
+    """
+    running = [p for p in stream.readers if p.attached]
+    if not stream.replayable or not all(p.knows(stream.name) for p in running):
+        return committed
+    return min((p.reads_after(stream.name) for p in running if not stream.must_be_rewound_for(p)), default=committed)

@@ -1,0 +1,94 @@
+"""When a run with Trigger.AvailableNow has read everything that existed when it started."""
+
+import time
+from collections.abc import Iterable
+
+from headrace.contract.names import covers
+from headrace.contract.position import Position
+from headrace.gateway.core.pipeline import Pipeline
+from headrace.gateway.core.stream import Stream
+
+FIRST_STREAM_WAIT_S = 10.0
+"""How long such a run waits for a first stream before it assumes that there is none."""
+ENDS_WAIT_S = 1.0
+"""How long it waits, once it has everything, for open streams to end."""
+CONNECTOR_WAIT_S = 60.0
+"""How long it waits for the connector of a stream that its checkpoint knows, before it goes on without it."""
+MOST_AWAY = 100
+"""How many missing patterns and streams one answer names."""
+
+
+def exhausted(pipeline: Pipeline, streams: Iterable[Stream]) -> bool:
+    """Whether the pipeline has planned or committed everything that existed when its streams first reported their ends."""
+    mine = [stream for stream in streams if pipeline in stream.readers]
+    if not mine:
+        return time.monotonic() - pipeline.attached_at > FIRST_STREAM_WAIT_S
+    for stream in mine:
+        if stream.name not in pipeline.targets and (target := _target(pipeline, stream)) is not None:
+            pipeline.targets[stream.name] = target
+    return all(_has_read(pipeline, stream) or _is_given_up(pipeline, stream) for stream in mine)
+
+
+def streams_away(pipeline: Pipeline, streams: Iterable[Stream]) -> list[str]:
+    """What such a run waits for: patterns without an attached stream, and streams with unread messages but no connector."""
+    mine = [stream for stream in streams if pipeline.asks_for(stream.name)]
+    away = []
+    for pattern in pipeline.patterns:
+        if pattern in pipeline.met:
+            continue
+        covered = [stream for stream in mine if covers(pattern, stream.name)]
+        if any(_has_read(pipeline, stream) and _is_here(pipeline, pattern, stream) for stream in covered):
+            # The connector may disconnect before the run has ended.
+            pipeline.met.add(pattern)
+        elif not any(_is_here(pipeline, pattern, stream) for stream in covered):
+            away.append(pattern)
+    unread = [s.name for s in mine if s.attachment is None and s.name in pipeline.targets and not _has_read(pipeline, s)]
+    return [*away, *unread][:MOST_AWAY]
+
+
+def _is_here(pipeline: Pipeline, pattern: str, stream: Stream) -> bool:
+    """Whether a stream has a connector, or has ended and so needs none.
+
+    An ended stream does not stand for the other streams of its pattern: their connector may still be starting.
+    """
+    if stream.attachment is not None:
+        return True
+    is_over = stream.ended or stream.name in pipeline.ended
+    return is_over and ("*" not in pattern or time.monotonic() - pipeline.attached_at > FIRST_STREAM_WAIT_S)
+
+
+def has_waited_for_ends(pipeline: Pipeline) -> bool:
+    """Whether sources that have sent their last message have had time to end their streams."""
+    now = time.monotonic()
+    if pipeline.exhausted_at is None:
+        pipeline.exhausted_at = now
+    return now - pipeline.exhausted_at >= ENDS_WAIT_S
+
+
+def _has_read(pipeline: Pipeline, stream: Stream) -> bool:
+    """Whether the pipeline has planned or committed everything that it should read of a stream."""
+    target = pipeline.targets.get(stream.name)
+    return target is not None and _reached(pipeline, stream) >= target
+
+
+def _is_given_up(pipeline: Pipeline, stream: Stream) -> bool:
+    """Whether the connector of a stream in the checkpoint has been missing for so long that the run goes on without it."""
+    if stream.attachment is not None or stream.name in pipeline.targets:
+        return False
+    return time.monotonic() - pipeline.attached_at > CONNECTOR_WAIT_S and _reached(pipeline, stream) >= stream.received
+
+
+def _reached(pipeline: Pipeline, stream: Stream) -> Position:
+    """Up to where the pipeline has planned, or has nothing to plan: a redelivering stream starts again with each session."""
+    planned = pipeline.planned.get(stream.name, pipeline.position(stream.name))
+    return planned if stream.replayable else max(planned, stream.start)
+
+
+def _target(pipeline: Pipeline, stream: Stream) -> Position | None:
+    """The end of what exists in the stream now; None if its source has not reported it, or is not attached yet."""
+    if stream.ended or (stream.attachment is None and stream.name in pipeline.ended):
+        return stream.received
+    attachment, latest = stream.attachment, stream.backlog.latest_sequence
+    if attachment is None or latest is None or not attachment.opened:
+        return None
+    return max(stream.received, Position(stream.live_epoch, latest))

@@ -1,0 +1,153 @@
+"""Applies what pipelines report of their checkpoints."""
+
+import time
+from collections.abc import Iterable
+
+import structlog
+
+from headrace.contract.position import Position
+from headrace.gateway.core.bounds import MAX_PIPELINES, check_room
+from headrace.gateway.core.errors import NotPermitted, Superseded, UnknownPipeline
+from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.leases import resume
+from headrace.gateway.core.opening import reconcile
+from headrace.gateway.core.pipeline import Pipeline, Run
+from headrace.gateway.core.position import BEGINNING
+from headrace.gateway.core.sinks.delivering import commit_proven
+from headrace.gateway.core.starting import begin_with_first
+from headrace.gateway.core.stream import Stream
+from headrace.gateway.core.stream_credit import grant_where_awaited
+
+log = structlog.get_logger("headrace.gateway")
+
+
+def identify(gateway: Gateway, name: str, run: Run, patterns: tuple[str, ...], skip_lost: bool) -> Pipeline:
+    """The pipeline that calls, known or new; renews its lease.
+
+    Raises:
+        Superseded: another run of it has taken over.
+        LimitExceeded: it is new, and the gateway already keeps as many as it may.
+    """
+    pipeline = gateway.pipelines.get(name)
+    if pipeline is not None and not pipeline.admits(run):
+        raise Superseded(
+            f"pipeline {name}: {run} is not the current run, {pipeline.run} has taken over; one checkpoint serves one query at a "
+            f"time. If you restored an older checkpoint on purpose, run: headrace forget {name}"
+        )
+    if pipeline is None:
+        check_room("pipelines", gateway.pipelines, MAX_PIPELINES)
+        pipeline = gateway.pipelines[name] = Pipeline(name)
+    pipeline.called_at = time.monotonic()
+    if run == pipeline.run and pipeline.away_since is not None:
+        resume(gateway, pipeline)
+    if run != pipeline.run or patterns != pipeline.patterns:
+        if run != pipeline.run:
+            pipeline.replace_run(run)
+        pipeline.patterns, pipeline.skip_lost = patterns, skip_lost
+        pipeline.complete = False
+        pipeline.fresh = {}
+        for stream in gateway.streams.values():
+            stream.note_reader(pipeline)
+    return pipeline
+
+
+def check_reads(pipeline: Pipeline, streams: Iterable[str]) -> None:
+    """Checks that a pipeline names only streams that its patterns cover.
+
+    Raises:
+        NotPermitted: it names another stream.
+    """
+    for stream in streams:
+        if not pipeline.asks_for(stream):
+            raise NotPermitted(
+                f"pipeline {pipeline.name} names stream {stream}, but reads only {', '.join(pipeline.patterns)}; a checkpoint "
+                "needs every stream that its query has read: add it to the option stream, or start a new checkpoint"
+            )
+
+
+def attach(
+    gateway: Gateway,
+    pipeline: Pipeline,
+    committed: dict[str, Position],
+    planned: dict[str, Position],
+    available_now: bool,
+    ended: Iterable[str] = (),
+) -> None:
+    """Attaches a pipeline with every position of its checkpoint, and the streams in it that have ended."""
+    pipeline.attached, pipeline.complete, pipeline.available_now = True, True, available_now
+    pipeline.attached_at, pipeline.away_since = time.monotonic(), None
+    pipeline.take_checkpoint(committed, planned)
+    pipeline.ended, pipeline.exhausted_at = set(ended) & committed.keys(), None
+    for name in committed:
+        if gateway.stream(name).received == BEGINNING:
+            gateway.streams[name].go_on_after(committed[name])
+    who = {"pipeline": pipeline.name, "run": str(pipeline.run)}
+    log.info("pipeline attached", **who, streams=pipeline.patterns, positions=len(committed))
+    for stream in list(gateway.streams.values()):
+        if pipeline in stream.readers:
+            stream.loss = None
+            if pipeline.position(stream.name) < stream.horizon and not pipeline.skip_lost:
+                stream.horizon = BEGINNING
+            if pipeline.position(stream.name) < stream.received:
+                pipeline.behind_since.setdefault(stream.name, pipeline.attached_at)
+            reconcile(stream)
+            grant_where_awaited(stream)
+            pipeline.notice(stream.name)
+    gateway.credit.rebalance()
+
+
+def adopt(gateway: Gateway, pipeline: Pipeline, stream_name: str, committed: Position, batch_end: Position) -> Stream:
+    """Takes one position of a pipeline from a fetch, which may be all that a restarted gateway knows; returns the stream.
+
+    Raises:
+        LimitExceeded: the stream is new, and the gateway already keeps as many as it may.
+    """
+    stream = gateway.stream(stream_name)
+    begins_first = committed == BEGINNING and begin_with_first(pipeline, stream_name)
+    if begins_first or not pipeline.knows(stream_name):
+        pipeline.attached = True
+        pipeline.committed[stream_name] = committed
+        if stream.received == BEGINNING:
+            stream.go_on_after(committed)
+    if batch_end > pipeline.position(stream_name):
+        pipeline.planned[stream_name] = max(batch_end, pipeline.planned.get(stream_name, BEGINNING))
+        pipeline.had_batch = True
+    pipeline.fetched.discard(stream_name)
+    reconcile(stream)
+    grant_where_awaited(stream)
+    gateway.credit.rebalance()
+    return stream
+
+
+def commit(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Position], ended: Iterable[str] = ()) -> None:
+    """Acknowledges what a pipeline's checkpoint has committed; `ended` names the streams among them that have ended.
+
+    Raises:
+        UnknownPipeline: its other positions are not known; it must attach first.
+    """
+    if not pipeline.complete:
+        raise UnknownPipeline(f"pipeline {pipeline.name} is not attached to this gateway; attach it with all its positions")
+    positions = pipeline.not_outdated(positions)
+    pipeline.note_ended(positions, ended)
+    for name in pipeline.commit(positions):
+        stream = gateway.stream(name)
+        if pipeline.position(name) < stream.received:
+            pipeline.behind_since[name] = pipeline.called_at
+        else:
+            pipeline.behind_since.pop(name, None)
+        reconcile(stream)
+    for name in list(pipeline.fresh):
+        if gateway.streams[name].must_be_rewound_for(pipeline):
+            reconcile(gateway.streams[name])
+    gateway.credit.rebalance()
+    commit_proven(gateway, pipeline)
+
+
+def forget(gateway: Gateway, pipeline: Pipeline) -> None:
+    """Forgets a pipeline, so that it no longer holds acknowledgements."""
+    del gateway.pipelines[pipeline.name]
+    for stream in gateway.streams.values():
+        if pipeline in stream.readers:
+            stream.readers.remove(pipeline)
+            reconcile(stream)
+    gateway.credit.rebalance()

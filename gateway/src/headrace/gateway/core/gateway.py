@@ -1,0 +1,209 @@
+"""The gateway: its streams, sessions and pipelines.
+
+Everything runs on one event loop, and nothing here waits except the drain, so that each call sees and leaves a consistent
+state. Nothing is durable: after a restart, pipelines report their positions again from their checkpoints, and connectors send
+again from their sources.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+
+from headrace.gateway.config import Limits, StreamRule
+from headrace.gateway.core.bounds import MAX_POSITIONS, MAX_SINKS, check_room
+from headrace.gateway.core.credit import CreditPool
+from headrace.gateway.core.errors import AtCapacity, Draining, ProtocolError, TokenRevoked
+from headrace.gateway.core.pipeline import Pipeline
+from headrace.gateway.core.position import BEGINNING
+from headrace.gateway.core.session import Session
+from headrace.gateway.core.signal import Signal
+from headrace.gateway.core.sinks.commit_log import CommitLog, VotedBatch
+from headrace.gateway.core.sinks.owners import QueryOwners
+from headrace.gateway.core.sinks.session import SinkSession
+from headrace.gateway.core.sinks.sink import Sink
+from headrace.gateway.core.sinks.votes import Votes
+from headrace.gateway.core.stream import Stream
+from headrace.gateway.identity import Identity, TokenRegistry
+from headrace.protocol.v1 import sink_pb2, source_pb2
+
+STOPPING = "the gateway is stopping"
+SINKS_SHARE = 0.2
+"""The fraction of a drain's time that is reserved for sinks, if sources use up the rest."""
+
+
+class Gateway:
+    """The state of one gateway."""
+
+    def __init__(self, limits: Limits, rules: Sequence[StreamRule] = ()) -> None:
+        self.limits = limits
+        self.started_at = time.monotonic()
+        self.streams: dict[str, Stream] = {}
+        self.gone: dict[str, None] = {}
+        """Ended streams that their sources will never offer again, until they are forgotten."""
+        self.sessions: dict[str, Session] = {}
+        self.pipelines: dict[str, Pipeline] = {}
+        self.sinks: dict[str, Sink] = {}
+        self.sink_sessions: dict[str, SinkSession] = {}
+        self.commit_logs: dict[str, CommitLog] = {}
+        """The commit log of each pipeline that writes to sinks, as last reported."""
+        self.commits_reported_at: dict[str, float] = {}
+        """When each of them was last reported, on the monotonic clock."""
+        self.commits_reported = Signal()
+        """A run has reported its commit log."""
+        self.voted_batches: dict[str, VotedBatch] = {}
+        """The last batch of each such pipeline that its sinks voted for, until its commit is known."""
+        self.owners = QueryOwners()
+        self.sinks_changed = Signal()
+        """An instance of a sink has attached, or a pipeline has reported its commit log."""
+        self.votes = Votes()
+        """What instances of sinks must have when they reconnect."""
+        self.credit = CreditPool(limits.buffer_bytes, limits.session_messages, limits.max_sessions)
+        self.rejected_sessions: dict[str, int] = {}
+        self.frames_received = 0
+        self.draining = False
+        self._sessions_changed = Signal()
+        for rule in rules:
+            for name in rule.pipelines:
+                pipeline = self.pipelines.setdefault(name, Pipeline(name))
+                pipeline.declared += (rule.pattern,)
+
+    def open_session(self, hello: source_pb2.Hello, peer: str, identity: Identity) -> Session:
+        """Opens the session of a source connector.
+
+        Raises:
+            Draining: the gateway is stopping.
+            AtCapacity: it already has as many sessions as it may.
+        """
+        self._check_room()
+        session = Session(hello, peer, identity, self.credit)
+        self.sessions[session.id] = session
+        self._sessions_changed.notify()
+        return session
+
+    def open_sink_session(self, hello: sink_pb2.SinkHello, peer: str, identity: Identity) -> SinkSession:
+        """Opens the session of a sink connector.
+
+        Raises:
+            Draining: the gateway is stopping.
+            AtCapacity: it already has as many sessions as it may.
+        """
+        self._check_room()
+        session = SinkSession(hello, peer, identity)
+        self.sink_sessions[session.id] = session
+        return session
+
+    def _check_room(self) -> None:
+        if self.draining:
+            raise Draining(f"{STOPPING}; reconnect in a moment")
+        if len(self.sessions) + len(self.sink_sessions) >= self.limits.max_sessions:
+            raise AtCapacity(f"max_sessions is {self.limits.max_sessions} and all are taken; raise it, or close sessions")
+
+    def close_session(self, session: Session) -> None:
+        """Closes a session with its streams and its credit. What a redelivering source sent in it is void."""
+        del self.sessions[session.id]
+        for attachment in session.attachments.values():
+            stream = attachment.stream
+            if attachment in stream.former:
+                stream.former.remove(attachment)
+            if stream.attachment is attachment:
+                self.detach(stream)
+        self.credit.close(session.account)
+        self.credit.rebalance()
+        self._sessions_changed.notify()
+
+    def close_sink_session(self, session: SinkSession) -> None:
+        """Closes a sink's session, and fails the calls that wait for its answers."""
+        del self.sink_sessions[session.id]
+        session.close()
+        self.sinks[session.hello.sink].detach(session)
+        self._sessions_changed.notify()
+
+    def end_revoked(self, registry: TokenRegistry) -> int:
+        """Ends the sessions whose tokens are no longer valid, or have other rights now; returns how many."""
+        sessions: list[Session | SinkSession] = [*self.sessions.values(), *self.sink_sessions.values()]
+        revoked = [session for session in sessions if not registry.holds(session.identity)]
+        for session in revoked:
+            text = f"the token of {session.identity.name!r} was replaced, or has other rights now; connect with the new one"
+            session.end(TokenRevoked(text))
+        return len(revoked)
+
+    def sink(self, name: str) -> Sink:
+        """The sink of a name, known or new.
+
+        Raises:
+            LimitExceeded: it is new, and the gateway already keeps as many as it may.
+        """
+        sink = self.sinks.get(name)
+        if sink is None:
+            check_room("sinks", self.sinks, MAX_SINKS)
+            sink = self.sinks[name] = Sink(name)
+        sink.used_at = time.monotonic()
+        return sink
+
+    def detach(self, stream: Stream) -> None:
+        """Detaches a stream from its session. A stream that carried no messages and that no batch needs is forgotten."""
+        stream.attachment = None
+        if not stream.replayable:
+            stream.void()
+        stream.news.notify()
+        kept = any(stream.name in positions for p in stream.readers for positions in (p.committed, p.begins, p.planned))
+        if stream.received == BEGINNING and not stream.frames and not kept:
+            for pipeline in stream.readers:
+                pipeline.fresh.pop(stream.name, None)
+                pipeline.undecided.discard(stream.name)
+            self.gone.pop(stream.name, None)
+            del self.streams[stream.name]
+
+    def stream(self, name: str) -> Stream:
+        """The stream of a name, known or new.
+
+        Raises:
+            LimitExceeded: it is new, and the gateway already keeps as many as it may.
+        """
+        stream = self.streams.get(name)
+        if stream is None:
+            check_room("streams", self.streams, MAX_POSITIONS)
+            stream = self.streams[name] = Stream(name)
+            self.index(stream)
+        return stream
+
+    def index(self, stream: Stream) -> None:
+        """Sets the readers of a stream: the pipelines whose patterns cover it."""
+        stream.readers = [p for p in self.pipelines.values() if p.reads(stream.name)]
+
+    def count_rejected(self, error: ProtocolError) -> None:
+        """Counts a session that was ended with an error."""
+        self.rejected_sessions[error.status.name] = self.rejected_sessions.get(error.status.name, 0) + 1
+
+    async def drain(self) -> None:
+        """Asks every session to end, and waits until all have, for at most `drain_timeout_ms`.
+
+        Sources end first: what they wait to have acknowledged may still have to be written, so sinks stay until they have left.
+        """
+        self.draining = True
+        loop, timeout_ms = asyncio.get_running_loop(), self.limits.drain_timeout_ms
+        deadline = loop.time() + timeout_ms / 1000
+        sources_ms = round(timeout_ms * (1 - SINKS_SHARE)) if self.sink_sessions else timeout_ms
+        drain = source_pb2.Drain(deadline_ms=sources_ms, reason=STOPPING)
+        for session in self.sessions.values():
+            session.draining = True
+            session.send(source_pb2.IngestResponse(drain=drain))
+        await self._until_left(self.sessions, deadline - (timeout_ms - sources_ms) / 1000)
+        sink_drain = sink_pb2.SinkDrain(deadline_ms=max(0, round((deadline - loop.time()) * 1000)), reason=STOPPING)
+        for sink_session in self.sink_sessions.values():
+            sink_session.send(sink_pb2.SinkServiceAttachResponse(drain=sink_drain))
+        await self._until_left(self.sessions, deadline)
+        await self._until_left(self.sink_sessions, deadline)
+
+    async def _until_left(self, sessions: Mapping[str, object], deadline: float) -> None:
+        """Waits until all sessions have ended, or until a time of the event loop's clock."""
+        while sessions and (left := deadline - asyncio.get_running_loop().time()) > 0:
+            await self._sessions_changed.wait(left)
+
+    def close(self) -> None:
+        """Ends every session that is left."""
+        stopping = Draining(f"{STOPPING}; reconnect in a moment")
+        for session in self.sessions.values():
+            session.end(stopping)
+        for sink_session in self.sink_sessions.values():
+            sink_session.end(stopping)

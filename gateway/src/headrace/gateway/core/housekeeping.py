@@ -1,0 +1,69 @@
+"""Periodic work, once a second: the pace of connectors, leases, and forgetting what is no longer used."""
+
+import asyncio
+import time
+
+import structlog
+
+from headrace.gateway.core.checkpoints import forget
+from headrace.gateway.core.forgetting import forget_gone
+from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.leases import end_leases, forgettable
+
+INTERVAL_S = 1.0
+FRAMES_PER_SECOND = 3_000
+"""How many partly filled frames the gateway aims to take; well below what one core can take (about 10,000)."""
+SHORTEST_LINGER_MS = 5
+LONGEST_LINGER_MS = 500
+UNUSED_AFTER_S = 600.0
+"""After how long unused names are forgotten."""
+
+log = structlog.get_logger("headrace.gateway")
+
+
+async def run_housekeeping(gateway: Gateway) -> None:
+    """Does the periodic work of a gateway until it is cancelled."""
+    interval_s = min(INTERVAL_S, gateway.limits.query_lease_ms / 1000)
+    while True:
+        await asyncio.sleep(interval_s)
+        pace(gateway)
+        end_leases(gateway)
+        for pipeline in forgettable(gateway):
+            log.warning("pipeline forgotten", pipeline=pipeline.name, silent_s=int(time.monotonic() - pipeline.called_at))
+            forget(gateway, pipeline)
+        forget_gone(gateway)
+        forget_unused(gateway)
+
+
+def pace(gateway: Gateway) -> None:
+    """Tells connectors how long to collect messages for a frame: the longer, the more streams are sending."""
+    since = time.monotonic() - 2 * INTERVAL_S
+    senders = sum(1 for stream in gateway.streams.values() if stream.sent_at >= since)
+    linger_ms = suitable_linger_ms(senders)
+    for session in gateway.sessions.values():
+        if abs(session.linger_ms - linger_ms) * 4 > session.linger_ms:
+            session.pace(linger_ms)
+
+
+def suitable_linger_ms(senders: int) -> int:
+    """How long each of `senders` streams should collect messages, in milliseconds, so that all stay within the frame rate."""
+    return min(max(SHORTEST_LINGER_MS, senders * 1000 // FRAMES_PER_SECOND), LONGEST_LINGER_MS)
+
+
+def forget_unused(gateway: Gateway) -> None:
+    """Forgets sinks, commit logs and streams that have not been used for long, and of which nothing is held."""
+    since = time.monotonic() - UNUSED_AFTER_S
+    for name in [sink.name for sink in gateway.sinks.values() if sink.is_unused(since)]:
+        del gateway.sinks[name]
+    for name in [stream.name for stream in gateway.streams.values() if stream.is_unused(since)]:
+        gateway.gone.pop(name, None)
+        del gateway.streams[name]
+    idle = [pipeline for pipeline, told_at in gateway.commits_reported_at.items() if told_at < since]
+    if idle:
+        held = {t.pipeline for sink in gateway.sinks.values() for holdings in sink.holders() for t in holdings.transactions()}
+        held |= {voter.pipeline for voter, _ in gateway.votes.lost()}
+        for pipeline in set(idle) - held:
+            del gateway.commits_reported_at[pipeline]
+            gateway.commit_logs.pop(pipeline, None)
+            gateway.voted_batches.pop(pipeline, None)
+            gateway.votes.forget(pipeline)

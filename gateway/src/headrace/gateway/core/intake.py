@@ -1,0 +1,260 @@
+"""What connectors say, and what it means."""
+
+import time
+from typing import cast
+
+import structlog
+
+from headrace.contract.position import Position
+from headrace.gateway.core import frames
+from headrace.gateway.core.errors import (
+    LimitExceeded,
+    MalformedMessage,
+    OutOfTurn,
+    SequenceOutOfRange,
+    Superseded,
+    UnknownStream,
+)
+from headrace.gateway.core.forgetting import forget_gone
+from headrace.gateway.core.frames import OVERHEAD_BYTES, HeldFrame
+from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.opening import reconcile
+from headrace.gateway.core.pipeline import Pipeline
+from headrace.gateway.core.position import BEGINNING, check_name
+from headrace.gateway.core.session import Session
+from headrace.gateway.core.starting import begin, check_start
+from headrace.gateway.core.stream import Attachment, Backlog, Loss, Stream
+from headrace.gateway.core.stream_credit import clear_credit_request
+from headrace.protocol.v1 import frame_pb2, source_pb2
+
+OWNED_RETRY_MS = 1000
+
+log = structlog.get_logger("headrace.gateway")
+
+
+def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStream) -> None:
+    """Parks a stream until a pipeline that reads it is attached, or opens it at once.
+
+    Raises:
+        MalformedMessage: the name, the kind or the id is not valid.
+        LimitExceeded: the session has as many streams as it may.
+    """
+    name = check_name(request.stream)
+    if request.kind not in (source_pb2.SOURCE_KIND_REPLAYABLE, source_pb2.SOURCE_KIND_REDELIVERING):
+        raise MalformedMessage(f"stream {name}: kind {request.kind} is not one of the SourceKinds")
+    if request.chooses_start and request.kind != source_pb2.SOURCE_KIND_REPLAYABLE:
+        raise MalformedMessage(f"stream {name}: only a replayable stream can have chooses_start")
+    if request.stream_id in session.attachments or request.stream_id in session.retired:
+        raise MalformedMessage(f"stream {name}: stream id {request.stream_id} was used before in this session; use a new one")
+    if len(session.not_closed) >= gateway.limits.max_streams_per_session:
+        raise LimitExceeded(f"max_streams_per_session is {gateway.limits.max_streams_per_session} and all are taken")
+    stream = gateway.stream(name)
+    owner = stream.attachment
+    if owner is not None and not owner.closed:
+        if owner.session is session:
+            raise MalformedMessage(f"stream {name} is open in this session already, as stream id {owner.stream_id}")
+        if owner.session.instance != session.instance:
+            text = f"stream {name} is owned by instance {owner.session.instance!r}, from {owner.session.peer}"
+            session.reject(request.stream_id, source_pb2.REJECT_REASON_OWNED, text, OWNED_RETRY_MS)
+            return
+        _take_over(gateway, gateway.sessions[owner.session.id], session)
+        stream = gateway.stream(name)
+    elif owner is not None and not _hand_over(stream, owner):
+        text = f"stream {name} was closed by instance {owner.session.instance!r}, which waits for its last acknowledgements"
+        session.reject(request.stream_id, source_pb2.REJECT_REASON_OWNED, text, OWNED_RETRY_MS)
+        return
+    replayable = request.kind == source_pb2.SOURCE_KIND_REPLAYABLE
+    if stream.replayable != replayable:
+        stream.replayable = replayable
+        stream.restart(BEGINNING)
+    stream.chooses_start = request.chooses_start
+    stream.attachment = Attachment(session, stream, request.stream_id)
+    session.attachments[request.stream_id] = stream.attachment
+    session.not_closed.add(request.stream_id)
+    stream.backlog = Backlog()
+    reconcile(stream)
+    if stream.forgetting:
+        # It waits for the pipelines that have yet to leave the one before out of their checkpoints.
+        stream.tell_readers()
+    elif not stream.gone:
+        gateway.gone.pop(name, None)
+    gateway.credit.rebalance()
+
+
+def _hand_over(stream: Stream, owner: Attachment) -> bool:
+    """Whether a closed stream can go to another session. The session that closed it still gets the acknowledgements it waits for.
+
+    What a redelivering source sent is void for the next owner, and its queue redelivers it only once the session is over.
+    """
+    if not owner.opened:
+        return True
+    if stream.replayable:
+        if owner.told < stream.received:
+            owner.end = stream.received
+            stream.former.append(owner)
+        return True
+    return owner.last_sequence < 0 or Position(owner.epoch, owner.last_sequence) <= owner.told
+
+
+def _take_over(gateway: Gateway, older: Session, newer: Session) -> None:
+    log.info("session taken over", instance=newer.instance, older=older.id, newer=newer.id)
+    older.end(Superseded(f"a newer session of instance {newer.instance!r}, from {newer.peer}, has taken over"))
+    for attachment in older.attachments.values():
+        if attachment.stream.attachment is attachment:
+            gateway.detach(attachment.stream)
+
+
+def take_frame(gateway: Gateway, session: Session, frame: frame_pb2.Frame, serialized: memoryview, size: int) -> None:
+    """Holds a frame for the pipelines that read its stream.
+
+    Args:
+        gateway: Where it is held.
+        session: Whose it is.
+        frame: The frame.
+        serialized: Its bytes: the last of those that came, all of which are held.
+        size: How many bytes it had on the wire, which is what it takes of the session's credit.
+
+    Raises:
+        ProtocolError: the frame breaks a rule; its subclass says which.
+    """
+    attachment = _attachment(session, frame.stream_id)
+    charge, count = size + OVERHEAD_BYTES, frame.count
+    if attachment is None or attachment.stream.attachment is not attachment:
+        session.account.charge(charge, count)
+        _give_back(gateway, session, charge, count)
+        return
+    name = attachment.stream.name
+    last = frames.check(frame, size, gateway.limits.max_frame_bytes, gateway.limits.max_frame_messages, name)
+    session.account.charge(charge, count)
+    if not attachment.opened or attachment.closed:
+        raise OutOfTurn(f"stream {name}: a frame " + ("after CloseStream" if attachment.closed else "before StreamOpened"))
+    frames.check_order(frame.first_sequence, attachment.last_sequence, name)
+    if frame.first_sequence == 0 and not attachment.stream.replayable:
+        raise SequenceOutOfRange(f"stream {name}: sequence 0; a redelivering source counts its messages from 1 in each session")
+    attachment.last_sequence = last
+    clear_credit_request(session, attachment)
+    gateway.frames_received += 1
+    _hold(gateway, attachment.stream, session, frame, serialized, charge, last)
+
+
+def _hold(
+    gateway: Gateway, stream: Stream, session: Session, frame: frame_pb2.Frame, serialized: memoryview, charged: int, last: int
+) -> None:
+    """Holds what is new of a frame. What it was charged comes back to the byte, at once or when the frame is let go of."""
+    count = frame.count
+    if frame.first_sequence <= stream.received.sequence:
+        seen = frames.count_up_to(frame, stream.received.sequence)
+        stream.duplicate_messages += seen
+        if seen == count:
+            _give_back(gateway, session, charged, count)
+            return
+        frame = frames.trim(frame, seen)
+        serialized = memoryview(frame.SerializeToString())
+        left = min(charged, len(serialized) + OVERHEAD_BYTES)
+        _give_back(gateway, session, charged - left, seen)
+        charged, count = left, frame.count
+    cursor = frame.cursor if frame.HasField("cursor") else stream.received.cursor
+    first, now = frame.first_sequence, time.monotonic()
+    payload = cast(bytes, serialized.obj)
+    held = HeldFrame(first, last, count, len(serialized), payload, cursor, now, session.account, charged)
+    end = Position(stream.live_epoch, last)
+    if any(_is_read_again(pipeline, stream, end) for pipeline in stream.readers):
+        # A batch that is being read again must fit, however small the window has become.
+        held.account = None
+        _give_back(gateway, session, charged, count)
+    stream.append(held)
+    stream.tell_readers()
+
+
+def _is_read_again(pipeline: Pipeline, stream: Stream, end: Position) -> bool:
+    """Whether a frame that ends there is of a batch that was planned before the frame came."""
+    planned = pipeline.planned.get(stream.name)
+    if planned is None or planned < end:
+        return False
+    return pipeline.in_flight(stream.name) and pipeline.position(stream.name) < end
+
+
+def _give_back(gateway: Gateway, session: Session, size: int, count: int) -> None:
+    session.account.release(size, count)
+    gateway.credit.rebalance()
+
+
+def note_backlog(session: Session, backlog: source_pb2.Backlog) -> None:
+    """Takes over what a source says that it still holds."""
+    attachment = _attachment(session, backlog.stream_id)
+    if attachment is not None:
+        known = attachment.stream.backlog.latest_sequence
+        latest = backlog.latest_sequence if backlog.HasField("latest_sequence") else known
+        if latest == 0 and attachment.stream.received == BEGINNING and not (backlog.messages or backlog.bytes):
+            # The stream is empty: there is no message 0 either.
+            latest = BEGINNING.sequence
+        attachment.stream.backlog = Backlog(latest, backlog.messages, backlog.bytes)
+        attachment.stream.tell_readers()
+
+
+def lose_position(session: Session, lost: source_pb2.PositionLost) -> None:
+    """Takes note that a source cannot resume; the stream is opened again if its pipelines accept that, else they fail."""
+    attachment = _attachment(session, lost.stream_id)
+    if attachment is None:
+        return
+    stream = attachment.stream
+    if stream.attachment is not attachment or attachment.closed:
+        # The stream has another owner, or was given up: what this session cannot resume concerns nobody.
+        session.reject(lost.stream_id, source_pb2.REJECT_REASON_REOPEN, "this session has the stream no longer; open it again")
+        return
+    earliest = lost.earliest_sequence if lost.HasField("earliest_sequence") else None
+    stream.loss = Loss(stream.received, earliest, lost.reason[:500])
+    stream.attachment = None
+    log.warning("position lost", stream=stream.name, detail=stream.loss.describe(stream.name))
+    session.reject(lost.stream_id, source_pb2.REJECT_REASON_REOPEN, "open the stream again to learn where to resume")
+    stream.tell_readers()
+
+
+def take_starts(gateway: Gateway, session: Session, starts: source_pb2.Starts) -> None:
+    """Takes over where streams begin, for the pipelines that wait to learn it.
+
+    Raises:
+        MalformedMessage: a position is not valid, or a stream was not opened as one that chooses its start.
+        UnknownStream: a stream was never opened.
+    """
+    found = {}
+    for entry in starts.streams:
+        attachment = _attachment(session, entry.stream_id)
+        if attachment is not None and attachment.stream.attachment is attachment:
+            found[attachment.stream] = check_start(attachment.stream, entry)
+            # Whoever is new to the source later asks for itself.
+            attachment.start_wanted = False
+    for stream in begin(found):
+        reconcile(stream)
+        stream.tell_readers()
+    gateway.credit.rebalance()
+
+
+def close_stream(gateway: Gateway, session: Session, close: source_pb2.CloseStream) -> None:
+    """Takes note that a session sends no more of a stream."""
+    attachment = _attachment(session, close.stream_id)
+    if attachment is not None and not attachment.closed:
+        attachment.closed = True
+        session.not_closed.discard(close.stream_id)
+        clear_credit_request(session, attachment)
+        stream = attachment.stream
+        if not stream.forgetting:
+            stream.ended = close.end_of_stream and attachment.opened
+            stream.gone = stream.ended and close.gone and not stream.chooses_start
+        if attachment.opened:
+            stream.tell_readers()
+        if stream.gone:
+            gateway.gone[stream.name] = None
+            forget_gone(gateway)
+
+
+def _attachment(session: Session, stream_id: int) -> Attachment | None:
+    """The stream of an id; None where it was rejected and this message was on its way.
+
+    Raises:
+        UnknownStream: it was never opened.
+    """
+    attachment = session.attachments.get(stream_id)
+    if attachment is None and stream_id not in session.retired:
+        raise UnknownStream(f"stream id {stream_id} was never opened in this session; send OpenStream first")
+    return attachment

@@ -1,0 +1,83 @@
+"""Leases: each call of a query renews its lease; a query whose lease expires is away.
+
+No messages of replayable streams are kept for a query that is away, and nothing waits for its batch. Acknowledgements stay held
+for it: the query may resume from its checkpoint at any time, and its sources must still have what it has not read. Only `forget`
+releases them, or the time that the configuration sets.
+"""
+
+import time
+from collections.abc import Iterable
+
+import structlog
+
+from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.opening import reconcile
+from headrace.gateway.core.pipeline import Pipeline
+from headrace.gateway.core.stream import Stream
+from headrace.gateway.core.stream_credit import grant_where_awaited
+
+NEVER_RAN_AFTER_S = 600.0
+"""How long after its last call a query that never had a batch is forgotten: its checkpoint has nothing to resume from."""
+
+log = structlog.get_logger("headrace.gateway")
+
+
+def resume(gateway: Gateway, pipeline: Pipeline) -> None:
+    """Resumes a query that calls after its lease has expired. Its sources send again what it needs."""
+    log.info("pipeline is back", pipeline=pipeline.name, run=str(pipeline.run))
+    pipeline.attached, pipeline.away_since = True, None
+    for stream in _streams(gateway, pipeline):
+        reconcile(stream)
+        grant_where_awaited(stream)
+        pipeline.notice(stream.name)
+    gateway.credit.rebalance()
+
+
+def renew(gateway: Gateway, names: Iterable[str]) -> None:
+    """Renews the leases of attached pipelines by name: their query has called under another name."""
+    for name in names:
+        pipeline = gateway.pipelines.get(name)
+        if pipeline is not None and pipeline.attached:
+            pipeline.called_at = time.monotonic()
+
+
+def detach(gateway: Gateway, pipeline: Pipeline) -> None:
+    """Detaches a pipeline whose run ends cleanly."""
+    pipeline.attached, pipeline.away_since = False, None
+    _go_on_without(gateway, pipeline)
+
+
+def end_leases(gateway: Gateway) -> None:
+    """Marks queries as away that have not called for the duration of their lease."""
+    now = time.monotonic()
+    called_before = now - gateway.limits.query_lease_ms / 1000
+    for pipeline in gateway.pipelines.values():
+        # A waiting call counts as activity: it ends when its client's connection does.
+        if pipeline.attached and not pipeline.calls and pipeline.called_at < called_before:
+            log.warning("pipeline away: its lease has ended; its acknowledgements stay held", pipeline=pipeline.name)
+            pipeline.attached, pipeline.away_since = False, now
+            _go_on_without(gateway, pipeline)
+
+
+def forgettable(gateway: Gateway) -> list[Pipeline]:
+    """Queries to forget: those that never had a batch, and, if the configuration says so, those away for too long."""
+    now = time.monotonic()
+    forget_after_s = gateway.limits.forget_after_ms / 1000
+    found = []
+    for pipeline in gateway.pipelines.values():
+        silent_s = now - pipeline.called_at
+        never_ran = not pipeline.committed and not pipeline.had_batch and silent_s > NEVER_RAN_AFTER_S
+        given_up = forget_after_s > 0 and silent_s > forget_after_s
+        if not pipeline.attached and not pipeline.declared and (never_ran or given_up):
+            found.append(pipeline)
+    return found
+
+
+def _go_on_without(gateway: Gateway, pipeline: Pipeline) -> None:
+    for stream in _streams(gateway, pipeline):
+        reconcile(stream)
+    gateway.credit.rebalance()
+
+
+def _streams(gateway: Gateway, pipeline: Pipeline) -> list[Stream]:
+    return [stream for stream in gateway.streams.values() if pipeline in stream.readers]

@@ -1,0 +1,89 @@
+"""Opens and rewinds streams, as the positions of their readers require."""
+
+import time
+from collections.abc import Iterator
+
+import structlog
+
+from headrace.contract.position import Position
+from headrace.gateway.core.acknowledging import acknowledge, committed_by_all
+from headrace.gateway.core.pipeline import Pipeline
+from headrace.gateway.core.position import BEGINNING, to_proto
+from headrace.gateway.core.starting import ask_for_start
+from headrace.gateway.core.stream import Attachment, Loss, Stream
+from headrace.protocol.v1 import source_pb2
+
+log = structlog.get_logger("headrace.gateway")
+
+
+def reconcile(stream: Stream) -> None:
+    """Opens, rewinds and acknowledges a stream, as the positions of its readers require."""
+    ask_for_start(stream)
+    attachment = stream.attachment
+    if attachment is not None:
+        if not attachment.opened and not attachment.closed:
+            _open(stream, attachment)
+        elif attachment.opened and stream.replayable and _is_elsewhere(stream):
+            stream.attachment = None
+            text = "a pipeline must read from another position; open the stream again to learn it"
+            attachment.session.reject(attachment.stream_id, source_pb2.REJECT_REASON_REOPEN, text)
+    acknowledge(stream)
+
+
+def _open(stream: Stream, attachment: Attachment) -> None:
+    if stream.forgetting:
+        return
+    if not any(p.attached and p.knows(stream.name) for p in stream.readers):
+        return
+    skip_lost = stream.loss is not None
+    if stream.loss is not None:
+        if not all(p.skip_lost for p in stream.readers if p.attached):
+            return
+        _skip(stream, stream.loss)
+    floor = _floor(stream)
+    if not stream.replayable:
+        newest = max(floor.epoch, stream.live_epoch, *(p.epoch for r in stream.readers for p in _positions(r, stream)))
+        stream.restart(Position(max(time.time_ns() // 1000, newest + 1), 0))
+    elif floor < stream.start or floor > stream.received:
+        stream.restart(floor)
+    stream.ended = stream.gone = False
+    attachment.opened, attachment.epoch = True, stream.live_epoch
+    opened = source_pb2.StreamOpened(stream_id=attachment.stream_id, epoch=stream.live_epoch, skip_lost=skip_lost)
+    if stream.replayable and stream.received > BEGINNING:
+        opened.resume.CopyFrom(to_proto(stream.received))
+    acknowledged = committed_by_all(stream)
+    if stream.replayable and acknowledged is not None and BEGINNING < acknowledged <= stream.received:
+        attachment.told = acknowledged
+        opened.acknowledged.CopyFrom(to_proto(acknowledged))
+    attachment.session.send(source_pb2.IngestResponse(stream_opened=opened))
+
+
+def _skip(stream: Stream, loss: Loss) -> None:
+    stream.losses += 1
+    stream.loss = None
+    if loss.earliest is not None:
+        stream.horizon = max(_floor(stream), Position(0, loss.earliest - 1))
+    log.warning("lost messages skipped", stream=stream.name, after=str(loss.resume), earliest=loss.earliest)
+
+
+def _floor(stream: Stream) -> Position:
+    """The earliest position that a reader needs now, and that still exists.
+
+    Running batches take precedence: a query that must go back waits until those of others are committed; else their tasks would
+    wait for everything that it reads first. Queries that are away count only if no other is attached.
+    """
+    known = [p for p in stream.readers if p.knows(stream.name)]
+    running = [p for p in known if p.attached] or known
+    needed = [p for p in running if p.in_flight(stream.name)] or running
+    return max(min((p.reads_after(stream.name) for p in needed), default=stream.start), stream.horizon)
+
+
+def _is_elsewhere(stream: Stream) -> bool:
+    """Whether what is needed now comes before what is held, or a running batch starts beyond what the source would send next."""
+    floor = _floor(stream)
+    return floor < stream.start or (floor > stream.received and stream.is_awaited())
+
+
+def _positions(pipeline: Pipeline, stream: Stream) -> Iterator[Position]:
+    yield pipeline.position(stream.name)
+    yield pipeline.planned.get(stream.name, BEGINNING)

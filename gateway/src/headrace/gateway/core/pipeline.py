@@ -1,0 +1,190 @@
+"""A pipeline as the gateway sees it: its positions in every stream that it reads, and what is new for it.
+
+On the wire and here, a pipeline is one Spark query with its checkpoint. It may run an application
+(`headrace.pipelines.Pipeline`), or be any other query that reads or writes streams.
+"""
+
+import time
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headrace.contract.names import covers, source_of
+from headrace.contract.position import Position
+from headrace.gateway.core.position import BEGINNING
+from headrace.gateway.core.signal import Signal
+
+MOST_REPLACED = 64
+"""How many replaced runs are remembered for each pipeline."""
+MOST_LEFT_OUT = 1_000
+"""How many streams that its checkpoint has dropped are remembered for each pipeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a pipeline."""
+
+    number: int = 0
+    """Its ordinal among the runs of its checkpoint that planned anything."""
+    id: str = ""
+    """Distinguishes runs with the same number."""
+    checkpoint: str = ""
+    """The checkpoint's id: numbers of different checkpoints cannot be compared."""
+
+    def __str__(self) -> str:
+        return f"run {self.number}" + (f" ({self.id})" if self.id else "")
+
+
+@dataclass(slots=True, eq=False)
+class Pipeline:
+    """One Spark query with its checkpoint. The checkpoint is authoritative; this is what the gateway was told of it."""
+
+    name: str
+    declared: tuple[str, ...] = ()
+    """Patterns of the streams that the configuration says it reads, attached or not."""
+    run: Run = field(default_factory=Run)
+    """The current run."""
+    replaced: deque[Run] = field(default_factory=lambda: deque(maxlen=MOST_REPLACED))
+    """Earlier runs; the latest last."""
+    attached: bool = False
+    """Whether its query is running: it attached, did not detach, and has called within its lease."""
+    away_since: float | None = None
+    """When its lease expired, on the monotonic clock; None if it has not, or if the query detached."""
+    complete: bool = False
+    """Whether every position of its checkpoint is known; streams without one are then new to it."""
+    patterns: tuple[str, ...] = ()
+    skip_lost: bool = False
+    available_now: bool = False
+    committed: dict[str, Position] = field(default_factory=dict)
+    planned: dict[str, Position] = field(default_factory=dict)
+    """Where the planned and not yet committed batch ends in each stream."""
+    begins: dict[str, Position] = field(default_factory=dict)
+    """Where streams begin for it, until it has committed a position in them; the first answer of their connector counts."""
+    undecided: set[str] = field(default_factory=set)
+    """Streams for which it is not yet known where they begin."""
+    sources: set[str] = field(default_factory=set)
+    """Sources in which it has committed a position: a new stream of these begins with its first message."""
+    fetched: set[str] = field(default_factory=set)
+    """Streams of the planned batch that were served up to its end."""
+    reading: Counter[str] = field(default_factory=Counter)
+    """How many ranges of each stream are being served, or wait to be."""
+    calls: int = 0
+    """The number of its calls in progress."""
+    had_batch: bool = False
+    """Whether a batch was ever planned: its checkpoint may name messages that it has not committed."""
+    behind_since: dict[str, float] = field(default_factory=dict)
+    """Since when, on the monotonic clock, it has been behind in a stream, or when its position there last advanced."""
+    targets: dict[str, Position] = field(default_factory=dict)
+    """For a run with Trigger.AvailableNow: up to where it reads each stream."""
+    met: set[str] = field(default_factory=set)
+    """For such a run: its patterns of which it has read an attached stream."""
+    exhausted_at: float | None = None
+    """When such a run was first found to have everything, on the monotonic clock."""
+    fresh: dict[str, None] = field(default_factory=dict)
+    """Streams that have received messages which it has not committed."""
+    ended: set[str] = field(default_factory=set)
+    """Streams whose end is in its checkpoint."""
+    forgets: bool = False
+    """Whether its query is able to leave streams out of its checkpoint."""
+    left_out: dict[str, None] = field(default_factory=dict)
+    """The streams that its checkpoint dropped last: late reports of their old positions are ignored."""
+    news: Signal = field(default_factory=Signal)
+    attached_at: float = 0.0
+    called_at: float = field(default_factory=time.monotonic)
+
+    def admits(self, run: Run) -> bool:
+        """Whether a run is the current one, or may replace it."""
+        if run == self.run:
+            return True
+        return run not in self.replaced and (run.checkpoint != self.run.checkpoint or run.number >= self.run.number)
+
+    def replace_run(self, run: Run) -> None:
+        """Makes a run the current one; calls of the run before are refused from now on."""
+        if self.run.number:
+            self.replaced.append(self.run)
+        self.run, self.away_since = run, None
+
+    def knows(self, stream: str) -> bool:
+        """Whether it is known which part of the stream it needs."""
+        return (self.complete or stream in self.committed) and stream not in self.undecided
+
+    def position(self, stream: str) -> Position:
+        """Its committed position in a stream that it knows."""
+        return self.committed.get(stream, BEGINNING)
+
+    def asks_for(self, stream: str) -> bool:
+        """Whether its query asked for the stream."""
+        return any(covers(text, stream) for text in self.patterns)
+
+    def reads_after(self, stream: str) -> Position:
+        """The position after which it needs a stream: the committed one, or where the stream begins for it."""
+        return max(self.position(stream), self.begins.get(stream, BEGINNING))
+
+    def take_checkpoint(self, committed: dict[str, Position], planned: dict[str, Position]) -> None:
+        """Takes over every position of its checkpoint. The known starts of streams without a position are kept."""
+        self.committed, self.targets, self.met = dict(committed), {}, set()
+        self.plan(dict(planned))
+        self.sources = {source_of(stream) for stream, position in committed.items() if position > BEGINNING}
+        self.begins = {stream: start for stream, start in self.begins.items() if self.position(stream) == BEGINNING}
+        self.undecided.clear()
+        self.left_out.clear()
+
+    def reads(self, stream: str) -> bool:
+        """Whether its query asked for the stream, or the configuration declares that it reads it."""
+        return any(covers(text, stream) for text in (*self.patterns, *self.declared))
+
+    def commit(self, positions: dict[str, Position]) -> list[str]:
+        """Takes over committed positions; returns the streams whose position advanced."""
+        moved = [stream for stream, position in positions.items() if position > self.position(stream)]
+        for stream in moved:
+            self.committed[stream] = positions[stream]
+            self.sources.add(source_of(stream))
+            self.begins.pop(stream, None)
+        for stream in positions:
+            planned = self.planned.get(stream)
+            if planned is not None and planned <= self.position(stream):
+                del self.planned[stream]
+        return moved
+
+    def not_outdated(self, positions: dict[str, Position]) -> dict[str, Position]:
+        """The positions without those of streams that the checkpoint has dropped since."""
+        if self.left_out:
+            positions = {name: at for name, at in positions.items() if name not in self.left_out or name in self.planned}
+            for name in positions:
+                self.left_out.pop(name, None)
+        return positions
+
+    def note_ended(self, positions: dict[str, Position], ended: Iterable[str]) -> None:
+        """Takes over which of the streams have ended according to its checkpoint."""
+        self.ended -= positions.keys()
+        self.ended |= positions.keys() & set(ended)
+
+    def leave_out(self, stream: str) -> None:
+        """Drops everything about a stream that its checkpoint no longer has."""
+        if self.committed.pop(stream, None) is not None:
+            self.left_out[stream] = None
+            if len(self.left_out) > MOST_LEFT_OUT:
+                del self.left_out[next(iter(self.left_out))]
+        for known in (self.planned, self.begins, self.behind_since, self.targets, self.fresh):
+            known.pop(stream, None)
+        for names in (self.ended, self.undecided, self.fetched):
+            names.discard(stream)
+
+    def in_flight(self, stream: str) -> bool:
+        """Whether its running batch has messages of the stream that were not served yet."""
+        if not self.attached or stream not in self.planned or not self.knows(stream):
+            return False
+        if self.planned[stream] <= self.reads_after(stream):
+            return False
+        return stream not in self.fetched or self.reading[stream] > 0
+
+    def plan(self, ends: dict[str, Position]) -> None:
+        """Notes where the next batch ends in each stream that it has messages of."""
+        self.planned = ends
+        self.fetched.clear()
+        self.had_batch = self.had_batch or bool(ends)
+
+    def notice(self, stream: str) -> None:
+        """Notes that the stream has something new."""
+        self.fresh[stream] = None
+        self.news.notify()

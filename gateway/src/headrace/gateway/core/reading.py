@@ -1,0 +1,120 @@
+"""Serves planned ranges from the frames that are held, and waits for the source to resend those that are not."""
+
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
+
+from headrace.contract.position import Position
+from headrace.gateway.core.errors import MessagesLost, SourceSilent
+from headrace.gateway.core.frames import HeldFrame
+from headrace.gateway.core.pipeline import Pipeline
+from headrace.gateway.core.position import BEGINNING, check_name, from_proto
+from headrace.gateway.core.stream import Stream
+from headrace.protocol.v1 import engine_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """The messages after `start`, up to and including `end`."""
+
+    stream: str
+    committed: Position
+    start: Position
+    end: Position
+    batch_end: Position
+
+    @classmethod
+    def from_proto(cls, wire: pb.Range) -> "ReadRange":
+        """The range of a wire message.
+
+        Raises:
+            MalformedMessage: a name or a position is invalid.
+        """
+        committed = from_proto(wire.committed) if wire.HasField("committed") else BEGINNING
+        start = from_proto(wire.start) if wire.HasField("start") else BEGINNING
+        end = from_proto(wire.end)
+        return cls(
+            check_name(wire.stream), committed, start, end, from_proto(wire.batch_end) if wire.HasField("batch_end") else end
+        )
+
+
+async def read(
+    pipeline: Pipeline, stream: Stream, wanted: ReadRange, timeout_s: float | None = None
+) -> AsyncIterator[list[HeldFrame]]:
+    """The frames of a range in order, as many at a time as there are; the first and the last may reach beyond it.
+
+    A range of an epoch that is over is empty: its messages come again under a new one.
+
+    Args:
+        pipeline: Who reads.
+        stream: What it reads.
+        wanted: The range.
+        timeout_s: How long to wait for the next frame, in seconds; None is for ever.
+
+    Raises:
+        MessagesLost: the source no longer has the range, and the pipeline does not accept that.
+        SourceSilent: the source has sent nothing of it for `timeout_s`.
+    """
+    waits_since = time.monotonic()
+    at, end = wanted.start, wanted.end
+    while at < end:
+        if end.epoch and end.epoch != stream.live_epoch:
+            return
+        at = max(at, stream.horizon)
+        readable = stream.start <= at or at.epoch < end.epoch
+        if readable and (frames := list(_up_to(end.sequence, stream.after(at)))):
+            at = Position(end.epoch, frames[-1].last, frames[-1].cursor)
+            yield frames
+            waits_since = time.monotonic()
+            # More may have arrived while they were sent, without a notification: check again before waiting or ending.
+            continue
+        if readable:
+            if stream.received >= end or _gone(pipeline, stream, wanted):
+                return
+        elif stream.loss is not None:
+            _gone(pipeline, stream, wanted)
+        left = None if timeout_s is None else waits_since + timeout_s - time.monotonic()
+        if not await stream.news.wait(left if left is None else max(0.0, left)) and left is not None and left <= 0:
+            raise SourceSilent(_describe_silence(stream, at, end, timeout_s or 0.0))
+
+
+def _up_to(sequence: int, frames: Iterable[HeldFrame]) -> Iterator[HeldFrame]:
+    """The frames up to the one that has a sequence, or reaches beyond it."""
+    for frame in frames:
+        yield frame
+        if frame.last >= sequence:
+            return
+
+
+def _gone(pipeline: Pipeline, stream: Stream, wanted: ReadRange) -> bool:
+    """Whether the rest of the range will never arrive.
+
+    Raises:
+        MessagesLost: it will not, and the pipeline does not accept losses.
+    """
+    if stream.loss is not None and not pipeline.skip_lost:
+        raise MessagesLost(describe_loss(stream, wanted.committed, wanted.batch_end))
+    if stream.ended:
+        if not pipeline.skip_lost:
+            raise MessagesLost(
+                f"stream {stream.name}: its source ended at {stream.received}, and {wanted.end} was planned; {REMEDY}"
+            )
+        return True
+    return stream.losses > 0 and stream.loss is None and stream.attachment is not None and stream.caught_up()
+
+
+def _describe_silence(stream: Stream, at: Position, end: Position, timeout_s: float) -> str:
+    """Describes what is waited for, and which connector should send it."""
+    owner = stream.attachment
+    who = f"instance {owner.session.instance!r} has it" if owner is not None else "no connector has it; start its connector"
+    return f"stream {stream.name}: what follows {at}, up to {end}, is needed again, and nothing came for {timeout_s:g} s; {who}"
+
+
+REMEDY = "restore the source, or set failOnDataLoss to false to skip the lost messages"
+
+
+def describe_loss(stream: Stream, start: Position, end: Position | None) -> str:
+    """Describes what was lost, which range of the pipeline needs it, and what to do."""
+    assert stream.loss is not None
+    needed = f"needed: after {start}" + (f", up to {end}" if end is not None else "")
+    return f"{stream.loss.describe(stream.name)}; {needed}; {REMEDY}"

@@ -1,0 +1,1 @@
+"""Sinks: sessions, transactions, votes, and what commit logs decide about them."""

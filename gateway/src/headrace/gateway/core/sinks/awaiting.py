@@ -1,0 +1,47 @@
+"""Holds back batches while a sink that they would write to is away: tasks that wait would occupy the slots of a cluster."""
+
+import asyncio
+import time
+
+from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.sinks.commit_log import CommitLog
+
+RECENT_S = 10.0
+"""A query that has reported no commits for this long is not running, so its sinks are not waited for."""
+INTRODUCTION_S = 2.0
+"""How long a query that writes to sinks may take to report the names under which it reads."""
+
+
+def sinks_away(gateway: Gateway, reader: str) -> list[str]:
+    """The names of the sinks that a reader's query waits for and that have no instance attached, in order."""
+    return sorted(
+        {name for commit_log in _recent(gateway) if reader in commit_log.readers for name in _away(gateway, commit_log)}
+    )
+
+
+async def await_sinks(gateway: Gateway, reader: str, wait_s: float) -> list[str]:
+    """Waits up to `wait_s` seconds until each sink that a reader's query waits for has an instance; returns those without one."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while True:
+        known = [commit_log for commit_log in _recent(gateway) if reader in commit_log.readers]
+        candidates = known or [commit_log for commit_log in _recent(gateway) if not commit_log.readers]
+        away = sorted({name for commit_log in candidates for name in _away(gateway, commit_log)})
+        left = began + (wait_s if known else min(wait_s, INTRODUCTION_S)) - loop.time()
+        if not away or left <= 0:
+            return away if known else []
+        await gateway.sinks_changed.wait(left)
+
+
+def _recent(gateway: Gateway) -> list[CommitLog]:
+    """The commit logs of the queries that are running."""
+    now = time.monotonic()
+    return [
+        commit_log
+        for name, commit_log in gateway.commit_logs.items()
+        if now - gateway.commits_reported_at.get(name, 0.0) < RECENT_S
+    ]
+
+
+def _away(gateway: Gateway, commit_log: CommitLog) -> list[str]:
+    return [name for name in commit_log.awaited if not gateway.sink(name).sessions]

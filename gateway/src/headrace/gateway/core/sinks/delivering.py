@@ -1,0 +1,302 @@
+"""Delivers what pipelines write to sinks, collects votes, and sends sinks the decisions of the commit logs."""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+
+from headrace.gateway.core.bounds import MAX_PIPELINES, check_room
+from headrace.gateway.core.errors import OlderCheckpoint, OutOfTurn, SinkAbsent, SinkFailed, Superseded
+from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.pipeline import Pipeline
+from headrace.gateway.core.sinks.commit_log import CommitLog, Decision, VotedBatch
+from headrace.gateway.core.sinks.runs import check_current, check_open, merged, replaced
+from headrace.gateway.core.sinks.session import Holdings, SinkSession
+from headrace.gateway.core.sinks.sink import Sink
+from headrace.gateway.core.sinks.transaction import Part, Transaction
+
+log = structlog.get_logger("headrace.gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Transactions that are in a commit log and not visible yet."""
+
+    transactions: int
+    undecided: tuple[int, ...]
+    """The batches among them for which no segment names the run that committed them."""
+
+
+def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
+    """Attaches an instance of a sink, and sends it the decisions about the transactions that it holds.
+
+    Raises:
+        OutOfTurn: the other instances of the sink have another mode.
+        MalformedMessage: a transaction or part in its Hello is invalid.
+        LimitExceeded: the sink is new, and the gateway already keeps as many as it may.
+    """
+    sink = gateway.sink(session.hello.sink)
+    others = [other for instance, other in sink.sessions.items() if instance != session.instance]
+    if others and sink.mode != session.hello.mode:
+        raise OutOfTurn(f"sink {sink.name}: its other instances have another mode; give this connector a different sink name")
+    older = sink.sessions.get(session.instance)
+    if older is not None:
+        log.info("session taken over", sink=sink.name, instance=session.instance, older=older.id, newer=session.id)
+        older.end(Superseded(f"a newer session of instance {session.instance!r}, from {session.peer}, has taken over"))
+        older.close()
+    sink.attach(session)
+    for commit_log in gateway.commit_logs.values():
+        if sink.name in commit_log.sinks:
+            _decide(session, commit_log)
+    sink.losses += gateway.votes.check_instance(session)
+    gateway.sinks_changed.notify()
+    return sink
+
+
+async def instance_for(gateway: Gateway, sink: Sink, part: Part, run_number: int, wait_ms: int = 0) -> SinkSession:
+    """The instance that takes a part. Waits until one is attached, for at most `wait_ms` milliseconds, or without limit if 0.
+
+    Raises:
+        SinkAbsent: no instance attached in time.
+        Superseded: the run that delivers the part was replaced meanwhile.
+    """
+    try:
+        async with asyncio.timeout(wait_ms / 1000 if wait_ms else None):
+            while (session := sink.instance_for(part)) is None:
+                await sink.news.wait()
+                check_current(gateway, part.transaction.pipeline, part.run_id, run_number)
+            return session
+    except TimeoutError:
+        raise SinkAbsent(f"no connector has served sink {sink.name} for {wait_ms / 1000:g} s") from None
+
+
+def check_newer(sink: Sink, transaction: Transaction) -> None:
+    """Checks that a transaction is not visible yet.
+
+    Raises:
+        OlderCheckpoint: it is visible, so the pipeline's checkpoint is older than the sink.
+    """
+    if sink.is_visible(transaction):
+        last = sink.committed[transaction.pipeline]
+        raise OlderCheckpoint(
+            f"sink {sink.name} has committed batch {last} of pipeline {transaction.pipeline}, and batch {transaction.batch} is "
+            "run again: the checkpoint is older than the sink"
+        )
+
+
+def begin(gateway: Gateway, transaction: Transaction, run_id: str, run_number: int) -> None:
+    """Notes that the current run executes a batch: what other runs staged for this and later batches is void.
+
+    Raises:
+        Superseded: the run is not the current one, or the batch is already in the commit log.
+    """
+    commit_log = check_current(gateway, transaction.pipeline, run_id, run_number)
+    check_open(commit_log, transaction)
+    if commit_log.begun is None:
+        commit_log = gateway.commit_logs[commit_log.pipeline] = replace(commit_log, begun=transaction.batch)
+        _send_decisions(gateway, commit_log)
+
+
+async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Mapping[Part, str], run_number: int) -> None:
+    """Asks every instance that has staged some of the parts for its vote; waits for instances that are away.
+
+    `parts` maps each part to the name of the instance that has staged it, or to an empty text if that is unknown.
+
+    Raises:
+        SinkAway: an instance was lost before its vote; ask again.
+        SinkFailed: an instance votes against it, or has lost a part.
+        Superseded: the run that asks is not the current one, or was replaced before all had voted.
+    """
+    run_id = next(iter(parts)).run_id
+    begin(gateway, transaction, run_id, run_number)
+    sink.voting[transaction] = ""
+    try:
+        shares = await _shares(gateway, sink, transaction, parts, run_number)
+    finally:
+        sink.voting.pop(transaction, None)
+    for session in sink.sessions.values():
+        if session not in shares and transaction in session.holdings.transactions():
+            session.abort(transaction)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_outcome(session.vote(transaction, share))) for session, share in shares.items()]
+    for task in tasks:
+        if (error := task.result()) is not None:
+            raise error
+    check_current(gateway, transaction.pipeline, run_id, run_number)
+    if sink.durable:
+        _check_kept(sink, transaction, shares)
+        _await_proof(gateway, transaction, run_id)
+    else:
+        sink.note_committed(transaction)
+        for session in shares:
+            session.holdings.drop(transaction)
+            session.note_visible(transaction)
+    if not sink.writes_at_once:
+        gateway.votes.record(transaction, run_id, sink.name, [session.instance for session in shares])
+
+
+def _check_kept(sink: Sink, transaction: Transaction, shares: Mapping[SinkSession, list[Part]]) -> None:
+    """Checks that no instance reconnected without the transaction after its vote, while others were asked.
+
+    Raises:
+        SinkFailed: an instance did.
+    """
+    for session, share in shares.items():
+        present = sink.sessions.get(session.instance, session)
+        if not present.has(transaction):
+            raise _lost(sink, transaction, set(share), f"were lost by instance {session.instance} after its vote")
+
+
+def _await_proof(gateway: Gateway, transaction: Transaction, run_id: str) -> None:
+    """Notes which positions committed by the query's readers will prove that the transaction is in the commit log."""
+    commit_log = gateway.commit_logs.get(transaction.pipeline)
+    if commit_log is not None and commit_log.run_id == run_id:
+        readers = (gateway.pipelines.get(name) for name in commit_log.readers)
+        planned = {reader.name: dict(reader.planned) for reader in readers if reader is not None}
+        gateway.voted_batches[transaction.pipeline] = VotedBatch(transaction.batch, run_id, planned)
+
+
+async def _shares(
+    gateway: Gateway, sink: Sink, transaction: Transaction, parts: Mapping[Part, str], run_number: int
+) -> dict[SinkSession, list[Part]]:
+    """The parts that each instance has staged. Sinks that write at once may no longer hold parts, and need not.
+
+    Raises:
+        SinkFailed: a part is lost for good, or an instance has failed the transaction.
+        Superseded: the run was replaced meanwhile.
+    """
+    while True:
+        shares: dict[SinkSession, list[Part]] = {}
+        missing = set(parts)
+        for session in sink.sessions.values():
+            share = sorted(missing & session.holdings.staged)
+            if share:
+                shares[session] = share
+                missing -= set(share)
+        if not missing or sink.writes_at_once:
+            return shares
+        if (reason := sink.voting.get(transaction)) is not None and reason:
+            raise SinkFailed(f"sink {sink.name}, {transaction}: {reason}")
+        if not sink.durable and sink.sessions:
+            raise _lost(sink, transaction, missing, "were lost with a session")
+        if lost := {part for part in missing if parts[part] in sink.sessions}:
+            names = ", ".join(sorted({parts[part] for part in lost}))
+            raise _lost(sink, transaction, lost, f"were staged by instance {names}, which has reconnected without them")
+        await sink.news.wait()
+        check_current(gateway, transaction.pipeline, next(iter(parts)).run_id, run_number)
+
+
+def _lost(sink: Sink, transaction: Transaction, parts: set[Part], how: str) -> SinkFailed:
+    partitions = ", ".join(str(part.partition) for part in sorted(parts))
+    return SinkFailed(f"sink {sink.name}, {transaction}: partitions {partitions} {how}; run the batch again")
+
+
+async def _outcome(voting: Coroutine[Any, Any, None]) -> Exception | None:
+    """The error of a vote, if any: the failure of one instance must not cancel the votes of the others."""
+    try:
+        await voting
+    except Exception as error:
+        return error
+    return None
+
+
+def report_commits(
+    gateway: Gateway, reported: CommitLog, votes: Iterable[tuple[str, str, int]] = (), *, accept_older: bool = False
+) -> Pending:
+    """Applies what a run reports of its commit log; returns the committed transactions that are not visible yet.
+
+    Args:
+        gateway: The gateway.
+        reported: The commit log as the run reports it.
+        votes: Votes for committed batches, perhaps given before this gateway started: sink, instance, batch.
+        accept_older: Whether a run with a lower number may replace the current one, because a checkpoint was restored.
+
+    Raises:
+        Superseded: the run is not the current one, and does not replace it.
+        LimitExceeded: the pipeline or a vote is new, and the gateway already keeps as many as it may.
+    """
+    known = gateway.commit_logs.get(reported.pipeline)
+    if known is None:
+        check_room("commit logs of pipelines", gateway.commit_logs, MAX_PIPELINES)
+    commit_log = merged(known, reported, accept_older)
+    gateway.votes.adopt(commit_log.pipeline, votes)
+    gateway.commits_reported_at[commit_log.pipeline] = time.monotonic()
+    gateway.sinks_changed.notify()
+    gateway.commit_logs[commit_log.pipeline] = commit_log
+    if known is None or known.run_id != commit_log.run_id:
+        log.info(
+            "run settles",
+            pipeline=commit_log.pipeline,
+            run=commit_log.run_id,
+            number=commit_log.run_number,
+            batch=commit_log.committed,
+        )
+        for sink in gateway.sinks.values():
+            sink.news.notify()
+            for session in sink.sessions.values():
+                _refuse_replaced(session, commit_log)
+        gateway.commits_reported.notify()
+    return _send_decisions(gateway, commit_log)
+
+
+def _refuse_replaced(session: SinkSession, commit_log: CommitLog) -> None:
+    """Ends the deliveries of replaced runs, and their waits for votes."""
+    for opened in list(session.open.values()):
+        error = replaced(commit_log, opened.part)
+        if error is not None:
+            session.refuse_part(opened, error)
+    for transaction in list(session.votes):
+        errors = [replaced(commit_log, part) for part in session.holdings.staged if part.transaction == transaction]
+        if errors and errors[0] is not None:
+            session.refuse_vote(transaction, errors[0])
+
+
+def commit_proven(gateway: Gateway, pipeline: Pipeline) -> None:
+    """Commits the batch that a query's sinks have voted for, once positions of its reader prove that it is in the commit log."""
+    for name, commit_log in list(gateway.commit_logs.items()):
+        awaited = gateway.voted_batches.get(name)
+        if awaited is None or pipeline.name not in commit_log.readers or awaited.run_id != commit_log.run_id:
+            continue
+        planned = awaited.planned.get(pipeline.name)
+        if planned and all(pipeline.position(stream) >= end for stream, end in planned.items()):
+            del gateway.voted_batches[name]
+            if awaited.batch > commit_log.committed:
+                commit_log = gateway.commit_logs[name] = replace(commit_log, committed=awaited.batch)
+                _send_decisions(gateway, commit_log)
+
+
+def _send_decisions(gateway: Gateway, commit_log: CommitLog) -> Pending:
+    pending, undecided = 0, set[int]()
+    gateway.votes.note_committed(commit_log.pipeline, commit_log.run_id, commit_log.first_batch, commit_log.committed)
+    for sink in map(gateway.sink, commit_log.sinks):
+        for session in sink.sessions.values():
+            _decide(session, commit_log)
+        for holdings in sink.holders():
+            decisions = _decisions(holdings, commit_log)
+            pending += sum(decision in (Decision.COMMIT, Decision.UNDECIDED) for _, decision in decisions)
+            undecided |= {t.batch for t, decision in decisions if decision is Decision.UNDECIDED}
+    for name in gateway.votes.check_attached(
+        commit_log.pipeline, lambda sink, instance: gateway.sink(sink).sessions.get(instance)
+    ):
+        gateway.sink(name).losses += 1
+    return Pending(pending, tuple(sorted(undecided)))
+
+
+def _decide(session: SinkSession, commit_log: CommitLog) -> None:
+    """Sends an instance the decisions about the transactions that it holds."""
+    for transaction, decision in _decisions(session.holdings, commit_log):
+        if decision is Decision.ABORT:
+            session.abort(transaction)
+        elif decision is Decision.COMMIT:
+            session.commit(transaction)
+
+
+def _decisions(holdings: Holdings, commit_log: CommitLog) -> list[tuple[Transaction, Decision]]:
+    """The decisions about what an instance holds of a pipeline, by ascending batch."""
+    return [
+        (transaction, commit_log.decision(transaction, holdings.run_ids(transaction), prepared=transaction in holdings.prepared))
+        for transaction in sorted(t for t in holdings.transactions() if t.pipeline == commit_log.pipeline)
+    ]

@@ -1,0 +1,85 @@
+"""Which run of a pipeline may deliver: only the current one, however late the calls of others arrive."""
+
+from dataclasses import replace
+
+from headrace.gateway.core.errors import Superseded
+from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.sinks.commit_log import CommitLog
+from headrace.gateway.core.sinks.transaction import Part, Transaction
+
+MOST_REPLACED = 64
+"""How many replaced runs are remembered for each pipeline."""
+
+
+def merged(known: CommitLog | None, reported: CommitLog, accept_older: bool) -> CommitLog:
+    """What is known of a pipeline's commit log after a run has reported it.
+
+    A commit log only grows: what a reader has proven committed stays committed.
+
+    Raises:
+        Superseded: the run is not the current one, and does not replace it.
+    """
+    if known is None:
+        return reported
+    if known.run_id == reported.run_id:
+        return replace(reported, committed=max(reported.committed, known.committed), begun=known.begun, replaced=known.replaced)
+    was_current = reported.run_id in known.replaced or any(segment.run_id == reported.run_id for segment in known.segments)
+    newer = (reported.run_number, reported.run_id) > (known.run_number, known.run_id)
+    if was_current or not (newer or accept_older):
+        raise _superseded(known, reported.run_id, reported.run_number)
+    return replace(reported, replaced=(*known.replaced, known.run_id)[-MOST_REPLACED:])
+
+
+async def wait_until_current(gateway: Gateway, pipeline: str, run_id: str, run_number: int) -> None:
+    """Waits until a run has reported its commit log, and so is the current one.
+
+    Raises:
+        Superseded: another run is the current one, and this one does not replace it.
+    """
+    while (commit_log := gateway.commit_logs.get(pipeline)) is None or commit_log.run_id != run_id:
+        if commit_log is not None and (run_number, run_id) <= (commit_log.run_number, commit_log.run_id):
+            raise _superseded(commit_log, run_id, run_number)
+        await gateway.commits_reported.wait()
+
+
+def check_current(gateway: Gateway, pipeline: str, run_id: str, run_number: int) -> CommitLog:
+    """The commit log that the current run has reported; checks that this is still the run that calls.
+
+    Raises:
+        Superseded: it was replaced while it waited, or the gateway has forgotten it.
+    """
+    commit_log = gateway.commit_logs.get(pipeline)
+    if commit_log is None:
+        raise Superseded(f"run {run_number} of query {pipeline} was forgotten by the gateway; run the batch again")
+    if commit_log.run_id != run_id:
+        raise _superseded(commit_log, run_id, run_number)
+    return commit_log
+
+
+def check_open(commit_log: CommitLog, transaction: Transaction) -> None:
+    """Checks that a batch is not committed yet.
+
+    Raises:
+        Superseded: it is in the commit log.
+    """
+    if transaction.batch <= commit_log.committed:
+        raise Superseded(f"{transaction} is already in the commit log: this call comes from a task that Spark has given up")
+
+
+def replaced(commit_log: CommitLog, part: Part) -> Superseded | None:
+    """The error for a part in transit from a run that was replaced; None if its run is the current one."""
+    if part.transaction.pipeline != commit_log.pipeline or part.run_id == commit_log.run_id:
+        return None
+    return Superseded(_sentence(commit_log, part.run_id))
+
+
+def _superseded(current: CommitLog, run_id: str, run_number: int) -> Superseded:
+    back = "; if you restored an older checkpoint on purpose, set onOlderCheckpoint to accept"
+    return Superseded(f"{_sentence(current, f'{run_id}, number {run_number},')}{back}")
+
+
+def _sentence(current: CommitLog, run: str) -> str:
+    return (
+        f"run {run} of query {current.pipeline} is not the current one: run {current.run_id}, number {current.run_number}, has "
+        "taken over; one checkpoint serves one query at a time"
+    )

@@ -1,0 +1,433 @@
+"""A sink connector's session: the parts in transit to it, and the messages queued for it."""
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import structlog
+
+from headrace.gateway.core.envelopes import part_frame
+from headrace.gateway.core.errors import MalformedMessage, OutOfTurn, ProtocolError, SinkAway, SinkFailed, TooSlow
+from headrace.gateway.core.signal import Signal
+from headrace.gateway.core.sinks.transaction import Part, Transaction
+from headrace.gateway.identity import Identity
+from headrace.protocol.v1 import sink_pb2 as pb
+
+QUEUE_BYTES = 4 * 2**20
+"""How much may be queued for one session, in bytes; further deliveries wait."""
+MESSAGE_BYTES = 512
+"""What a queued message costs besides its frame, in bytes."""
+MOST_REMEMBERED = 1024
+"""How many answered parts, and how many transactions aborted before their answer, are remembered."""
+
+log = structlog.get_logger("headrace.gateway")
+
+_ids = itertools.count(1)
+
+Refused = list[pb.Staged.Refused]
+Response = pb.SinkServiceAttachResponse | bytes
+"""What a session is told; as bytes where it is a frame, whose own bytes are handed on."""
+_T = TypeVar("_T")
+_K = TypeVar("_K")
+
+
+@dataclass(slots=True, eq=False)
+class OpenPart:
+    """A part that is being delivered."""
+
+    id: int
+    part: Part
+    staged: "asyncio.Future[Refused | ProtocolError]"
+    messages: int = 0
+    complete: bool = False
+    """True once all of it has been sent."""
+
+
+@dataclass(slots=True)
+class Holdings:
+    """The undecided transactions that an instance holds, and their parts."""
+
+    staged: set[Part] = field(default_factory=set)
+    prepared: set[Transaction] = field(default_factory=set)
+
+    def transactions(self) -> set[Transaction]:
+        """All transactions of which it holds something."""
+        return self.prepared | {part.transaction for part in self.staged}
+
+    def run_ids(self, transaction: Transaction) -> set[str]:
+        """The ids of the runs that delivered parts of a transaction."""
+        return {part.run_id for part in self.staged if part.transaction == transaction}
+
+    def keep_only(self, transaction: Transaction, parts: list[Part]) -> None:
+        """Replaces the parts of a transaction by those that were chosen."""
+        self.drop(transaction)
+        self.staged.update(parts)
+
+    def drop(self, transaction: Transaction) -> None:
+        """Forgets a transaction."""
+        self.prepared.discard(transaction)
+        self.staged = {part for part in self.staged if part.transaction != transaction}
+
+
+class SinkSession:
+    """The state of one live session of a sink's instance."""
+
+    def __init__(self, hello: pb.SinkHello, peer: str, identity: Identity) -> None:
+        self.id = f"k{next(_ids)}"
+        self.hello = hello
+        self.peer = peer
+        self.identity = identity
+        self.failure: ProtocolError | None = None
+        self.outgoing = Signal()
+        self.holdings = Holdings()
+        self.visible: dict[str, int] = {}
+        """The last batch of each pipeline that it has reported visible."""
+        self.open: dict[int, OpenPart] = {}
+        self.votes: dict[Transaction, asyncio.Future[ProtocolError | None]] = {}
+        self._waiting: deque[tuple[Response, int]] = deque()
+        self._waiting_bytes = 0
+        self._room = Signal()
+        self._next_part = 1
+        self._told_to_commit: set[Transaction] = set()
+        self._answered: dict[int, None] = {}
+        """The parts that were answered last."""
+        self._withdrawn: dict[Transaction, None] = {}
+        """The transactions that were last aborted while an answer may have been in transit."""
+        self._writing: asyncio.Timeout | None = None
+        self._write_timeout_s = 0.0
+        self._closed = False
+
+    @property
+    def instance(self) -> str:
+        """Which deployment of the sink this is."""
+        return self.hello.instance
+
+    @property
+    def for_logs(self) -> dict[str, str | int]:
+        """The keys of every log line about this session."""
+        return {"session": self.id, "sink": self.hello.sink, "instance": self.instance}
+
+    @property
+    def durable(self) -> bool:
+        """Whether what it has staged survives the session."""
+        return self.hello.mode == pb.SINK_MODE_TWO_PHASE
+
+    # Messages to the sink
+
+    def send(self, response: pb.SinkServiceAttachResponse) -> None:
+        """Queues a message."""
+        self._queue(response, MESSAGE_BYTES)
+
+    def _queue(self, response: Response, size: int) -> None:
+        self._waiting.append((response, size))
+        self._waiting_bytes += size
+        self.outgoing.notify()
+
+    def waiting(self) -> Response | None:
+        """Takes the next queued message; None if there is none."""
+        if not self._waiting:
+            return None
+        response, size = self._waiting.popleft()
+        self._waiting_bytes -= size
+        self._room.notify()
+        return response
+
+    @asynccontextmanager
+    async def writing(self, timeout_ms: int) -> AsyncIterator[None]:
+        """Limits how long the sink may take to read a message. The time starts again whenever the sink sends something.
+
+        Raises:
+            TooSlow: it has neither read nor sent anything for `timeout_ms` milliseconds.
+        """
+        try:
+            async with asyncio.timeout(timeout_ms / 1000) as self._writing:
+                self._write_timeout_s = timeout_ms / 1000
+                yield
+        except TimeoutError:
+            raise TooSlow(
+                f"sink {self.hello.sink}: instance {self.instance} has neither read nor sent anything for {timeout_ms} ms; "
+                "keep reading, or send SinkBusy while the sink cannot take more"
+            ) from None
+        finally:
+            self._writing = None
+
+    def note_activity(self) -> None:
+        """Notes that the sink has sent something: it is alive, however slowly it reads."""
+        if self._writing is not None and not self._writing.expired():
+            self._writing.reschedule(asyncio.get_running_loop().time() + self._write_timeout_s)
+
+    def end(self, failure: ProtocolError) -> None:
+        """Ends the session with an error."""
+        self.failure = self.failure or failure
+        self.outgoing.notify()
+
+    # Parts
+
+    def has_parts_of(self, transaction: Transaction) -> bool:
+        """Whether the instance has parts of a transaction, or is being sent some."""
+        on_their_way = any(opened.part.transaction == transaction for opened in self.open.values())
+        return on_their_way or any(part.transaction == transaction for part in self.holdings.staged)
+
+    def start_part(self, part: Part) -> OpenPart:
+        """Begins to deliver a part."""
+        opened = OpenPart(self._next_part, part, asyncio.get_running_loop().create_future())
+        self._next_part += 1
+        self.open[opened.id] = opened
+        start = pb.StartPart(id=opened.id, part=part.to_proto())
+        self.send(pb.SinkServiceAttachResponse(start_part=start))
+        return opened
+
+    async def room(self, opened: OpenPart | None = None) -> None:
+        """Waits until more may be queued, or until the outcome of `opened` is known anyway.
+
+        Raises:
+            SinkAway: the session has ended.
+        """
+        while self._waiting_bytes >= QUEUE_BYTES and not self._closed and not (opened is not None and opened.staged.done()):
+            await self._room.wait()
+        self._check_open()
+
+    async def deliver(self, opened: OpenPart, messages: int, frame: memoryview) -> None:
+        """Queues a frame of a part, of so many messages, once there is room.
+
+        Raises:
+            SinkAway: the session has ended.
+            SinkFailed: the sink has already failed to stage the part.
+            Superseded: the run that delivers it was replaced.
+        """
+        await self.room(opened)
+        if opened.staged.done():
+            await _outcome(opened.staged)
+        opened.messages += messages
+        self._queue(part_frame(opened.id, frame), len(frame) + MESSAGE_BYTES)
+
+    async def finish_part(self, opened: OpenPart) -> Refused:
+        """Ends a part, and waits until it is staged; returns the messages that the sink refused.
+
+        Raises:
+            SinkAway: the session ended before the answer.
+            SinkFailed: the sink could not stage it.
+            Superseded: the run that delivers it was replaced.
+        """
+        self._check_open()
+        if opened.staged.done():
+            return await _outcome(opened.staged)
+        opened.complete = True
+        self.send(pb.SinkServiceAttachResponse(end_part=pb.EndPart(id=opened.id, messages=opened.messages)))
+        return await _outcome(opened.staged)
+
+    def drop_part(self, opened: OpenPart) -> None:
+        """Forgets a part whose delivery has ended; tells the sink to drop it unless it was staged."""
+        if self.open.pop(opened.id, None) is not None and not self._closed:
+            self.send(pb.SinkServiceAttachResponse(drop_part=pb.DropPart(id=opened.id)))
+
+    def refuse_part(self, opened: OpenPart, error: ProtocolError) -> None:
+        """Ends the delivery of a part with an error."""
+        _answer(opened.staged, error)
+        self.drop_part(opened)
+        self._room.notify()
+
+    def staged(self, part_id: int, refused: Refused) -> OpenPart | None:
+        """Notes that a part is staged, and returns it; None if it was dropped meanwhile.
+
+        Raises:
+            OutOfTurn: no answer is due for the part, or it has not been sent completely yet.
+            MalformedMessage: the refusals do not name messages of the part, each once and in order.
+        """
+        opened = self.open.get(part_id)
+        if opened is not None:
+            if not opened.complete:
+                raise OutOfTurn(f"sink {self.hello.sink}, {opened.part}: Staged before EndPart; wait for the whole part")
+            _check_refused(f"sink {self.hello.sink}, {opened.part}", refused, opened.messages)
+            self.holdings.staged.add(opened.part)
+            _answer(opened.staged, refused)
+        self._note_answer(part_id)
+        return opened
+
+    def part_failed(self, part_id: int, reason: str) -> None:
+        """Notes that a part could not be staged; has no effect if it was dropped meanwhile.
+
+        Raises:
+            OutOfTurn: no answer is due for the part.
+        """
+        opened = self.open.get(part_id)
+        if opened is not None:
+            _answer(opened.staged, SinkFailed(f"sink {self.hello.sink}, {opened.part}: {reason}"))
+        self._note_answer(part_id)
+
+    def _note_answer(self, part_id: int) -> None:
+        """Ends a part. A dropped part may still be answered, once: the answer may have been in transit."""
+        self.open.pop(part_id, None)
+        if not 0 < part_id < self._next_part or part_id in self._answered:
+            why = "was answered already" if part_id in self._answered else "was never begun in this session"
+            raise OutOfTurn(f"sink {self.hello.sink}: an answer to part {part_id}, which {why}")
+        _remember(self._answered, part_id)
+
+    # Transactions
+
+    def has(self, transaction: Transaction) -> bool:
+        """Whether it has a transaction that it voted for, prepared or visible. Sinks that report nothing visible are trusted."""
+        last = self.visible.get(transaction.pipeline)
+        if last is None:
+            return not self.durable or transaction in self.holdings.prepared
+        return transaction.batch <= last or transaction in self.holdings.prepared
+
+    def note_visible(self, transaction: Transaction) -> None:
+        """Notes that a transaction is visible."""
+        self.visible[transaction.pipeline] = max(transaction.batch, self.visible.get(transaction.pipeline, -1))
+
+    async def vote(self, transaction: Transaction, parts: list[Part]) -> None:
+        """Asks the instance for its vote on parts that it has staged.
+
+        Raises:
+            SinkAway: the session ended before the answer.
+            SinkFailed: the sink votes against it.
+        """
+        self._check_open()
+        answer = self.votes.get(transaction)
+        if answer is None:
+            answer = self.votes[transaction] = asyncio.get_running_loop().create_future()
+            self.holdings.keep_only(transaction, parts)
+            self._end_open_parts(transaction, "the transaction was prepared without it")
+            prepare = pb.Prepare(transaction=transaction.to_proto(), parts=[part.to_proto() for part in parts])
+            self.send(pb.SinkServiceAttachResponse(prepare=prepare))
+        await _outcome(answer)
+
+    def refuse_vote(self, transaction: Transaction, error: ProtocolError) -> None:
+        """Ends the wait for a vote, which may still arrive."""
+        answer = self.votes.get(transaction)
+        if answer is not None:
+            _answer(answer, error)
+
+    def prepared(self, transaction: Transaction) -> bool:
+        """Notes a vote for a transaction; returns False if it was aborted meanwhile.
+
+        Raises:
+            OutOfTurn: no vote was asked for.
+        """
+        answer = self.votes.pop(transaction, None)
+        if answer is None:
+            self._check_withdrawn("Prepared", transaction)
+            return False
+        self.holdings.prepared.add(transaction)
+        _answer(answer, None)
+        return True
+
+    def committed(self, transaction: Transaction) -> bool:
+        """Notes that a transaction was committed and is visible; returns False if it was aborted meanwhile.
+
+        Raises:
+            OutOfTurn: the instance was not told to commit it.
+        """
+        if transaction not in self._told_to_commit:
+            self._check_withdrawn("Committed", transaction)
+            return False
+        self._told_to_commit.discard(transaction)
+        self.holdings.drop(transaction)
+        self.note_visible(transaction)
+        return True
+
+    def transaction_failed(self, transaction: Transaction, reason: str) -> bool:
+        """Notes a vote against a transaction; returns False if none was asked for.
+
+        A commit that has failed is tried again with the next report of the commit log.
+        """
+        self._withdrawn.pop(transaction, None)
+        self._told_to_commit.discard(transaction)
+        answer = self.votes.pop(transaction, None)
+        if answer is not None:
+            _answer(answer, SinkFailed(f"sink {self.hello.sink}, {transaction}: {reason}"))
+        return answer is not None
+
+    def _check_withdrawn(self, answer: str, transaction: Transaction) -> None:
+        """Accepts one answer about a transaction that was aborted while the answer was in transit.
+
+        Raises:
+            OutOfTurn: there is no such transaction.
+        """
+        if transaction not in self._withdrawn:
+            raise OutOfTurn(f"sink {self.hello.sink}, {transaction}: {answer} answers no request of this session")
+        del self._withdrawn[transaction]
+
+    def commit(self, transaction: Transaction) -> None:
+        """Tells the sink, once, to make a transaction visible."""
+        if transaction in self._told_to_commit:
+            return
+        self._told_to_commit.add(transaction)
+        self.send(pb.SinkServiceAttachResponse(commit=pb.Commit(transaction=transaction.to_proto())))
+
+    def abort(self, transaction: Transaction) -> None:
+        """Tells the sink to drop a transaction."""
+        withdrawn = transaction in self.votes or transaction in self._told_to_commit
+        log.info("transaction aborted", **self.for_logs, **transaction.for_logs)
+        self.holdings.drop(transaction)
+        self._end_open_parts(transaction, "the transaction was aborted")
+        self.transaction_failed(transaction, "it was aborted")
+        if withdrawn:
+            _remember(self._withdrawn, transaction)
+        self.send(pb.SinkServiceAttachResponse(abort=pb.Abort(transaction=transaction.to_proto())))
+
+    def _end_open_parts(self, transaction: Transaction, why: str) -> None:
+        """Fails deliveries in progress: the sink drops their parts, and does not answer their EndPart."""
+        for opened in [opened for opened in self.open.values() if opened.part.transaction == transaction]:
+            del self.open[opened.id]
+            _answer(opened.staged, SinkFailed(f"sink {self.hello.sink}, {opened.part}: {why}"))
+
+    def close(self) -> None:
+        """Closes the session, and fails every call that waits for an answer of it."""
+        self._closed = True
+        away = SinkAway(f"sink {self.hello.sink}: the session of instance {self.instance} was lost; deliver again")
+        for opened in self.open.values():
+            _answer(opened.staged, away)
+        for answer in self.votes.values():
+            _answer(answer, away)
+        self.open, self.votes = {}, {}
+        self._waiting.clear()
+        self._room.notify()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SinkAway(f"sink {self.hello.sink}: the session of instance {self.instance} was lost; deliver again")
+
+
+def _check_refused(where: str, refused: Refused, messages: int) -> None:
+    """Checks that refusals name messages of the part, in ascending order.
+
+    Raises:
+        MalformedMessage: they do not.
+    """
+    last = -1
+    for refusal in refused:
+        if refusal.sequence >= messages:
+            raise MalformedMessage(f"{where}: Staged refuses message {refusal.sequence}, and the part has {messages}")
+        if refusal.sequence <= last:
+            raise MalformedMessage(f"{where}: Staged refuses message {refusal.sequence} after {last}; want each once, ascending")
+        last = refusal.sequence
+
+
+def _remember(known: dict[_K, None], key: _K) -> None:
+    """Adds a key as the latest, and drops the oldest beyond MOST_REMEMBERED."""
+    known.pop(key, None)
+    known[key] = None
+    if len(known) > MOST_REMEMBERED:
+        del known[next(iter(known))]
+
+
+def _answer(future: "asyncio.Future[_T]", result: _T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+async def _outcome(answer: "asyncio.Future[_T | ProtocolError]") -> _T:
+    """The answer, or an error that was given instead of it.
+
+    Each caller raises an error of its own: through its traceback, one kept by the future would keep what its callers hold.
+    """
+    outcome = await asyncio.shield(answer)
+    if isinstance(outcome, ProtocolError):
+        raise type(outcome)(str(outcome))
+    return outcome

@@ -1,0 +1,121 @@
+"""A sink as the gateway sees it: its instances, and the transactions that they hold."""
+
+import time
+import zlib
+from dataclasses import dataclass, field
+
+from headrace.gateway.core.bounds import MAX_AWAY, MAX_LISTED
+from headrace.gateway.core.signal import Signal
+from headrace.gateway.core.sinks.session import Holdings, SinkSession
+from headrace.gateway.core.sinks.transaction import Part, Transaction
+from headrace.protocol.v1 import sink_pb2 as pb
+
+
+@dataclass(slots=True, eq=False)
+class Sink:
+    """One sink, attached or not."""
+
+    name: str
+    mode: pb.SinkMode.ValueType = pb.SINK_MODE_UNSPECIFIED
+    sessions: dict[str, SinkSession] = field(default_factory=dict)
+    """The live session of each instance."""
+    away: dict[str, Holdings] = field(default_factory=dict)
+    """What disconnected instances hold, and will list when they reconnect; two-phase only."""
+    committed: dict[str, int] = field(default_factory=dict)
+    """The last batch of each pipeline that is visible."""
+    staged_messages: int = 0
+    refused_messages: int = 0
+    losses: int = 0
+    """How often an instance has reconnected without what it voted for."""
+    voting: dict[Transaction, str] = field(default_factory=dict)
+    """The transactions that wait for votes, each with the reason why an instance has failed it; empty if none has."""
+    news: Signal = field(default_factory=Signal)
+    """An instance has attached or detached, or has failed a transaction."""
+    used_at: float = field(default_factory=time.monotonic)
+    """When a request last named it, on the monotonic clock."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether what its instances have staged survives their sessions."""
+        return self.mode == pb.SINK_MODE_TWO_PHASE
+
+    @property
+    def writes_at_once(self) -> bool:
+        """Whether what its instances have staged is already written, so that it cannot be lost."""
+        return self.mode == pb.SINK_MODE_AT_LEAST_ONCE
+
+    def instance_for(self, part: Part) -> SinkSession | None:
+        """The instance that takes a part; None if no instance is attached.
+
+        The parts of a transaction are spread over the instances by partition. Those of a batch-idempotent sink go to a single
+        instance, since the transaction's id is written once: the one that already has parts of it, else the same one for all
+        batches of the pipeline.
+        """
+        if not self.sessions:
+            return None
+        if self.mode == pb.SINK_MODE_BATCH_IDEMPOTENT:
+            has_some = (session for session in self.sessions.values() if session.has_parts_of(part.transaction))
+            return next(has_some, None) or self.sessions[max(self.sessions, key=lambda name: _weight(name, part))]
+        names = sorted(self.sessions)
+        return self.sessions[names[part.partition % len(names)]]
+
+    def attach(self, session: SinkSession) -> None:
+        """Attaches an instance with the transactions that its Hello lists.
+
+        Raises:
+            MalformedMessage: a transaction or part in its Hello is invalid.
+        """
+        hello = session.hello
+        self.mode = hello.mode
+        self.sessions[session.instance] = session
+        self.away.pop(session.instance, None)
+        session.holdings.staged = {Part.from_proto(part) for part in hello.staged}
+        session.holdings.prepared = {Transaction.from_proto(transaction) for transaction in hello.prepared}
+        for last in map(Transaction.from_proto, hello.committed):
+            session.note_visible(last)
+            self.note_committed(last)
+        # The holdings have them, and the Hello is kept as long as the session.
+        for listed in ("staged", "prepared", "committed"):
+            hello.ClearField(listed)
+        self.news.notify()
+
+    def detach(self, session: SinkSession) -> None:
+        """Removes the session of an instance, unless a newer session of it has taken over."""
+        if self.sessions.get(session.instance) is session:
+            del self.sessions[session.instance]
+            if self.durable and session.holdings.transactions():
+                self.away[session.instance] = session.holdings
+                if len(self.away) > MAX_AWAY:
+                    del self.away[next(iter(self.away))]
+            self.news.notify()
+
+    def note_failed(self, transaction: Transaction, reason: str) -> None:
+        """Notes that an instance has failed a transaction before it was asked for its vote."""
+        if transaction in self.voting:
+            self.voting[transaction] = reason
+            self.news.notify()
+
+    def note_committed(self, transaction: Transaction) -> None:
+        """Notes that a transaction is visible."""
+        last = self.committed.pop(transaction.pipeline, -1)
+        self.committed[transaction.pipeline] = max(transaction.batch, last)
+        if len(self.committed) > MAX_LISTED:
+            del self.committed[next(iter(self.committed))]
+
+    def is_visible(self, transaction: Transaction) -> bool:
+        """Whether a transaction can no longer be delivered, because its batch is visible and was in the commit log."""
+        last = self.committed.get(transaction.pipeline, -1)
+        return transaction.batch <= last if self.durable else transaction.batch < last
+
+    def is_unused(self, since: float) -> bool:
+        """Whether no request has named it since a time of the monotonic clock, and nothing of it is held or waited for."""
+        return self.used_at < since and not (self.sessions or self.away or self.voting or self.news.waiters)
+
+    def holders(self) -> list[Holdings]:
+        """What all instances hold, attached or away."""
+        return [*(session.holdings for session in self.sessions.values()), *self.away.values()]
+
+
+def _weight(instance: str, part: Part) -> int:
+    """The weight of an instance for a part's pipeline (rendezvous hashing): few pipelines move when instances come and go."""
+    return zlib.crc32(f"{instance}/{part.transaction.pipeline}".encode())

@@ -1,0 +1,137 @@
+"""What sink instances have voted for, and must still have when they reconnect, since the commit log relies on it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import TypeVar
+
+import structlog
+
+from headrace.gateway.core.bounds import MAX_VOTES, check_room
+from headrace.gateway.core.errors import SinkLost
+from headrace.gateway.core.sinks.session import SinkSession
+from headrace.gateway.core.sinks.transaction import Transaction
+
+log = structlog.get_logger("headrace.gateway")
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Voter:
+    """An instance of a sink that a pipeline writes to."""
+
+    pipeline: str
+    sink: str
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Vote:
+    """A vote for a batch that is not known to be in the commit log."""
+
+    batch: int
+    run_id: str
+
+
+class Votes:
+    """The last vote of each instance for each pipeline, and the votes that instances have lost.
+
+    A vote counts once its batch is in the commit log. An instance still has it while it lists the batch as prepared, or this or a
+    later batch as committed.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[Voter, _Vote] = {}
+        self._logged: dict[Voter, int] = {}
+        self._lost: dict[Voter, int] = {}
+
+    def record(self, transaction: Transaction, run_id: str, sink: str, instances: Iterable[str]) -> None:
+        """Records the votes for a transaction. Votes for its batch and later ones from earlier runs are void."""
+        for voter, vote in self._of(self._open, transaction.pipeline):
+            if vote.run_id != run_id and vote.batch >= transaction.batch:
+                del self._open[voter]
+        for instance in instances:
+            self._open[Voter(transaction.pipeline, sink, instance)] = _Vote(transaction.batch, run_id)
+
+    def note_committed(self, pipeline: str, run_id: str, first_batch: int, committed: int) -> None:
+        """Notes the last batch in a commit log, and the first one that the current run executes."""
+        for voter, vote in self._of(self._open, pipeline):
+            is_of_this_run = vote.run_id == run_id
+            if vote.batch <= committed and (is_of_this_run or vote.batch < first_batch):
+                self._logged[voter] = vote.batch
+                del self._open[voter]
+            elif vote.batch <= committed:
+                del self._open[voter]
+
+    def adopt(self, pipeline: str, votes: Iterable[tuple[str, str, int]]) -> None:
+        """Takes over votes given before this gateway started: sink, instance, and a batch in the commit log.
+
+        Raises:
+            LimitExceeded: the gateway already remembers as many votes as it may.
+        """
+        for sink, instance, batch in votes:
+            voter = Voter(pipeline, sink, instance)
+            if voter not in self._lost:
+                if voter not in self._logged:
+                    check_room("votes of sinks", self._logged, MAX_VOTES)
+                self._logged[voter] = max(batch, self._logged.get(voter, -1))
+
+    def check_instance(self, session: SinkSession) -> int:
+        """Checks whether an instance has what it voted for; returns for how many pipelines a loss was newly found."""
+        voters = [v for v in self._logged if (v.sink, v.instance) == (session.hello.sink, session.instance)]
+        return sum(self._newly_lost(voter, session) for voter in voters)
+
+    def check_attached(self, pipeline: str, session_of: Callable[[str, str], SinkSession | None]) -> list[str]:
+        """Checks whether the attached instances have what they voted for; returns the sinks where a loss was newly found."""
+        sessions = [(voter, session_of(voter.sink, voter.instance)) for voter, _ in self._of(self._logged, pipeline)]
+        return [voter.sink for voter, session in sessions if session is not None and self._newly_lost(voter, session)]
+
+    def _newly_lost(self, voter: Voter, session: SinkSession) -> bool:
+        """Whether an instance has lost what it voted for, and that was not known."""
+        batch = self._logged[voter]
+        if session.has(Transaction(voter.pipeline, batch)):
+            self._lost.pop(voter, None)
+            return False
+        if voter in self._lost:
+            return False
+        self._lost[voter] = batch
+        shows = session.visible.get(voter.pipeline)
+        log.error("a sink has lost what it voted for", **asdict(voter), batch=batch, shows=shows)
+        return True
+
+    def check_kept(self, pipeline: str) -> None:
+        """Checks that no instance has lost a vote for a pipeline.
+
+        Raises:
+            SinkLost: one has.
+        """
+        for voter, batch in sorted(self._of(self._lost, pipeline)):
+            raise SinkLost(
+                f"instance {voter.instance} of sink {voter.sink} voted for batch {batch} of pipeline {pipeline}, which is in the "
+                "commit log, and has reconnected without it"
+            )
+
+    def accept(self, pipeline: str) -> None:
+        """Accepts the losses of a pipeline, which then goes on without them."""
+        for voter, batch in self._of(self._lost, pipeline):
+            del self._lost[voter], self._logged[voter]
+            log.warning("a query goes on without what a sink has lost", **asdict(voter), batch=batch)
+
+    def forget(self, pipeline: str) -> None:
+        """Forgets a pipeline; its next run reports again what its checkpoint has."""
+        for voter in [voter for voter in {*self._open, *self._logged, *self._lost} if voter.pipeline == pipeline]:
+            self._open.pop(voter, None)
+            self._logged.pop(voter, None)
+            self._lost.pop(voter, None)
+
+    def logged(self, pipeline: str) -> list[tuple[Voter, int]]:
+        """The last vote of each instance whose batch is in a pipeline's commit log."""
+        return sorted(self._of(self._logged, pipeline))
+
+    def lost(self) -> list[tuple[Voter, int]]:
+        """The votes that instances have lost."""
+        return sorted(self._lost.items())
+
+    @staticmethod
+    def _of(votes: dict[Voter, _T], pipeline: str) -> list[tuple[Voter, _T]]:
+        return [(voter, vote) for voter, vote in votes.items() if voter.pipeline == pipeline]

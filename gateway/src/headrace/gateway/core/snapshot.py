@@ -1,0 +1,179 @@
+"""A snapshot of the gateway's state, for GetStatus."""
+
+import time
+from importlib.metadata import version
+
+from headrace.contract.position import Position
+from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.pipeline import Pipeline
+from headrace.gateway.core.position import BEGINNING, to_proto, to_stream_positions
+from headrace.gateway.core.session import Session
+from headrace.gateway.core.sinks.sink import Sink
+from headrace.gateway.core.sinks.transaction import Transaction
+from headrace.gateway.core.stream import Stream
+from headrace.protocol.v1 import admin_pb2 as pb
+
+VERSION = version("headrace-gateway")
+
+
+def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
+    """The status of the gateway, its streams, sessions, pipelines and sinks."""
+    return pb.GetStatusResponse(
+        gateway=_gateway(gateway),
+        streams=[_stream(stream) for _, stream in sorted(gateway.streams.items())],
+        sessions=[_session(session) for session in gateway.sessions.values()],
+        pipelines=[_pipeline(pipeline, gateway) for _, pipeline in sorted(gateway.pipelines.items())],
+        sinks=[_sink(sink, gateway) for _, sink in sorted(gateway.sinks.items())],
+    )
+
+
+def _gateway(gateway: Gateway) -> pb.GatewayStatus:
+    return pb.GatewayStatus(
+        version=VERSION,
+        uptime_ms=_ms_since(gateway.started_at),
+        buffered_bytes=sum(stream.held_bytes for stream in gateway.streams.values()),
+        buffer_limit_bytes=gateway.limits.buffer_bytes,
+        draining=gateway.draining,
+        rejected_sessions=gateway.rejected_sessions,
+    )
+
+
+def _stream(stream: Stream) -> pb.StreamStatus:
+    state, detail = _state(stream)
+    status = pb.StreamStatus(
+        stream=stream.name,
+        state=state,
+        detail=detail,
+        instance=stream.attachment.session.instance if stream.attachment else "",
+        replayable=stream.replayable,
+        received_messages=stream.received_messages,
+        acknowledged_messages=stream.acknowledged_messages,
+        duplicate_messages=stream.duplicate_messages,
+        losses=stream.losses,
+        lag_messages=stream.held_messages + stream.released_messages + stream.backlog.messages,
+        lag_bytes=stream.held_bytes + stream.backlog.bytes,
+        oldest_unacknowledged_ms=stream.oldest_age_ms(),
+        holders=_holders(stream),
+    )
+    _set(status, "received", stream.received)
+    _set(status, "acknowledged", stream.acknowledged)
+    return status
+
+
+def _state(stream: Stream) -> tuple[pb.StreamState.ValueType, str]:
+    missing = [p.name for p in stream.readers if not p.knows(stream.name)]
+    waits = f"acknowledgements wait for pipeline {', '.join(missing)}" if missing else _absent_holders(stream)
+    if stream.loss is not None:
+        return pb.STREAM_STATE_LOST, stream.loss.describe(stream.name)
+    if stream.ended:
+        return pb.STREAM_STATE_ENDED, waits
+    if stream.attachment is None or stream.attachment.closed:
+        return pb.STREAM_STATE_DETACHED, "waits for a connector"
+    if not stream.attachment.opened:
+        return pb.STREAM_STATE_PARKED, "waits for a pipeline that reads it"
+    return pb.STREAM_STATE_LIVE, waits
+
+
+def _absent_holders(stream: Stream) -> str:
+    """Names the pipelines that hold acknowledgements although they are not attached."""
+    gone = [p for p in stream.readers if not p.attached and p.position(stream.name) < stream.received]
+    away = [p.name for p in gone if p.away_since is not None]
+    left = [p.name for p in gone if p.away_since is None]
+    told = [f"held for pipeline {', '.join(left)}, which is not attached"] if left else []
+    told += [f"acknowledgements held for pipeline {', '.join(away)}, whose lease has ended"] if away else []
+    return "; ".join(told)
+
+
+def _holders(stream: Stream) -> list[pb.AcknowledgementHolder]:
+    """The readers that acknowledgements wait for: the ones furthest behind, and those whose positions are unknown."""
+    if stream.received == BEGINNING:
+        return []
+    known = [p.position(stream.name) for p in stream.readers if p.knows(stream.name)]
+    last = min(known, default=BEGINNING)
+    found = []
+    for pipeline in stream.readers:
+        knows = pipeline.knows(stream.name)
+        if not knows or pipeline.position(stream.name) == last < stream.received:
+            since = pipeline.behind_since.get(stream.name, pipeline.called_at)
+            holder = pb.AcknowledgementHolder(pipeline=pipeline.name, state=_pipeline_state(pipeline), held_ms=_ms_since(since))
+            if knows and last > BEGINNING:
+                holder.committed.CopyFrom(to_proto(last))
+            found.append(holder)
+    return found
+
+
+def _pipeline_state(pipeline: Pipeline) -> pb.PipelineState.ValueType:
+    if pipeline.attached:
+        return pb.PIPELINE_STATE_ATTACHED
+    if pipeline.away_since is not None:
+        return pb.PIPELINE_STATE_AWAY
+    return pb.PIPELINE_STATE_DETACHED if pipeline.complete or pipeline.committed else pb.PIPELINE_STATE_AWAITED
+
+
+def _session(session: Session) -> pb.SessionStatus:
+    account = session.account
+    return pb.SessionStatus(
+        session=session.id,
+        connector=session.hello.connector,
+        connector_version=session.hello.connector_version,
+        instance=session.instance,
+        peer=session.peer,
+        age_ms=_ms_since(session.opened_at),
+        streams=sum(1 for _ in session.open_attachments()),
+        credit_bytes=account.bytes_left,
+        credit_messages=account.messages_left,
+        outstanding_bytes=account.bytes_held,
+        outstanding_messages=account.messages_held,
+        linger_ms=session.linger_ms,
+    )
+
+
+def _pipeline(pipeline: Pipeline, gateway: Gateway) -> pb.PipelineStatus:
+    waiting = [
+        frame
+        for stream in gateway.streams.values()
+        if pipeline in stream.readers
+        for frame in stream.after(pipeline.position(stream.name))
+    ]
+    return pb.PipelineStatus(
+        pipeline=pipeline.name,
+        run=pipeline.run.number,
+        attached=pipeline.attached,
+        patterns=sorted({*pipeline.patterns, *pipeline.declared}),
+        committed=to_stream_positions(pipeline.committed),
+        idle_ms=_ms_since(pipeline.called_at) if pipeline.run.number else 0,
+        lag_messages=sum(frame.count for frame in waiting),
+        lag_bytes=sum(frame.size for frame in waiting),
+        state=_pipeline_state(pipeline),
+        away_ms=None if pipeline.away_since is None else _ms_since(pipeline.away_since),
+    )
+
+
+def _sink(sink: Sink, gateway: Gateway) -> pb.SinkStatus:
+    pending = {transaction for holdings in sink.holders() for transaction in holdings.transactions()}
+    return pb.SinkStatus(
+        sink=sink.name,
+        mode=sink.mode,
+        instances=sorted(sink.sessions),
+        away=sorted(sink.away),
+        open_parts=sum(len(session.open) for session in sink.sessions.values()),
+        pending_transactions=len(pending),
+        staged_messages=sink.staged_messages,
+        refused_messages=sink.refused_messages,
+        committed=[Transaction(pipeline, batch).to_proto() for pipeline, batch in sorted(sink.committed.items())],
+        lost=[
+            pb.LostVote(instance=voter.instance, transaction=Transaction(voter.pipeline, batch).to_proto())
+            for voter, batch in gateway.votes.lost()
+            if voter.sink == sink.name
+        ],
+        losses=sink.losses,
+    )
+
+
+def _set(status: pb.StreamStatus, field: str, position: Position) -> None:
+    if position > BEGINNING:
+        getattr(status, field).CopyFrom(to_proto(position))
+
+
+def _ms_since(moment: float) -> int:
+    return int((time.monotonic() - moment) * 1000)

@@ -1,0 +1,254 @@
+"""A stream as the gateway sees it: the frames that not every pipeline has committed, and the session that sends them."""
+
+import time
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from headrace.contract.position import Position
+from headrace.gateway.core.frames import HeldFrame
+from headrace.gateway.core.pipeline import Pipeline
+from headrace.gateway.core.position import BEGINNING
+from headrace.gateway.core.signal import Signal
+from headrace.protocol.v1 import source_pb2
+
+
+class Sender(Protocol):
+    """The session of a stream, as far as streams use it."""
+
+    id: str
+    peer: str
+
+    @property
+    def instance(self) -> str:
+        """Which deployment of the connector this is."""
+
+    def send(self, response: source_pb2.IngestResponse) -> None:
+        """Queues a message."""
+
+    def acknowledge(self, attachment: "Attachment", position: Position) -> None:
+        """Queues an acknowledgement of everything up to a position."""
+
+    def grant_to_stream(self, attachment: "Attachment", wanted: "RequestedCredit") -> None:
+        """Grants credit for the next frame of a stream, for which a batch waits."""
+
+    def retire(self, stream_id: int) -> None:
+        """Forgets a stream that it has closed and that is acknowledged."""
+
+    def reject(self, stream_id: int, reason: source_pb2.RejectReason.ValueType, message: str, retry_after_ms: int = 0) -> None:
+        """Rejects a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedCredit:
+    """The credit that a waiting frame needs."""
+
+    bytes: int
+    messages: int
+    ready_bytes: int | None = None
+    """The size of a frame with everything that the stream has ready; None if the connector does not say."""
+    ready_messages: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Attachment:
+    """The attachment of a stream to a session."""
+
+    session: Sender
+    stream: "Stream"
+    stream_id: int
+    opened: bool = False
+    """Whether the session may send frames."""
+    closed: bool = False
+    """Whether the session has closed the stream."""
+    start_wanted: bool = False
+    """Whether the session was asked where the stream begins."""
+    epoch: int = 0
+    last_sequence: int = -1
+    """The last sequence that was sent, dropped or not."""
+    told: Position = BEGINNING
+    """The last position that was acknowledged to the session."""
+    requested_credit: RequestedCredit | None = None
+    """What a waiting frame needs, until a frame arrives."""
+    granted_bytes: int = 0
+    """Credit that was granted to the stream alone for that frame."""
+    granted_messages: int = 0
+    end: Position = BEGINNING
+    """If the session closed the stream and another one owns it now: the last position whose acknowledgement it waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A source's report that it cannot resume."""
+
+    resume: Position
+    earliest: int | None
+    reason: str
+
+    def describe(self, stream: str) -> str:
+        """Describes what was lost."""
+        have = "it cannot say what it still has" if self.earliest is None else f"the first it still has is {self.earliest}"
+        why = f" ({self.reason})" if self.reason else ""
+        return f"stream {stream}: the source no longer has what follows {self.resume}; {have}{why}"
+
+
+@dataclass(slots=True)
+class Backlog:
+    """What a source reported that it still holds, minus what it has sent since."""
+
+    latest_sequence: int | None = None
+    messages: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """The messages after `start`, up to and including `received`, in frames.
+
+    Everything at or before `start` was committed by every running reader, or not requested. A replayable source sends it again
+    if a reader that was away needs it.
+    """
+
+    name: str
+    replayable: bool = True
+    chooses_start: bool = False
+    """Whether its connector chooses where it begins for a pipeline that is new to its source."""
+    attachment: Attachment | None = None
+    former: list[Attachment] = field(default_factory=list)
+    """Sessions that closed the stream before another one opened it, and still wait for acknowledgements."""
+    readers: list[Pipeline] = field(default_factory=list)
+    start: Position = BEGINNING
+    received: Position = BEGINNING
+    acknowledged: Position = BEGINNING
+    horizon: Position = BEGINNING
+    """Everything up to here is gone from the source, and its pipelines have accepted that."""
+    live_epoch: int = 0
+    """The epoch whose messages can still be read; -1 for a redelivering stream without a session."""
+    frames: list[HeldFrame] = field(default_factory=list)
+    ended: bool = False
+    gone: bool = False
+    """Whether its source has ended it and will never offer it again."""
+    forgetting: bool = False
+    """Whether a pipeline was told to leave it out of its checkpoint; it is not opened until all have."""
+    loss: Loss | None = None
+    backlog: Backlog = field(default_factory=Backlog)
+    news: Signal = field(default_factory=Signal)
+    held_bytes: int = 0
+    held_messages: int = 0
+    released_messages: int = 0
+    """Messages that were dropped before they were acknowledged: the source resends them to readers that are away."""
+    received_messages: int = 0
+    acknowledged_messages: int = 0
+    duplicate_messages: int = 0
+    losses: int = 0
+    sent_at: float = 0.0
+    known_since: float = field(default_factory=time.monotonic)
+    _ends: list[int] = field(default_factory=list)
+    """The last sequence of each frame, for bisection."""
+
+    def restart(self, at: Position) -> None:
+        """Drops every frame, and begins again after `at`."""
+        self.drop_frames(len(self.frames))
+        self.start = self.received = at
+        self.live_epoch = at.epoch
+        self.ended = self.gone = False
+        self.released_messages = 0
+        self.news.notify()
+
+    def go_on_after(self, committed: Position) -> None:
+        """Begins after what a checkpoint has committed. An epoch in it is over, since this gateway did not assign it."""
+        self.restart(committed)
+        if committed.epoch:
+            self.replayable = False
+            self.live_epoch = -1
+
+    def void(self) -> None:
+        """Ends the epoch of a redelivering stream: what was not acknowledged is sent again under a new epoch."""
+        self.drop_frames(len(self.frames))
+        self.start = self.received
+        self.live_epoch = -1
+        self.released_messages = 0
+        self.news.notify()
+
+    def append(self, frame: HeldFrame) -> None:
+        """Adds a frame that follows what was received."""
+        self.frames.append(frame)
+        self._ends.append(frame.last)
+        self.received = Position(self.received.epoch, frame.last, frame.cursor)
+        self.held_bytes += frame.size
+        self.held_messages += frame.count
+        self.received_messages += frame.count
+        self.backlog.messages = max(0, self.backlog.messages - frame.count)
+        self.backlog.bytes = max(0, self.backlog.bytes - frame.size)
+        self.sent_at = frame.received_at
+        for pipeline in self.readers:
+            pipeline.behind_since.setdefault(self.name, frame.received_at)
+
+    def release(self, needed_after: Position, acknowledged: Position) -> None:
+        """Drops the frames that no running reader needs, and notes what every reader has committed."""
+        self.acknowledged = max(self.acknowledged, acknowledged)
+        if needed_after.epoch == self.live_epoch:
+            done = bisect_right(self._ends, needed_after.sequence)
+            self.released_messages += sum(frame.count for frame in self.frames[:done])
+            if done:
+                self.start = max(self.start, Position(self.live_epoch, self._ends[done - 1]))
+            self.drop_frames(done)
+        if self.released_messages and acknowledged >= self.start:
+            self.acknowledged_messages += self.released_messages
+            self.released_messages = 0
+
+    def drop_frames(self, count: int) -> None:
+        """Drops the first `count` frames, and releases their credit."""
+        for frame in self.frames[:count]:
+            self.held_bytes -= frame.size
+            self.held_messages -= frame.count
+            if frame.account is not None:
+                frame.account.release(frame.charged, frame.count)
+        del self.frames[:count]
+        del self._ends[:count]
+
+    def after(self, position: Position) -> Iterator[HeldFrame]:
+        """The frames held now that have messages after the position."""
+        if position.epoch > self.live_epoch:
+            return iter(())
+        first = bisect_right(self._ends, position.sequence) if position.epoch == self.live_epoch else 0
+        return iter(self.frames[first:])
+
+    def note_reader(self, pipeline: Pipeline) -> None:
+        """Adds a pipeline to its readers, or removes it, according to the pipeline's patterns."""
+        if pipeline.reads(self.name) != (pipeline in self.readers):
+            if pipeline in self.readers:
+                self.readers.remove(pipeline)
+            else:
+                self.readers.append(pipeline)
+
+    def is_unused(self, since: float) -> bool:
+        """Whether it has no reader, connector or messages, and was not used since a time of the monotonic clock."""
+        held = self.readers or self.attachment or self.frames or self.news.waiters
+        return not held and max(self.sent_at, self.known_since) < since
+
+    def tell_readers(self) -> None:
+        """Wakes the tasks that read the stream, or plan to."""
+        self.news.notify()
+        for pipeline in self.readers:
+            pipeline.notice(self.name)
+
+    def is_awaited(self, but_by: Pipeline | None = None) -> bool:
+        """Whether a running batch, other than that of `but_by`, cannot end before the source sends more."""
+        return any(p is not but_by and p.in_flight(self.name) and p.planned[self.name] > self.received for p in self.readers)
+
+    def must_be_rewound_for(self, pipeline: Pipeline) -> bool:
+        """Whether what the pipeline reads next is no longer held."""
+        return self.replayable and max(pipeline.reads_after(self.name), self.horizon) < self.start
+
+    def caught_up(self) -> bool:
+        """Whether everything that the source had at its last report has been received."""
+        if self.ended:
+            return True
+        latest = self.backlog.latest_sequence
+        return latest is not None and latest <= self.received.sequence
+
+    def oldest_age_ms(self) -> int:
+        """For how long the oldest frame has been held, in milliseconds."""
+        return int((time.monotonic() - self.frames[0].received_at) * 1000) if self.frames else 0

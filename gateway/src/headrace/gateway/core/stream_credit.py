@@ -1,0 +1,60 @@
+"""Credit for a stream that requests it: immediately and for it alone if a batch waits for it, else as the budget allows.
+
+A batch that is read again may need messages of one stream while other streams of the session hold all its credit, which returns
+only once that batch is committed. So requests are remembered, and checked again when a batch is announced.
+"""
+
+from headrace.gateway.core.errors import LimitExceeded, UnknownStream
+from headrace.gateway.core.frames import OVERHEAD_BYTES
+from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.session import Session
+from headrace.gateway.core.stream import Attachment, RequestedCredit, Stream
+from headrace.protocol.v1 import source_pb2
+
+
+def request_credit(gateway: Gateway, session: Session, request: source_pb2.CreditRequest) -> None:
+    """Notes that a frame of a stream waits for credit; ignored if the stream was closed meanwhile.
+
+    Raises:
+        LimitExceeded: such a frame would exceed a limit.
+        UnknownStream: the stream was never opened.
+    """
+    limits, window = gateway.limits, gateway.credit.window_messages
+    if request.bytes > limits.max_frame_bytes:
+        raise LimitExceeded(f"CreditRequest for a frame of {request.bytes} bytes: max_frame_bytes is {limits.max_frame_bytes}")
+    if request.messages > limits.max_frame_messages:
+        text = f"max_frame_messages is {limits.max_frame_messages}"
+        raise LimitExceeded(f"CreditRequest for a frame of {request.messages} messages: {text}")
+    if request.messages > window:
+        text = f"a session never has more than {window} outstanding (session_messages); send smaller frames"
+        raise LimitExceeded(f"CreditRequest for a frame of {request.messages} messages: {text}")
+    attachment = session.attachments.get(request.stream_id)
+    if attachment is None and request.stream_id not in session.retired:
+        raise UnknownStream(f"CreditRequest for stream id {request.stream_id}: it was never opened in this session")
+    if attachment is None or not attachment.opened or attachment.closed:
+        return
+    attachment.requested_credit = RequestedCredit(
+        request.bytes + OVERHEAD_BYTES,
+        request.messages,
+        min(request.ready_bytes, limits.max_frame_bytes) + OVERHEAD_BYTES if request.HasField("ready_bytes") else None,
+        min(request.ready_messages, limits.max_frame_messages) if request.HasField("ready_messages") else None,
+    )
+    if not grant_where_awaited(attachment.stream):
+        session.account.request(request.stream_id, request.bytes + OVERHEAD_BYTES)
+        gateway.credit.rebalance()
+
+
+def grant_where_awaited(stream: Stream) -> bool:
+    """Grants a stream the credit that it has requested if a batch waits for it; returns whether it did."""
+    attachment = stream.attachment
+    if attachment is None or attachment.requested_credit is None or attachment.closed or not stream.is_awaited():
+        return False
+    attachment.session.grant_to_stream(attachment, attachment.requested_credit)
+    return True
+
+
+def clear_credit_request(session: Session, attachment: Attachment) -> None:
+    """Notes that the frame for which a stream requested credit has arrived, or never will; credit left over is the session's."""
+    if attachment.requested_credit is not None:
+        attachment.requested_credit, attachment.granted_bytes, attachment.granted_messages = None, 0, 0
+        session.account.clear_request(attachment.stream_id)

@@ -1,0 +1,19 @@
+"""The gateway's errors. An invalid configuration raises `headrace.configuration.ConfigurationError`.
+
+GatewayError
+└── ListenError     the gateway cannot listen on its address
+"""
+
+from headrace.contract.errors import HeadraceError
+
+
+class GatewayError(HeadraceError):
+    """Root of the errors that starting a gateway raises. Each class has the exit code of the command."""
+
+    exit_code = 1
+
+
+class ListenError(GatewayError):
+    """The gateway cannot listen on its address; the text says why and what to do."""
+
+    exit_code = 3

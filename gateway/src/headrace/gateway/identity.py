@@ -1,0 +1,189 @@
+"""Authentication of callers, and their rights.
+
+Every call passes `AuthInterceptor`. If tokens are configured, it needs `authorization: Bearer <token>`, except for
+grpc.health.v1, which stays open so that probes need no secret. A call that did not pass the interceptor has no rights.
+"""
+
+import hashlib
+import hmac
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import grpc
+import grpc.aio
+
+from headrace.contract.names import covers
+from headrace.gateway.config import Token
+from headrace.gateway.rules import OPEN_METHODS, RULES, Right
+
+_MISSING = "this gateway needs a token: send `authorization: Bearer <token>` (option --token, or HEADRACE_TOKEN)"
+_UNKNOWN = "this gateway does not know the token that was sent"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The rights of a token's holder. All but `admin` are patterns of names; names that none covers are not permitted."""
+
+    name: str
+    sources: tuple[str, ...] = ()
+    sinks: tuple[str, ...] = ()
+    pipelines: tuple[str, ...] = ()
+    admin: bool = False
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    digest: str = field(default="", repr=False)
+    """The SHA-256 of the token that was sent, so that a session ends when its own token is revoked, not another of that name."""
+
+    def has(self, right: Right) -> bool:
+        """Whether it has the right for at least one name."""
+        return bool(getattr(self, right.value))
+
+    def may_open(self, stream: str) -> bool:
+        """Whether a connector may send this stream."""
+        return _any_covers(self.sources, stream)
+
+    def may_write(self, sink: str) -> bool:
+        """Whether a connector may attach as this sink."""
+        return _any_covers(self.sinks, sink)
+
+    def may_run(self, pipeline: str) -> bool:
+        """Whether an engine may attach as this pipeline."""
+        return _any_covers(self.pipelines, pipeline)
+
+    def may_read(self, streams: str) -> bool:
+        """Whether its pipelines may read every stream that the name or pattern covers."""
+        return _any_covers(self.reads, streams)
+
+    def may_deliver(self, sink: str) -> bool:
+        """Whether its pipelines may write to this sink."""
+        return _any_covers(self.writes, sink)
+
+    def may_administer(self) -> bool:
+        """Whether it may call AdminService."""
+        return self.admin
+
+
+def _any_covers(patterns: Sequence[str], name: str) -> bool:
+    return any(covers(pattern, name) for pattern in patterns)
+
+
+EVERYTHING = Identity("anybody", sources=("*/*",), sinks=("*",), pipelines=("*",), admin=True, reads=("*/*",), writes=("*",))
+"""The identity of all callers if no tokens are configured."""
+
+NOBODY = Identity("nobody")
+"""The identity of a call that did not pass the interceptor."""
+
+_current: ContextVar[Identity] = ContextVar("headrace_identity", default=NOBODY)
+
+
+def identity_of(context: "grpc.aio.ServicerContext[Any, Any]") -> Identity:
+    """The identity of a call's sender. Must be called in the RPC's own task."""
+    del context  # The interceptor ran in the same task, and set the context variable.
+    return _current.get()
+
+
+def token_digest(token: str) -> str:
+    """The SHA-256 of a token in hex, as in the configuration."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class TokenRegistry:
+    """The valid tokens, by digest. As long as there has never been one, every caller may do everything."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.is_open = True
+        """Whether callers need no token."""
+        self._identities: list[tuple[bytes, Identity]] = []
+        self.replace(tokens)
+
+    def replace(self, tokens: Sequence[Token]) -> None:
+        """Replaces the tokens, for calls that begin from now on. A gateway that has had tokens never opens to all again."""
+        self.is_open = self.is_open and not tokens
+        self._identities = [(digest.encode(), _identity(token, digest)) for token in tokens for digest in token.sha256]
+
+    def find(self, token: str) -> Identity | None:
+        """The identity of a token; None if it is unknown. Takes the same time for an unknown token as for a valid one."""
+        digest = token_digest(token).encode()
+        found = None
+        for known, identity in self._identities:
+            if hmac.compare_digest(known, digest):
+                found = identity
+        return found
+
+    def holds(self, identity: Identity) -> bool:
+        """Whether an identity is still valid, with the same rights."""
+        return identity == EVERYTHING if self.is_open else any(known == identity for _, known in self._identities)
+
+
+def _identity(token: Token, digest: str) -> Identity:
+    return Identity(
+        token.name,
+        sources=token.sources,
+        sinks=token.sinks,
+        pipelines=token.pipelines,
+        admin=token.admin,
+        reads=token.reads,
+        writes=token.writes,
+        digest=digest,
+    )
+
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]"
+
+
+class AuthInterceptor(grpc.aio.ServerInterceptor):
+    """Ends calls without a known token with UNAUTHENTICATED, those without the method's rights with PERMISSION_DENIED."""
+
+    def __init__(self, registry: TokenRegistry) -> None:
+        self._registry = registry
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> "Handler | None":
+        """Checks the call's token and rights before its handler is chosen, and records its identity."""
+        method = handler_call_details.method
+        if method in OPEN_METHODS:
+            return await continuation(handler_call_details)
+        identity = EVERYTHING
+        if not self._registry.is_open:
+            token = _bearer_token(handler_call_details)
+            if token is None:
+                return _refusal(grpc.StatusCode.UNAUTHENTICATED, _MISSING)
+            found = self._registry.find(token)
+            if found is None:
+                return _refusal(grpc.StatusCode.UNAUTHENTICATED, _UNKNOWN)
+            identity = found
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        needed = RULES.get(method)
+        if needed is None:
+            return _refusal(grpc.StatusCode.PERMISSION_DENIED, f"no rule says who may call {method}")
+        lacking = [right.value for right in Right if right in needed and not identity.has(right)]
+        if lacking:
+            text = f"the token of {identity.name!r} does not allow {method}: it has no {' and no '.join(lacking)}"
+            return _refusal(grpc.StatusCode.PERMISSION_DENIED, text)
+        _current.set(identity)
+        return handler
+
+
+def _bearer_token(details: grpc.HandlerCallDetails) -> str | None:
+    for key, value in details.invocation_metadata:
+        if key == "authorization":
+            text = value.decode("latin-1") if isinstance(value, bytes) else value
+            scheme, _, token = text.partition(" ")
+            return token.strip() if scheme.lower() == "bearer" else None
+    return None
+
+
+def _refusal(status: grpc.StatusCode, message: str) -> Handler:
+    """A handler that ends any kind of call. It is a streaming one, which does not wait for a first request."""
+
+    async def refuse(requests: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterator[bytes]:
+        await context.abort(status, message)
+        yield b""
+
+    return grpc.stream_stream_rpc_method_handler(refuse)

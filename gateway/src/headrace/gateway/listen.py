@@ -1,0 +1,95 @@
+"""The gRPC server: its options, its interceptors, and the address it listens on."""
+
+import errno
+import os
+import socket
+
+import grpc.aio
+
+from headrace.gateway.config import Config, is_loopback, split_address
+from headrace.gateway.errors import ListenError
+from headrace.gateway.identity import AuthInterceptor, TokenRegistry
+from headrace.gateway.services import RejectMalformed
+from headrace.gateway.tls import server_credentials
+
+MAX_CALLS_PER_CONNECTION = 500
+_HANDSHAKE_TIMEOUT_MS = 10_000
+
+
+def new_server(config: Config, registry: TokenRegistry) -> grpc.aio.Server:
+    """A server that authenticates callers by the registry's tokens. It has no services and no address yet."""
+    options = [
+        # The gateway's own check names the limit; gRPC's only has to stop messages far above it.
+        ("grpc.max_receive_message_length", min(2 * config.limits.max_frame_bytes + 2**20, 2**31 - 1)),
+        ("grpc.max_send_message_length", -1),
+        # Probing for the best window costs a ping with nearly every message; a window large enough for any network costs nothing.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", 4 << 20),
+        ("grpc.http2.max_frame_size", 1 << 20),
+        # A second gateway on the same port must fail, not share it.
+        ("grpc.so_reuseport", 0),
+        # A client that disappears without closing its connection is noticed within 40 seconds.
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # The protocol allows a ping every 10 s; a slow network may deliver two at once.
+        ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+        # A call costs about 20 kB, even before its first message. Further calls wait in the client.
+        ("grpc.max_concurrent_streams", MAX_CALLS_PER_CONNECTION),
+        # Connections that do not complete the handshake are dropped.
+        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
+    ]
+    return grpc.aio.server(interceptors=[AuthInterceptor(registry), RejectMalformed()], options=options)
+
+
+def listen(server: grpc.aio.Server, config: Config) -> str:
+    """Binds the server to the configured address, and returns the actual one.
+
+    Raises:
+        ListenError: the address cannot be bound; the error says why.
+    """
+    host, _ = split_address(config.listen)
+    try:
+        if config.tls is None:
+            port = server.add_insecure_port(config.listen)
+        else:
+            port = server.add_secure_port(config.listen, server_credentials(config.tls))
+    except RuntimeError:
+        raise ListenError(_why_not(config.listen)) from None
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _why_not(address: str) -> str:
+    """Why an address cannot be bound. gRPC does not say, so the operating system is asked."""
+    host, port = split_address(address)
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+            probe.listen()
+    except socket.gaierror:
+        return f"cannot listen on {address}: the host name {host!r} is not known"
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            advice = "another program uses this port; stop it, or choose another port with --listen (0 picks a free one)"
+        elif error.errno == errno.EADDRNOTAVAIL:
+            advice = "this machine has no such address; --listen 0.0.0.0:PORT listens on all of its addresses"
+        elif error.errno == errno.EACCES:
+            advice = "this user may not use this port; choose one above 1023 with --listen"
+        else:
+            advice = os.strerror(error.errno or 0)
+        return f"cannot listen on {address}: {advice}"
+    return f"cannot listen on {address}"
+
+
+def exposure(config: Config) -> str | None:
+    """The warning to log if others may use this gateway without TLS or credentials; None if there is nothing to warn of."""
+    host, _ = split_address(config.listen)
+    if is_loopback(host):
+        return None
+    if config.tls is None:
+        return "traffic is not encrypted, and others can reach this address (insecure = true)"
+    if not config.tokens and config.tls.client_ca is None:
+        return "anyone who can reach this address may send and read: configure tokens or tls.client_ca"
+    return None

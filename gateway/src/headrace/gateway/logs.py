@@ -1,0 +1,58 @@
+"""Structured logs on standard error: one event a line, with its context as keys."""
+
+import logging
+import os
+import sys
+from typing import TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from headrace.gateway.config import Log
+
+_SECRET_KEYS = frozenset({"authorization", "token", "sha256", "password"})
+
+
+def configure_logging(log: Log, stream: TextIO | None = None) -> None:
+    """Sends the logs of structlog and the standard library to `stream` (default: standard error), in the configured format."""
+    out = stream or sys.stderr
+    terminal = out.isatty()
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        hide_secrets,
+    ]
+    if log.format == "json" or (log.format == "auto" and not terminal):
+        render: list[Processor] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    else:
+        render = [structlog.dev.ConsoleRenderer(colors=terminal and "NO_COLOR" not in os.environ)]
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(log.level.upper())
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+
+
+def hide_secrets(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Replaces the values of keys that may hold secrets."""
+    for key in _SECRET_KEYS & event.keys():
+        event[key] = "(hidden)"
+    return event

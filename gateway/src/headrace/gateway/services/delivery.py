@@ -1,0 +1,241 @@
+"""The calls by which Spark writes to sinks."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+
+import structlog
+
+from headrace.contract.limits import MAX_NAME_BYTES
+from headrace.gateway.core import Gateway, frames
+from headrace.gateway.core.bounds import MAX_PARTS, MAX_SEGMENTS, MAX_WRITTEN, check_count, check_length
+from headrace.gateway.core.errors import MalformedMessage, NotPermitted, OutOfTurn, ProtocolError
+from headrace.gateway.core.leases import renew
+from headrace.gateway.core.sinks import delivering
+from headrace.gateway.core.sinks.commit_log import CommitLog, Segment
+from headrace.gateway.core.sinks.runs import wait_until_current
+from headrace.gateway.core.sinks.sink import Sink
+from headrace.gateway.core.sinks.transaction import Part, Transaction, check_pipeline, check_sink
+from headrace.gateway.core.sinks.votes import Voter
+from headrace.gateway.identity import Identity
+from headrace.gateway.services.received import Delivered
+from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.protocol.v1 import frame_pb2
+
+log = structlog.get_logger("headrace.gateway")
+
+MOST_VOTES = 1024
+"""How many votes a request may name."""
+MOST_UNDECIDED = 100
+"""How many undecided batches an answer names."""
+
+
+async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[Delivered]) -> pb.DeliverResponse:
+    """Delivers one part.
+
+    Raises:
+        ProtocolError: the part cannot be delivered; the subclass says why.
+    """
+    received = await anext(requests, None)
+    first = received and received.request
+    if first is None or first.WhichOneof("message") != "start":
+        raise OutOfTurn("the first message of a delivery must be DeliveryStart")
+    sink, part = _sink(gateway, identity, first.start.sink), Part.from_proto(first.start.part)
+    with _failure_logged("a delivery failed", sink, part):
+        return await _deliver(gateway, identity, first.start, sink, part, requests)
+
+
+async def _deliver(
+    gateway: Gateway,
+    identity: Identity,
+    start: pb.DeliveryStart,
+    sink: Sink,
+    part: Part,
+    requests: AsyncIterator[Delivered],
+) -> pb.DeliverResponse:
+    transaction, number = part.transaction, start.run_number
+    gateway.owners.claim(transaction.pipeline, identity)
+    await wait_until_current(gateway, transaction.pipeline, part.run_id, number)
+    session = await delivering.instance_for(gateway, sink, part, number, start.wait_ms)
+    await session.room()
+    delivering.begin(gateway, transaction, part.run_id, number)
+    if start.accept_lost:
+        gateway.votes.accept(transaction.pipeline)
+    gateway.votes.check_kept(transaction.pipeline)
+    if not start.accept_older:
+        delivering.check_newer(sink, transaction)
+    opened = session.start_part(part)
+    try:
+        async for request, frame in requests:
+            match request.WhichOneof("message"):
+                case "frame":
+                    _check(gateway, request.frame, len(frame), opened.messages, f"sink {sink.name}, {part}")
+                    await session.deliver(opened, request.frame.count, frame)
+                case "end":
+                    if request.end.messages != opened.messages:
+                        text = f"sink {sink.name}, {part}: {opened.messages} messages came, and {request.end.messages} were sent"
+                        raise MalformedMessage(text)
+                    return pb.DeliverResponse(refused=await session.finish_part(opened), instance=session.instance)
+                case _:
+                    raise OutOfTurn(f"sink {sink.name}, {part}: want frames, then DeliveryEnd")
+        raise OutOfTurn(f"sink {sink.name}, {part}: the delivery ended without DeliveryEnd")
+    finally:
+        session.drop_part(opened)
+
+
+async def ask_for_vote(gateway: Gateway, identity: Identity, request: pb.VoteRequest) -> pb.VoteResponse:
+    """Asks a sink for its vote on a transaction.
+
+    Raises:
+        ProtocolError: it votes against the transaction, or cannot vote.
+    """
+    check_count("parts", request.parts, MAX_PARTS)
+    sink, transaction = _sink(gateway, identity, request.sink), Transaction.from_proto(request.transaction)
+    parts = [Part.from_proto(part) for part in request.parts]
+    if not parts or any(part.transaction != transaction for part in parts):
+        raise MalformedMessage(f"sink {sink.name}, {transaction}: want the parts of this transaction, and at least one")
+    gateway.owners.claim(transaction.pipeline, identity)
+    if request.instances and len(request.instances) != len(parts):
+        counts = f"{len(parts)} parts and {len(request.instances)} instances"
+        raise MalformedMessage(f"sink {sink.name}, {transaction}: {counts}; name one for each part, or none at all")
+    for instance in set(request.instances):
+        check_length("instance", instance)
+    if any(part.run_id != parts[0].run_id for part in parts):
+        raise MalformedMessage(f"sink {sink.name}, {transaction}: want the parts of one run")
+    by_part = dict(zip(parts, request.instances or [""] * len(parts), strict=True))
+    with _failure_logged("a vote failed", sink, transaction):
+        await wait_until_current(gateway, transaction.pipeline, parts[0].run_id, request.run_number)
+        await delivering.vote(gateway, sink, transaction, by_part, request.run_number)
+    return pb.VoteResponse()
+
+
+def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleRequest) -> pb.SettleResponse:
+    """Applies what a run reports of its query's commit log.
+
+    Raises:
+        ProtocolError: a name or a segment is invalid, the caller may not use it, the query belongs to another token, or the run
+            is not the current one.
+    """
+    check_count("sinks", request.sinks, MAX_WRITTEN)
+    check_count("readers", request.readers, MAX_WRITTEN)
+    check_length("run", request.run)
+    if not request.run or "/" in request.run or not request.run_number:
+        raise MalformedMessage(
+            f"pipeline {request.pipeline[:80]}: want the run that reports the commit log, as a number from 1 and an id "
+            "without a slash"
+        )
+    if not request.sinks:
+        raise MalformedMessage(
+            f"pipeline {request.pipeline[:80]}: a commit log that names no sink decides nothing; name its sinks"
+        )
+    check_count("former sinks", request.former_sinks, MAX_WRITTEN)
+    sinks = tuple(_sink(gateway, identity, name).name for name in request.sinks)
+    former = tuple(name for name in map(check_sink, request.former_sinks) if identity.may_deliver(name))
+    for reader in map(check_pipeline, request.readers):
+        if not identity.may_run(reader):
+            text = f"the token of {identity.name!r} does not allow pipeline {reader[:80]!r}; add it to the token's pipelines"
+            raise NotPermitted(text)
+    gateway.owners.claim(check_pipeline(request.pipeline), identity)
+    commit_log = CommitLog(
+        check_pipeline(request.pipeline),
+        request.run,
+        request.run_number,
+        request.first_batch,
+        request.committed if request.HasField("committed") else -1,
+        tuple(request.readers),
+        (*sinks, *former),
+        _segments(request),
+        request.closed,
+        awaited=_awaited(request, sinks),
+    )
+    votes = _votes(request, commit_log, sinks)
+    pending = delivering.report_commits(gateway, commit_log, votes, accept_older=request.accept_older)
+    renew(gateway, request.readers)
+    if request.accept_lost:
+        gateway.votes.accept(commit_log.pipeline)
+    return pb.SettleResponse(
+        pending=pending.transactions,
+        undecided=pending.undecided[:MOST_UNDECIDED],
+        votes=[_vote(voter, batch) for voter, batch in gateway.votes.logged(commit_log.pipeline)],
+        lost=[_vote(voter, batch) for voter, batch in gateway.votes.lost() if voter.pipeline == commit_log.pipeline],
+    )
+
+
+@contextmanager
+def _failure_logged(what: str, sink: Sink, named: Part | Transaction) -> Iterator[None]:
+    """Logs an error together with the micro-batch whose attempt it ends, and raises it again."""
+    try:
+        yield
+    except ProtocolError as error:
+        log.warning(what, sink=sink.name, **named.for_logs, status=error.status.name, detail=str(error))
+        raise
+
+
+def _awaited(request: pb.SettleRequest, sinks: Sequence[str]) -> tuple[str, ...]:
+    """The sinks that must be attached before a batch is planned.
+
+    Raises:
+        LimitExceeded: there are too many.
+        MalformedMessage: one is not among the sinks of the request.
+    """
+    check_count("awaited sinks", request.awaited, MAX_WRITTEN)
+    strange = [name for name in request.awaited if name not in sinks]
+    if strange:
+        raise MalformedMessage(f"pipeline {request.pipeline[:80]}: sink {strange[0][:80]!r} is awaited, but not one of its sinks")
+    return tuple(dict.fromkeys(request.awaited))
+
+
+def _votes(request: pb.SettleRequest, commit_log: CommitLog, sinks: Sequence[str]) -> list[tuple[str, str, int]]:
+    """The votes that a request names.
+
+    Raises:
+        MalformedMessage: there are too many, or one is for another sink, or for a batch that is not in the log.
+    """
+    where = f"pipeline {commit_log.pipeline}"
+    if len(request.votes) > MOST_VOTES:
+        raise MalformedMessage(f"{where}: {len(request.votes)} votes of sinks; name at most {MOST_VOTES}")
+    for told in request.votes:
+        if told.sink not in sinks or not 0 < len(told.instance) <= MAX_NAME_BYTES or told.batch > commit_log.committed:
+            what = f"batch {told.batch} of sink {told.sink[:80]!r}, instance {told.instance[:80]!r}"
+            raise MalformedMessage(f"{where}: a vote for {what}: want a sink of the request, an instance, and a batch in its log")
+    return [(told.sink, told.instance, told.batch) for told in request.votes]
+
+
+def _vote(voter: Voter, batch: int) -> pb.SinkVote:
+    return pb.SinkVote(sink=voter.sink, instance=voter.instance, batch=batch)
+
+
+def _segments(request: pb.SettleRequest) -> tuple[Segment, ...]:
+    """The run segments that a request names.
+
+    Raises:
+        LimitExceeded: there are too many.
+        MalformedMessage: one has a run whose name is too long, or ends before it begins.
+    """
+    where = f"pipeline {request.pipeline[:80]}"
+    check_count("segments", request.segments, MAX_SEGMENTS)
+    for told in request.segments:
+        check_length("run", told.run)
+        if told.first_batch > told.last_batch:
+            raise MalformedMessage(
+                f"{where}: a run segment from batch {told.first_batch} to {told.last_batch}: want them in order"
+            )
+    return tuple(Segment(told.run, told.first_batch, told.last_batch) for told in request.segments)
+
+
+def _sink(gateway: Gateway, identity: Identity, name: str) -> Sink:
+    if not identity.may_deliver(check_sink(name)):
+        raise NotPermitted(
+            f"the token of {identity.name!r} does not allow writing to sink {name!r}; add it to the token's writes"
+        )
+    return gateway.sink(name)
+
+
+def _check(gateway: Gateway, frame: frame_pb2.Frame, size: int, before: int, where: str) -> None:
+    """Checks a frame of `size` bytes that continues a part after so many messages.
+
+    Raises:
+        ProtocolError: it breaks a rule, or begins elsewhere.
+    """
+    frames.check(frame, size, gateway.limits.max_frame_bytes, gateway.limits.max_frame_messages, where)
+    if frame.first_sequence != before or frame.sequence_deltas:
+        raise MalformedMessage(f"{where}: a frame begins with row {frame.first_sequence}, and {before} came before it")

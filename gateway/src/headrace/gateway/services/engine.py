@@ -1,0 +1,271 @@
+"""EngineService: what Spark calls."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+
+import grpc
+import grpc.aio
+
+from headrace.contract.position import Position
+from headrace.gateway.core import VERSION, Gateway, ProtocolError
+from headrace.gateway.core.available_now import exhausted, has_waited_for_ends, streams_away
+from headrace.gateway.core.bounds import MAX_PATTERNS, MAX_POSITIONS, check_count, check_length
+from headrace.gateway.core.checkpoints import adopt, attach, check_reads, commit, identify
+from headrace.gateway.core.envelopes import range_frame_head
+from headrace.gateway.core.errors import MalformedMessage, MessagesLost, NotPermitted, Superseded, UnknownPipeline
+from headrace.gateway.core.forgetting import begin_to_forget, leave_out, to_forget
+from headrace.gateway.core.leases import detach
+from headrace.gateway.core.pipeline import Pipeline, Run
+from headrace.gateway.core.planning import PlannedRange, all_ended, plan
+from headrace.gateway.core.position import BEGINNING, check_pattern, from_stream_positions, to_proto
+from headrace.gateway.core.reading import ReadRange, describe_loss, read
+from headrace.gateway.core.sinks.awaiting import await_sinks, sinks_away
+from headrace.gateway.core.sinks.transaction import check_pipeline
+from headrace.gateway.identity import Identity, identity_of
+from headrace.gateway.services.calls import end_call
+from headrace.gateway.services.delivery import ask_for_vote, deliver, report_commits
+from headrace.gateway.services.received import Delivered
+from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.protocol.v1 import frame_pb2
+from headrace.protocol.v1.engine_pb2_grpc import EngineServiceServicer
+
+RESPONSE_BYTES = 256 * 1024
+"""Frames are sent together up to this size: each gRPC message costs as much as the frames of many messages."""
+BATCH_SHARE = 4
+"""A batch without limits takes at most this fraction (one quarter) of the shared buffer, so that sources can fill the rest."""
+
+DeliverContext = grpc.aio.ServicerContext[pb.DeliverRequest, pb.DeliverResponse]
+FetchContext = grpc.aio.ServicerContext[pb.FetchRequest, bytes]
+
+
+class EngineService(EngineServiceServicer):
+    """Serves the drivers and tasks of queries."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def Attach(
+        self, request: pb.AttachRequest, context: grpc.aio.ServicerContext[pb.AttachRequest, pb.AttachResponse]
+    ) -> pb.AttachResponse:
+        """Attaches a pipeline with all positions of its checkpoint."""
+        try:
+            pipeline = self._pipeline(request.pipeline, identity_of(context))
+            committed, planned = _positions(pipeline, request.committed), _positions(pipeline, request.planned)
+            attach(self._gateway, pipeline, committed, planned, request.available_now, request.ended)
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.AttachResponse(gateway_version=VERSION, lease_ms=self._gateway.limits.query_lease_ms)
+
+    async def Renew(
+        self, request: pb.RenewRequest, context: grpc.aio.ServicerContext[pb.RenewRequest, pb.RenewResponse]
+    ) -> pb.RenewResponse:
+        """Renews a query's lease."""
+        try:
+            pipeline = self._pipeline(request.pipeline, identity_of(context))
+            if not pipeline.attached:
+                raise UnknownPipeline(f"pipeline {pipeline.name} is not attached to this gateway; attach it")
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.RenewResponse(lease_ms=self._gateway.limits.query_lease_ms)
+
+    async def Plan(
+        self, request: pb.PlanRequest, context: grpc.aio.ServicerContext[pb.PlanRequest, pb.PlanResponse]
+    ) -> pb.PlanResponse:
+        """Commits what the checkpoint has, then plans the next batch; waits for up to `wait_ms` if there is nothing to plan."""
+        try:
+            pipeline = self._pipeline(request.pipeline, identity_of(context))
+            committed, forgotten = _positions(pipeline, request.committed), _positions(pipeline, request.forgotten)
+            commit(self._gateway, pipeline, committed, request.ended)
+            leave_out(self._gateway, pipeline, forgotten)
+            pipeline.forgets = request.forgets
+            pipeline.calls += 1
+            try:
+                return await self._plan(pipeline, request)
+            finally:
+                pipeline.calls -= 1
+                pipeline.called_at = time.monotonic()
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.PlanResponse()
+
+    async def _plan(self, pipeline: Pipeline, request: pb.PlanRequest) -> pb.PlanResponse:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.wait_ms / 1000
+        max_messages = request.max_messages if request.HasField("max_messages") else None
+        max_bytes = request.max_bytes if request.HasField("max_bytes") else self._gateway.credit.shared_bytes // BATCH_SHARE
+        while True:
+            self._check_losses(pipeline)
+            ranges = plan(pipeline, self._gateway.streams, max_messages, max_bytes, tell_ends=request.tell_ends)
+            pipeline.plan({r.stream.name: r.end for r in ranges if r.messages or r.start})
+            over = request.tell_ends and all_ended(pipeline, self._gateway.streams.values())
+            forgotten = to_forget(self._gateway, pipeline, tell_ends=request.tell_ends, with_batch=bool(ranges))
+            away = sinks_away(self._gateway, pipeline.name) if ranges or over or forgotten else []
+            if away:
+                ranges, forgotten, over = [], [], False
+                pipeline.plan({})
+            done = pipeline.available_now and not away and exhausted(pipeline, self._gateway.streams.values())
+            awaits = request.awaits_streams and pipeline.available_now
+            absent = streams_away(pipeline, self._gateway.streams.values()) if awaits else []
+            done = done and not absent
+            if done and request.tell_ends and not over:
+                done = has_waited_for_ends(pipeline)
+            if ranges or forgotten or done or not await pipeline.news.wait(max(0.0, deadline - loop.time())):
+                begin_to_forget(self._gateway, forgotten)
+                planned = [_to_proto(r) for r in ranges]
+                return pb.PlanResponse(
+                    ranges=planned, exhausted=done, all_ended=over, sinks_away=away, forgotten=forgotten, streams_away=absent
+                )
+            _check_current(pipeline, request.pipeline)
+
+    async def AwaitSinks(
+        self, request: pb.AwaitSinksRequest, context: grpc.aio.ServicerContext[pb.AwaitSinksRequest, pb.AwaitSinksResponse]
+    ) -> pb.AwaitSinksResponse:
+        """Waits until the sinks of a query are attached; returns those that are not."""
+        try:
+            pipeline = self._pipeline(request.pipeline, identity_of(context))
+            return pb.AwaitSinksResponse(away=await await_sinks(self._gateway, pipeline.name, request.wait_ms / 1000))
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.AwaitSinksResponse()
+
+    async def Fetch(  # type: ignore[override]
+        self, request: pb.FetchRequest, context: FetchContext
+    ) -> AsyncIterator[bytes]:
+        """Streams the frames of planned ranges, in FetchResponses that are made around their bytes."""
+        reading = Counter[str]()
+        pipeline = None
+        timeout_s = request.progress_timeout_ms / 1000 if request.HasField("progress_timeout_ms") else None
+        try:
+            pipeline = self._pipeline(request.pipeline, identity_of(context))
+            check_count("ranges", request.ranges, MAX_POSITIONS)
+            ranges = [ReadRange.from_proto(wire) for wire in request.ranges]
+            check_reads(pipeline, (r.stream for r in ranges))
+            reading.update(r.stream for r in ranges)
+            pipeline.calls += bool(reading)
+            pipeline.reading += reading
+            streams = [adopt(self._gateway, pipeline, r.stream, r.committed, r.batch_end) for r in ranges]
+            parts, size = list[bytes | memoryview](), 0
+            for index, (stream, wanted) in enumerate(zip(streams, ranges, strict=True)):
+                async for frames in read(pipeline, stream, wanted, timeout_s):
+                    _check_current(pipeline, request.pipeline)
+                    for held in frames:
+                        parts += range_frame_head(index, held.size), held.serialized
+                        size += held.size
+                        if size >= RESPONSE_BYTES:
+                            response, parts, size = b"".join(parts), [], 0
+                            yield response
+                            _check_current(pipeline, request.pipeline)
+                if wanted.end == wanted.batch_end:
+                    pipeline.fetched.add(wanted.stream)
+            if size:
+                yield b"".join(parts)
+        except ProtocolError as error:
+            await end_call(context, error)
+        finally:
+            if pipeline is not None and reading:
+                pipeline.calls -= 1
+                pipeline.called_at = time.monotonic()
+                pipeline.reading -= reading
+
+    async def Detach(
+        self, request: pb.DetachRequest, context: grpc.aio.ServicerContext[pb.DetachRequest, pb.DetachResponse]
+    ) -> pb.DetachResponse:
+        """Commits what the checkpoint has, and detaches the pipeline."""
+        try:
+            pipeline = self._pipeline(request.pipeline, identity_of(context))
+            commit(self._gateway, pipeline, _positions(pipeline, request.committed))
+            detach(self._gateway, pipeline)
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.DetachResponse()
+
+    async def Deliver(  # type: ignore[override]
+        self, request_iterator: AsyncIterator[Delivered], context: DeliverContext
+    ) -> pb.DeliverResponse:
+        """Delivers the rows of one task to a sink."""
+        try:
+            return await deliver(self._gateway, identity_of(context), request_iterator)
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.DeliverResponse()
+
+    async def Vote(
+        self, request: pb.VoteRequest, context: grpc.aio.ServicerContext[pb.VoteRequest, pb.VoteResponse]
+    ) -> pb.VoteResponse:
+        """Asks a sink for its vote."""
+        try:
+            return await ask_for_vote(self._gateway, identity_of(context), request)
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.VoteResponse()
+
+    async def Settle(
+        self, request: pb.SettleRequest, context: grpc.aio.ServicerContext[pb.SettleRequest, pb.SettleResponse]
+    ) -> pb.SettleResponse:
+        """Applies what a query's driver reports of its commit log."""
+        try:
+            return report_commits(self._gateway, identity_of(context), request)
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.SettleResponse()
+
+    def _pipeline(self, who: pb.Pipeline, identity: Identity) -> Pipeline:
+        check_pipeline(who.name)
+        check_length("run_id", who.run_id)
+        check_length("checkpoint", who.checkpoint)
+        if not who.streams:
+            raise MalformedMessage(f"pipeline {who.name!r}: want at least one stream")
+        _permit(identity, who)
+        return identify(self._gateway, who.name, _run(who), tuple(who.streams), who.skip_lost)
+
+    def _check_losses(self, pipeline: Pipeline) -> None:
+        if pipeline.skip_lost:
+            return
+        for stream in self._gateway.streams.values():
+            if stream.loss is not None and pipeline in stream.readers:
+                raise MessagesLost(describe_loss(stream, pipeline.position(stream.name), pipeline.planned.get(stream.name)))
+
+
+def _positions(pipeline: Pipeline, wire: Sequence[frame_pb2.StreamPosition]) -> dict[str, Position]:
+    positions = from_stream_positions(wire)
+    check_reads(pipeline, positions)
+    return positions
+
+
+def _run(who: pb.Pipeline) -> Run:
+    return Run(who.run, who.run_id, who.checkpoint)
+
+
+def _check_current(pipeline: Pipeline, who: pb.Pipeline) -> None:
+    """Checks that no other run has taken over during a call.
+
+    Raises:
+        Superseded: one has.
+    """
+    if pipeline.run != _run(who):
+        raise Superseded(f"pipeline {pipeline.name}: {pipeline.run} has taken over from {_run(who)}")
+
+
+def _permit(identity: Identity, who: pb.Pipeline) -> None:
+    if not identity.may_run(who.name):
+        raise NotPermitted(
+            f"the token of {identity.name!r} does not allow pipeline {who.name!r}; add it to the token's pipelines"
+        )
+    check_count(f"streams of pipeline {who.name}", who.streams, MAX_PATTERNS)
+    for streams in map(check_pattern, who.streams):
+        if not identity.may_read(streams):
+            raise NotPermitted(f"the token of {identity.name!r} does not allow reading {streams!r}; add it to the token's reads")
+
+
+def _to_proto(planned: PlannedRange) -> pb.PlannedRange:
+    assert planned.end > BEGINNING
+    return pb.PlannedRange(
+        stream=planned.stream.name,
+        end=to_proto(planned.end),
+        messages=planned.messages,
+        bytes=planned.bytes,
+        start=planned.start,
+        ended=planned.ended,
+    )

@@ -1,0 +1,102 @@
+"""Requests with a frame in them, as they came: read once, with the bytes of the frame, which are handed on as they are."""
+
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from headrace.gateway.core.envelopes import size_of_only_field
+from headrace.gateway.core.errors import MalformedMessage
+from headrace.protocol.v1 import engine_pb2, source_pb2
+
+_FRAME_TAG = source_pb2.IngestRequest.FRAME_FIELD_NUMBER << 3 | 2
+_MOST_FIELDS = 16
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_NO_FRAME = memoryview(b"")
+
+
+class Received(NamedTuple):
+    """A connector's request."""
+
+    request: source_pb2.IngestRequest
+    frame: memoryview
+    """The Frame in it, serialized: the last of the bytes that came. Nothing where it has none."""
+    frame_bytes: int
+    """How many bytes the Frame took; more than `frame` has where it came in several fields, which are one frame then."""
+
+
+class Delivered(NamedTuple):
+    """One message of a delivery."""
+
+    request: engine_pb2.DeliverRequest
+    frame: memoryview
+    """The Frame in it, serialized; nothing where it has none."""
+
+
+def received(data: bytes) -> Received:
+    """Reads a connector's request.
+
+    Raises:
+        MalformedMessage: the bytes are not an IngestRequest, or have more fields than any request needs.
+    """
+    try:
+        request = source_pb2.IngestRequest.FromString(data)
+    except DecodeError as error:
+        raise MalformedMessage(f"not an IngestRequest: {error}") from None
+    if not request.HasField("frame"):
+        return Received(request, _NO_FRAME, 0)
+    size = size_of_only_field(data, source_pb2.IngestRequest.FRAME_FIELD_NUMBER)
+    if size is not None:
+        return Received(request, memoryview(data)[len(data) - size :], size)
+    return Received(request, memoryview(request.frame.SerializeToString()), frame_bytes(data))
+
+
+def delivered(data: bytes) -> Delivered:
+    """Reads a message of a delivery.
+
+    Raises:
+        DecodeError: the bytes are no DeliverRequest.
+    """
+    request = engine_pb2.DeliverRequest.FromString(data)
+    if not request.HasField("frame"):
+        return Delivered(request, _NO_FRAME)
+    size = size_of_only_field(data, engine_pb2.DeliverRequest.FRAME_FIELD_NUMBER)
+    if size is not None:
+        return Delivered(request, memoryview(data)[len(data) - size :])
+    return Delivered(request, memoryview(request.frame.SerializeToString()))
+
+
+def frame_bytes(data: bytes) -> int:
+    """The size in bytes of the Frame in a serialized IngestRequest, without the tag and the length before it.
+
+    Raises:
+        MalformedMessage: the request has more fields than any request needs.
+    """
+    at = total = 0
+    for _ in range(_MOST_FIELDS):
+        if at == len(data):
+            return total
+        tag, at = _varint(data, at)
+        kind = tag & 7
+        if kind == _BYTES:
+            length, at = _varint(data, at)
+            at += length
+            total += length if tag == _FRAME_TAG else 0
+        elif kind == _VARINT:
+            _, at = _varint(data, at)
+        elif kind in (_FIXED64, _FIXED32):
+            at += 8 if kind == _FIXED64 else 4
+        else:
+            break
+    raise MalformedMessage(f"an IngestRequest of more than {_MOST_FIELDS} fields: it holds one message")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number at an offset of well-formed bytes, and the offset after it."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            return number, at
+        shift += 7

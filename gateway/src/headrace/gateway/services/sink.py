@@ -1,0 +1,133 @@
+"""SinkService: one task of a session reads the sink's messages, another writes to it."""
+
+from collections.abc import AsyncIterator
+
+import grpc.aio
+import structlog
+from google.protobuf.message import DecodeError
+
+from headrace.contract.limits import PROTOCOL_VERSION
+from headrace.gateway.core import VERSION, Gateway, ProtocolError
+from headrace.gateway.core.bounds import MAX_LISTED, check_count
+from headrace.gateway.core.errors import MalformedMessage, NotPermitted, OutOfTurn
+from headrace.gateway.core.sinks.delivering import attach_sink
+from headrace.gateway.core.sinks.session import Response, SinkSession
+from headrace.gateway.core.sinks.sink import Sink
+from headrace.gateway.core.sinks.transaction import Transaction, check_sink
+from headrace.gateway.identity import Identity, identity_of
+from headrace.gateway.services.calls import begin_call, end_call, first_hello, first_to_end
+from headrace.protocol.v1 import sink_pb2 as pb
+from headrace.protocol.v1.sink_pb2_grpc import SinkServiceServicer
+
+Context = grpc.aio.ServicerContext[pb.SinkServiceAttachRequest, Response]
+Requests = AsyncIterator[pb.SinkServiceAttachRequest]
+
+log = structlog.get_logger("headrace.gateway")
+
+
+class SinkService(SinkServiceServicer):
+    """Serves sink connectors."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def Attach(self, request_iterator: Requests, context: Context) -> None:  # type: ignore[override]
+        """One session, from Hello to its end."""
+        identity, session = identity_of(context), None
+        try:
+            hello = await self._hello(request_iterator, identity)
+            await begin_call(context)
+            session = self._gateway.open_sink_session(hello, context.peer(), identity)
+            log.info("sink session opened", session=session.id, sink=hello.sink, instance=hello.instance, peer=session.peer)
+            welcome = pb.SinkWelcome(
+                protocol_version=PROTOCOL_VERSION,
+                gateway_version=VERSION,
+                session=session.id,
+                read_timeout_ms=self._gateway.limits.write_timeout_ms,
+            )
+            session.send(pb.SinkServiceAttachResponse(welcome=welcome))
+            sink = attach_sink(self._gateway, session)
+            await first_to_end(self._read(sink, session, request_iterator), self._write(session, context))
+        except (ProtocolError, DecodeError) as failure:
+            error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not a sink's message: {failure}")
+            self._gateway.count_rejected(error)
+            log.warning("sink session ended", session=session and session.id, status=error.status.name, detail=str(error))
+            self._close(session)
+            session = None
+            await end_call(context, error)
+        finally:
+            self._close(session)
+
+    def _close(self, session: SinkSession | None) -> None:
+        """Closes a session without waiting for its client to read why, which may take arbitrarily long."""
+        if session is not None:
+            self._gateway.close_sink_session(session)
+            log.info("sink session closed", session=session.id, instance=session.instance)
+
+    async def _hello(self, requests: Requests, identity: Identity) -> pb.SinkHello:
+        hello: pb.SinkHello = await first_hello(anext(requests, None), self._gateway.limits.hello_timeout_ms)
+        for field in ("staged", "prepared", "committed"):
+            check_count(f"{field} of sink {hello.sink[:80]!r}", getattr(hello, field), MAX_LISTED)
+        if hello.mode not in (pb.SINK_MODE_TWO_PHASE, pb.SINK_MODE_BATCH_IDEMPOTENT, pb.SINK_MODE_AT_LEAST_ONCE):
+            raise MalformedMessage(f"sink {hello.sink[:80]}: mode {hello.mode} is not one of the SinkModes")
+        if not identity.may_write(check_sink(hello.sink)):
+            raise NotPermitted(f"the token of {identity.name!r} does not allow sink {hello.sink!r}; add it to the token's sinks")
+        return hello
+
+    async def _read(self, sink: Sink, session: SinkSession, requests: Requests) -> None:
+        async for request in requests:
+            if session.failure is not None:
+                raise session.failure
+            session.note_activity()
+            match request.WhichOneof("message"):
+                case "staged":
+                    _staged(sink, session, request.staged)
+                case "prepared":
+                    transaction = Transaction.from_proto(request.prepared.transaction)
+                    if not session.prepared(transaction):
+                        log.info("a vote for what was aborted meanwhile", **session.for_logs, **transaction.for_logs)
+                    else:
+                        log.debug("transaction voted for", **session.for_logs, **transaction.for_logs)
+                case "committed":
+                    transaction = Transaction.from_proto(request.committed.transaction)
+                    if session.committed(transaction):
+                        log.debug("transaction visible", **session.for_logs, **transaction.for_logs)
+                        sink.note_committed(transaction)
+                case "failed":
+                    _failed(sink, session, request.failed)
+                case "busy":
+                    pass  # That it has said so is all there is to it.
+                case "goodbye":
+                    return
+                case _:
+                    raise OutOfTurn("a message of a kind that this gateway does not expect here; use protocol version 1")
+
+    async def _write(self, session: SinkSession, context: Context) -> None:
+        while True:
+            while (response := session.waiting()) is not None:
+                async with session.writing(self._gateway.limits.write_timeout_ms):
+                    await context.write(response)
+            if session.failure is not None:
+                raise session.failure
+            await session.outgoing.wait()
+
+
+def _staged(sink: Sink, session: SinkSession, staged: pb.Staged) -> None:
+    opened = session.staged(staged.id, list(staged.refused))
+    if opened is not None:
+        sink.staged_messages += opened.messages - len(staged.refused)
+        sink.refused_messages += len(staged.refused)
+
+
+def _failed(sink: Sink, session: SinkSession, failed: pb.Failed) -> None:
+    reason = failed.reason[:500]
+    if failed.WhichOneof("what") == "part_id":
+        # One that was dropped meanwhile is not known any more.
+        opened = session.open.get(failed.part_id)
+        log.warning("a sink failed", **session.for_logs, **(opened.part.for_logs if opened else {}), reason=reason)
+        session.part_failed(failed.part_id, reason)
+        return
+    transaction = Transaction.from_proto(failed.transaction)
+    log.warning("a sink failed", **session.for_logs, **transaction.for_logs, reason=reason)
+    if not session.transaction_failed(transaction, reason):
+        sink.note_failed(transaction, f"instance {session.instance}: {reason}")

@@ -1,0 +1,132 @@
+"""SourceService: one task of a session reads the connector's messages, another writes to it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import grpc
+import grpc.aio
+import structlog
+from google.protobuf.message import DecodeError
+
+from headrace.contract.limits import PROTOCOL_VERSION
+from headrace.gateway.core import VERSION, Gateway, ProtocolError, intake
+from headrace.gateway.core.bounds import check_hello
+from headrace.gateway.core.errors import MalformedMessage, OutOfTurn, TooSlow
+from headrace.gateway.core.frames import OVERHEAD_BYTES
+from headrace.gateway.core.housekeeping import SHORTEST_LINGER_MS
+from headrace.gateway.core.position import check_name
+from headrace.gateway.core.session import Session
+from headrace.gateway.core.stream_credit import request_credit
+from headrace.gateway.identity import Identity, identity_of
+from headrace.gateway.services.calls import begin_call, end_call, first_hello, first_to_end
+from headrace.gateway.services.received import Received
+from headrace.protocol.v1 import source_pb2 as pb
+from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer
+
+Context = grpc.aio.ServicerContext[pb.IngestRequest, pb.IngestResponse]
+
+log = structlog.get_logger("headrace.gateway")
+
+
+class SourceService(SourceServiceServicer):
+    """Serves source connectors."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def Ingest(self, request_iterator: AsyncIterator[Received], context: Context) -> None:  # type: ignore[override]
+        """One session, from Hello to its end."""
+        identity, session = identity_of(context), None
+        try:
+            hello = await first_hello(_first(request_iterator), self._gateway.limits.hello_timeout_ms)
+            check_hello(hello)
+            await begin_call(context)
+            session = self._gateway.open_session(hello, context.peer(), identity)
+            log.info("session opened", session=session.id, connector=hello.connector, instance=hello.instance, peer=session.peer)
+            session.send(self._welcome(session))
+            await first_to_end(self._read(session, identity, request_iterator), self._write(session, context))
+        except (ProtocolError, DecodeError) as failure:
+            error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not an IngestRequest: {failure}")
+            self._gateway.count_rejected(error)
+            log.warning("session ended", session=session and session.id, status=error.status.name, detail=str(error))
+            self._close(session)
+            session = None
+            await end_call(context, error)
+        finally:
+            self._close(session)
+
+    def _close(self, session: Session | None) -> None:
+        """Closes a session without waiting for its client to read why, which may take arbitrarily long."""
+        if session is not None:
+            self._gateway.close_session(session)
+            log.info("session closed", session=session.id, instance=session.instance)
+
+    def _welcome(self, session: Session) -> pb.IngestResponse:
+        limits, account = self._gateway.limits, session.account
+        session.linger_ms = SHORTEST_LINGER_MS
+        return pb.IngestResponse(
+            welcome=pb.Welcome(
+                protocol_version=PROTOCOL_VERSION,
+                gateway_version=VERSION,
+                session=session.id,
+                max_frame_bytes=limits.max_frame_bytes,
+                max_frame_messages=limits.max_frame_messages,
+                max_streams=limits.max_streams_per_session,
+                frame_overhead_bytes=OVERHEAD_BYTES,
+                credit=pb.Credit(bytes=account.bytes_left, messages=account.messages_left),
+                pace=pb.Pace(linger_ms=SHORTEST_LINGER_MS),
+            )
+        )
+
+    async def _read(self, session: Session, identity: Identity, requests: AsyncIterator[Received]) -> None:
+        gateway = self._gateway
+        async for request, frame, frame_bytes in requests:
+            if session.failure is not None:
+                raise session.failure
+            match request.WhichOneof("message"):
+                case "frame":
+                    intake.take_frame(gateway, session, request.frame, frame, frame_bytes)
+                case "backlog":
+                    intake.note_backlog(session, request.backlog)
+                case "open_stream":
+                    self._open_stream(session, identity, request.open_stream)
+                case "close_stream":
+                    intake.close_stream(gateway, session, request.close_stream)
+                case "position_lost":
+                    intake.lose_position(session, request.position_lost)
+                case "credit_request":
+                    request_credit(gateway, session, request.credit_request)
+                case "starts":
+                    intake.take_starts(gateway, session, request.starts)
+                case "goodbye":
+                    return
+                case "hello":
+                    raise OutOfTurn("a second Hello: a session has one")
+                case _:
+                    raise OutOfTurn("a message of a kind that this gateway does not know; use protocol version 1")
+
+    def _open_stream(self, session: Session, identity: Identity, request: pb.OpenStream) -> None:
+        if identity.may_open(check_name(request.stream)):
+            intake.open_stream(self._gateway, session, request)
+        else:
+            text = f"the token of {identity.name!r} does not allow stream {request.stream[:80]!r}; add it to the token's sources"
+            session.reject(request.stream_id, pb.REJECT_REASON_NOT_PERMITTED, text)
+
+    async def _write(self, session: Session, context: Context) -> None:
+        timeout_ms = self._gateway.limits.write_timeout_ms
+        while True:
+            for response in session.waiting():
+                try:
+                    async with asyncio.timeout(timeout_ms / 1000):
+                        await context.write(response)
+                except TimeoutError:
+                    raise TooSlow(f"the connector has read nothing for {timeout_ms} ms; keep reading while you send") from None
+            if session.failure is not None:
+                raise session.failure
+            if not session.has_waiting():
+                await session.outgoing.wait()
+
+
+async def _first(requests: AsyncIterator[Received]) -> pb.IngestRequest | None:
+    received = await anext(requests, None)
+    return received and received.request

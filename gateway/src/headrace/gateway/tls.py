@@ -1,0 +1,82 @@
+"""Server credentials from PEM files. The files are checked first, since gRPC's errors do not name the invalid one."""
+
+import ssl
+from collections.abc import Iterator
+
+import grpc
+import structlog
+
+from headrace.gateway.config import Tls
+from headrace.gateway.stamps import stamp_of
+
+_log = structlog.get_logger("headrace.gateway")
+
+
+def check_files(tls: Tls) -> Iterator[tuple[str, str]]:
+    """Yields the key and the problem of each file that cannot be used."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(tls.cert, tls.key, password=_no_password)
+    except ValueError as error:
+        yield "key", f"{tls.key}: {error}"
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            yield "key", f"{tls.key} is not the key of the certificate {tls.cert}"
+        else:
+            yield "cert", f"{tls.cert} and {tls.key} are not a PEM certificate and its key"
+    except OSError as error:
+        yield "key", f"cannot be read: {error.strerror}"
+    if tls.client_ca is not None:
+        try:
+            context.load_verify_locations(tls.client_ca)
+        except ssl.SSLError:
+            yield "client_ca", f"{tls.client_ca} contains no PEM certificate"
+        except OSError as error:
+            yield "client_ca", f"cannot be read: {error.strerror}"
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted; give one without a passphrase, in a file that only the gateway can read")
+
+
+def server_credentials(tls: Tls) -> grpc.ServerCredentials:
+    """The credentials to listen with; clients must authenticate if `client_ca` is set. `check_files` has checked the files.
+
+    Each connection uses what the files contain when it is made, so that certificates can be rotated without a restart.
+    """
+    files = _RotatedFiles(tls)
+    return grpc.dynamic_ssl_server_credentials(
+        _certificates(tls), files.changed, require_client_authentication=tls.client_ca is not None
+    )
+
+
+class _RotatedFiles:
+    """Detects when the files change. gRPC asks before each handshake, in its own thread."""
+
+    def __init__(self, tls: Tls) -> None:
+        self._tls = tls
+        self._seen = self._stamps()
+        self._current = _certificates(tls)
+
+    def changed(self) -> grpc.ServerCertificateConfiguration:
+        """What the files contain now, or what they contained before if they cannot be used."""
+        stamps = self._stamps()
+        if stamps == self._seen:
+            return self._current
+        # Files are replaced one by one: if they do not match yet, they are read again for the next connection.
+        problems = list(check_files(self._tls))
+        if problems:
+            _log.error("new TLS files cannot be used; the old ones stay in force", problems=[text for _, text in problems])
+            return self._current
+        self._seen, self._current = stamps, _certificates(self._tls)
+        _log.info("TLS files replaced")
+        return self._current
+
+    def _stamps(self) -> list[tuple[int, int, int] | None]:
+        return [stamp_of(path) for path in (self._tls.cert, self._tls.key, self._tls.client_ca) if path is not None]
+
+
+def _certificates(tls: Tls) -> grpc.ServerCertificateConfiguration:
+    pair = (tls.key.read_bytes(), tls.cert.read_bytes())
+    client_ca = tls.client_ca.read_bytes() if tls.client_ca is not None else None
+    return grpc.ssl_server_certificate_configuration([pair], root_certificates=client_ca)

@@ -1,0 +1,163 @@
+"""`headrace gateway`, and `headrace gateway token`."""
+
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headrace.contract.names import is_name
+from headrace.terminal import Failure, ProgramGroup
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.group(cls=ProgramGroup, invoke_without_command=True)
+@click.option("--config", type=_FILE, help="A TOML file; the options below override it.")
+@click.option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 picks a free one.  [default: 127.0.0.1:7433]")
+@click.option("--insecure", is_flag=True, default=None, help="Allow listening without TLS where others can reach it.")
+@click.option("--tls-cert", type=_FILE, help="PEM: the gateway's certificate.")
+@click.option("--tls-key", type=_FILE, help="PEM: its key.")
+@click.option("--tls-client-ca", type=_FILE, help="PEM: require client certificates signed by this authority.")
+@click.option("--buffer-bytes", metavar="SIZE", help="Buffer for frames of all sessions.  [default: 128MiB]")
+@click.option("--max-frame-bytes", metavar="SIZE", help="The largest frame accepted.  [default: 4032KiB]")
+@click.option("--max-sessions", metavar="N", help="Maximum number of concurrent sessions.  [default: 2000]")
+@click.option("--drain-timeout-ms", metavar="MS", help="Time to drain messages in flight when stopping.  [default: 10000]")
+@click.option("--log-format", metavar="FORMAT", help="auto, json or console.  [default: auto]")
+@click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.  [default: info]")
+@click.option("--ready-file", type=_FILE, help="Write the actual address to this file once it listens.")
+@click.option("--check", is_flag=True, help="Check the configuration, then exit.")
+@click.option("--print-config", is_flag=True, help="Print the complete configuration without secrets, then exit.")
+@click.pass_context
+def gateway(
+    ctx: click.Context, /, config: Path | None, ready_file: Path | None, check: bool, print_config: bool, **flags: Any
+) -> None:
+    """Run a gateway between connectors and Spark.
+
+    It keeps nothing on disk. SIGTERM or Ctrl-C drains it: messages in flight have time to be acknowledged. A second signal
+    ends it at once. If tokens are configured, every call needs one, except for grpc.health.v1.
+
+    \b
+    Examples:
+      headrace gateway
+      headrace gateway --listen 127.0.0.1:0 --ready-file gateway.address --buffer-bytes 64MiB
+      headrace gateway --config gateway.toml --check
+
+    \b
+    A configuration file; everything is optional, ${NAME} and ${NAME:-default} refer to environment variables:
+      listen = "0.0.0.0:7433"
+
+    \b
+      [tls]                        # paths are relative to this file
+      cert = "gateway.pem"
+      key = "gateway.key"
+      client_ca = "clients.pem"    # ask clients for a certificate
+
+    \b
+      [[tokens]]                   # headrace gateway token prints this table
+      name = "orders"
+      sha256 = "..."               # or: token = "${ORDERS_TOKEN}"
+      sources = ["orders/*"]       # streams it may send
+      pipelines = ["totals"]       # pipelines it may run
+      reads = ["orders/*"]         # streams that these may read
+      writes = ["totals"]          # sinks that these may write to
+      sinks = []                   # sinks it may attach as
+      admin = false                # whether it may call status and forget
+
+    \b
+      [[streams]]                  # acknowledged when all these have committed
+      pattern = "orders/*"
+      pipelines = ["totals", "archive"]
+
+    \b
+      [limits]
+      buffer_bytes = "128MiB"
+      max_frame_bytes = "4032KiB"
+
+    \b
+      [log]
+      format = "json"
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    # gRPC's own log lines are unstructured, and do not name causes.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from headrace.configuration import ConfigurationError, Flag
+    from headrace.gateway import OPTION_KEYS, ConfigSource, load_config, redacted_toml
+
+    given = {OPTION_KEYS[name]: Flag(_option(name), value) for name, value in flags.items() if value is not None}
+    try:
+        resolved = load_config(config, {key: _absolute(flag) for key, flag in given.items()})
+    except ConfigurationError as error:
+        click.echo(str(error), err=True)
+        ctx.exit(error.exit_code)
+    if print_config:
+        click.echo(redacted_toml(resolved), nl=False)
+    elif check:
+        click.echo(f"{config or 'the configuration'} is valid")
+    else:
+        overrides = {key: _absolute(flag) for key, flag in given.items()}
+        _run(resolved, ready_file, None if config is None else ConfigSource(config, lambda: load_config(config, overrides)))
+
+
+def _run(config: Any, ready_file: Path | None, source: Any) -> None:
+    import uvloop
+
+    from headrace.gateway import GatewayError, configure_logging
+    from headrace.gateway.server import serve
+
+    def announce(address: str) -> None:
+        if ready_file is not None:
+            _write_whole(ready_file, f"{address}\n")
+
+    configure_logging(config.log)
+    try:
+        uvloop.run(serve(config, ready=announce, source=source))
+    except GatewayError as error:
+        raise Failure(str(error), error.exit_code) from None
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _absolute(flag: Any) -> Any:
+    """Makes a path absolute: on the command line, it is relative to the working directory, not to the configuration file."""
+    return type(flag)(flag.option, str(flag.value.absolute())) if isinstance(flag.value, Path) else flag
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Writes a file atomically, so that a process that waits for it never reads half an address."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    temporary.replace(path)
+
+
+def _plain_name(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    if not is_name(value):
+        raise click.BadParameter("letters, digits and ._- only")
+    return value
+
+
+@gateway.command()
+@click.argument("name", callback=_plain_name)
+def token(name: str) -> None:
+    """Generate a token for NAME, and print its table for the gateway's configuration.
+
+    The token is printed once, to standard error: set it as HEADRACE_TOKEN for the connector. The table contains only its
+    digest, and is printed to standard output.
+
+    \b
+    Example:
+      headrace gateway token orders >> gateway.toml
+    """
+    from headrace.gateway import token_digest
+
+    secret = f"hr_{secrets.token_urlsafe(32)}"
+    click.echo(f"HEADRACE_TOKEN={secret}", err=True)
+    sys.stdout.write(
+        f'\n[[tokens]]\nname = "{name}"\nsha256 = "{token_digest(secret)}"\n'
+        f'sources = ["{name}/*"]\npipelines = []\nreads = []\nwrites = []\nsinks = []\nadmin = false\n'
+    )

@@ -1,0 +1,174 @@
+"""The tables of `headrace status`, built from the document that --json prints."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headrace.terminal import bytes_text, duration_text
+
+_STATE_STYLES = {"live": "green", "parked": "yellow", "detached": "yellow", "ended": "dim", "lost": "bold red"}
+_LONG_HELD_MS = 60_000
+"""A running query holds acknowledgements for the duration of a batch; only longer times are shown."""
+
+
+def status_tables(document: dict[str, Any]) -> RenderableType:
+    """The tables for one status document."""
+    return Group(*_parts(document))
+
+
+def _parts(document: dict[str, Any]) -> Iterator[RenderableType]:
+    yield _headline(document["gateway"])
+    yield _streams(document["streams"])
+    for stream in document["streams"]:
+        if stream["detail"]:
+            yield Text(f"  {stream['stream']}: {stream['detail']}", style="yellow")
+        for holder in stream["holders"]:
+            if holder["state"] != "attached" or holder["held_ms"] >= _LONG_HELD_MS:
+                held = f"{holder['pipeline']} ({holder['state']}) has held acknowledgements for"
+                yield Text(f"  {stream['stream']}: {held} {duration_text(holder['held_ms'])}", style="yellow")
+    yield _sessions(document["sessions"])
+    yield _pipelines(document["pipelines"])
+    if document["sinks"]:
+        yield _sinks(document["sinks"])
+
+
+def _headline(gateway: dict[str, Any]) -> Text:
+    text = Text(
+        f"gateway {gateway['address']}  version {gateway['version']}  up {duration_text(gateway['uptime_ms'])}  "
+        f"buffered {bytes_text(gateway['buffered_bytes'])} of {bytes_text(gateway['buffer_limit_bytes'])}"
+    )
+    if gateway["draining"]:
+        text.append("  draining", style="bold yellow")
+    if gateway["rejected_sessions"]:
+        counts = ", ".join(f"{count} {name}" for name, count in gateway["rejected_sessions"].items())
+        text.append(f"\nsessions ended with errors: {counts}", style="yellow")
+    return text
+
+
+def _streams(streams: list[dict[str, Any]]) -> RenderableType:
+    table = _table(
+        "streams",
+        "stream",
+        "state",
+        "owner",
+        "#received",
+        "#acknowledged",
+        "#lag",
+        "#lag bytes",
+        "#oldest",
+        "#dropped",
+        "#losses",
+    )
+    for stream in streams:
+        state = stream["state"]
+        table.add_row(
+            stream["stream"],
+            Text(state, style=_STATE_STYLES.get(state, "")),
+            stream["instance"] or "-",
+            _position(stream["received"]),
+            _position(stream["acknowledged"]),
+            f"{stream['lag_messages']:,}",
+            bytes_text(stream["lag_bytes"]),
+            duration_text(stream["oldest_unacknowledged_ms"]) if stream["oldest_unacknowledged_ms"] else "-",
+            f"{stream['duplicate_messages']:,}",
+            f"{stream['losses']:,}",
+        )
+    return table if streams else _none("streams")
+
+
+def _sessions(sessions: list[dict[str, Any]]) -> RenderableType:
+    table = _table(
+        "sessions",
+        "session",
+        "connector",
+        "instance",
+        "peer",
+        "#age",
+        "#streams",
+        "#outstanding",
+        "#credit",
+        "#credit messages",
+        "#linger",
+    )
+    for session in sessions:
+        table.add_row(
+            session["session"],
+            f"{session['connector']} {session['connector_version']}".strip(),
+            session["instance"],
+            session["peer"],
+            duration_text(session["age_ms"]),
+            f"{session['streams']:,}",
+            bytes_text(session["outstanding_bytes"]),
+            bytes_text(session["credit_bytes"]),
+            f"{session['credit_messages']:,}",
+            f"{session['linger_ms']} ms",
+        )
+    return table if sessions else _none("sessions")
+
+
+def _pipelines(pipelines: list[dict[str, Any]]) -> RenderableType:
+    table = _table("pipelines", "pipeline", "state", "reads", "#lag", "#lag bytes", "#last call", "committed")
+    for pipeline in pipelines:
+        table.add_row(
+            pipeline["pipeline"],
+            _pipeline_state(pipeline),
+            ", ".join(pipeline["patterns"]) or "-",
+            f"{pipeline['lag_messages']:,}",
+            bytes_text(pipeline["lag_bytes"]),
+            f"{duration_text(pipeline['idle_ms'])} ago" if pipeline["run"] else "-",
+            "\n".join(f"{stream} @ {_position(position)}" for stream, position in pipeline["committed"].items()) or "-",
+        )
+    return table if pipelines else _none("pipelines")
+
+
+def _pipeline_state(pipeline: dict[str, Any]) -> Text:
+    if pipeline["attached"]:
+        return Text("attached", style="green")
+    away = f" for {duration_text(pipeline['away_ms'])}" if pipeline["away_ms"] is not None else ""
+    return Text(pipeline["state"] + away, style="yellow")
+
+
+def _sinks(sinks: list[dict[str, Any]]) -> RenderableType:
+    table = _table("sinks", "sink", "mode", "instances", "#staged", "#refused", "#pending", "committed")
+    for sink in sinks:
+        away = [f"{instance} (away)" for instance in sink["away"]]
+        table.add_row(
+            sink["sink"],
+            sink["mode"] or "-",
+            _instances([*sink["instances"], *away], sink["lost"]),
+            f"{sink['staged_messages']:,}",
+            f"{sink['refused_messages']:,}",
+            f"{sink['pending_transactions']:,}",
+            "\n".join(f"{pipeline} @ {batch}" for pipeline, batch in sink["committed"].items()) or "-",
+        )
+    return table
+
+
+def _instances(names: list[str], lost: list[dict[str, Any]]) -> Text:
+    text = Text(", ".join(names)) if names else Text("waits for a connector", style="yellow")
+    for vote in lost:
+        text.append(f"\n{vote['instance']} has lost batch {vote['batch']} of {vote['pipeline']}", style="red")
+    return text
+
+
+def _position(position: dict[str, Any] | None) -> str:
+    """A sequence, preceded by its epoch if the stream has epochs."""
+    if position is None:
+        return "-"
+    return f"{position['epoch']}:{position['sequence']}" if position["epoch"] else str(position["sequence"])
+
+
+def _table(title: str, *columns: str) -> Table:
+    """An empty table; columns whose names begin with # are numeric."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, header_style="dim")
+    for column in columns:
+        table.add_column(column.removeprefix("#"), justify="right" if column.startswith("#") else "left", overflow="fold")
+    return table
+
+
+def _none(what: str) -> Text:
+    return Text(f"\nno {what}", style="dim")

@@ -1,0 +1,102 @@
+"""Kafka by kafka-python."""
+
+import itertools
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+
+from headrace.laboratory.bench.connectors.system import BODY, System, stamped
+
+PARTITIONS = 4
+_POLLED_AT_ONCE = 5_000
+BATCH_BYTES = 65_536
+
+
+class Kafka(System):
+    """A cluster, by the addresses of some of its brokers, with commas between."""
+
+    name = "kafka"
+    keeps = True
+    client = (
+        f"kafka-python: poll(max_records={_POLLED_AT_ONCE:,}), checksums verified as it does without the package crc32c; "
+        f"a topic of {PARTITIONS} partitions"
+    )
+
+    def __init__(self, url: str) -> None:
+        """Has kafka-python say only what goes wrong."""
+        super().__init__(url)
+        logging.getLogger("kafka").setLevel(logging.WARNING)
+
+    def fill(self, place: str, messages: int) -> None:
+        """Produces to all partitions in turn."""
+        self.make(place)
+        self.produce(place, [(None, BODY)] * messages)
+
+    def drain(self, place: str, messages: int) -> float:
+        """Polls all partitions from their beginning."""
+        begun, taken = time.perf_counter(), 0
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.servers,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            max_poll_records=_POLLED_AT_ONCE,
+        )
+        consumer.assign([TopicPartition(place, partition) for partition in range(PARTITIONS)])
+        while taken < messages:
+            taken += sum(map(len, consumer.poll(timeout_ms=1000).values()))
+        took = time.perf_counter() - begun
+        consumer.close()
+        return took
+
+    def publish(self, place: str, per_second: float, seconds: float) -> None:
+        """Produces without lingering."""
+        self.make(place)
+        producer = KafkaProducer(bootstrap_servers=self.servers, linger_ms=0)
+        partitions = itertools.cycle(range(PARTITIONS))
+        for messages in stamped(per_second, seconds):
+            for message in messages:
+                producer.send(place, message, partition=next(partitions))
+        producer.close()
+
+    def remove(self, place: str) -> None:
+        """Deletes the topic."""
+        admin = KafkaAdminClient(bootstrap_servers=self.servers)
+        with suppress(UnknownTopicOrPartitionError):
+            admin.delete_topics([place])
+        admin.close()
+
+    def source(self, place: str, name: str) -> Sequence[str]:
+        """The connector `kafka`."""
+        servers = [part for server in self.servers for part in ("--bootstrap-servers", server)]
+        return ["kafka", *servers, "--topics", place, "--source", name]
+
+    @property
+    def servers(self) -> list[str]:
+        """The brokers to begin with."""
+        return self.url.split(",")
+
+    def make(self, place: str) -> None:
+        """Makes a topic, unless it exists."""
+        admin = KafkaAdminClient(bootstrap_servers=self.servers)
+        with suppress(TopicAlreadyExistsError):
+            admin.create_topics({place: {"num_partitions": PARTITIONS, "replication_factor": 1}}, wait_for_metadata=True)
+        admin.close()
+
+    def produce(self, place: str, messages: Iterable[tuple[bytes | None, bytes]]) -> None:
+        """Produces keys and values to all partitions in turn."""
+        producer = KafkaProducer(bootstrap_servers=self.servers, linger_ms=20, batch_size=BATCH_BYTES)
+        send(producer, place, messages)
+        producer.close()
+
+
+def send(producer: Any, place: str, messages: Iterable[tuple[bytes | None, bytes]]) -> None:
+    """Sends keys and values to all partitions in turn, and waits until the brokers have them."""
+    for (key, value), partition in zip(messages, itertools.cycle(range(PARTITIONS)), strict=False):
+        producer.send(place, value, key=key, partition=partition)
+    producer.flush()

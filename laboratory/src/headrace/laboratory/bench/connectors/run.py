@@ -1,0 +1,79 @@
+"""The parts of the benchmark, each with the broker that it needs."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.laboratory.bench.connectors import brokers, client
+from headrace.laboratory.bench.connectors.drain import drain
+from headrace.laboratory.bench.connectors.latency import RATE, latency
+from headrace.laboratory.bench.connectors.spark_source import COORDINATES, kafka_vs_spark_source
+from headrace.laboratory.bench.connectors.system import BODY, System
+from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.parts import Part, Say, run_parts
+from headrace.laboratory.bench.sources import MESSAGE_BYTES
+
+Measure = Callable[[System, SparkSession, Say, bool], Iterator[Figure]]
+
+PARTS: dict[str, tuple[str, Measure]] = {
+    "rabbitmq_drain": ("rabbitmq", drain),
+    "nats_drain": ("nats", drain),
+    "kafka_drain": ("kafka", drain),
+    "kafka_vs_spark_source": ("kafka", kafka_vs_spark_source),
+    "rabbitmq_latency": ("rabbitmq", latency),
+    "nats_latency": ("nats", latency),
+    "kafka_latency": ("kafka", latency),
+}
+
+
+def run(
+    parts: Sequence[str], quick: bool, say: Say, *, given: Mapping[str, str], kafka_jars: Path | None
+) -> tuple[list[Figure], dict[str, Any]]:
+    """Runs the named parts, one after the other; returns what they found, and under which conditions.
+
+    Args:
+        parts: Their names.
+        quick: Whether to see only that all works.
+        say: Where progress goes.
+        given: Addresses of brokers by name; those that are missing are of the checkout.
+        kafka_jars: A folder with the jars of Spark's Kafka source; None to fetch them.
+
+    Raises:
+        BrokersMissing: There is no broker to measure.
+        InvalidAddress: An address is none.
+    """
+    names = sorted({PARTS[part][0] for part in parts})
+    with brokers.addresses(names, given) as urls:
+        systems = {name: client.system(name, urls[name]) for name in names}
+        source = {"kafka_source": _named(kafka_jars)} if "kafka_vs_spark_source" in parts else {}
+        known: dict[str, Part] = {part: partial(PARTS[part][1], systems[PARTS[part][0]]) for part in parts}
+        return run_parts(
+            known,
+            parts,
+            quick,
+            say,
+            spark_conf=_spark_conf(kafka_jars) if "kafka_vs_spark_source" in parts else {},
+            quick_start=False,
+            message_bytes=f"{len(BODY)}; for the latencies {MESSAGE_BYTES}",
+            processes="broker, connector, gateway and Spark (local[*]) share all cores; so do broker and bare client",
+            drain="Spark is warm, the query runs; from when the gateway knows the connector to the last commit, "
+            "against from before the bare client connects to the last message; in turns, medians",
+            clients="; ".join(system.client for system in systems.values()),
+            latency=f"{RATE} messages/s, from when one is due to be published to when it can be read in the file of file-sink",
+            **source,
+        )
+
+
+def _spark_conf(jars: Path | None) -> dict[str, str]:
+    """What makes `format("kafka")` known to Spark."""
+    if jars is None:
+        return {"spark.jars.packages": COORDINATES}
+    return {"spark.jars": ",".join(str(jar.resolve()) for jar in sorted(jars.glob("*.jar")))}
+
+
+def _named(jars: Path | None) -> str:
+    """Which source of Spark's it is."""
+    return COORDINATES if jars is None else ", ".join(jar.stem for jar in sorted(jars.glob("*.jar")))

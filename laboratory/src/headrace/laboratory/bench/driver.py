@@ -1,0 +1,34 @@
+"""Spark drivers to be killed.
+
+`python -m headrace.laboratory.bench.driver FOLDER ADDRESS` writes what the connector sends to the sink. Without an address,
+it runs a query that has nothing of Headrace, and nothing to do: what Spark itself needs to go on after a restart.
+"""
+
+import logging
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.laboratory.bench.queries import headrace, session, sink_query
+
+
+def main() -> None:
+    """Runs until it is killed; a file says when the session was there, since the JVM's start is not Headrace's."""
+    logging.getLogger("headrace").setLevel(logging.ERROR)
+    folder, address = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None
+    spark = session(quick_start=True)
+    (folder / "ready").touch()
+    query = sink_query(headrace(spark, address), address, folder) if address else empty_query(spark, folder)
+    query.awaitTermination()
+
+
+def empty_query(spark: SparkSession, folder: Path) -> StreamingQuery:
+    """Spark's own source of a row a second into its noop sink."""
+    writer = spark.readStream.format("rate").load().writeStream.format("noop")
+    return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+
+
+if __name__ == "__main__":
+    main()

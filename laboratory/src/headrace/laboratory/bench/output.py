@@ -1,0 +1,60 @@
+"""Reads what a file sink has made visible, for benchmarks."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from headrace.laboratory.bench.sources import MESSAGE_BYTES
+
+LINE_BYTES = MESSAGE_BYTES + 1
+POLL_S = 0.002
+
+
+class Output:
+    """The files of one folder: lines of one size, some of them still growing."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+
+    def size(self) -> int:
+        """The number of visible bytes."""
+        return sum(path.stat().st_size for path in self._files())
+
+    def delays(self, messages: int, timeout_s: float) -> list[float]:
+        """Reads stamped messages as they become visible; returns the time from each one's stamp until then, in seconds.
+
+        Raises:
+            TimeoutError: there were fewer by then.
+        """
+        found: list[float] = []
+        deadline = time.monotonic() + timeout_s
+        while len(found) < messages:
+            stamps = self.stamps()
+            found += (time.time() - stamps).tolist()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{len(found)} of {messages} messages were visible after {timeout_s:.0f} s")
+            if not len(stamps):
+                time.sleep(POLL_S)
+        return found
+
+    def stamps(self) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+        """The stamps of all messages that have become visible since the last call."""
+        found = [self._new_stamps(path) for path in self._files()]
+        return np.concatenate(found) if found else np.empty(0)
+
+    def _new_stamps(self, path: Path) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+        at = self._read.get(path, 0)
+        with path.open("rb") as file:
+            file.seek(at)
+            data = file.read()
+        lines = len(data) // LINE_BYTES
+        self._read[path] = at + lines * LINE_BYTES
+        cells = np.frombuffer(data[: lines * LINE_BYTES], dtype=f"S{LINE_BYTES}")
+        return np.char.strip(cells).astype(np.float64)
+
+    def _files(self) -> list[Path]:
+        if not self._folder.exists():
+            return []
+        return [path for path in sorted(self._folder.iterdir()) if path.suffix in (".lines", ".txt")]

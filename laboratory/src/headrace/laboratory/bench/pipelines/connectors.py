@@ -1,0 +1,132 @@
+"""The connectors of the pipelines benchmark: `python -m headrace.laboratory.bench.pipelines.connectors KIND ...`.
+
+When it ends, a connector prints one JSON object with what it saw.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import threading
+import time
+from array import array
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from headrace.engine.wire._decode import Columns
+from headrace.laboratory.bench.pipelines.feed import FRAME, Feed, MarketFeed, Words, spelled
+from headrace.laboratory.bench.sources import MESSAGE_BYTES, TICK_S, Acknowledgements, packed
+from headrace.sdk import AsyncSource, Batch, Message, Packed, Position, Source, run
+
+OPENING = 350
+"""Orders begin once so many quotes are committed, since two streams have no common order."""
+
+
+class FeedSource(Source):
+    """Gives the messages of a feed, as fast as they are taken."""
+
+    def __init__(self, feed: Feed, messages: int) -> None:
+        self.streams = {stream.name.partition("/")[2]: stream for stream in feed.streams}
+        self.name = feed.streams[0].name.partition("/")[0]
+        self.each = messages // len(self.streams)
+        self.done = dict.fromkeys(self.streams, 0)
+        self.opened = threading.Event()
+        self.acknowledgements = Acknowledgements()
+
+    def partitions(self) -> Sequence[str]:
+        """All streams, from the start."""
+        return list(self.streams)
+
+    def read(self, partition: str, position: Position | None) -> Iterator[Message | Batch | None]:
+        """The frames of a stream."""
+        while partition == "orders" and not self.opened.is_set():
+            yield None
+        begin = position.sequence + 1 if position else 0
+        for frame in self.streams[partition].frames(begin, self.each):
+            yield batch(frame)
+
+    def acknowledged(self, partition: str, position: Position) -> None:
+        """Counts."""
+        self.done[partition] = position.sequence + 1
+        if partition == "nbbo" and self.done[partition] >= OPENING:
+            self.opened.set()
+        self.acknowledgements.note(sum(self.done.values()))
+
+
+class Stamps(AsyncSource):
+    """Gives each of many keys once, as fast as they are taken, and once these are committed messages at a steady rate.
+
+    Each carries, as text, the moment at which it was due; 0 for the first ones. The keys of the others are drawn.
+    """
+
+    name = "stamps"
+
+    def __init__(self, keys: int, per_second: float, seconds: float) -> None:
+        self.words = Words(keys, keys)
+        self.keys = keys
+        self.loaded = asyncio.Event()
+        self.per_second = per_second
+        self.total = keys + int(per_second * seconds)
+
+    async def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
+        """Messages whose time has come, by the wall clock."""
+        at = position.sequence + 1 if position else 0
+        while at < self.keys:
+            end = min(at + FRAME, self.keys)
+            yield self._batch(at, end, f"{0.0:<{MESSAGE_BYTES}}" * (end - at))
+            at = end
+        if position is None or position.sequence + 1 < self.keys:
+            await self.loaded.wait()
+        paced, begun = at, time.time()
+        while at < self.total:
+            due = min(paced + int((time.time() - begun) * self.per_second), self.total)
+            if due > at:
+                moments = (begun + (n - paced) / self.per_second for n in range(at + 1, due + 1))
+                yield self._batch(at, due, "".join(f"{moment:<{MESSAGE_BYTES}.6f}" for moment in moments))
+                at = due
+            await asyncio.sleep(max(TICK_S, begun + (at + 1 - paced) / self.per_second - time.time()))
+
+    async def acknowledged(self, partition: str, position: Position) -> None:
+        """Lets the steady rate begin."""
+        if position.sequence + 1 >= self.keys:
+            self.loaded.set()
+
+    def _batch(self, begin: int, end: int, text: str) -> Batch:
+        count = end - begin
+        keys = spelled(self.words.numbers(begin, end))
+        values = Packed(text.encode(), packed(count).lengths)
+        return Batch(values, Packed(keys, packed(count, len(keys) // count).lengths), sequences=range(begin, end))
+
+
+def batch(frame: Columns) -> Batch:
+    """A frame as a connector gives it."""
+    values, keys = (Packed(data, _u32(n)) for data, n in ((frame.values, frame.value_lengths), (frame.keys, frame.key_lengths)))
+    return Batch(values, keys, sequences=range(frame.first, frame.last + 1))
+
+
+def _u32(data: bytes) -> "array[int]":
+    found = array("I")
+    found.frombytes(data)
+    return found
+
+
+def main() -> None:
+    """Runs a connector and prints what it saw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=["market", "words", "stamps"])
+    parser.add_argument("--gateway", required=True)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--keys", type=int, default=350)
+    parser.add_argument("--rate", type=float, default=10_000)
+    parser.add_argument("--seconds", type=float, default=10)
+    given = parser.parse_args()
+    if given.kind == "stamps":
+        run(Stamps(given.keys, given.rate, given.seconds), gateway=given.gateway)
+        json.dump({}, sys.stdout)
+        return
+    source = FeedSource(MarketFeed() if given.kind == "market" else Words(given.keys), given.messages)
+    run(source, gateway=given.gateway)
+    json.dump({"acknowledged": source.acknowledgements.moments}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

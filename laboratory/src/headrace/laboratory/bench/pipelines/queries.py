@@ -1,0 +1,182 @@
+"""What the pipelines benchmark has Spark do with the same messages: an application, and what Spark itself has for that."""
+
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from headrace.contract.units import parse_size
+from headrace.engine import start
+from headrace.engine.applications._keys import bucket_ids
+from headrace.engine.applications._plan import Plan
+from headrace.engine.applications._start import add_keyed_stages
+from headrace.laboratory.bench.pipelines.apps import App
+from headrace.laboratory.bench.pipelines.feed import Feed
+from headrace.laboratory.bench.pipelines.inprocess import load
+from headrace.laboratory.bench.rig import wait_for
+from headrace.pipelines import Pipeline
+
+WORKER_MEMORY = "3gb"
+_LONGEST_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A micro-batch.
+
+    Attributes:
+        messages: How many it had.
+        begun: When it began, in seconds since 1970.
+        took_s: How long it took, from planning it to its entry in the commit log.
+        results: How many results reached the sink.
+    """
+
+    messages: int
+    begun: float
+    took_s: float
+    results: int
+
+
+def rate(batches: Sequence[Batch]) -> float:
+    """Messages a second over some micro-batches in a row."""
+    last = batches[-1]
+    return sum(batch.messages for batch in batches) / (last.begun + last.took_s - batches[0].begun)
+
+
+def spark_part(
+    spark: SparkSession,
+    app: App,
+    feed: Feed,
+    sizes: Sequence[int],
+    *,
+    pipeline: Callable[[], Pipeline] | None = None,
+    worker_memory: str = WORKER_MEMORY,
+    after: Callable[[int], None] | None = None,
+) -> list[Batch]:
+    """Runs an application, without gateway and connectors, in micro-batches of these sizes.
+
+    Args:
+        spark: The session.
+        app: The application.
+        feed: What it is fed with.
+        sizes: How many messages each micro-batch has.
+        pipeline: What to run in place of the application's own pipeline, on the same messages.
+        worker_memory: What each Python worker may hold of states.
+        after: Called with the number of each micro-batch that is done, more or less when it is.
+
+    Raises:
+        RuntimeError: other messages or results reached the far end than the feed has.
+    """
+    buckets = bucket_ids(int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
+    graph = (pipeline or app.pipeline)().graph
+    plan = Plan(graph, buckets, graph.name, uuid.uuid4().hex, parse_size(worker_memory))
+    messages = sql.col("messages")
+    arriving = load(spark, feed, sizes, plan).observe("arriving", sql.sum(messages).alias("messages"))
+    leaving = add_keyed_stages(plan, arriving).observe(
+        "leaving", sql.sum(sql.when(sql.col("target") < 0, messages)).alias("messages")
+    )
+    found = _run(leaving, sizes, "append", after)
+    arrived = sum(metrics["arriving"] for _, metrics in found)
+    batches = [batch for batch, _ in found]
+    results = sum(batch.results for batch in batches)
+    if arrived != sum(sizes) or results != feed.results(arrived):
+        raise RuntimeError(f"{arrived} of {sum(sizes)} messages arrived, with {results} results, not {feed.results(sum(sizes))}")
+    return batches
+
+
+def transform_with_state(spark: SparkSession, app: App, feed: Feed, sizes: Sequence[int]) -> list[Batch]:
+    """Runs the same functions with Spark's own `transformWithState`, a row for each message."""
+    rows = load(spark, feed, sizes).select("key", "value").groupBy("key")
+    results = rows.transformWithState(RowProcessor(app), "value binary", "append", "none")
+    return [batch for batch, _ in _run(_counted(results), sizes, "append")]
+
+
+def native_count(spark: SparkSession, feed: Feed, sizes: Sequence[int]) -> list[Batch]:
+    """Counts the messages of each key with Spark's own aggregation."""
+    counts = load(spark, feed, sizes).select("key").groupBy("key").count()
+    return [batch for batch, _ in _run(_counted(counts), sizes, "update")]
+
+
+class RowProcessor(StatefulProcessor):
+    """An application's functions as Spark has its users write them."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Spark calls it first in each task."""
+        self._state = handle.getValueState("state", self._app.columns)
+        self._names = [field.name for field in fields(self._app.state)]
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
+        """Spark calls it once for each key that has rows in the micro-batch."""
+        app = self._app
+        kept = self._state.get()
+        state = app.state() if kept is None else app.state(*kept)
+        for row in rows:
+            result = app.function(app.decode(bytes(row.value)), state)
+            if result is not None:
+                yield Row(value=app.encode(result))
+        self._state.update(tuple(getattr(state, name) for name in self._names))
+
+    def close(self) -> None:
+        """Needs nothing."""
+
+
+@contextmanager
+def running(pipeline: Pipeline, spark: SparkSession, address: str, folder: Path) -> Iterator[StreamingQuery]:
+    """Runs an application between a gateway's streams and sinks, with its checkpoint in a folder."""
+    # Whatever the master, all of a benchmark is on this machine.
+    options = {"gateway": address, "sharedCheckpoint": "true", "loopbackGateway": "true"}
+    query = start(pipeline, spark, folder / "checkpoint", options=options, worker_memory=WORKER_MEMORY)
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
+def _counted(frame: DataFrame) -> DataFrame:
+    return frame.observe("leaving", sql.count("*").alias("messages"))
+
+
+def _run(
+    frame: DataFrame, sizes: Sequence[int], mode: str, after: Callable[[int], None] | None = None
+) -> list[tuple[Batch, dict[str, int]]]:
+    """Runs a frame into Spark's noop sink, until every micro-batch is done; each with what its observations found."""
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", checkpoint).start()
+        try:
+            for number in range(len(sizes)):
+                wait_for(f"micro-batch {number}", partial(_reached, query, number), _LONGEST_S)
+                if after is not None:
+                    after(number)
+            progress = [p for p in query.recentProgress if p["batchId"] < len(sizes)]
+        finally:
+            query.stop()
+    # An idle query reports its last micro-batch again, without anything in it.
+    by_batch = {p["batchId"]: p for p in reversed(progress)}
+    return [_batch(size, by_batch[number]) for number, size in enumerate(sizes)]
+
+
+def _reached(query: StreamingQuery, number: int) -> bool:
+    """Whether a micro-batch was reported."""
+    if failure := query.exception():
+        raise failure
+    last = query.lastProgress
+    return last is not None and last["batchId"] >= number
+
+
+def _batch(size: int, progress: Any) -> tuple[Batch, dict[str, int]]:
+    metrics = {name: int(row["messages"] or 0) for name, row in progress["observedMetrics"].items()}
+    begun = datetime.fromisoformat(progress["timestamp"]).timestamp()
+    return Batch(size, begun, progress["durationMs"]["triggerExecution"] / 1000, metrics["leaving"]), metrics

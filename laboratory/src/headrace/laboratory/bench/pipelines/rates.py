@@ -1,0 +1,131 @@
+"""Messages a second through Spark alone: an application against a plain loop, and against what Spark itself has."""
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+
+from pyspark.sql import SparkSession
+
+from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.parts import Say
+from headrace.laboratory.bench.pipelines.apps import MARKET_SPREAD, WORD_COUNT, App, market_spread_by_function
+from headrace.laboratory.bench.pipelines.baseline import COUNT, TRANSFORM_WITH_STATE, spark_alone
+from headrace.laboratory.bench.pipelines.feed import Feed, MarketFeed, Words
+from headrace.laboratory.bench.pipelines.loop import Loop, check, plain_loop
+from headrace.laboratory.bench.pipelines.queries import rate, spark_part
+from headrace.pipelines import Pipeline
+
+KEYS = 200_000
+_FIRST = 20_000
+"""Messages of the first micro-batch, in which everything starts; it does not count."""
+_UNIT = "messages/s"
+
+
+def batch_messages(quick: bool) -> int:
+    """How many messages a large micro-batch has."""
+    return 40_000 if quick else 1_000_000
+
+
+def words(quick: bool) -> Words:
+    """The words of the figures for 200,000 keys."""
+    return Words(2_000 if quick else KEYS)
+
+
+def functions_alone(app: App, feed: Feed, say: Say, quick: bool) -> Loop:
+    """The plain loop of an application's functions."""
+    messages = 100_000 if quick else 1_000_000
+    loop = plain_loop(app, feed, messages)
+    check(feed, loop, messages)
+    say(f"  the functions alone, in a plain loop: {loop.rate:,.0f} messages/s, {loop.each_us:.2f} us each")
+    return loop
+
+
+def blocks_rate(spark: SparkSession, app: App, feed: Feed, quick: bool, pipeline: Callable[[], Pipeline] | None = None) -> float:
+    """Messages a second of an application in large micro-batches; the median of three runs."""
+    sizes = _sizes(batch_messages(quick), 2 if quick else 8)
+    runs = [spark_part(spark, app, feed, sizes, pipeline=pipeline) for _ in range(1 if quick else 3)]
+    return statistics.median(rate(batches[2:]) for batches in runs)
+
+
+def market_spread_spark_part(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """Market Spread without gateway and connectors, against its functions in a plain loop."""
+    loop = functions_alone(MARKET_SPREAD, MarketFeed(), say, quick)
+    found = blocks_rate(spark, MARKET_SPREAD, MarketFeed(), quick)
+    yield Figure("market_spread_spark_part", found, _UNIT, loop.rate, ">= 800,000", found >= 800_000)
+    yield Figure("market_spread_functions_alone", loop.each_us, "us/message")
+
+
+def word_count_200k_spark_part(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """A word count without gateway and connectors, against Spark's own count over the same source."""
+    loop = functions_alone(WORD_COUNT, words(quick), say, quick)
+    found = blocks_rate(spark, WORD_COUNT, words(quick), quick)
+    sizes = _sizes(batch_messages(quick), 2 if quick else 4)
+    native = rate(spark_alone(COUNT, words(quick), sizes)[2:])
+    say(f"  {found:,.0f} messages/s, Spark's groupBy().count() {native:,.0f}")
+    yield Figure("word_count_200k_spark_part", found, _UNIT, native, ">= 2.5 x the baseline", found >= 2.5 * native)
+    yield Figure("word_count_200k_functions_alone", loop.each_us, "us/message")
+
+
+def vs_transform_with_state_350(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """Market Spread against the same functions in Spark's own transformWithState, a row for each message."""
+    yield _against(spark, say, "vs_transform_with_state_350", MARKET_SPREAD, MarketFeed(), 5, quick)
+
+
+def vs_transform_with_state_200k(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """The word count against the same, where Spark pays for each word in each micro-batch."""
+    yield _against(spark, say, "vs_transform_with_state_200k", WORD_COUNT, words(quick), 100, quick)
+
+
+def computed_key(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """Market Spread with a key that a function computes, against the same with the messages' own."""
+    own = blocks_rate(spark, MARKET_SPREAD, MarketFeed(), quick)
+    computed = blocks_rate(spark, MARKET_SPREAD, MarketFeed(), quick, market_spread_by_function)
+    say(f"  {computed:,.0f} messages/s, {own:,.0f} with the messages' own key")
+    yield Figure("computed_key", computed, _UNIT, own, ">= 0.6 of the baseline", computed >= 0.6 * own)
+
+
+def curves(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """How the cost of a message changes with the keys, the micro-batches and the states."""
+    batch = batch_messages(quick)
+    by_keys = (350, 1_000, 5_000) if quick else (350, 10_000, 200_000, 1_000_000)
+    yield from _curve(spark, say, "keys", [(keys, Words(keys), _sizes(batch, 2 if quick else 5)) for keys in by_keys])
+    by_size = [batch, batch // 10, batch // 100]
+    runs = [(size, Words(10_000), _sizes(size, min(100, 6 * batch // size))) for size in by_size]
+    yield from _curve(spark, say, "batch", runs)
+    states = (1_000, 10_000) if quick else (10_000, 100_000, 1_000_000, 10_000_000)
+    loaded = [(keys, Words(keys, keys), [*_pieces(keys, batch), *[batch // 10] * 10]) for keys in states]
+    yield from _curve(spark, say, "state", loaded, last=8)
+
+
+def _curve(
+    spark: SparkSession, say: Say, name: str, runs: Sequence[tuple[int, Words, Sequence[int]]], last: int | None = None
+) -> Iterator[Figure]:
+    """Messages a second of each run, with the first as the baseline of all; of its last micro-batches, or all but two."""
+    first = None
+    for at, feed, sizes in runs:
+        batches = spark_part(spark, WORD_COUNT, feed, sizes)
+        found = rate(batches[-last:] if last else batches[2:])
+        first = first or found
+        say(f"  {name} {at:,}: {found:,.0f} messages/s")
+        yield Figure(f"curve_{name}_{at}", found, _UNIT, first)
+
+
+def _against(spark: SparkSession, say: Say, name: str, app: App, feed: Feed, factor: int, quick: bool) -> Figure:
+    sizes = _sizes(batch_messages(quick), 1)
+    own = blocks_rate(spark, app, feed, quick)
+    batches = spark_alone(TRANSFORM_WITH_STATE, feed, sizes)
+    # Its rows of a key come in any order, so that orders may come before the opening quotes, which are in the first micro-batch.
+    expected = feed.results(sum(sizes)) - feed.results(_FIRST)
+    if batches[1].results != expected:
+        raise RuntimeError(f"transformWithState gives {batches[1].results} results in its second micro-batch, not {expected}")
+    theirs = rate(batches[1:])
+    say(f"  {own:,.0f} messages/s, transformWithState {theirs:,.0f}: {own / theirs:.1f} times as many")
+    return Figure(name, own, _UNIT, theirs, f">= {factor} x the baseline", own >= factor * theirs)
+
+
+def _sizes(batch: int, count: int) -> list[int]:
+    """A micro-batch to start with, one to warm up, unless there is only one, and so many that count."""
+    return [_FIRST, *[batch] * (count + (count > 1))]
+
+
+def _pieces(messages: int, largest: int) -> list[int]:
+    return [*[largest] * (messages // largest), *([messages % largest] if messages % largest else [])]

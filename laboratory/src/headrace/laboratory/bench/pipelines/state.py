@@ -1,0 +1,108 @@
+"""What keyed state costs where there is much of it: small micro-batches, memory, and a restart."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+from pyspark.sql import SparkSession
+
+from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.output import LINE_BYTES, Output
+from headrace.laboratory.bench.parts import Say
+from headrace.laboratory.bench.pipelines.end_to_end import CONNECTORS
+from headrace.laboratory.bench.rig import Restartable, sink_command, source_command, wait_for
+from headrace.processes import free_address
+
+_LONGEST_S = 1800.0
+_SHARE = 0.8
+"""All workers together may use this share of the memory that is there."""
+_RATE = 1_000
+
+
+def small_batch_on_10m_keys(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """A micro-batch of 10,000 messages over 10 M keys of state, against the same over 10,000 keys."""
+    del spark  # The number of workers is that of a session of its own.
+    few, many = (1_000, 50_000) if quick else (10_000, 10_000_000)
+    target = "<= 1.5 x the baseline"
+    for workers, name in ((None, "small_batch_on_10m_keys"), (8, "small_batch_on_10m_keys_8_workers")):
+        took = {}
+        for keys in (few, many):
+            given = _small_batches(keys, workers, quick)
+            took[keys] = statistics.fmean(given)
+            median, longest = statistics.median(given) * 1000, max(given) * 1000
+            say(f"  {workers or 'all cores'}, {keys:,} keys: {took[keys] * 1000:.0f} ms, p50 {median:.0f}, longest {longest:.0f}")
+        yield Figure(name, took[many] * 1000, "ms", took[few] * 1000, target, took[many] <= 1.5 * took[few])
+
+
+def _small_batches(keys: int, workers: int | None, quick: bool) -> list[float]:
+    """The seconds of each micro-batch, once each worker has had about every bucket: Spark gives them out as it likes."""
+    count = workers or os.cpu_count() or 1
+    counted = {"messages": 1_000, "batches": 5, "skip": 3} if quick else {"messages": 10_000, "batches": 40, "skip": 10 * count}
+    memory = int(_SHARE * psutil.virtual_memory().available / count)
+    found: list[float] = _child("small-batches", f"local[{workers or '*'}]", keys, f"{memory // 2**20}mb", **counted)["took_s"]
+    return found
+
+
+def memory_per_key_bytes(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """What a key with a small state takes in the one worker that holds it, and what a worker takes that is to hold fewer."""
+    del spark  # One worker is that of a session of its own.
+    keys = 100_000 if quick else 1_000_000
+    free = _child("memory", "local[1]", keys, "8gb", buckets=8)
+    limit = 100 * keys
+    limited = _child("memory", "local[1]", keys, f"{limit}b", buckets=8)
+    say(f"  {keys:,} keys: {free['grown_bytes'] / 1e6:.0f} MB; limited, {limited['grown_bytes'] / 1e6:.0f} MB")
+    yield Figure("memory_per_key_bytes", free["grown_bytes"] / keys, "bytes")
+    grown = limited["grown_bytes"] / 1e6
+    yield Figure("memory_limited_mb", grown, "MB", limit / 1e6, "<= the limit, which is the baseline", grown <= limit / 1e6)
+
+
+def _child(what: str, master: str, keys: int, worker_memory: str, **options: int) -> dict[str, Any]:
+    """What `_child` finds."""
+    given = {"master": master, "keys": keys, "worker-memory": worker_memory, **options}
+    arguments = [part for name, value in given.items() for part in (f"--{name}", str(value))]
+    command = [sys.executable, "-m", "headrace.laboratory.bench.pipelines.child", what, *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=_LONGEST_S, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def restart_1m_keys_s(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """Time from a kill -9 of the driver, with a restart at once, until a message that was due after it is visible."""
+    del spark  # The driver is killed, so that it is a process of its own.
+    keys = 20_000 if quick else 1_000_000
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder, address = Path(name), free_address()
+        source = source_command("stamps", address, module=CONNECTORS, keys=keys, rate=_RATE, seconds=7200)
+        parts = {
+            "gateway": ["-m", "headrace.cli", "gateway", "--listen", address, "--log-level", "error"],
+            "sink": sink_command(address, folder / "out"),
+            "source": source,
+            "driver": ["-m", "headrace.laboratory.bench.pipelines.driver", address, str(folder)],
+        }
+        running = {part: stack.enter_context(Restartable(command)) for part, command in parts.items()}
+        output = Output(folder / "out")
+        wait_for("every key to have its state", lambda: output.size() > keys * LINE_BYTES, _LONGEST_S)
+        _wait_for_stamp_after(output, time.time())
+        killed_at = time.time()
+        running["driver"].kill_and_restart()
+        ready = folder / "ready"
+        wait_for("the driver's session", lambda: ready.stat().st_mtime > killed_at, 120)
+        _wait_for_stamp_after(output, killed_at)
+        took, with_session = time.time() - killed_at, time.time() - ready.stat().st_mtime
+    say(f"  {took:.2f} s, of which {took - with_session:.2f} s until the JVM and its session were there")
+    yield Figure("restart_1m_keys_s", took, "s", None, "< 10", took < 10)
+    yield Figure("restart_1m_keys_without_jvm_s", with_session, "s")
+
+
+def _wait_for_stamp_after(output: Output, moment: float) -> None:
+    wait_for("a message that was due later to be visible", lambda: bool(np.any(output.stamps() > moment)), 300)

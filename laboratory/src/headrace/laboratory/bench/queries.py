@@ -1,0 +1,101 @@
+"""The Spark queries of a benchmark, in the session of this process."""
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.engine import build_session
+from headrace.laboratory.bench.inprocess import InProcess
+
+WARM_UP_S = 3.0
+
+
+def session(master: str | None = None, conf: Mapping[str, str] | None = None, *, quick_start: bool = False) -> SparkSession:
+    """Headrace's own session, on spark-submit's master or else on all cores, quiet, that remembers every micro-batch."""
+    remembers = {"spark.sql.streaming.numRecentProgressUpdates": "100000"}
+    spark = build_session(
+        "headrace bench", master=master, conf={**remembers, **(conf or {})}, quick_start=quick_start, quiet=True
+    )
+    # As `headrace run` has it: a part of the keys for each core.
+    spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
+    spark.dataSource.register(InProcess)
+    return spark
+
+
+def headrace(spark: SparkSession, address: str, **options: str) -> DataFrame:
+    """What the bench connectors send."""
+    reader = spark.readStream.format("headrace").option("gateway", address).option("stream", "bench*/*")
+    return reader.options(**options).load()
+
+
+@contextmanager
+def noop(frame: DataFrame) -> Iterator[StreamingQuery]:
+    """Runs a frame into Spark's noop sink."""
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+        try:
+            yield query
+        finally:
+            query.stop()
+
+
+def sink_query(frame: DataFrame, address: str, folder: Path) -> StreamingQuery:
+    """Starts to write the values of a frame to the sink `bench`, with its checkpoint in a folder."""
+    writer = frame.select("value").writeStream.format("headrace").option("gateway", address).option("sink", "bench")
+    return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+
+
+@contextmanager
+def stallable(frame: DataFrame) -> Iterator[threading.Event]:
+    """Runs a frame into a sink that takes nothing while the event that this yields is cleared; it is set at first."""
+    open_ = threading.Event()
+    open_.set()
+
+    def take(batch: DataFrame, _: int) -> None:
+        open_.wait()
+        batch.write.format("noop").mode("append").save()
+
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = frame.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint).start()
+        try:
+            yield open_
+        finally:
+            open_.set()
+            query.stop()
+
+
+def rows(query: StreamingQuery) -> list[int]:
+    """How many messages each micro-batch that had any brought into Spark."""
+    return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+
+
+def inprocess_rate(spark: SparkSession, batch_rows: int, seconds: float) -> float:
+    """Messages per second of the baseline, with micro-batches of so many messages."""
+    tasks = spark.sparkContext.defaultParallelism
+    source = spark.readStream.format("headrace_bench_inprocess").option("rows", batch_rows).option("tasks", tasks).load()
+    with noop(source) as query:
+        begun = _progress(query, 0.0)
+        begun = _progress(query, time.time() + WARM_UP_S)
+        ended = _progress(query, time.time() + seconds)
+    return float((ended[1] - begun[1]) * batch_rows / (ended[0] - begun[0]))
+
+
+def _progress(query: StreamingQuery, not_before: float) -> tuple[float, int]:
+    """When, at or after a moment, a micro-batch was first seen to be done, and how many had been."""
+    seen = None
+    while True:
+        if failure := query.exception():
+            raise failure
+        done = query.lastProgress
+        now = time.time()
+        if done is not None:
+            if now >= not_before and seen is not None and done["batchId"] != seen:
+                return now, done["batchId"]
+            seen = done["batchId"]
+        time.sleep(0.002)

@@ -1,0 +1,161 @@
+"""The processes of a benchmark: a gateway, a connector, and the Spark session of this process."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psutil
+
+from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
+
+START_S = 30.0
+STOP_S = 15.0
+SOURCES = "headrace.laboratory.bench.sources"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGateway:
+    """A gateway in a separate process."""
+
+    address: str
+    process: psutil.Process
+
+    def status(self) -> admin_pb2.GetStatusResponse:
+        """Its status."""
+        with grpc.insecure_channel(self.address) as channel:
+            return admin_pb2_grpc.AdminServiceStub(channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=10)
+
+    def cpu_s(self) -> float:
+        """The processor time that it has used, in seconds."""
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
+    def rss_mb(self) -> float:
+        """Its resident memory, in MB of 10^6 bytes."""
+        return float(self.process.memory_info().rss) / 1e6
+
+
+@contextmanager
+def gateway() -> Iterator[RunningGateway]:
+    """A gateway with its default limits, on a free port."""
+    with tempfile.TemporaryDirectory() as folder:
+        ready = Path(folder) / "ready"
+        command = [sys.executable, "-m", "headrace.cli", "gateway", "--listen", "127.0.0.1:0", "--log-level", "error"]
+        process = subprocess.Popen([*command, "--ready-file", str(ready)])
+        try:
+            wait_for("the gateway to listen", lambda: ready.exists() and ready.read_text().strip() != "", START_S)
+            yield RunningGateway(ready.read_text().strip(), psutil.Process(process.pid))
+        finally:
+            process.terminate()
+            process.wait(STOP_S)
+
+
+def sink_command(address: str, folder: Path, form: str = "lines") -> list[str]:
+    """The bundled two-phase file sink, named `bench`; by default, it writes lines."""
+    options = ["--path", str(folder), "--sink", "bench", "--format", form, "--gateway", address]
+    return ["-m", "headrace.cli", "connector", "run", "file-sink", *options]
+
+
+def source_command(kind: str, address: str, *, module: str = SOURCES, **options: Any) -> list[str]:
+    """One of the connectors in `_sources`, or in another module."""
+    arguments = [part for name, value in options.items() for part in _flag(name, value)]
+    return ["-m", module, kind, "--gateway", address, *arguments]
+
+
+class Restartable:
+    """A process that can be killed, with its children, and started again."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._command = [sys.executable, *arguments]
+
+    def kill_and_restart(self) -> None:
+        """Kills it with SIGKILL, and starts another one at once."""
+        self._kill()
+        self._start()
+
+    def __enter__(self) -> "Restartable":
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(STOP_S)
+        self._kill()
+
+    def _start(self) -> None:
+        # Its last output would be mixed with the figures.
+        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, start_new_session=True)
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@contextmanager
+def connector(address: str, kind: str, **options: Any) -> Iterator["RunningConnector"]:
+    """One of the connectors of `source_command`; killed if it has not ended by the end of the block."""
+    process = subprocess.Popen([sys.executable, *source_command(kind, address, **options)], stdout=subprocess.PIPE)
+    try:
+        yield RunningConnector(process)
+    finally:
+        process.kill()
+        process.wait(STOP_S)
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    if value is False:
+        return []
+    return [f"--{name}"] if value is True else [f"--{name}", str(value)]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningConnector:
+    """A connector in a separate process."""
+
+    process: "subprocess.Popen[bytes]"
+
+    def result(self, timeout_s: float) -> dict[str, Any]:
+        """What it saw, once it has ended.
+
+        Raises:
+            RuntimeError: it failed.
+        """
+        output, _ = self.process.communicate(timeout=timeout_s)
+        if self.process.returncode:
+            raise RuntimeError(f"the connector ended with {self.process.returncode}; its errors are above")
+        result: dict[str, Any] = json.loads(output)
+        return result
+
+
+def acknowledged_rate(moments: Sequence[tuple[float, int]]) -> float:
+    """Messages per second after the first quarter, from the times and numbers of acknowledgements."""
+    total = moments[-1][1]
+    begin = next(moment for moment in moments if moment[1] >= total // 4)
+    if begin is moments[-1]:
+        begin = moments[0]
+    return (total - begin[1]) / (moments[-1][0] - begin[0])
+
+
+def wait_for(what: str, condition: Callable[[], bool], timeout_s: float) -> None:
+    """Waits for a condition.
+
+    Raises:
+        TimeoutError: it did not come true in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {timeout_s:.0f} s for {what}")
+        time.sleep(0.05)

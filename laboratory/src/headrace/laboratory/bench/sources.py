@@ -1,0 +1,199 @@
+"""The connectors that the benchmarks run, each in a process of its own: `python -m headrace.laboratory.bench.sources KIND ...`.
+
+When it ends, a connector prints one JSON object with what it saw: acknowledgements, which are what reached the far end.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import sys
+import time
+from array import array
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import uvloop
+
+from headrace.sdk import AsyncSource, Batch, FrameTarget, Message, Packed, Position, Settings, Source, run, serve
+
+MESSAGE_BYTES = 61
+VALUE = b"m" * MESSAGE_BYTES
+TICK_S = 0.002
+
+
+def packed(count: int, size: int = MESSAGE_BYTES) -> Packed:
+    """A column of `count` values of `size` bytes."""
+    return Packed(b"m" * (count * size), array("I", [size]) * count)
+
+
+@dataclass
+class Acknowledgements:
+    """When how many messages were acknowledged."""
+
+    moments: list[tuple[float, int]] = field(default_factory=list)
+
+    def note(self, messages: int) -> None:
+        """Notes that so many messages are acknowledged by now."""
+        self.moments.append((time.time(), messages))
+
+
+class Fast(Source):
+    """Gives `total` messages over some partitions, as fast as they are taken."""
+
+    name = "bench"
+
+    def __init__(self, total: int, partitions: int, batch: int, single: bool) -> None:
+        self.total = total // partitions
+        self.names = [str(n) for n in range(partitions)]
+        self.batch = batch
+        self.single = single
+        self.values = packed(batch)
+        self.acknowledgements = Acknowledgements()
+        self.done = dict.fromkeys(self.names, 0)
+
+    def partitions(self) -> Sequence[str]:
+        """All of them, from the start."""
+        return self.names
+
+    def read(self, partition: str, position: Position | None) -> Iterator[Message | Batch | None]:
+        """Numbered messages."""
+        at = position.sequence + 1 if position else 0
+        while at < self.total:
+            end = min(at + self.batch, self.total)
+            if self.single:
+                for sequence in range(at, end):
+                    yield Message(VALUE, sequence=sequence)
+            else:
+                values = self.values if end - at == self.batch else packed(end - at)
+                yield Batch(values, sequences=range(at, end))
+            at = end
+
+    def acknowledged(self, partition: str, position: Position) -> None:
+        """Counts."""
+        self.done[partition] = position.sequence + 1
+        self.acknowledgements.note(sum(self.done.values()))
+
+
+class Paced(AsyncSource):
+    """Gives messages at a steady rate for some seconds, and measures the time from giving each to its acknowledgement."""
+
+    def __init__(self, name: str, per_second: float, seconds: float, skip_seconds: float, latencies: "array[float]") -> None:
+        self.name = name
+        self.per_second = per_second
+        self.total = int(per_second * seconds)
+        self.skip = int(per_second * skip_seconds)
+        self.latencies = latencies
+        self.given = array("d")
+        self.settled = 0
+
+    async def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
+        """Messages whose time has come; the time of each is when it was due, so that a source that is held up counts it."""
+        begun = time.perf_counter()
+        while len(self.given) < self.total:
+            due = min(int((time.perf_counter() - begun) * self.per_second), self.total)
+            at = len(self.given)
+            if due > at:
+                self.given.extend(begun + n / self.per_second for n in range(at + 1, due + 1))
+                if due == at + 1:
+                    yield Message(VALUE, sequence=at)
+                else:
+                    yield Batch(packed(due - at), sequences=range(at, due))
+            next_due = begun + (len(self.given) + 1) / self.per_second
+            await asyncio.sleep(max(TICK_S, next_due - time.perf_counter()))
+
+    async def acknowledged(self, partition: str, position: Position) -> None:
+        """Measures every message that is newly acknowledged."""
+        now, end = time.perf_counter(), position.sequence + 1
+        self.latencies.extend(now - moment for moment in self.given[max(self.settled, self.skip) : end])
+        self.settled = end
+
+
+class Stamped(AsyncSource):
+    """Gives messages at a steady rate that carry, as text, the moment at which each was due."""
+
+    name = "bench"
+
+    def __init__(self, per_second: float, seconds: float) -> None:
+        self.per_second = per_second
+        self.total = int(per_second * seconds)
+
+    async def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
+        """Messages whose time has come, with the time of each by the wall clock."""
+        at = position.sequence + 1 if position else 0
+        begun = time.time() - at / self.per_second
+        while at < self.total:
+            due = min(int((time.time() - begun) * self.per_second), self.total)
+            if due > at:
+                stamps = (begun + n / self.per_second for n in range(at + 1, due + 1))
+                text = "".join(f"{stamp:<{MESSAGE_BYTES}.6f}" for stamp in stamps).encode()
+                yield Batch(Packed(text, array("I", [MESSAGE_BYTES]) * (due - at)), sequences=range(at, due))
+                at = due
+            await asyncio.sleep(max(TICK_S, begun + (at + 1) / self.per_second - time.time()))
+
+
+def quantile_ms(sorted_s: Sequence[float], q: float) -> float:
+    """A quantile of sorted times, in ms."""
+    return sorted_s[min(len(sorted_s) - 1, int(len(sorted_s) * q))] * 1000
+
+
+def fast(arguments: argparse.Namespace) -> dict[str, object]:
+    """Runs a fast source to its end."""
+    source = Fast(arguments.messages, arguments.partitions, arguments.batch, arguments.single)
+    settings = Settings(frame=FrameTarget(messages=arguments.frame)) if arguments.frame else Settings()
+    run(source, gateway=arguments.gateway, settings=settings)
+    return {"acknowledged": source.acknowledgements.moments}
+
+
+def paced(arguments: argparse.Namespace) -> dict[str, object]:
+    """Runs one paced source for each session, all in this process."""
+    latencies = array("d")
+    gc.disable()  # It would stop a thousand connectors at once, which on machines of their own would not happen.
+
+    async def crowd() -> None:
+        sources = [
+            Paced(f"bench{n}", arguments.rate, arguments.seconds, arguments.skip, latencies)
+            for n in range(arguments.first, arguments.first + arguments.sessions)
+        ]
+        await asyncio.gather(*(serve(source, gateway=arguments.gateway) for source in sources))
+
+    uvloop.run(crowd())
+    ordered = sorted(latencies)
+    return {
+        "messages": len(ordered),
+        "p50_ms": quantile_ms(ordered, 0.50),
+        "p99_ms": quantile_ms(ordered, 0.99),
+        "max_ms": ordered[-1] * 1000,
+    }
+
+
+def stamped(arguments: argparse.Namespace) -> dict[str, object]:
+    """Runs a source of stamped messages to its end."""
+    run(Stamped(arguments.rate, arguments.seconds), gateway=arguments.gateway)
+    return {"messages": int(arguments.rate * arguments.seconds)}
+
+
+KINDS = {"fast": fast, "paced": paced, "stamped": stamped}
+
+
+def main() -> None:
+    """Runs a connector and prints what it saw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=[*KINDS])
+    parser.add_argument("--gateway", required=True)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--partitions", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=10_000)
+    parser.add_argument("--frame", type=int, default=0)
+    parser.add_argument("--single", action="store_true")
+    parser.add_argument("--rate", type=float, default=10_000)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--skip", type=float, default=3)
+    parser.add_argument("--sessions", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0)
+    arguments = parser.parse_args()
+    json.dump(KINDS[arguments.kind](arguments), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

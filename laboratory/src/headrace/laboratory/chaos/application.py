@@ -1,0 +1,86 @@
+"""What one of the queries does, as a pipeline: the same rows as the other one's, by Headrace's own keyed state."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from headrace.laboratory.chaos.workload import AFTER, REDELIVERING, REPLAYABLE, TIMERS, WINDOW, WINDOWS, Row, State
+from headrace.pipelines import Context, Flow, Message, Pipeline, Window, tumbling
+
+_SECOND = 1_000_000
+
+
+@dataclass
+class Followed:
+    """What is known of a key.
+
+    Attributes:
+        state: Its count and checksum.
+        seen: The ids of what the queue has given, whatever it gives again.
+    """
+
+    state: State = field(default_factory=State)
+    seen: set[str] = field(default_factory=set)
+
+
+def follow(message: Message, followed: Followed) -> Row | None:
+    """Counts and checks a message, unless the queue has given it before; the row that it makes."""
+    if message.message_id is not None:
+        if message.message_id in followed.seen:
+            return None
+        followed.seen.add(message.message_id)
+    key, value = message.key or b"", message.value or b""
+    followed.state = followed.state.after(value)
+    return Row(message.stream, message.message_id or str(message.sequence), key, -1, followed.state, value)
+
+
+@dataclass
+class Timed:
+    """How often a timer was set for a key."""
+
+    timers: int = 0
+
+
+def set_timer(message: Message, timed: Timed, context: Context) -> None:
+    """Has a timer ring for each message."""
+    timed.timers += 1
+    context.set_timer(after=f"{AFTER}s")
+
+
+def ring(timed: Timed, context: Context) -> Row:
+    """The row of a timer."""
+    return Row(TIMERS, str((context.event_time or 0) // _SECOND), context.key, -1, State(), b"")
+
+
+@dataclass
+class Gathered:
+    """What a window knows of its messages."""
+
+    state: State = field(default_factory=State)
+
+
+def gather(gathered: Gathered, message: Message) -> Gathered:
+    """One more message."""
+    gathered.state = gathered.state.after(message.value or b"")
+    return gathered
+
+
+def close(key: bytes, gathered: Gathered, window: Window) -> Row:
+    """The row of a window."""
+    return Row(WINDOWS, str(window.start // _SECOND), key, -1, gathered.state, b"")
+
+
+def application(sink: str, batch: Callable[[], int]) -> Pipeline:
+    """The pipeline that writes to a sink; `batch` tells the micro-batch that a row is encoded in."""
+
+    def encode(row: Row) -> bytes:
+        return Row(row.stream, row.name, row.key, batch(), row.state, row.value).encode()
+
+    app = Pipeline(sink)
+    messages: Flow[Message] = app.source(f"{REPLAYABLE}/*,{REDELIVERING}/*", name="messages")
+    rows = messages.key_by().stateful(follow, Followed, name="follow")
+    rows.sink(sink, encode)
+    again: Flow[Message] = app.source(f"{REPLAYABLE}/*", name="timed")
+    timed = again.event_time(lambda message: message.sequence * _SECOND, name="sequences").key_by(name="by-key")
+    timed.window(tumbling(f"{WINDOW}s")).aggregate(initial=Gathered, update=gather, output=close, name=WINDOWS).sink(sink, encode)
+    timed.stateful(set_timer, Timed, on_timer=ring, name=TIMERS).sink(sink, encode)
+    return app

@@ -1,0 +1,288 @@
+"""Everything that one proof runs, in one folder: two sources, a gateway, a Spark driver with two queries, two sinks."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from headrace.laboratory.chaos.errors import ChaosError
+from headrace.laboratory.chaos.evidence import IDEMPOTENT, SINKS, TWO_PHASE, Layout, last_commit
+from headrace.laboratory.chaos.observer import Observer
+from headrace.laboratory.chaos.roles import Role
+from headrace.laboratory.chaos.site import Site
+from headrace.laboratory.chaos.validator import Finding, verdict
+from headrace.laboratory.chaos.workload import REDELIVERING, REPLAYABLE
+from headrace.processes import OwnedProcess, Scratch, executors, headrace, spark_environ
+
+DEADLINE_S = 240.0
+_LOOKS_EVERY_S = 0.01
+_CONFIG = "".join(
+    f'[[streams]]\npattern = "{source}/*"\npipelines = {list(SINKS)}\n'.replace("'", '"') for source in (REPLAYABLE, REDELIVERING)
+)
+"""Several queries read each stream, so that the gateway must be told of them: it remembers nothing."""
+_LIMITS = "[limits]\nsession_messages = 2000\n"
+"""Little enough for sources to run into it."""
+_QUERY = Path(__file__).with_name("query.py")
+
+
+class World:
+    """Processes that are killed and started again, and what they have left behind.
+
+    The executor role is a Spark executor's JVM where the master is a cluster, and a Python worker of Spark's where it is
+    local; Spark starts another one by itself.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        master: str = "local[2,4]",
+        environ: Mapping[str, str] | None = None,
+        instances: int = 1,
+        site: Site | None = None,
+    ) -> None:
+        """Makes the folder, and starts nothing.
+
+        Args:
+            folder: Where everything lies; new.
+            master: Spark's master.
+            environ: What is added to the environment of every process.
+            instances: Of each sink. They are killed in turn.
+            site: Where its processes run; None for this machine. One that submits the driver to a cluster goes before `master`,
+                and whoever has that cluster kills its executors.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder.absolute()
+        self.layout = Layout(self.folder)
+        self.offered = 0
+        # Sockets lie in the scratch folder, and their paths must be short; what a killed JVM leaves lies there too.
+        self._scratch = Scratch()
+        self._site = site or Site()
+        self._address = self._site.free_address()
+        self._is_cluster = master.startswith("local-cluster")
+        scratch = self._scratch.path
+        self._environ = {**spark_environ(scratch), "SPARK_WORKER_DIR": str(scratch / "work"), **(environ or {})}
+        self._master = master
+        self._instances = instances
+        self._processes = {
+            role: [self._process(role, number, command) for number, command in enumerate(commands, 1)]
+            for role, commands in self._commands(master, instances).items()
+        }
+        self._turns = dict.fromkeys(self._processes, 0)
+        self._ends: dict[Role, int] = {}
+        self._replaced: list[OwnedProcess] = []
+        """Drivers beside which another one was started, and that have not ended yet."""
+        self._observer = Observer(self.layout)
+        self._write_offered()
+
+    def start(self, deadline_s: float = DEADLINE_S) -> None:
+        """Starts everything, and waits until both queries have run a batch."""
+        (self.folder / "gateway.toml").write_text(_LIMITS + _CONFIG)
+        for role in self._processes:
+            self.restart(role)
+        self._observer.start()
+        self.wait_for(
+            "both queries have run a batch",
+            lambda: all(last_commit(self.layout.checkpoint(sink)) is not None for sink in SINKS),
+            deadline_s,
+        )
+
+    def dispose(self) -> None:
+        """Ends everything that runs, and leaves the folder."""
+        self._observer.stop()
+        # An impatient second Ctrl-C waits until nothing is left.
+        signals = {signal.SIGINT, signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        everything = [process for processes in self._processes.values() for process in processes] + self._replaced
+        for process in everything:
+            process.send_kill()
+        for process in everything:
+            process.kill()
+        self._scratch.remove()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+
+    @property
+    def gateway(self) -> str:
+        """The gateway's address."""
+        return self._address
+
+    # Its processes
+
+    def pid(self, role: Role) -> int | None:
+        """The process of a role that is to be killed next; None where it does not run. For the executor: one of them."""
+        if role == Role.EXECUTOR:
+            return next(iter(executors(self._processes[Role.DRIVER][0].pid, self._is_cluster)), None)
+        self.alive(role)
+        process = self._next(role)
+        return process.pid if process.runs else None
+
+    def alive(self, role: Role) -> bool:
+        """Whether all processes of the role run; of the executor, one."""
+        if role == Role.EXECUTOR:
+            return self.pid(role) is not None
+        for process in self._processes[role]:
+            code = process.exit_code()
+            if code is not None:
+                self._ends[role] = code
+        return all(process.runs for process in self._processes[role])
+
+    def ended(self, role: Role) -> bool:
+        """Whether the role's process has ended by itself, or by somebody else's hand, since it was last started."""
+        return not self.alive(role) and (role == Role.EXECUTOR or role in self._ends)
+
+    def kill(self, role: Role) -> int | None:
+        """SIGKILL to a role's process with all that it started; returns its id. None where there was nothing to kill."""
+        pid = self.pid(role)
+        if role != Role.EXECUTOR:
+            self._next(role).kill()
+            self._turns[role] += 1
+        elif pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def restart(self, role: Role) -> None:
+        """Starts a role's process again, at once. Executors are Spark's to start."""
+        if role == Role.EXECUTOR:
+            return
+        processes = self._processes[role]
+        for process in processes:
+            if len(processes) == 1 or not process.runs:
+                process.kill()
+                process.start()
+        self._ends.pop(role, None)
+        if role == Role.DRIVER:
+            self.layout.driver.write_text(str(processes[0].pid))
+
+    def replace_driver(self, *, pausing: bool = False) -> int | None:
+        """Starts another driver on the same checkpoints while the present one runs; returns the id of that one, None for none.
+
+        Args:
+            pausing: Whether the present one stands still from now on, until `wake` is called.
+        """
+        if not self.alive(Role.DRIVER):
+            self.restart(Role.DRIVER)
+            return None
+        (before,) = self._processes[Role.DRIVER]
+        if pausing:
+            before.signal(signal.SIGSTOP)
+        self._replaced.append(before)
+        (command,) = self._commands(self._master, self._instances)[Role.DRIVER]
+        self._processes[Role.DRIVER] = [self._process(Role.DRIVER, 1, command)]
+        self.restart(Role.DRIVER)
+        return before.pid
+
+    def wake(self) -> None:
+        """Has drivers go on that stand still."""
+        for process in self._replaced:
+            process.signal(signal.SIGCONT)
+
+    def is_alone(self) -> bool:
+        """Whether every driver beside which another one was started has ended."""
+        self._replaced = [process for process in self._replaced if process.exit_code() is None]
+        return not self._replaced
+
+    def _next(self, role: Role) -> OwnedProcess:
+        """The process of a role that is to be killed next."""
+        return self._processes[role][self._turns[role] % len(self._processes[role])]
+
+    # What becomes of it
+
+    def offer(self, messages: int) -> None:
+        """Has each of the eleven senders send so many messages more."""
+        self.offered += messages
+        self._write_offered()
+
+    def progress(self, sink: str | None = None) -> int:
+        """How many messages are visible in a sink, or in both together; repeats do not count."""
+        return sum(self._observer.visible(one) for one in ((sink,) if sink else SINKS))
+
+    def lag(self) -> int:
+        """How many messages the sender that is furthest behind has sent that not both sinks show."""
+        return self.offered - self._observer.lowest()
+
+    def is_at_rest(self) -> bool:
+        """Whether everything that was offered is visible in both sinks, and acknowledged."""
+        return self._observer.is_at_rest(self.offered)
+
+    def is_acknowledged(self) -> bool:
+        """Whether everything that was offered is acknowledged, so that every query has it in its commit log."""
+        return self._observer.is_acknowledged(self.offered)
+
+    def rest(self, deadline_s: float = DEADLINE_S) -> None:
+        """Waits until everything that was offered is visible in both sinks, and acknowledged."""
+        self.wait_for("everything is visible and acknowledged", self.is_at_rest, deadline_s)
+
+    def wait_for(self, what: str, condition: Callable[[], bool], deadline_s: float = DEADLINE_S) -> None:
+        """Waits until a condition is true.
+
+        Raises:
+            ChaosError: it is not by the deadline, or a process has ended otherwise than by SIGKILL.
+        """
+        deadline = time.monotonic() + deadline_s
+        while not condition():
+            gone = [f"{role} ended by itself with {self._ends[role]}" for role in self._processes if self._has_failed(role)]
+            if gone or time.monotonic() > deadline:
+                raise ChaosError(f"{what}: {', '.join(gone) or f'not within {deadline_s:.0f} s'}\n{self.describe()}")
+            time.sleep(_LOOKS_EVERY_S)
+
+    def verdict(self) -> list[Finding]:
+        """What does not hold, if all that was offered should be there by now."""
+        self._observer.look()
+        return verdict(self.folder, self.offered)
+
+    def describe(self) -> str:
+        """Where everything is, and what each process said last."""
+        commits = {sink: last_commit(self.layout.checkpoint(sink)) for sink in SINKS}
+        lines = [f"offered {self.offered} each, {self._observer.describe()}, last batches committed {commits}"]
+        for role, processes in self._processes.items():
+            lines += [f"=== {role} ({'alive' if self.alive(role) else 'ended'})"]
+            lines += [line for process in processes for line in process.tail()]
+        return "\n".join(lines)
+
+    def _has_failed(self, role: Role) -> bool:
+        return self.ended(role) and self._ends[role] != -signal.SIGKILL
+
+    def _write_offered(self) -> None:
+        """In one step, so that nobody reads half of it."""
+        temporary = self.folder / "offered.new"
+        temporary.write_text(str(self.offered))
+        temporary.replace(self.layout.offered)
+
+    def _process(self, role: Role, number: int, command: list[str]) -> OwnedProcess:
+        environ = {**self._environ, "HEADRACE_CHAOS_ROLE": role, "PYTHONUNBUFFERED": "1"}
+        enter = () if role == Role.DRIVER else self._site.enter
+        return OwnedProcess(_name(role, number), [*enter, *command], self.folder, environ)
+
+    def _commands(self, master: str, instances: int) -> dict[Role, list[list[str]]]:
+        folder, gateway = str(self.folder), ("--gateway", self._address)
+        config = str(self.folder / "gateway.toml")
+        listen = ["--listen", self._address, *([] if self._site.host == "127.0.0.1" else ["--insecure"])]
+        sink = [*headrace("connector", "run", "file-sink"), "--sink", TWO_PHASE, "--format", "length-prefixed"]
+        sink += ["--rotate-bytes", "200000"]
+        submit = [*self._site.submit, str(_QUERY)] if self._site.submit else [*_python("query"), "--master", master]
+        numbers = range(1, instances + 1)
+        return {
+            # Spark takes longest to start.
+            Role.DRIVER: [[*submit, folder, *gateway]],
+            Role.GATEWAY: [headrace("gateway", *listen, "--config", config, "--log-level", "warning")],
+            Role.REPLAYABLE: [[*_python("senders"), REPLAYABLE, folder, *gateway]],
+            Role.REDELIVERING: [[*_python("senders"), REDELIVERING, folder, *gateway]],
+            Role.TWO_PHASE: [
+                [*sink, "--path", str(self.layout.output_of(n)), "--instance", _name(TWO_PHASE, n), *gateway] for n in numbers
+            ],
+            Role.IDEMPOTENT: [[*_python("sinks"), folder, *gateway, "--instance", _name(IDEMPOTENT, n)] for n in numbers],
+        }
+
+
+def _python(module: str) -> list[str]:
+    """The command line of a program of this package."""
+    return [sys.executable, "-m", f"headrace.laboratory.chaos.{module}"]
+
+
+def _name(role: str, number: int) -> str:
+    """The name of an instance of a role, counted from 1."""
+    return role if number == 1 else f"{role}-{number}"

@@ -1,0 +1,12 @@
+"""A real Spark standalone cluster on one machine: a master and workers, each in a JVM of its own, as on machines of their own.
+
+with SparkCluster(Path("cluster"), workers=2) as cluster:
+    subprocess.run([*cluster.submit, "application.py"], env=cluster.environ)
+    cluster.workers[0].kill()
+"""
+
+from headrace.laboratory.cluster.cluster import SparkCluster
+from headrace.laboratory.cluster.daemon import Worker
+from headrace.laboratory.cluster.errors import ClusterError
+
+__all__ = ["ClusterError", "SparkCluster", "Worker"]

@@ -1,0 +1,227 @@
+"""A standalone cluster that is owned: started, looked at, killed in part, and nothing of it left behind."""
+
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import pyspark
+
+from headrace.engine.spark._class_archive import class_archive, use
+from headrace.laboratory.cluster.daemon import Worker, daemon, master_command, worker_command
+from headrace.laboratory.cluster.errors import ClusterError
+from headrace.laboratory.cluster.master_page import MasterPage, read_page
+from headrace.processes import OwnedProcess, Scratch, free_address, spark_environ
+
+DEADLINE_S = 120.0
+"""How long a JVM may take to come up on a machine that has much else to do."""
+_LOOKS_EVERY_S = 0.1
+_DAEMON_MEMORY = "512m"
+_INHERITED_SETTINGS = ("SPARK_", "PYSPARK_")
+"""What the environment says of Spark is about other clusters."""
+
+
+class SparkCluster:
+    """A master and its workers, of the PySpark that is installed here.
+
+    Each is a JVM of its own with a port and a folder of its own, and so is each executor that a worker starts. They end when
+    the block does, and, however it ends, when this process does.
+
+    Attributes:
+        master: The URL that applications are submitted to.
+        page: The address of the master's web page.
+        workers: All workers that were started, also those that were killed.
+        environ: An environment for programs that submit applications to it from this machine.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        workers: int = 2,
+        cores: int = 1,
+        memory: str = "1g",
+        host: str = "127.0.0.1",
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """Makes the folder, and starts nothing.
+
+        Args:
+            folder: Where logs and the workers' folders lie.
+            workers: How many are started with it.
+            cores: How many cores each worker offers to executors.
+            memory: How much memory each worker offers to executors.
+            host: The address of this machine that all of them listen at.
+            environ: What is added to the environment of every process.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder.absolute()
+        self.workers: list[Worker] = []
+        self._host, self._cores, self._memory, self._count = host, cores, memory, workers
+        # Sockets lie in the scratch folder, and their paths must be short; what a killed JVM leaves lies there too.
+        self._scratch = Scratch()
+        self._home = Path(pyspark.__file__).parent
+        self._more = dict(environ or {})
+        self.environ = self._environment("driver", host) | self._more
+        self.master, self.page = f"spark://{free_address(host)}", free_address(host)
+        command = master_command(self._home, self.master.removeprefix("spark://"), self.page)
+        self._master = daemon("master", command, self.folder, self._environment("master", host) | self._more)
+
+    @property
+    def submit(self) -> list[str]:
+        """The start of a command line that submits an application to the cluster, to be run with `environ`."""
+        return [str(self._home / "bin" / "spark-submit"), "--master", self.master]
+
+    def __enter__(self) -> "SparkCluster":
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Starts the master and the workers, and waits until all have registered.
+
+        Raises:
+            ClusterError: one of them has ended, or has not registered by the deadline.
+        """
+        self._master.start()
+        self._wait("the master to answer", lambda: self._asked() is not None, self._master)
+        started = [self._started_worker(self._host, self._cores, self._memory) for _ in range(self._count)]
+        for worker in started:
+            self._await_registered(worker)
+
+    def stop(self) -> None:
+        """Kills everything that runs, with all that it started, and leaves the folder."""
+        # An impatient second Ctrl-C waits until nothing is left.
+        signals = {signal.SIGINT, signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        processes = [*(worker.process for worker in self.workers), self._master]
+        for process in processes:
+            process.send_kill()
+        for process in processes:
+            process.kill()
+        self._scratch.remove()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+
+    def add_worker(
+        self, *, cores: int | None = None, memory: str | None = None, host: str | None = None, enter: Sequence[str] = ()
+    ) -> Worker:
+        """Starts another worker, and waits until it has registered.
+
+        Args:
+            cores: How many cores it offers; None for as many as the others.
+            memory: How much memory it offers; None for as much as the others.
+            host: The address that it listens at; None for that of the others.
+            enter: The words before its command line that bring it to another network: `ip netns exec NAME`, where `host` is an
+                address.
+
+        Raises:
+            ClusterError: it has ended, or has not registered by the deadline.
+        """
+        worker = self._started_worker(host or self._host, cores or self._cores, memory or self._memory, enter)
+        self._await_registered(worker)
+        return worker
+
+    def kill_worker(self, pid: int) -> Worker:
+        """SIGKILLs a worker with its executors, and waits until the master knows that it is gone.
+
+        Args:
+            pid: The worker's process id.
+
+        Raises:
+            ClusterError: no worker that runs has this id, or the master still counts on it by the deadline.
+        """
+        worker = next((worker for worker in self.workers if worker.runs and worker.pid == pid), None)
+        if worker is None:
+            running = ", ".join(str(worker.pid) for worker in self.workers if worker.runs) or "none"
+            raise ClusterError(f"no worker of this cluster has the process id {pid}; those that run have {running}")
+        worker.kill()
+        self._wait(
+            f"the master to know that the worker at {worker.address} is gone",
+            lambda: worker.address not in self.state().workers,
+            self._master,
+        )
+        return worker
+
+    def restart_worker(self, worker: Worker) -> None:
+        """Starts a worker again that was killed, at its address, and waits until it has registered.
+
+        Raises:
+            ClusterError: it has ended, or has not registered by the deadline.
+        """
+        worker.process.start()
+        self._await_registered(worker)
+
+    def state(self) -> MasterPage:
+        """What the master knows now.
+
+        Raises:
+            ClusterError: it does not answer.
+        """
+        page = self._asked()
+        if page is None:
+            raise ClusterError(f"the master at {self.master} does not answer\n{self.describe()}")
+        return page
+
+    def describe(self) -> str:
+        """Which processes run, and what each said last."""
+        lines = []
+        for process in (self._master, *(worker.process for worker in self.workers)):
+            lines += [f"=== {process.name} ({'runs' if process.runs else 'was killed, has ended or never ran'})"]
+            lines += process.tail()
+        return "\n".join(lines)
+
+    def _started_worker(self, host: str, cores: int, memory: str, enter: Sequence[str] = ()) -> Worker:
+        name = f"worker-{len(self.workers) + 1}"
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        # What is free here is most likely free in another network, too.
+        address = free_address() if enter else free_address(host)
+        address = f"{host}:{address.rpartition(':')[2]}"
+        command = worker_command(self._home, address, master=self.master, cores=cores, memory=memory, work=folder / "work")
+        environ = self._environment(name, host) | self._more
+        worker = Worker(address, cores, memory, folder, daemon(name, command, folder, environ, enter))
+        self.workers.append(worker)
+        worker.process.start()
+        return worker
+
+    def _await_registered(self, worker: Worker) -> None:
+        self._wait(f"the worker at {worker.address} to register", lambda: worker.address in self.state().workers, worker.process)
+
+    def _asked(self) -> MasterPage | None:
+        return read_page(self.page)
+
+    def _wait(self, what: str, condition: Callable[[], bool], process: OwnedProcess) -> None:
+        """Waits for a condition that a process is to bring about.
+
+        Raises:
+            ClusterError: the process has ended, or the condition is not true by the deadline.
+        """
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            code = process.exit_code()
+            if code is not None:
+                raise ClusterError(f"waited for {what}, but {process.name} ended with {code}\n{self.describe()}")
+            if time.monotonic() > deadline:
+                raise ClusterError(f"waited {DEADLINE_S:.0f} s for {what}\n{self.describe()}")
+            time.sleep(_LOOKS_EVERY_S)
+
+    def _environment(self, name: str, host: str) -> dict[str, str]:
+        """The environment of a process, with a scratch folder of its own."""
+        scratch = self._scratch.path / name
+        scratch.mkdir(exist_ok=True)
+        kept = {key: value for key, value in spark_environ(scratch).items() if not key.startswith(_INHERITED_SETTINGS)}
+        kept["JDK_JAVA_OPTIONS"] = " ".join([kept["JDK_JAVA_OPTIONS"], *use(class_archive())])
+        own = {
+            "SPARK_HOME": self._home,
+            "SPARK_LOCAL_IP": host,
+            "SPARK_LOCAL_DIRS": scratch,
+            "SPARK_DAEMON_MEMORY": _DAEMON_MEMORY,
+        }
+        return kept | {key: str(value) for key, value in own.items()}

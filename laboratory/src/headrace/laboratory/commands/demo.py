@@ -1,0 +1,156 @@
+"""`headrace demo`."""
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.spark_options import verbose_option
+from headrace.laboratory.commands.work_folder import end_at_sigterm, report_stuck, work_folder
+from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, console, print_action
+
+if TYPE_CHECKING:
+    from headrace.laboratory.demo.run import Run
+
+_KEEP = click.Path(file_okay=False, path_type=Path)
+
+
+@click.group(invoke_without_command=True)
+@click.option("--chaos", is_flag=True, help="kill -9 and restart the connector, the gateway and the Spark driver meanwhile.")
+@click.option("--seed", type=int, metavar="N", help="With --chaos: the same kills again.  [default: others each time]")
+@click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, table.")
+@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}, and no progress.")
+@verbose_option
+@click.pass_context
+def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, as_json: bool) -> None:
+    """Run a whole job on real flights, or an application on a made-up market, and check the result.
+
+    A connector streams the 336,776 flights out of New York in 2013, a line each, through a gateway into Spark, which keeps
+    flights, cancellations, mean and worst delay of every airline as state. The end of the stream ends it. Every figure is
+    then compared with a plain Python loop over the same file; exit code 0 says that all are equal.
+
+    With --chaos the stream is paced (small micro-batches, a small buffer), so that there is some of it left to kill things in.
+
+    \b
+    Examples:
+      headrace demo
+      headrace demo --chaos --seed 7
+      headrace demo --json | jq .result.airlines
+      headrace demo market-spread
+      headrace demo cluster
+    """
+    if ctx.invoked_subcommand is not None:
+        if chaos or seed is not None or keep is not None or as_json:
+            raise Failure(f"options of {ctx.invoked_subcommand} follow its name", EXIT_INVALID)
+        return
+    from headrace.laboratory.demo.chaos import plan_kills
+    from headrace.laboratory.demo.errors import DemoError
+    from headrace.laboratory.demo.flights_run import CHAOS_PACE, FULL_SPEED, FlightsRun
+    from headrace.laboratory.demo.view import choose_view
+
+    if seed is not None and not chaos:
+        raise Failure("--seed decides on the kills of --chaos: give both, or neither", EXIT_INVALID)
+    if chaos and seed is None:
+        seed = random.randrange(1000)
+    end_at_sigterm()
+    with work_folder(keep, "demo") as folder:
+        plan = plan_kills(seed) if seed is not None else ()
+        pace, view = CHAOS_PACE if chaos else FULL_SPEED, choose_view(console(), silent=as_json)
+        run = FlightsRun(folder, view, pace=pace, plan=plan, seed=seed)
+        if chaos and not as_json:
+            most = f"at most {pace.max_messages:,} messages a micro-batch, so that they hit a stream"
+            click.echo(f"Kills by seed {seed}; {most}.")
+        try:
+            ok = _carry_out(run, "demo", as_json)
+        except DemoError as error:
+            ctx.exit(report_stuck(error, "demo", as_json))
+    ctx.exit(0 if ok else EXIT_FAILED)
+
+
+@demo.command("market-spread")
+@click.option("--messages", type=click.IntRange(1), default=2_000_000, show_default=True, help="Quotes, and as many orders.")
+@click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, results.")
+@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}, and no progress.")
+@verbose_option
+@click.pass_context
+def market_spread(ctx: click.Context, messages: int, keep: Path | None, as_json: bool) -> None:
+    """Run the application examples/market_spread, with live rates and rejected orders.
+
+    A connector streams quotes and orders for 350 symbols. A pipeline of plain Python functions keeps the latest quote of
+    each symbol, and rejects orders where bid and offer lie too far apart. The end of both streams ends it. The rejected
+    orders are then compared with a plain Python loop over the same messages; exit code 0 says that they are equal.
+
+    \b
+    Examples:
+      headrace demo market-spread
+      headrace demo market-spread --messages 10000000
+      headrace demo market-spread --json | jq .result.rejected
+    """
+    from headrace.laboratory.demo.errors import DemoError
+    from headrace.laboratory.demo.market_run import MarketRun
+    from headrace.laboratory.demo.view import choose_view
+
+    end_at_sigterm()
+    with work_folder(keep, "demo") as folder:
+        run = MarketRun(folder, choose_view(console(), silent=as_json), messages=messages)
+        try:
+            ok = _carry_out(run, "demo market-spread", as_json)
+        except DemoError as error:
+            ctx.exit(report_stuck(error, "demo market-spread", as_json))
+    ctx.exit(0 if ok else EXIT_FAILED)
+
+
+@demo.command("cluster")
+@click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, table.")
+@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}, and no progress.")
+@verbose_option
+@click.pass_context
+def cluster(ctx: click.Context, keep: Path | None, as_json: bool) -> None:
+    """Run the flights on a Spark cluster of three workers, and kill one of them meanwhile.
+
+    Spark's standalone master and its workers start on this machine, each a process of its own with a core for an executor, as
+    on machines of their own. The job is that of `headrace demo`, paced. When two fifths of the flights are committed, one worker
+    is killed with its executor by kill -9 and stays away; the table counts on. Every figure is then compared with a plain Python
+    loop over the same file; exit code 0 says that all are equal.
+
+    \b
+    Examples:
+      headrace demo cluster
+      headrace demo cluster --json | jq .result.kills
+    """
+    from headrace.laboratory.demo.cluster_run import cluster_run
+    from headrace.laboratory.demo.errors import DemoError
+    from headrace.laboratory.demo.view import choose_view
+
+    end_at_sigterm()
+    with work_folder(keep, "demo") as folder:
+        run = cluster_run(folder, choose_view(console(), silent=as_json))
+        try:
+            ok = _carry_out(run, "demo cluster", as_json)
+        except DemoError as error:
+            ctx.exit(report_stuck(error, "demo cluster", as_json))
+    ctx.exit(0 if ok else EXIT_FAILED)
+
+
+def _carry_out(run: "Run", command: str, as_json: bool) -> bool:
+    """Runs it and prints what came of it; True where all is equal."""
+    from headrace.laboratory.demo.java import require_java
+
+    require_java()
+    outcome = run.to_the_end()
+    if as_json:
+        error = None if outcome.equal else outcome.summary()
+        print_action(command, outcome.summary(), outcome.document(), error)
+    else:
+        outcome.print_to(console())
+        _speed_up_next_start()
+    return outcome.equal
+
+
+def _speed_up_next_start() -> None:
+    """Has the archive of Spark's classes made now that the result is on the screen, where there is none."""
+    from headrace.preparation import prepare_in_background
+
+    if prepare_in_background():
+        click.echo("In the background, `headrace prepare` now archives Spark's classes: the next start takes half the time.")

@@ -1,0 +1,110 @@
+"""What the commands share that start all of Headrace: demo, chaos, soak and bench."""
+
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.spark_options import is_verbose
+from headrace.processes import scratch_folder
+from headrace.terminal import EXIT_INVALID, Failure, print_action
+
+if TYPE_CHECKING:
+    from headrace.laboratory.demo.errors import DemoError
+
+_LOOKS_EVERY_S = 0.2
+
+
+def end_at_sigterm() -> None:
+    """Makes SIGTERM raise an exception in the program, so that it ends the processes that it started; exit code 143."""
+    signal.signal(signal.SIGTERM, _terminate)
+
+
+def say(text: str) -> None:
+    """Shows progress on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def new_folder(keep: Path | None, command: str) -> Path:
+    """A folder of a run's own: the one of `--keep`, or one among the temporary ones.
+
+    Raises:
+        Failure: the one to keep has something in it.
+    """
+    if keep is None:
+        return Path(tempfile.mkdtemp(prefix=f"headrace-{command}-"))
+    if keep.exists() and any(keep.iterdir()):
+        raise Failure(f"{keep} is not empty: --keep needs a new folder, since a checkpoint belongs to one run", EXIT_INVALID)
+    keep.mkdir(parents=True, exist_ok=True)
+    return keep.absolute()
+
+
+@contextmanager
+def work_folder(keep: Path | None, command: str) -> Iterator[Path]:
+    """The same for the length of the block: it goes away at the end, unless it is to be kept.
+
+    Raises:
+        Failure: the one to keep has something in it.
+    """
+    kept = nullcontext(new_folder(keep, command)) if keep is not None else scratch_folder(command)
+    with kept as folder, shown_logs(folder):
+        yield folder
+
+
+@contextmanager
+def shown_logs(folder: Path) -> Iterator[None]:
+    """Shows on standard error, for the length of the block, what is added to the logs in a folder, if --verbose was given."""
+    if not is_verbose():
+        yield
+        return
+    over = threading.Event()
+    follower = threading.Thread(target=_follow, args=(folder, over), name="logs")
+    follower.start()
+    try:
+        yield
+    finally:
+        over.set()
+        follower.join()
+
+
+def _follow(folder: Path, over: threading.Event) -> None:
+    shown: dict[Path, int] = {}
+    while True:
+        # What is written until the end is shown, too.
+        is_over = over.wait(_LOOKS_EVERY_S)
+        for log in sorted(folder.glob("*.log")):
+            with log.open("rb") as file:
+                file.seek(shown.get(log, 0))
+                added = file.read()
+            # An incomplete last line is read later.
+            whole = len(added) if is_over else added.rfind(b"\n") + 1
+            shown[log] = shown.get(log, 0) + whole
+            for line in added[:whole].decode(errors="replace").splitlines():
+                say(f"{log.stem}: {line}")
+        if is_over:
+            return
+
+
+def report_stuck(error: "DemoError", command: str, as_json: bool) -> int:
+    """Prints why a run did not finish, as JSON; returns its exit code.
+
+    Raises:
+        Failure: Without JSON, with the same content.
+    """
+    if not as_json:
+        for line in error.log:
+            click.echo(f"  {line}", err=True)
+        raise Failure(str(error), error.exit_code) from None
+    print_action(command, "the run did not reach its end", {"log": error.log}, str(error))
+    return error.exit_code
+
+
+def _terminate(signal_number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + signal_number)

@@ -1,0 +1,16 @@
+"""Is there a Java that a demo can run Spark on?"""
+
+from headrace import processes
+from headrace.laboratory.demo.errors import EnvironmentLacks
+
+
+def require_java() -> None:
+    """Checks that Spark can start.
+
+    Raises:
+        EnvironmentLacks: there is no Java, or it is too old.
+    """
+    try:
+        processes.require_java()
+    except processes.JavaMissing as error:
+        raise EnvironmentLacks(str(error)) from None

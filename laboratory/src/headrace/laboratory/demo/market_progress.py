@@ -1,0 +1,98 @@
+"""How far a run of Market Spread is: what the gateway's status and the sink's files say."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from headrace.laboratory.demo.market import Rejected, read_rejected
+from headrace.laboratory.demo.observer import Observer
+from headrace.laboratory.demo.progress import RunProgress
+from headrace.laboratory.demo.view import milliseconds
+from headrace.protocol.v1.admin_pb2 import StreamStatus
+
+_SHOWN = 10
+_SIDES = {1: "buy", 2: "sell"}
+_QUOTES, _ORDERS = "market/nbbo", "market/orders"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarketProgress(RunProgress):
+    """The run at one moment."""
+
+    quotes: int
+    """Received by the gateway."""
+    orders: int
+    """Likewise."""
+    rejected: int
+    latest: tuple[Rejected, ...]
+    """Some of the rejected orders, the latest last."""
+
+    def line(self) -> str:
+        """The figures in a line."""
+        return (
+            f"quotes {self.quotes:>9,}  orders {self.orders:>9,}  committed {self.committed / self.total:4.0%}"
+            f"  {self.rate:>9,.0f}/s  ack latency {milliseconds(self.ack_latency_s):>8}  rejected {self.rejected:>4,}"
+        )
+
+    def arrivals(self) -> Mapping[str, str]:
+        """Both streams."""
+        return {"quotes": f"{self.quotes:,}", "orders": f"{self.orders:,}"}
+
+    def results(self) -> Mapping[str, str]:
+        """How many orders were rejected."""
+        return {"rejected": f"{self.rejected:,}"}
+
+    def table(self) -> Table | None:
+        """The orders rejected last."""
+        return rejected_table(self.latest) if self.latest else None
+
+
+def rejected_table(orders: Sequence[Rejected]) -> Table:
+    """Rejected orders, for people."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    table.add_column("rejected")
+    table.add_column("order")
+    table.add_column("side")
+    for column in ("quantity", "price", "bid", "offer", "apart"):
+        table.add_column(column, justify="right")
+    for order in orders:
+        prices = (f"{price:,.2f}" for price in (order.price, order.bid, order.offer))
+        apart = f"{100 * (order.offer - order.bid):.2f} cents"
+        symbol, number = order.symbol.decode().strip(), order.order_id.decode()
+        table.add_row(symbol, number, _SIDES.get(order.side, "?"), f"{order.quantity:,.0f}", *prices, apart)
+    return table
+
+
+@dataclass(kw_only=True)
+class MarketObserver(Observer[MarketProgress]):
+    """Looks at the gateway and at the sink's files.
+
+    Attributes:
+        results: The folder of these files.
+    """
+
+    results: Path
+    rejected: list[Rejected] = field(default_factory=list)
+    _received: dict[str, int] = field(default_factory=lambda: {_QUOTES: 0, _ORDERS: 0})
+
+    def count(self, stream: StreamStatus) -> tuple[int, int]:
+        """The first message of each stream has the sequence 0."""
+        if stream.stream not in self._received:
+            return 0, 0
+        if stream.HasField("received"):
+            self._received[stream.stream] = stream.received.sequence + 1
+        return self._received[stream.stream], stream.acknowledged.sequence + 1 if stream.HasField("acknowledged") else 0
+
+    def progress(self, **known: Any) -> MarketProgress:
+        """The same with the orders rejected so far."""
+        self.rejected += read_rejected(self.results, len(self.rejected))
+        return MarketProgress(
+            **known,
+            quotes=self._received[_QUOTES],
+            orders=self._received[_ORDERS],
+            rejected=len(self.rejected),
+            latest=tuple(self.rejected[-_SHOWN:]),
+        )

@@ -1,0 +1,55 @@
+"""Looks at a run from outside, again and again: at the gateway's status, and at the results."""
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from headrace.laboratory.demo.meter import Meter
+from headrace.laboratory.demo.progress import RunProgress
+from headrace.laboratory.demo.status import GatewayStatus
+from headrace.protocol.v1.admin_pb2 import StreamStatus
+
+_Progress = TypeVar("_Progress", bound=RunProgress)
+
+
+@dataclass(kw_only=True)
+class Observer(ABC, Generic[_Progress]):
+    """What is known of a run; a gateway that is away leaves what was known.
+
+    Attributes:
+        total: How many messages there are in all.
+        began: When the run began, by the monotonic clock.
+    """
+
+    total: int
+    began: float
+    meter: Meter = field(default_factory=Meter)
+    gateway: GatewayStatus = field(default_factory=GatewayStatus)
+    _attached: bool = False
+
+    def look(self) -> _Progress:
+        """How far the run is now."""
+        now = time.monotonic() - self.began
+        status = self.gateway.get()
+        if status is not None:
+            self._attached |= any(pipeline.attached for pipeline in status.pipelines)
+            counts = [self.count(stream) for stream in status.streams]
+            self.meter.note(sum(received for received, _ in counts), sum(committed for _, committed in counts), now)
+        return self.progress(
+            elapsed_s=now,
+            total=self.total,
+            received=self.meter.received,
+            committed=self.meter.committed,
+            rate=self.meter.rate(now),
+            ack_latency_s=self.meter.recent_latency(),
+            attached=self._attached,
+        )
+
+    @abstractmethod
+    def count(self, stream: StreamStatus) -> tuple[int, int]:
+        """How many messages of a stream the gateway has received, and how many are acknowledged, by its positions."""
+
+    @abstractmethod
+    def progress(self, **known: Any) -> _Progress:
+        """The same with the results so far."""

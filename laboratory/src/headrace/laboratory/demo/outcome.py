@@ -1,0 +1,107 @@
+"""What a run of a demo comes to: how many messages, how fast, and whether the results are right."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from headrace.laboratory.demo.meter import Stretch
+from headrace.laboratory.demo.view import milliseconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOutcome(ABC):
+    """What a run came to, whatever it has computed."""
+
+    messages: int
+    acknowledged: int
+    elapsed_s: float
+    stream_s: float
+    """From the first message's arrival at the gateway to the last one's acknowledgement."""
+    ack_latency_p50_s: float | None
+    ack_latency_p99_s: float | None
+    halves: tuple[Stretch, Stretch] | None
+    """The stream while Spark's JVM, which has just started, warms up, and after that; None where it was killed meanwhile."""
+
+    @property
+    @abstractmethod
+    def right(self) -> bool:
+        """True where the results are those of a plain computation."""
+
+    @abstractmethod
+    def check(self) -> str:
+        """How the results compare with those, where all is acknowledged."""
+
+    @abstractmethod
+    def print_results(self, console: Console) -> None:
+        """The results for people."""
+
+    @abstractmethod
+    def results(self) -> dict[str, Any]:
+        """The results as JSON has them."""
+
+    @property
+    def rate(self) -> float:
+        """Messages a second, over the time of the stream."""
+        return self.messages / self.stream_s if self.stream_s else 0.0
+
+    @property
+    def equal(self) -> bool:
+        """True where every message was acknowledged and the results are right."""
+        return self.right and self.acknowledged == self.messages
+
+    def summary(self) -> str:
+        """The result in one line."""
+        if self.acknowledged != self.messages:
+            return f"only {self.acknowledged:,} of {self.messages:,} messages are acknowledged"
+        return self.check()
+
+    def print_to(self, console: Console) -> None:
+        """The results, the check and the times, for people."""
+        console.print()
+        self.print_results(console)
+        console.print(f"{'Equal' if self.equal else 'NOT EQUAL'}: {self.summary()}.", style="green" if self.equal else "red")
+        latency = f"{milliseconds(self.ack_latency_p50_s)} (p50), {milliseconds(self.ack_latency_p99_s)} (p99)"
+        console.print(
+            f"{self.acknowledged:,} messages acknowledged in {self.stream_s:.1f} s: {self.rate:,.0f} a second; "
+            f"from arrival to acknowledgement {latency}; {self.elapsed_s:.1f} s in all."
+        )
+        for name, half in zip(("first half, JVM cold", "second half, JVM warm"), self.halves or (), strict=False):
+            console.print(
+                f"  {name:<22} {half.messages:>9,} messages  {half.rate:>9,.0f} a second  arrival to acknowledgement "
+                f"{milliseconds(half.ack_latency_p50_s)} (p50), {milliseconds(half.ack_latency_p99_s)} (p99)",
+                soft_wrap=True,
+            )
+
+    def document(self) -> dict[str, Any]:
+        """All of it as JSON has it. Times are in seconds."""
+        cold, warm = self.halves or (None, None)
+        return {
+            "messages": self.messages,
+            "acknowledged": self.acknowledged,
+            "elapsed_s": round(self.elapsed_s, 3),
+            "stream_s": round(self.stream_s, 3),
+            "messages_per_s": round(self.rate),
+            "ack_latency_p50_s": _rounded(self.ack_latency_p50_s),
+            "ack_latency_p99_s": _rounded(self.ack_latency_p99_s),
+            "cold": _half(cold),
+            "warm": _half(warm),
+            **self.results(),
+        }
+
+
+def _half(half: Stretch | None) -> dict[str, Any] | None:
+    if half is None:
+        return None
+    return {
+        "messages": half.messages,
+        "took_s": round(half.took_s, 3),
+        "messages_per_s": round(half.rate),
+        "ack_latency_p50_s": _rounded(half.ack_latency_p50_s),
+        "ack_latency_p99_s": _rounded(half.ack_latency_p99_s),
+    }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return round(seconds, 3) if seconds is not None else None

@@ -1,0 +1,46 @@
+"""Event-driven applications in Python: plain functions, with a state for each key, from sources to sinks.
+
+This package does not need Spark. `headrace run` runs a pipeline on Spark, and `Trial` runs it on a list of messages.
+"""
+
+from headrace.pipelines._errors import GraphError, PipelineError, StateError, StepError
+from headrace.pipelines._flow import Flow, KeyedFlow
+from headrace.pipelines._harness import Trial, Written
+from headrace.pipelines._pipeline import Pipeline
+from headrace.pipelines._windowed import Windowed
+from headrace.pipelines.elements._message import Message
+from headrace.pipelines.steps._aggregation import Aggregation, Window, collect, count, maximum, mean, minimum, total
+from headrace.pipelines.steps._columnar import KeyStates
+from headrace.pipelines.steps._context import Context
+from headrace.pipelines.steps._step import OnError
+from headrace.pipelines.windows._windows import Late, count_window, session, sliding, tumbling
+
+__all__ = [
+    "Aggregation",
+    "Context",
+    "Flow",
+    "GraphError",
+    "KeyStates",
+    "KeyedFlow",
+    "Late",
+    "Message",
+    "OnError",
+    "Pipeline",
+    "PipelineError",
+    "StateError",
+    "StepError",
+    "Trial",
+    "Window",
+    "Windowed",
+    "Written",
+    "collect",
+    "count",
+    "count_window",
+    "maximum",
+    "mean",
+    "minimum",
+    "session",
+    "sliding",
+    "total",
+    "tumbling",
+]

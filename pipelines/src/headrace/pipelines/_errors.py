@@ -1,0 +1,38 @@
+"""The errors of pipelines.
+
+PipelineError
+├── GraphError     the pipeline is invalid
+├── StepError      a function of the application raised; names step, key, stream and sequence
+└── StateError     stored states do not match the classes or steps of the pipeline
+"""
+
+from headrace.contract.errors import HeadraceError
+
+
+class PipelineError(HeadraceError):
+    """The root of all errors of pipelines."""
+
+
+class GraphError(PipelineError, ValueError):
+    """The pipeline is invalid. Raised while it is built, before anything runs."""
+
+
+class StepError(PipelineError):
+    """A function of the application raised, and its step's policy is `OnError.FAIL`."""
+
+
+class StateError(PipelineError):
+    """A state cannot be stored, or stored states do not match the classes or the steps of the pipeline."""
+
+
+def no_step(step: str) -> StateError:
+    """The error for stored states of a step that the pipeline does not have."""
+    return StateError(
+        f"the checkpoint has states of step {step}, and the pipeline has no such step at this place: restore the step's "
+        f"old name, or drop the states: headrace run --drop-states {step}"
+    )
+
+
+def no_time() -> ValueError:
+    """The error for an element without event time, in a step that needs one."""
+    return ValueError("it has no event time; assign one with event_time(...) before the first key_by")

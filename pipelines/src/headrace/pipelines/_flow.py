@@ -1,0 +1,396 @@
+"""Flows: the values between the sources and the sinks of a pipeline. Each method adds a step."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from headrace.pipelines._build import aggregation_of, stateful_step
+from headrace.pipelines._errors import GraphError
+from headrace.pipelines._windowed import Windowed, windowed
+from headrace.pipelines.elements._elements import Key
+from headrace.pipelines.graph._builder import GraphBuilder
+from headrace.pipelines.steps._aggregation import Aggregation, Window
+from headrace.pipelines.steps._columnar import KeyStates, MapColumns, StatefulColumns
+from headrace.pipelines.steps._context import Context
+from headrace.pipelines.steps._deduplicate import Deduplicate, DeduplicateKeys, KeyById, key_of
+from headrace.pipelines.steps._running import Running
+from headrace.pipelines.steps._stateless import EventTime, Filter, FlatMap, KeyBy, Map, Merge, Sink, to_bytes
+from headrace.pipelines.steps._step import OnError, Step
+from headrace.pipelines.time._time import span
+from headrace.pipelines.windows._windows import Count, Grid, Late, Session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+U = TypeVar("U")
+S = TypeVar("S")
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class Flow(Generic[T]):
+    """A flow of values, in the order of their streams. Each method adds a step, and returns the flow of its results.
+
+    Functions must have no side effects: they may be called again for the same value.
+
+    All methods raise `GraphError` if another step has the given name, or if the pipeline already runs.
+    """
+
+    def __init__(self, builder: GraphBuilder, number: int) -> None:
+        self._builder = builder
+        self._number = number
+
+    def map(self, function: Callable[[T], U | None], *, name: str | None = None, on_error: OnError | None = None) -> "Flow[U]":
+        """What the function makes of each value; None goes no further."""
+        return Flow(self._builder, self._then(Map, function, name, on_error))
+
+    def flat_map(
+        self, function: Callable[[T], Iterable[U]], *, name: str | None = None, on_error: OnError | None = None
+    ) -> "Flow[U]":
+        """Everything that the function yields for each value."""
+        return Flow(self._builder, self._then(FlatMap, function, name, on_error))
+
+    def filter(self, function: Callable[[T], bool], *, name: str | None = None, on_error: OnError | None = None) -> "Flow[T]":
+        """The values for which the function is true."""
+        return Flow(self._builder, self._then(Filter, function, name, on_error))
+
+    def event_time(
+        self, function: Callable[[T], datetime | int | None], *, name: str | None = None, on_error: OnError | None = None
+    ) -> "Flow[T]":
+        """The same values, with event times from the function: a datetime, microseconds since 1970 UTC, or None for no time.
+
+        By default, event times are those of the messages. This step must precede the first `key_by` or `deduplicate`.
+        """
+        return Flow(self._builder, self._then(EventTime, function, name, on_error))
+
+    def merge(self, *others: "Flow[T]", name: str | None = None) -> "Flow[T]":
+        """The values of several flows. Those of each stream stay in order.
+
+        Raises:
+            GraphError: A flow belongs to another pipeline.
+        """
+        builder = self._builder
+        if any(other._builder is not builder for other in others):
+            raise GraphError(f"pipeline {builder.name} cannot merge flows of other pipelines")
+        step = Merge(builder.name_for(name, "merge"), OnError.FAIL)
+        return Flow(builder, builder.add(step, self._number, *(other._number for other in others)))
+
+    def key_by(
+        self, function: Callable[[T], Key] | None = None, *, name: str | None = None, on_error: OnError | None = None
+    ) -> "KeyedFlow[T]":
+        """The same values, partitioned by key, those of each key in order. By default, the key is that of the message."""
+        return KeyedFlow(self._builder, self._then(KeyBy, function, name, on_error))
+
+    def deduplicate(
+        self,
+        id: Callable[[T], Key | None] | None = None,
+        *,
+        within: timedelta | str,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "Flow[T]":
+        """The values whose id has not occurred before, within the event time `within`.
+
+        This step partitions values by id, so a `key_by` before it has no effect after it.
+
+        Args:
+            id: Returns the id of a value; by default, the id of its message. A value whose id is None is kept.
+            within: How long an id is remembered, in event time: a timedelta, or text such as "1 hour".
+            name: The step's name.
+            on_error: The policy for values for which the function raises.
+
+        Raises:
+            GraphError: `within` is not a positive duration, or the step needs a name.
+        """
+        builder = self._builder
+        name, policy = builder.name_for_states(name, "deduplicate", "deduplicate"), on_error or builder.on_error
+        keyed = builder.add(KeyById(builder.name_for(None, f"{name}-by-id"), policy, key_of, id), self._number)
+        return Flow(builder, builder.add(DeduplicateKeys(name, policy, None, _within(builder, name, within)), keyed))
+
+    def map_columns(
+        self,
+        function: "Callable[[pa.RecordBatch], pa.RecordBatch | None]",
+        *,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "Flow[Any]":
+        """The results of a function that processes many values at once, as an Arrow record batch; None for no results.
+
+        This step must follow a source without `decode`, whose batches have the columns `key`, `value`, `event_time` and
+        `sequence`, or another columnar step. Each call receives messages of one stream, in order. Other steps receive each row of
+        the result as a dict. A sink without `encode` writes the column `value`, and the column `key` if there is one.
+        """
+        return Flow(self._builder, self._then(MapColumns, function, name, on_error))
+
+    def sink(
+        self,
+        sink: str,
+        encode: Callable[[T], bytes] | None = None,
+        *,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> None:
+        """Writes the values to a sink of the gateway.
+
+        Args:
+            sink: The name of the sink.
+            encode: Returns the payload of a value; by default, values must be bytes or str.
+            name: The step's name.
+            on_error: The policy for values for which `encode` raises.
+        """
+        builder = self._builder
+        step = Sink(builder.name_for(name, f"to-{sink}"), on_error or builder.on_error, sink, encode or to_bytes)
+        builder.add(step, self._number)
+
+    def _then(self, kind: Callable[..., Step], function: Any, name: str | None, on_error: OnError | None) -> int:
+        builder = self._builder
+        made = _name_of(function, kind.__name__.lower())
+        step = kind(builder.name_for(name, made), on_error or builder.on_error, function)
+        return builder.add(step, self._number)
+
+
+class KeyedFlow(Flow[T]):
+    """A flow of values by key. The results of `map`, `flat_map` and `filter` keep their keys."""
+
+    def map(
+        self, function: Callable[[T], U | None], *, name: str | None = None, on_error: OnError | None = None
+    ) -> "KeyedFlow[U]":
+        """What the function makes of each value; None goes no further."""
+        return KeyedFlow(self._builder, self._then(Map, function, name, on_error))
+
+    def flat_map(
+        self, function: Callable[[T], Iterable[U]], *, name: str | None = None, on_error: OnError | None = None
+    ) -> "KeyedFlow[U]":
+        """Everything that the function yields for each value."""
+        return KeyedFlow(self._builder, self._then(FlatMap, function, name, on_error))
+
+    def filter(
+        self, function: Callable[[T], bool], *, name: str | None = None, on_error: OnError | None = None
+    ) -> "KeyedFlow[T]":
+        """The values for which the function is true."""
+        return KeyedFlow(self._builder, self._then(Filter, function, name, on_error))
+
+    def stateful(
+        self,
+        function: Callable[[T, S], U | None] | Callable[[T, S, Context], U | None],
+        state: Callable[[], S],
+        *,
+        on_timer: Callable[[S, Context], U | None] | None = None,
+        ttl: timedelta | str | None = None,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[U]":
+        """The result of the function for each value and the state of its key, which it may change; None is dropped.
+
+        Args:
+            function: Called with the values of each key in order, and the key's state. If it has a third parameter, it also
+                receives a `Context`, which describes the value, and sets timers.
+            state: Creates the state of a new key: a class, or a function that returns a list, dict, set or instance.
+            on_timer: Called with a key's state and a `Context` when the watermark reaches a timer of the key.
+            ttl: The event time without a value after which a key's state is removed: a timedelta, or text such as "1 hour".
+            name: The step's name, which also identifies its states in the checkpoint: keep it if you rename the function. It is
+                required for a lambda, or if another step has the function's name.
+            on_error: The policy for values for which a function raises. The key's state is then the same as before the call.
+
+        Raises:
+            GraphError: The state is immutable, `on_timer` is given without a context, `ttl` is not a positive duration, or the
+                step needs a name.
+        """
+        return self._stateful(False, function, state, on_timer, ttl, name, on_error)
+
+    def stateful_flat(
+        self,
+        function: Callable[[T, S], Iterable[U] | None] | Callable[[T, S, Context], Iterable[U] | None],
+        state: Callable[[], S],
+        *,
+        on_timer: Callable[[S, Context], Iterable[U] | None] | None = None,
+        ttl: timedelta | str | None = None,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[U]":
+        """Like `stateful`, with functions that return or yield any number of results.
+
+        Raises:
+            GraphError: As for `stateful`.
+        """
+        return self._stateful(True, function, state, on_timer, ttl, name, on_error)
+
+    def map_columns(
+        self,
+        function: "Callable[[pa.RecordBatch], pa.RecordBatch | None]",
+        *,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[Any]":
+        """The results of a function that processes many values at once; None for no results. A column `key` sets new keys."""
+        return KeyedFlow(self._builder, self._then(MapColumns, function, name, on_error))
+
+    def stateful_columns(
+        self,
+        function: "Callable[[pa.RecordBatch, KeyStates[S]], pa.RecordBatch | None]",
+        state: Callable[[], S],
+        *,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[Any]":
+        """The results of a function that processes many values at once, with the states of their keys; None for no results.
+
+        Args:
+            function: Called with a record batch that has a column `key`, with the values of each key in order, and the states:
+                `states[key]` is the state of a key, which it may change.
+            state: Creates the state of a new key.
+            name: The step's name, which also identifies its states in the checkpoint.
+            on_error: The policy for all values of a batch for which the function raises. It must raise before it changes states.
+
+        Raises:
+            GraphError: The step needs a name.
+        """
+        builder = self._builder
+        name = builder.name_for_states(name, _own_name(function), "stateful_columns")
+        return self._with(StatefulColumns(name, on_error or builder.on_error, function, state))
+
+    @overload
+    def window(
+        self, windows: Grid | Session, *, delay: timedelta | str | None = None, late: Late = Late.DROP
+    ) -> Windowed[T, Window]: ...
+
+    @overload
+    def window(self, windows: Count) -> Windowed[T, None]: ...
+
+    def window(
+        self, windows: Grid | Session | Count, *, delay: timedelta | str | None = None, late: Late = Late.DROP
+    ) -> Windowed[T, Any]:
+        """Groups the values of each key in windows.
+
+        Args:
+            windows: The windows: `tumbling(...)`, `sliding(...)`, `session(...)` or `count_window(...)`.
+            delay: How far the watermark must be past a window's end before the window is closed, so that values that are out of
+                order are still included: a timedelta, or text such as "10 seconds".
+            late: What happens to values whose windows are all closed.
+
+        Raises:
+            GraphError: `windows` or `delay` are invalid, or `delay` or `late` are given for windows that count values.
+        """
+        return windowed(self._builder, windows, delay, late, self._builder.lag(self._number), self._with)
+
+    @overload
+    def aggregate(
+        self, aggregation: Aggregation[T, Any, U], *, name: str | None = None, on_error: OnError | None = None
+    ) -> "KeyedFlow[U]": ...
+
+    @overload
+    def aggregate(
+        self,
+        aggregation: Aggregation[T, Any, R],
+        *,
+        output: Callable[[Any, R, None], U | None],
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[U]": ...
+
+    @overload
+    def aggregate(
+        self,
+        *,
+        initial: Callable[[], A],
+        update: Callable[[A, T], A],
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[A]": ...
+
+    @overload
+    def aggregate(
+        self,
+        *,
+        initial: Callable[[], A],
+        update: Callable[[A, T], A],
+        output: Callable[[Any, A, None], U | None],
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[U]": ...
+
+    def aggregate(
+        self,
+        aggregation: Aggregation[T, Any, Any] | None = None,
+        *,
+        initial: Callable[[], Any] | None = None,
+        update: Callable[[Any, T], Any] | None = None,
+        output: Callable[[Any, Any, Any], Any] | None = None,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[Any]":
+        """For each value, the aggregate of all values of its key so far.
+
+        Args:
+            aggregation: The aggregation; or pass functions, as for `Windowed.aggregate`.
+            initial: Returns a new accumulator.
+            update: Returns the accumulator with another value.
+            output: Returns the result for a key, an accumulator and None.
+            name: The step's name, which also identifies its states in the checkpoint.
+            on_error: The policy for values for which a function raises.
+
+        Raises:
+            GraphError: Neither or both of an aggregation and functions are given, or the step needs a name.
+        """
+        builder = self._builder
+        name = builder.name_for_states(name, "aggregate", "aggregate")
+        found = aggregation_of(f"pipeline {builder.name}, step {name}", aggregation, initial, update, None, output)
+        return self._with(Running(name, on_error or builder.on_error, found))
+
+    def deduplicate(
+        self,
+        id: Callable[[T], Key | None] | None = None,
+        *,
+        within: timedelta | str,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[T]":
+        """The values whose id has not occurred before for their key, within the event time `within`.
+
+        Args:
+            id: Returns the id of a value; by default, the id of its message. A value whose id is None is kept.
+            within: How long an id is remembered, in event time: a timedelta, or text such as "1 hour".
+            name: The step's name.
+            on_error: The policy for values for which the function raises.
+
+        Raises:
+            GraphError: `within` is not a positive duration, or the step needs a name.
+        """
+        builder = self._builder
+        name = builder.name_for_states(name, "deduplicate", "deduplicate")
+        return self._with(Deduplicate(name, on_error or builder.on_error, id, _within(builder, name, within)))
+
+    def _stateful(
+        self,
+        flat: bool,
+        function: Callable[..., Any],
+        state: Callable[[], Any],
+        on_timer: Callable[..., Any] | None,
+        ttl: timedelta | str | None,
+        name: str | None,
+        on_error: OnError | None,
+    ) -> "KeyedFlow[Any]":
+        builder = self._builder
+        name = builder.name_for_states(name, _own_name(function), "stateful_flat" if flat else "stateful")
+        lag, policy = builder.lag(self._number), on_error or builder.on_error
+        where = f"pipeline {builder.name}, step {name}"
+        return self._with(stateful_step(where, name, policy, flat, function, state, on_timer, ttl, lag))
+
+    def _with(self, step: Step) -> "KeyedFlow[Any]":
+        return KeyedFlow(self._builder, self._builder.add(step, self._number))
+
+
+def _within(builder: GraphBuilder, step: str, within: timedelta | str) -> int:
+    return span(within, f"pipeline {builder.name}, step {step}: within")
+
+
+def _name_of(function: Any, otherwise: str) -> str:
+    return _own_name(function) or otherwise
+
+
+def _own_name(function: Any) -> str | None:
+    """The name of a function; None for lambdas and other objects."""
+    name: str | None = getattr(function, "__name__", None)
+    return name if name != "<lambda>" and inspect.isroutine(function) else None

@@ -1,0 +1,222 @@
+"""Runs a pipeline on a list of messages, without Spark and without a gateway, for tests."""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from headrace.contract.names import covers as matches
+from headrace.pipelines._errors import no_step
+from headrace.pipelines._pipeline import Pipeline
+from headrace.pipelines.elements._elements import Elements, Key, States
+from headrace.pipelines.elements._message import Message
+from headrace.pipelines.elements._origin import NO_TIME, Origin
+from headrace.pipelines.execution._order import in_order
+from headrace.pipelines.execution._pass import Pass
+from headrace.pipelines.execution._watermarks import EventTime
+from headrace.pipelines.steps._fingerprints import check_fingerprints
+from headrace.pipelines.steps._step import Counted
+from headrace.pipelines.time._time import END, bounded, prefix_maxima
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a sink received: a payload and its key."""
+
+    value: bytes
+    key: Key | None = None
+
+
+@dataclass
+class Trial:
+    """A pipeline under test: send messages, then check what its sinks received, and its states.
+
+    ```python
+    trial = Trial(app)
+    trial.send(Message(b"a", stream="votes/0"), Message(b"b", stream="votes/0"))
+    assert trial.values("totals") == [b"a 1", b"b 1"]
+    ```
+
+    Each call of `send` is a micro-batch. The division into micro-batches only affects the order of results of different keys.
+    Messages without a sequence are numbered.
+    """
+
+    pipeline: Pipeline
+    buckets: int = 1
+    """The number of key partitions, as on Spark."""
+    now: Callable[[], int] = lambda: time.time_ns() // 1000
+    """Returns the present time, in microseconds since 1970 UTC, for `max_ahead` of a source."""
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """The number of values that were `late`, `skipped` or too far `ahead`, by one of these words and the step."""
+    written: defaultdict[str, list[Written]] = field(default_factory=lambda: defaultdict(list))
+    """What each sink received."""
+    failed: list[str] = field(default_factory=list)
+    """The reasons for which messages went to the dead-letter sink."""
+    _kept: defaultdict[int, defaultdict[str, States]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(States)))
+    _last: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def __post_init__(self) -> None:
+        """Initialises the watermarks."""
+        self._event_time = EventTime(self.pipeline.graph)
+
+    def send(self, *messages: Message) -> None:
+        """Processes messages, as one micro-batch.
+
+        Raises:
+            GraphError: The pipeline is invalid.
+            StepError: A function raises, and its step's policy is `OnError.FAIL`.
+        """
+        graph = self.pipeline.graph
+        arriving = Pass(graph)
+        for stream, run in groupby(self._numbered(messages), key=lambda message: message.stream):
+            origin, values = _origin(stream, list(run))
+            for number, source in graph.sources.items():
+                if any(matches(pattern, stream) for pattern in source.streams):
+                    arriving.read(number, Elements(values, origin, times=origin.times if graph.uses_time else None))
+        self._run_keyed_steps(arriving)
+
+    def end(self, *streams: str) -> None:
+        """Ends streams: windows and timers no longer wait for them. A stream continues if more of its messages are sent.
+
+        Raises:
+            StepError: A function raises, and its step's policy is `OnError.FAIL`.
+        """
+        self._run_keyed_steps(Pass(self.pipeline.graph), ended=streams)
+
+    def finish(self) -> None:
+        """Ends event time: all windows close, all timers that are set fire, and states with a time to live are removed.
+
+        Raises:
+            StepError: A function raises, and its step's policy is `OnError.FAIL`.
+        """
+        self._run_keyed_steps(Pass(self.pipeline.graph), END)
+
+    def restart(
+        self, pipeline: Pipeline | None = None, *, migrate_states: Collection[str] = (), drop_states: Collection[str] = ()
+    ) -> None:
+        """Stores all states and reads them back, as when an application is stopped and started again.
+
+        Args:
+            pipeline: The changed application; by default, the same one.
+            migrate_states: Steps that keep their states although their windows, key or sources have changed.
+            drop_states: Steps that the pipeline no longer has, and whose states are dropped.
+
+        Raises:
+            StateError: A state cannot be stored, or stored states do not match the classes or the steps of the pipeline.
+        """
+        now = (pipeline or self.pipeline).graph
+        check_fingerprints(self.pipeline.graph.fingerprints, now.fingerprints, migrate_states)
+        for name in self.pipeline.graph.fingerprints.keys() - now.fingerprints.keys() - set(drop_states):
+            if self.states(name):
+                raise no_step(name)
+        stored = {
+            (bucket, step.name): (list(states[step.name]), step.state_class.pack(list(states[step.name].values())))
+            for bucket, states in self._kept.items()
+            for step in self.pipeline.graph.keyed
+        }
+        self.pipeline = pipeline or self.pipeline
+        self._event_time = EventTime(self.pipeline.graph, self._event_time.to_keep())
+        self._kept.clear()
+        for (bucket, name), (keys, packed) in stored.items():
+            for step in self.pipeline.graph.keyed:
+                if step.name == name:
+                    self._kept[bucket][name].update(zip(keys, step.state_class.unpack(packed), strict=True))
+
+    def values(self, sink: str) -> list[bytes]:
+        """The payloads that a sink received."""
+        return [written.value for written in self.written[sink]]
+
+    def states(self, step: str) -> Mapping[Key, Any]:
+        """The states of a step by key; for a step with windows, the accumulator of each open window.
+
+        Raises:
+            KeyError: The pipeline has no such step with states.
+        """
+        for keyed in self.pipeline.graph.keyed:
+            if keyed.name == step:
+                kept = [states[step] for states in self._kept.values()]
+                return {key: keyed.shown(state) for states in kept for key, state in states.items()}
+        raise KeyError(f"pipeline {self.pipeline.name} has no step {step} that keeps states")
+
+    def _run_keyed_steps(self, arriving: Pass, end: int | None = None, ended: Sequence[str] = ()) -> None:
+        """Runs all steps after the shuffles. Timers and windows fire by the watermark of all streams, or by `end` if given."""
+        graph, event_time = self.pipeline.graph, self._event_time
+        known = event_time.lowest()
+        self._keep(arriving)
+        event_time.begin((key_by, elements.origin.stream) for key_by, elements in arriving.shuffled if _have_times(elements))
+        arrived = [self._marked(*item) for item in in_order(arriving.shuffled)]
+        event_time.end_streams(
+            (key_by, stream) for key_by in graph.first_keys for stream in ended if graph.reaches(key_by, stream)
+        )
+        event_time.end()
+        firing: int | Mapping[int, int] = event_time.lowest() if end is None else end
+        shuffled: list[tuple[int, Elements]] = []
+        for level in range(1, graph.shuffles + 1):
+            here = [item for item in arrived if graph.levels[item[0]] == level]
+            if level > 1:
+                both = [(key_by, elements) for key_by, elements, _ in here] + shuffled
+                ordered = in_order([item for item in both if graph.levels[item[0]] == level])
+                here = [(key_by, elements, event_time.others(key_by, known)) for key_by, elements in ordered]
+            for bucket in range(self.buckets):
+                keyed_pass = Pass(graph, self._kept[bucket])
+                for key_by, elements, others in here:
+                    keyed_pass.enter(key_by, self._of_bucket(elements, bucket), others)
+                keyed_pass.fire_due(level, firing)
+                self._keep(keyed_pass)
+                shuffled += keyed_pass.shuffled
+
+    def _marked(self, key_by: int, elements: Elements) -> tuple[int, Elements, int]:
+        """The elements with their marks, and the watermark of the other streams."""
+        if elements.times is None:
+            return key_by, elements, END
+        watermarks, stream = self._event_time[key_by], elements.origin.stream
+        ahead = self.pipeline.graph.max_ahead(key_by, stream)
+        times, count = bounded(elements.times, None if ahead is None else self.now() + ahead)
+        if count:
+            self.counts[Counted.AHEAD.value, self.pipeline.graph.steps[key_by].name] += count
+        marks = prefix_maxima(times, watermarks.base(stream))
+        watermarks.advance(stream, int(marks[-1]))
+        return key_by, replace(elements, marks=marks), watermarks.others(stream)
+
+    def _of_bucket(self, elements: Elements, bucket: int) -> Elements:
+        """The elements of a bucket, as after a shuffle, where raw messages are decoded again."""
+        keys, raw = elements.keys or (), elements.origin.raw
+        if elements.decoded_by is not None and raw is not None:
+            elements = replace(elements, values=[raw[place] for place in elements.places()])
+        if self.buckets == 1:
+            return elements
+        return elements.pick([index for index, key in enumerate(keys) if crc32(repr(key).encode()) % self.buckets == bucket])
+
+    def _keep(self, done: Pass) -> None:
+        for sink, elements in done.written:
+            keys: Iterable[Any] = elements.sink_keys() or [None] * len(elements)
+            self.written[sink] += [Written(value, key) for value, key in zip(elements.values, keys, strict=True)]
+        self.counts.update({(what.value, step): count for (what, step), count in done.counts.items()})
+        self.failed += [failed.reason for failed in done.failed_elements]
+
+    def _numbered(self, messages: Sequence[Message]) -> Iterable[Message]:
+        for message in messages:
+            sequence = message.sequence or self._last[message.stream] + 1
+            self._last[message.stream] = sequence
+            yield message if message.sequence else _with(message, sequence)
+
+
+def _have_times(elements: Elements) -> bool:
+    return elements.times is not None and bool((elements.times != NO_TIME).any())
+
+
+def _with(message: Message, sequence: int) -> Message:
+    return Message(message.value, message.key, message.event_time, message.stream, sequence, message.message_id)
+
+
+def _origin(stream: str, messages: Sequence[Message]) -> tuple[Origin, list[bytes | None]]:
+    values = [message.value for message in messages]
+    times = np.array([NO_TIME if m.event_time is None else m.event_time for m in messages], np.int64)
+    sequences = np.array([m.sequence for m in messages], np.int64)
+    keys, ids = [m.key for m in messages], [m.message_id for m in messages]
+    return Origin(stream, sequences, values, keys, times, ids), values

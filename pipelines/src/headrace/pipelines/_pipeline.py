@@ -1,0 +1,94 @@
+"""The pipeline of an application: its sources, and the flows from there to its sinks."""
+
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from headrace.pipelines._errors import GraphError
+from headrace.pipelines._flow import Flow
+from headrace.pipelines._module_folder import module_folder
+from headrace.pipelines.graph._builder import GraphBuilder
+from headrace.pipelines.graph._graph import Graph
+from headrace.pipelines.steps._stateless import Source
+from headrace.pipelines.steps._step import OnError
+from headrace.pipelines.time._time import span
+
+T = TypeVar("T")
+
+
+class Pipeline:
+    """An application: its sources, its steps, and its sinks.
+
+    ```python
+    app = Pipeline("votes")
+    letters = app.source("votes/*", decode=bytes.decode)
+    letters.key_by(lambda letter: letter).stateful(count, Votes).sink("totals", encode=encode)
+    ```
+
+    Args:
+        name: The name of the application, in errors, in `headrace status`, and in its checkpoint.
+        on_error: The policy for values for which a function raises, unless the step has its own.
+        dead_letters: The sink for the messages of such values under `OnError.DEAD_LETTER`.
+    """
+
+    def __init__(self, name: str, *, on_error: OnError = OnError.FAIL, dead_letters: str | None = None) -> None:
+        self._builder = GraphBuilder(name, on_error, dead_letters)
+        self._folder = module_folder(sys._getframe(1).f_globals)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the module that created it, which workers need; None if the module is installed, or not a file."""
+        return self._folder
+
+    @property
+    def name(self) -> str:
+        """The name of the application."""
+        return self._builder.name
+
+    def source(
+        self,
+        streams: str,
+        decode: Callable[[bytes], T | None] | None = None,
+        *,
+        idle_after: timedelta | str | None = None,
+        max_ahead: timedelta | str | None = None,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> Flow[T]:
+        """A flow of the messages of streams.
+
+        Args:
+            streams: Patterns of stream names, separated by commas: `orders/*`.
+            decode: Returns the value of a payload, or None to drop the message. By default, the values are `Message`s.
+            idle_after: The event time in other streams after which a stream without messages is idle, and no longer delays
+                windows and timers: a timedelta, or text such as "10 minutes". Its later values may be late. By default, windows
+                and timers wait for every stream.
+            max_ahead: How far an event time may be ahead of the time at which its micro-batch was planned, and still advance the
+                watermark: a timedelta, or text such as "1 hour". One wrong clock then does not make other values late. By
+                default, there is no limit.
+            name: The step's name.
+            on_error: The policy for messages for which `decode` raises.
+
+        Raises:
+            GraphError: There is no pattern, a duration is invalid, another step has this name, or the pipeline already runs.
+        """
+        builder = self._builder
+        patterns = tuple(pattern.strip() for pattern in streams.split(",") if pattern.strip())
+        if not patterns:
+            raise GraphError(f"pipeline {builder.name}: a source needs streams, such as 'orders/*'")
+        idle = None if idle_after is None else span(idle_after, f"pipeline {builder.name}, source {patterns[0]}: idle_after")
+        where = f"pipeline {builder.name}, source {patterns[0]}"
+        ahead = None if max_ahead is None else span(max_ahead, f"{where}: max_ahead", least=0)
+        step = Source(builder.name_for(name, patterns[0]), on_error or builder.on_error, patterns, decode, idle, ahead)
+        return Flow(builder, builder.add(step))
+
+    @property
+    def graph(self) -> Graph:
+        """The validated graph of the pipeline. Afterwards, no steps can be added.
+
+        Raises:
+            GraphError: The pipeline is invalid; the error has the reason.
+        """
+        return self._builder.graph

@@ -1,0 +1,175 @@
+"""Windowed values, before they are aggregated."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from headrace.pipelines._build import aggregation_of
+from headrace.pipelines._errors import GraphError
+from headrace.pipelines.graph._builder import GraphBuilder
+from headrace.pipelines.steps._aggregation import Aggregation, collect
+from headrace.pipelines.steps._running import CountWindows
+from headrace.pipelines.steps._step import OnError, Step
+from headrace.pipelines.time._time import span
+from headrace.pipelines.windows._step import LateValues, TimeWindows
+from headrace.pipelines.windows._windows import Count, Grid, Late, Session
+
+if TYPE_CHECKING:
+    from headrace.pipelines._flow import KeyedFlow
+
+_lists: Aggregation[Any, Any, Any] = collect()
+
+T = TypeVar("T")
+U = TypeVar("U")
+A = TypeVar("A")
+R = TypeVar("R")
+W = TypeVar("W")
+
+
+@dataclass(frozen=True)
+class Windowed(Generic[T, W]):
+    """Values by key and window, from `KeyedFlow.window`. Its methods aggregate them.
+
+    Functions receive the window as a `Window`, or None for windows that count values. The event time of a window's result is the
+    window's last microsecond; its key is that of the values.
+    """
+
+    _builder: GraphBuilder
+    _windows: Grid | Session | Count
+    _delay: int
+    _late: Late
+    _lag: int
+    _then: "Callable[[Step], KeyedFlow[Any]]"
+
+    def late_values(self, *, name: str | None = None) -> "KeyedFlow[T]":
+        """The late values, unchanged: those that arrive after all their windows were closed.
+
+        This flow is independent of the results of the windows, and of `late`.
+
+        Raises:
+            GraphError: The windows are sessions, which may still merge with others, or count values.
+        """
+        if not isinstance(self._windows, Grid):
+            raise GraphError(
+                f"pipeline {self._builder.name}: late_values() requires tumbling or sliding windows; sessions have late=Late.FIRE"
+            )
+        made = self._builder.name_for(name, "late-values")
+        return self._then(LateValues(made, OnError.FAIL, self._windows, self._delay + self._lag))
+
+    @overload
+    def aggregate(
+        self, aggregation: Aggregation[T, Any, U], *, name: str | None = None, on_error: OnError | None = None
+    ) -> "KeyedFlow[U]": ...
+
+    @overload
+    def aggregate(
+        self,
+        aggregation: Aggregation[T, Any, R],
+        *,
+        output: Callable[[Any, R, W], U | None],
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[U]": ...
+
+    @overload
+    def aggregate(
+        self,
+        *,
+        initial: Callable[[], A],
+        update: Callable[[A, T], A],
+        combine: Callable[[A, A], A] | None = None,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[A]": ...
+
+    @overload
+    def aggregate(
+        self,
+        *,
+        initial: Callable[[], A],
+        update: Callable[[A, T], A],
+        combine: Callable[[A, A], A] | None = None,
+        output: Callable[[Any, A, W], U | None],
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[U]": ...
+
+    def aggregate(
+        self,
+        aggregation: Aggregation[T, Any, Any] | None = None,
+        *,
+        initial: Callable[[], Any] | None = None,
+        update: Callable[[Any, T], Any] | None = None,
+        combine: Callable[[Any, Any], Any] | None = None,
+        output: Callable[[Any, Any, Any], Any] | None = None,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[Any]":
+        """The aggregate of each window.
+
+        Args:
+            aggregation: The aggregation, such as `count()` or your own; or pass functions.
+            initial: Returns a new accumulator, without values.
+            update: Returns the accumulator with another value: the same one, changed, or a new one.
+            combine: Returns the accumulator of the values of two, for sessions that merge.
+            output: Returns the result for a key, an accumulator and a `Window` (None for windows that count values); None is
+                dropped. With an aggregation, it receives the aggregation's result instead of the accumulator. By default, the
+                result is the accumulator.
+            name: The step's name, which also identifies its states in the checkpoint.
+            on_error: The policy for values for which a function raises. Their windows are then the same as before.
+
+        Raises:
+            GraphError: Neither or both of an aggregation and functions are given, sessions have no `combine`, or the step needs a
+                name.
+        """
+        builder, windows = self._builder, self._windows
+        name, policy = builder.name_for_states(name, "window", "window"), on_error or builder.on_error
+        where = f"pipeline {builder.name}, step {name}"
+        found = aggregation_of(where, aggregation, initial, update, combine, output)
+        if isinstance(windows, Count):
+            return self._then(CountWindows(name, policy, found, windows.values))
+        if isinstance(windows, Session) and found.join is None:
+            raise GraphError(f"{where}: sessions can merge; the aggregation needs combine")
+        return self._then(TimeWindows(name, policy, found, windows, self._delay, self._late, self._lag))
+
+    def collect(
+        self,
+        function: Callable[[Any, Sequence[T], W], U | None],
+        *,
+        name: str | None = None,
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[U]":
+        """The results of a function of a key, all values of a window in the order of arrival, and the `Window`.
+
+        Args:
+            function: Returns the result; None is dropped.
+            name: The step's name, which also identifies its states in the checkpoint.
+            on_error: The policy if the function raises.
+
+        Raises:
+            GraphError: The step needs a name.
+        """
+        return self.aggregate(_lists, output=function, name=name, on_error=on_error)
+
+
+def windowed(
+    builder: GraphBuilder,
+    windows: Grid | Session | Count,
+    delay: timedelta | str | None,
+    late: Late,
+    lag: int,
+    then: "Callable[[Step], KeyedFlow[Any]]",
+) -> Windowed[Any, Any]:
+    """Validates windows, and returns the windowed values.
+
+    Raises:
+        GraphError: `windows`, `delay` or `late` are invalid.
+    """
+    where = f"pipeline {builder.name}: a window"
+    if not isinstance(windows, (Grid, Session, Count)):
+        raise GraphError(f"{where} must be tumbling(...), sliding(...), session(...) or count_window(...), not {windows!r}")
+    if isinstance(windows, Count) and (delay is not None or late is not Late.DROP):
+        raise GraphError(f"{where} that counts values has no late values: remove delay and late")
+    allowed = 0 if delay is None else span(delay, f"{where}'s delay", least=0)
+    return Windowed(builder, windows, allowed, late, lag, then)

@@ -1,0 +1,1 @@
+"""The data between steps: values with the messages that they come from."""

@@ -1,0 +1,177 @@
+"""Values in Arrow columns, for columnar steps. Other steps access them as Python objects, which are created on demand."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.pipelines.elements._message import Message
+from headrace.pipelines.elements._origin import NO_TIME, Origin
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Lazy(Sequence[Any]):
+    """A sequence whose values are created on the first access."""
+
+    @cached_property
+    @abstractmethod
+    def made(self) -> Sequence[Any]:
+        """The values, one by one."""
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Any]: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """The value at an index, or some of them."""
+        return self.made[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Goes through all values."""
+        return iter(self.made)
+
+
+class Column(Lazy):
+    """A column of bytes."""
+
+    @abstractmethod
+    def array(self) -> "pa.Array":
+        """The column as an Arrow array of binary or string."""
+
+    @abstractmethod
+    def take(self, indices: npt.NDArray[np.int64]) -> "Column":
+        """The values at these indices."""
+
+
+class ArrowColumn(Column):
+    """A column that is an Arrow array."""
+
+    def __init__(self, array: "pa.Array") -> None:
+        self._array = array
+
+    def __len__(self) -> int:
+        """The number of values."""
+        return len(self._array)
+
+    @cached_property
+    def made(self) -> Sequence[Any]:
+        """The values, one by one."""
+        return list(self._array.to_pylist())
+
+    def array(self) -> "pa.Array":
+        """The column itself."""
+        return self._array
+
+    def take(self, indices: npt.NDArray[np.int64]) -> "ArrowColumn":
+        """Some of the values."""
+        return ArrowColumn(self._array.take(_arrow_indices(indices)))
+
+
+class Rows(Lazy):
+    """Values that are rows of a record batch."""
+
+    @property
+    @abstractmethod
+    def batch(self) -> "pa.RecordBatch":
+        """All rows."""
+
+    @abstractmethod
+    def take(self, indices: Sequence[int]) -> "Rows":
+        """Some of the rows."""
+
+
+class TableRows(Rows):
+    """The result of a columnar step. Other steps receive each row as a dict."""
+
+    def __init__(self, batch: "pa.RecordBatch") -> None:
+        self._batch = batch
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return int(self._batch.num_rows)
+
+    @cached_property
+    def made(self) -> Sequence[Any]:
+        """A dict for each row."""
+        return list(self._batch.to_pylist())
+
+    @property
+    def batch(self) -> "pa.RecordBatch":
+        """All rows."""
+        return self._batch
+
+    def take(self, indices: Sequence[int]) -> "TableRows":
+        """Some of the rows."""
+        return TableRows(self._batch.take(_arrow_indices(indices)))
+
+
+class MessageRows(Rows):
+    """Messages. Columnar steps receive the columns `key`, `value`, `event_time`, `sequence`; others receive `Message`s."""
+
+    def __init__(self, origin: Origin, places: Sequence[int]) -> None:
+        self._origin = origin
+        self._places = places
+
+    def __len__(self) -> int:
+        """The number of messages."""
+        return len(self._places)
+
+    @cached_property
+    def made(self) -> Sequence[Any]:
+        """Each message."""
+        origin = self._origin
+        raw, keys, times, ids = origin.raw or (), origin.keys, origin.times, origin.ids
+        sequences = origin.sequences.tolist()
+        return [
+            Message(
+                raw[place],
+                keys[place] if keys is not None else None,
+                int(times[place]) if times is not None and times[place] != NO_TIME else None,
+                origin.stream,
+                sequences[place],
+                ids[place] if ids is not None else None,
+            )
+            for place in self._places
+        ]
+
+    @cached_property
+    def batch(self) -> "pa.RecordBatch":
+        """All messages."""
+        import pyarrow as pa
+
+        origin, count = self._origin, len(self._origin)
+        times = np.full(count, NO_TIME) if origin.times is None else origin.times
+        batch = pa.RecordBatch.from_pydict(
+            {
+                "key": pa.nulls(count, pa.binary()) if origin.keys is None else as_array(origin.keys),
+                "value": as_array(origin.raw or ()),
+                "event_time": pa.array(times, pa.timestamp("us", tz="UTC"), mask=times == NO_TIME),
+                "sequence": pa.array(origin.sequences),
+            }
+        )
+        whole = isinstance(self._places, range) and len(self._places) == count
+        return batch if whole else batch.take(_arrow_indices(self._places))
+
+    def take(self, indices: Sequence[int]) -> "MessageRows":
+        """Some of the messages."""
+        return MessageRows(self._origin, [self._places[index] for index in indices])
+
+
+def as_array(values: Sequence[bytes | None]) -> "pa.Array":
+    """The Arrow array of a column of bytes."""
+    import pyarrow as pa
+
+    return values.array() if isinstance(values, Column) else pa.array(values, pa.binary())
+
+
+def _arrow_indices(indices: Sequence[int] | npt.NDArray[np.int64]) -> "pa.Array":
+    import pyarrow as pa
+
+    return pa.array(np.asarray(indices, np.int64))

@@ -1,0 +1,1 @@
+"""Execution of a graph: passes, order, watermarks."""

@@ -1,0 +1,172 @@
+"""Runs the steps of a graph on elements, up to the next shuffle or a sink."""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from headrace.pipelines._errors import StepError
+from headrace.pipelines.elements._elements import Elements, Key, States
+from headrace.pipelines.elements._origin import NO_TIME
+from headrace.pipelines.graph._graph import Graph
+from headrace.pipelines.steps._stateless import KeyBy, Sink, Source
+from headrace.pipelines.steps._step import Counted, KeyedStep, OnError, Step
+from headrace.pipelines.time._time import END, are_out_of_range, out_of_range
+
+log = logging.getLogger("headrace.pipelines")
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An element whose function raised, for the dead-letter sink."""
+
+    step: str
+    elements: Elements
+    index: int
+    reason: str
+    """The error and its location."""
+    error: str
+    """The exception."""
+
+
+@dataclass
+class Pass:
+    """One pass through the steps between two shuffles, and its results.
+
+    Attributes:
+        graph: The graph of the pipeline.
+        kept: The states of each step by key, in the bucket of this pass; empty before the first shuffle.
+        shuffled: Elements for the next shuffle, with the number of the `key_by`.
+        written: Elements for a sink, with its name.
+        failed_elements: Elements for the dead-letter sink.
+        changed: The keys whose states may have changed or been removed, by step, in the order of their first change.
+        counts: The number of elements by event and step.
+        others: A lower bound of the watermark of the streams other than that of the elements.
+    """
+
+    graph: Graph
+    kept: MutableMapping[str, States] = field(default_factory=lambda: defaultdict(States))
+    shuffled: list[tuple[int, Elements]] = field(default_factory=list)
+    written: list[tuple[str, Elements]] = field(default_factory=list)
+    failed_elements: list[Failed] = field(default_factory=list)
+    changed: defaultdict[str, dict[Key, None]] = field(default_factory=lambda: defaultdict(dict))
+    counts: Counter[tuple[Counted, str]] = field(default_factory=Counter)
+    others: int = END
+
+    # What the engine calls
+
+    def read(self, source: int, elements: Elements) -> None:
+        """Runs the steps after a source on its messages, whose values are payloads.
+
+        Raises:
+            StepError: A function raises, and its step's policy is `OnError.FAIL`.
+        """
+        step = self.graph.steps[source]
+        assert isinstance(step, Source)
+        decoded = step.apply(elements, self)
+        if decoded:
+            self._after(source, replace(decoded, decoded_by=source))
+
+    def enter(self, key_by: int, elements: Elements, others: int = END) -> None:
+        """Runs the steps after a `key_by` on keyed elements.
+
+        Args:
+            key_by: The number of the `key_by`.
+            elements: Elements of one stream, with their marks if a step needs times.
+            others: A lower bound of the watermark of all other streams that reach this `key_by`; END if there is none.
+
+        Raises:
+            StepError: A function raises, and its step's policy is `OnError.FAIL`.
+        """
+        self.others = others
+        if elements.decoded_by is not None:
+            step = self.graph.steps[elements.decoded_by]
+            assert isinstance(step, Source)
+            elements = step.apply(elements, self)
+        if elements:
+            self._after(key_by, elements)
+
+    def fire_due(self, level: int, watermark: int | Mapping[int, int]) -> None:
+        """Fires the timers and windows that are due at the end of a micro-batch in the steps of a level.
+
+        Args:
+            level: The number of shuffles before the steps.
+            watermark: The watermark of all streams; by `key_by` if several are reached from sources (`Graph.roots`).
+
+        Raises:
+            StepError: A function raises, and its step's policy is `OnError.FAIL`.
+        """
+        self.others = END
+        for number, step in enumerate(self.graph.steps):
+            if isinstance(step, KeyedStep) and self.graph.levels[number] == level:
+                for due in step.fire_due(self, self._watermark(number, watermark)):
+                    self._after(number, due)
+
+    # What steps call
+
+    def states(self, step: str) -> States:
+        """The states of a step in this bucket."""
+        return self.kept[step]
+
+    def touched(self, step: str, keys: Sequence[Key]) -> None:
+        """Records keys whose states may have changed or been removed."""
+        self.changed[step] |= dict.fromkeys(keys)
+
+    def count(self, what: Counted, step: str, elements: int) -> None:
+        """Adds to a count of elements of a step."""
+        self.counts[what, step] += elements
+
+    def failed(self, step: Step, elements: Elements, index: int, error: Exception) -> None:
+        """Applies a step's error policy to an element for which a function raised.
+
+        Raises:
+            StepError: The policy is `OnError.FAIL`.
+        """
+        raised = f"{type(error).__name__}: {error}"
+        reason = f"{self._where(step, elements, index)}: {raised}"
+        if step.on_error is OnError.FAIL:
+            raise StepError(f"{reason}. Correct the function, or use another on_error than OnError.FAIL") from error
+        if step.on_error is OnError.SKIP:
+            self.count(Counted.SKIPPED, step.name, 1)
+            log.warning("skipped: %s", reason)
+        else:
+            self.failed_elements.append(Failed(step.name, elements, index, reason, raised))
+
+    def _watermark(self, number: int, watermark: int | Mapping[int, int]) -> int:
+        if isinstance(watermark, int):
+            return watermark
+        return min(watermark.get(key_by, NO_TIME) for key_by in self.graph.roots[number])
+
+    def _where(self, step: Step, elements: Elements, index: int) -> str:
+        origin = elements.origin
+        key = f", key {elements.keys[index]!r}" if elements.keys is not None else ""
+        sequence = int(origin.sequences[elements.place(index)])
+        return f"pipeline {self.graph.name}, step {step.name}{key}, stream {origin.stream}, sequence {sequence}"
+
+    def _with_sound_times(self, step: Step, elements: Elements) -> Elements:
+        """The elements except those whose event time is out of range, which have failed."""
+        times = elements.times
+        if times is None or elements.marks is not None or not self.graph.uses_time:
+            return elements
+        wrong = are_out_of_range(times)
+        if not wrong.any():
+            return elements
+        for index in np.flatnonzero(wrong).tolist():
+            self.failed(step, elements, index, out_of_range(int(times[index])))
+        return elements.pick(np.flatnonzero(~wrong).tolist())
+
+    def _after(self, number: int, elements: Elements) -> None:
+        for consumer in self.graph.consumers[number]:
+            step = self.graph.steps[consumer]
+            found = step.apply(elements, self)
+            if not found:
+                continue
+            if isinstance(step, KeyBy):
+                if sound := self._with_sound_times(step, found):
+                    self.shuffled.append((consumer, sound))
+            elif isinstance(step, Sink):
+                self.written.append((step.sink, found))
+            else:
+                self._after(consumer, found)

@@ -1,0 +1,1 @@
+"""The graph of steps that an application describes."""

@@ -1,0 +1,225 @@
+"""The graph of a pipeline: its steps, and their inputs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.contract.names import covers as matches
+from headrace.pipelines._errors import GraphError
+from headrace.pipelines.steps._fingerprints import Fingerprint
+from headrace.pipelines.steps._stateless import EventTime, KeyBy, Sink, Source
+from headrace.pipelines.steps._step import Counted, KeyedStep, OnError, Step
+from headrace.pipelines.windows._step import TimeWindows
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """The steps in topological order: a step's number is higher than those of its inputs.
+
+    Attributes:
+        name: The application's name, in errors and in `headrace status`.
+        steps: The steps by number.
+        inputs: The numbers of the steps that each step follows.
+        dead_letters: The sink for the messages of elements for which a function raises; None if there is none.
+    """
+
+    name: str
+    steps: Sequence[Step]
+    inputs: Sequence[tuple[int, ...]]
+    dead_letters: str | None
+
+    def check(self) -> None:
+        """Validates the graph.
+
+        Raises:
+            GraphError: The graph is invalid; the error has the reason and the remedy.
+        """
+        if not self.sources:
+            raise GraphError(f"pipeline {self.name} has no source: begin with pipeline.source('orders/*')")
+        for number, step in enumerate(self.steps):
+            if isinstance(step, EventTime) and self.levels[number]:
+                raise GraphError(
+                    f"pipeline {self.name}: step {step.name} is too late; event_time must precede the first key_by or deduplicate"
+                )
+            if not isinstance(step, Sink) and not self.consumers[number]:
+                raise GraphError(f"pipeline {self.name}: step {step.name} has no consumer; end the flow with .sink('name')")
+            if step.on_error is OnError.DEAD_LETTER and self.dead_letters is None:
+                raise GraphError(
+                    f"pipeline {self.name}: step {step.name} uses OnError.DEAD_LETTER, and there is no dead-letter sink; "
+                    "set one: Pipeline(..., dead_letters='failed')"
+                )
+
+    @cached_property
+    def consumers(self) -> list[list[int]]:
+        """The numbers of the steps that follow each."""
+        following: list[list[int]] = [[] for _ in self.steps]
+        for number, inputs in enumerate(self.inputs):
+            for before in inputs:
+                following[before].append(number)
+        return following
+
+    @property
+    def sources(self) -> dict[int, Source]:
+        """The sources by number."""
+        return {number: step for number, step in enumerate(self.steps) if isinstance(step, Source)}
+
+    @property
+    def streams(self) -> list[str]:
+        """The patterns of all streams that the pipeline reads, without duplicates."""
+        return list(dict.fromkeys(pattern for source in self.sources.values() for pattern in source.streams))
+
+    @property
+    def keyed(self) -> Iterator[KeyedStep]:
+        """The steps with states."""
+        return (step for step in self.steps if isinstance(step, KeyedStep))
+
+    @property
+    def keyed_levels(self) -> dict[str, int]:
+        """The number of shuffles before each step with states, by its name."""
+        return {step.name: self.levels[number] for number, step in enumerate(self.steps) if isinstance(step, KeyedStep)}
+
+    @property
+    def sinks(self) -> list[str]:
+        """The names of all sinks, without duplicates; the dead-letter sink last."""
+        named = dict.fromkeys(step.sink for step in self.steps if isinstance(step, Sink))
+        if self.dead_letters is not None:
+            named[self.dead_letters] = None
+        return list(named)
+
+    @cached_property
+    def levels(self) -> list[int]:
+        """The number of shuffles before each step's results."""
+        levels: list[int] = []
+        for number, step in enumerate(self.steps):
+            before = max((levels[i] for i in self.inputs[number]), default=0)
+            levels.append(before + isinstance(step, KeyBy))
+        return levels
+
+    @property
+    def shuffles(self) -> int:
+        """The largest number of shuffles of an element."""
+        return max(self.levels)
+
+    @cached_property
+    def roots(self) -> list[frozenset[int]]:
+        """The first `key_by` on each path from a source to each step, where the marks of its elements are computed."""
+        roots: list[frozenset[int]] = []
+        for number, step in enumerate(self.steps):
+            found = frozenset[int]().union(*(roots[i] for i in self.inputs[number]))
+            roots.append(found | {number} if isinstance(step, KeyBy) and self._unkeyed[number] else found)
+        return roots
+
+    @property
+    def first_keys(self) -> frozenset[int]:
+        """Every `key_by` that elements reach directly from sources, where marks are computed."""
+        return frozenset[int]().union(*self.roots)
+
+    def behind(self, key_by: int) -> frozenset[str]:
+        """The names of the steps with states whose marks this `key_by` computes; only those for which no other does, if any."""
+        steps = [(step.name, self.roots[number]) for number, step in enumerate(self.steps) if isinstance(step, KeyedStep)]
+        alone = frozenset(name for name, roots in steps if roots == {key_by})
+        return alone or frozenset(name for name, roots in steps if key_by in roots)
+
+    def reaches(self, key_by: int, stream: str) -> bool:
+        """Whether messages of a stream reach a `key_by` directly from sources."""
+        return any(matches(pattern, stream) for number in self._unkeyed[key_by] for pattern in self.sources[number].streams)
+
+    @cached_property
+    def fingerprints(self) -> dict[str, Fingerprint]:
+        """The fingerprint of each step with states, by its name."""
+        return {
+            step.name: Fingerprint(step.kind, self._key(number), step.divided, self._origins[number])
+            for number, step in enumerate(self.steps)
+            if isinstance(step, KeyedStep)
+        }
+
+    def _key(self, number: int) -> str:
+        """The description of the key of a step's values."""
+        step = self.steps[number]
+        while not isinstance(step, KeyBy):
+            number = self.inputs[number][0]
+            step = self.steps[number]
+        return step.by
+
+    @cached_property
+    def _origins(self) -> list[tuple[str, ...]]:
+        """The patterns of the streams that reach each step."""
+        origins: list[set[str]] = []
+        for number, step in enumerate(self.steps):
+            own = step.streams if isinstance(step, Source) else ()
+            origins.append(set(own).union(*(origins[i] for i in self.inputs[number])))
+        return [tuple(sorted(patterns)) for patterns in origins]
+
+    @cached_property
+    def _unkeyed(self) -> list[frozenset[int]]:
+        """The sources whose elements reach each step without a `key_by` in between."""
+        unkeyed: list[frozenset[int]] = []
+        for number, step in enumerate(self.steps):
+            before = (unkeyed[i] for i in self.inputs[number] if not isinstance(self.steps[i], KeyBy))
+            unkeyed.append(frozenset({number}) if isinstance(step, Source) else frozenset[int]().union(*before))
+        return unkeyed
+
+    @cached_property
+    def has_idle_streams(self) -> bool:
+        """Whether a source has `idle_after`."""
+        return any(source.idle_after is not None for source in self.sources.values())
+
+    def idle_after(self, key_by: int, stream: str) -> int | None:
+        """The `idle_after` of a stream at a `key_by`, in microseconds; None for never."""
+        reaching = (self.sources[number] for number in self._unkeyed[key_by])
+        spans = [source.idle_after for source in reaching if any(matches(pattern, stream) for pattern in source.streams)]
+        known = [span for span in spans if span is not None]
+        return max(known) if known and len(known) == len(spans) else None
+
+    @cached_property
+    def bounds_skew(self) -> bool:
+        """Whether a source has `max_ahead`."""
+        return any(source.max_ahead is not None for source in self.sources.values())
+
+    def max_ahead(self, key_by: int, stream: str) -> int | None:
+        """The `max_ahead` of a stream at a `key_by`, in microseconds; None for no limit."""
+        reaching = (self.sources[number] for number in self._unkeyed[key_by])
+        spans = [source.max_ahead for source in reaching if any(matches(pattern, stream) for pattern in source.streams)]
+        return min((span for span in spans if span is not None), default=None)
+
+    @cached_property
+    def uses_ids(self) -> bool:
+        """Whether a step needs the ids of messages."""
+        return any(step.uses_ids for step in self.steps)
+
+    @cached_property
+    def uses_time(self) -> bool:
+        """Whether a step needs event times and watermarks."""
+        return any(step.uses_time for step in self.steps)
+
+    def only_decodes(self, source: int) -> int | None:
+        """The `key_by` that a source's messages reach with their own keys and without other functions; None if there is none.
+
+        Such messages are not processed one by one before the shuffle.
+        """
+        consumers = self.consumers[source]
+        if len(consumers) != 1 or self.uses_time:
+            return None
+        number = consumers[0]
+        while type(self.steps[number]).__name__ == "Merge" and len(self.consumers[number]) == 1:
+            number = self.consumers[number][0]
+        step = self.steps[number]
+        return number if isinstance(step, KeyBy) and step.function is None else None
+
+    @property
+    def counted(self) -> list[tuple[Counted, str]]:
+        """The counts of the pipeline, by event and step."""
+        late = [(Counted.LATE, step.name) for step in self.steps if isinstance(step, TimeWindows)]
+        skipped = [(Counted.SKIPPED, step.name) for step in self.steps if step.on_error is OnError.SKIP]
+        ahead = [(Counted.AHEAD, self.steps[number].name) for number in sorted(self.first_keys) if self.bounds_skew]
+        return late + skipped + ahead
+
+    def describe(self) -> str:
+        """A line for each step: its name, its kind, and its inputs."""
+        width = max(len(step.name) for step in self.steps)
+        kinds = max(len(step.label) for step in self.steps)
+        lines = []
+        for number, step in enumerate(self.steps):
+            after = ", ".join(self.steps[i].name for i in self.inputs[number])
+            lines.append(f"{step.name:{width}}  {step.label:{kinds}}  {f'after {after}' if after else ''}".rstrip())
+        return "\n".join(lines)

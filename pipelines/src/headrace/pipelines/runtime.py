@@ -1,0 +1,50 @@
+"""The interface for engines that run pipelines. Applications do not need it."""
+
+from headrace.contract.names import covers as matches
+from headrace.pipelines._errors import no_step
+from headrace.pipelines.elements._elements import Elements, Key, States
+from headrace.pipelines.elements._origin import NO_TIME, Origin, Times
+from headrace.pipelines.elements._rows import Column, Rows
+from headrace.pipelines.execution._order import in_order
+from headrace.pipelines.execution._pass import Failed, Pass
+from headrace.pipelines.execution._watermarks import EVERY_STREAM, EventTime, Watermarks, merged
+from headrace.pipelines.graph._graph import Graph
+from headrace.pipelines.states._state import StateClass
+from headrace.pipelines.states._values import dumps_plain
+from headrace.pipelines.steps._fingerprints import Fingerprint, check_fingerprints
+from headrace.pipelines.steps._keys import in_order_of_keys, normal_key, not_normal
+from headrace.pipelines.steps._step import Counted, OnError
+from headrace.pipelines.time._time import END, bounded, prefix_maxima
+
+__all__ = [
+    "END",
+    "EVERY_STREAM",
+    "NO_TIME",
+    "Column",
+    "Counted",
+    "Elements",
+    "EventTime",
+    "Failed",
+    "Fingerprint",
+    "Graph",
+    "Key",
+    "OnError",
+    "Origin",
+    "Pass",
+    "Rows",
+    "StateClass",
+    "States",
+    "Times",
+    "Watermarks",
+    "bounded",
+    "check_fingerprints",
+    "dumps_plain",
+    "in_order",
+    "in_order_of_keys",
+    "matches",
+    "merged",
+    "no_step",
+    "normal_key",
+    "not_normal",
+    "prefix_maxima",
+]

@@ -1,0 +1,1 @@
+"""Serialisation of keyed states, and changes of their classes."""

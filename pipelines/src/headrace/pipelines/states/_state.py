@@ -1,0 +1,163 @@
+"""Creates and stores states, and upgrades them if their class has changed.
+
+A state is an instance of an ordinary class, or a plain value such as a number, a list or a dict. Instances are stored by field,
+so a class may change: a new field has its default, and other changes need a class method `upgrade(version, fields)` that returns
+the fields of the present version. `version` is a class attribute, by default 0. If all instances have the same fields, they are
+stored in columns, which takes a fraction of the time and space.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from headrace.pipelines._errors import StateError
+from headrace.pipelines.states._classes import check_fields, defaults_of, upgrade_of, version_of
+from headrace.pipelines.states._fields import Columns, Fields, fields_of, instance, instances_of_columns, one_by_one
+from headrace.pipelines.states._kinds import Kinds
+from headrace.pipelines.states._values import dumps, dumps_plain, loads
+from headrace.pipelines.states._writers import Tables
+
+TIMERS = "a state with timers"
+"""The layout of states with timers. If the function no longer has a context, the timers are lost."""
+
+_LAID_OUT = "laid out"
+_BY_PICKLE, _BY_FIELD = 1, 2
+"""The formats of instances inside states. Older checkpoints have `_BY_PICKLE`."""
+_PLAIN = (bool, int, float, complex, str, bytes, bytearray, list, dict, set, frozenset, tuple, type(None))
+
+
+@dataclass(frozen=True)
+class StateClass:
+    """The states of one step.
+
+    Attributes:
+        make: Creates the state of a new key.
+        step: The step's name, for errors.
+    """
+
+    make: Callable[[], Any]
+    step: str
+
+    @property
+    def _where(self) -> str:
+        return f"step {self.step}"
+
+    @cached_property
+    def _kinds(self) -> Kinds:
+        return Kinds(self._where, self.make)
+
+    @property
+    def kind(self) -> type | None:
+        """The class of the instances; None if states are plain values."""
+        made = self.make if isinstance(self.make, type) else type(self.make())
+        return None if issubclass(made, _PLAIN) else made
+
+    @cached_property
+    def _first(self) -> Sequence[str]:
+        """The names of the fields of a new state, in order."""
+        return tuple(getattr(self.make(), "__dict__", ()))
+
+    def pack(self, states: Sequence[Any]) -> bytes:
+        """States as bytes, in order.
+
+        Raises:
+            StateError: A state contains something that cannot be stored.
+        """
+        kind = self.kind
+        try:
+            if kind is None:
+                packed, tables = dumps(list(states), self._kinds, len(states))
+                return dumps_plain((None, 0, packed, _BY_FIELD, tables))
+            fields = fields_of(kind, states, self._first)
+            plain = (fields.names, fields.count, fields.values) if isinstance(fields, Columns) else fields
+            packed, tables = dumps(plain, self._kinds, len(states))
+            return dumps_plain((kind.__qualname__, version_of(kind), packed, _BY_FIELD, tables))
+        except Exception as error:
+            raise StateError(f"{self._where}: a state cannot be stored: {error}; keep plain data in states") from error
+
+    def check(self) -> None:
+        """Checks that a new state can be stored.
+
+        Raises:
+            StateError: It cannot.
+        """
+        StateClass.pack(self, [self.make()])
+
+    def unpack(self, packed: bytes) -> list[Any]:
+        """The states from bytes, upgraded to the present class.
+
+        Raises:
+            StateError: The class has changed, and has no suitable `upgrade`.
+        """
+        document = self._document(packed)
+        return self._of_layout(*document) if len(document) == 4 else self._of_instances(*document)
+
+    def laid_out(self, layout: str, columns: Any, states: Sequence[Any]) -> bytes:
+        """States as bytes, with further columns of a step.
+
+        Args:
+            layout: A description of the columns, which identifies them.
+            columns: The further columns.
+            states: The states.
+
+        Raises:
+            StateError: A state cannot be stored.
+        """
+        return dumps_plain((_LAID_OUT, layout, columns, StateClass.pack(self, states)))
+
+    def taken_apart(self, layout: str, packed: bytes) -> tuple[Any, list[Any]]:
+        """The columns and the states from bytes.
+
+        Raises:
+            StateError: The bytes have another layout, or the class has changed and has no suitable `upgrade`.
+        """
+        document = self._document(packed)
+        if len(document) != 4 or document[1] != layout:
+            raise self._another_step(document[1] if len(document) == 4 else "a plain state", layout)
+        return document[2], StateClass.unpack(self, document[3])
+
+    def is_laid_out(self, packed: bytes) -> bool:
+        """Whether the bytes have further columns."""
+        return len(self._document(packed)) == 4
+
+    def _document(self, packed: bytes) -> tuple[Any, ...]:
+        # Bytes of older versions may contain pickled instances at this level.
+        document: tuple[Any, ...] = loads(packed, self._kinds, by_field=False)
+        return document
+
+    def _of_layout(self, _: str, layout: str, columns: Any, states: bytes) -> list[Any]:
+        if layout != TIMERS:
+            raise self._another_step(layout, "a plain state")
+        return StateClass.unpack(self, states)
+
+    def _another_step(self, was: str, is_now: str) -> StateError:
+        return StateError(
+            f"{self._where}: the checkpoint has {was} for each key, and the step keeps {is_now} now; "
+            "give the step another name to start without states"
+        )
+
+    def _of_instances(
+        self, name: str | None, version: int, stored: Any, form: int = _BY_PICKLE, tables: Tables | None = None
+    ) -> list[Any]:
+        kind = self.kind
+        if form == _BY_FIELD:
+            stored = loads(stored, self._kinds, tables)
+        if (name is None) != (kind is None):
+            is_now = "plain values" if kind is None else f"instances of {kind.__qualname__}"
+            raise StateError(f"{self._where}: the checkpoint has states of {name or 'plain values'}, and they are now {is_now}")
+        if kind is None:
+            return list(stored)
+        return self._upgrade(kind, version, Columns(*stored) if isinstance(stored, tuple) else stored)
+
+    def _upgrade(self, kind: type, version: int, stored: Fields) -> list[Any]:
+        upgrade = upgrade_of(self._where, kind, version)
+        if upgrade is not None:
+            stored = [upgrade(version, fields) for fields in one_by_one(stored)]
+        defaults = defaults_of(kind)
+        if isinstance(stored, Columns):
+            check_fields(self._where, kind, stored.names)
+            return instances_of_columns(kind, stored, defaults)
+        if stored:
+            check_fields(self._where, kind, stored[0])
+        return [instance(kind, fields, defaults) for fields in stored]

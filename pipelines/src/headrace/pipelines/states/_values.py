@@ -1,0 +1,183 @@
+"""Serialises the values in states: instances of the application's classes are stored by field, at any depth.
+
+Equal values have equal bytes, in any worker, so two attempts at one micro-batch write the same. Pickle alone does not guarantee
+this: it writes an object once, and references it afterwards, and whether equal texts are the same object is undefined.
+"""
+
+import pickle
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Any
+
+from headrace.pipelines._errors import StateError
+from headrace.pipelines.states._classes import Upgrade, check_fields, defaults_of, upgrade_of, version_inside
+from headrace.pipelines.states._fields import fields_of_one, instance, lies_in_dict
+from headrace.pipelines.states._kinds import Kinds, is_by_field
+from headrace.pipelines.states._trees import LARGE, has_large_twice, is_tree
+from headrace.pipelines.states._writers import MEMBER, SET, TEXT, ByReference, ByValue, InTwoPlaces, Layout, Tables
+
+_WRITERS = (ByValue.__module__, "headrace.pipelines" + "._writers")
+"""The modules of the functions that stored values name: the present one, and the one that older checkpoints name.
+
+The latter is written in two parts, so that a script that renames modules does not change it.
+"""
+_SMALL_BYTES = 2**16
+"""Smaller values are not searched for duplicate large texts."""
+
+
+def dumps(value: Any, kinds: Kinds, count: int) -> tuple[bytes, Tables | None]:
+    """The states of `count` keys as bytes, and the tables that these reference.
+
+    Raises:
+        PicklingError: A value cannot be stored. A class may raise other errors.
+    """
+    if is_tree(value):
+        packed = dumps_plain(value)
+        if len(packed) <= max(_SMALL_BYTES, LARGE * count) or not has_large_twice(value):
+            return packed, None
+    written = BytesIO()
+    try:
+        writer = ByValue(written, kinds)
+        writer.dump(value)
+    except InTwoPlaces:
+        written = BytesIO()
+        ByReference(written, kinds).dump(value)
+        return written.getvalue(), None
+    return written.getvalue(), writer.tables
+
+
+def loads(packed: bytes, kinds: Kinds, tables: Tables | None = None, *, by_field: bool = True) -> Any:
+    """The values from bytes.
+
+    Args:
+        packed: The bytes.
+        kinds: The present classes.
+        tables: The tables that the bytes reference.
+        by_field: Whether instances were stored by field; otherwise they were pickled.
+
+    Raises:
+        StateError: A class has changed and has no suitable `upgrade`, or no longer exists.
+    """
+    reader = _Reader(packed, kinds, tables or ((), ()), by_field)
+    try:
+        value = reader.load()
+        reader.finish()
+    except StateError:
+        raise
+    except Exception as error:
+        raise StateError(
+            f"{kinds.where}: stored states do not match the present classes: {type(error).__name__}: {error}"
+        ) from error
+    return value
+
+
+def dumps_plain(value: Any) -> bytes:
+    """Serialises values whose object identity does not matter, such as keys."""
+    written = BytesIO()
+    pickler = pickle.Pickler(written, 5)
+    pickler.fast = True
+    pickler.dump(value)
+    return written.getvalue()
+
+
+class _Reader(pickle.Unpickler):
+    """Reads values, and upgrades instances to their present classes."""
+
+    def __init__(self, packed: bytes, kinds: Kinds, tables: Tables, by_field: bool) -> None:
+        super().__init__(BytesIO(packed))
+        self._kinds, self._by_field = kinds, by_field
+        self._layouts, self._texts = tables
+        self._begun: dict[int, Any] = {}
+        self._by_pickle: list[Any] = []
+        self._known: dict[Layout, tuple[type, Upgrade | None, bool]] = {}
+        self._own: Mapping[str, Callable[..., Any]] = {
+            "instance_of": self._instance,
+            "same": self._same,
+            "member": self._member,
+        }
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Finds a class or function that the bytes name."""
+        if module in _WRITERS and name in self._own:
+            return self._own[name]
+        found = self._kinds.find(module, name)
+        if self._by_field or not isinstance(found, type) or not is_by_field(found) or issubclass(found, tuple):
+            return found
+        return _stand_in(found, self._by_pickle)
+
+    def persistent_load(self, written: Any) -> Any:
+        """The value of a persistent id."""
+        what, *values = written
+        if what >= 0:
+            return self._of_fields(self._layouts[what], values)
+        if what == TEXT:
+            return self._texts[values[0]]
+        if what == MEMBER:
+            return self._member(*values)
+        return set(values) if what == SET else frozenset(values)
+
+    def finish(self) -> None:
+        """Upgrades the pickled instances, once all are read."""
+        for made in self._by_pickle:
+            kind: type = type(made)
+            fields = fields_of_one(made)
+            layout = kind.__module__, kind.__qualname__, 0, tuple(fields), len(fields)
+            self._filled(made, layout, fields)
+
+    def _instance(self, number: int, layout: Layout, values: list[Any]) -> Any:
+        return self._of_fields(layout, values, self._begun.pop(number, None) if self._begun else None)
+
+    def _of_fields(self, layout: Layout, values: list[Any], made: Any = None) -> Any:
+        kind, _, is_simple = self._known.get(layout) or self._now(layout)
+        fields = dict(zip(layout[3], values, strict=True))
+        if is_simple and made is None:
+            made = object.__new__(kind)
+            made.__dict__.update(fields)
+            return made
+        return self._filled(made, layout, fields)
+
+    def _filled(self, made: Any, layout: Layout, fields: dict[str, Any]) -> Any:
+        kind, upgrade, _ = self._known.get(layout) or self._now(layout)
+        if upgrade is not None:
+            fields = upgrade(layout[2], fields)
+            check_fields(self._kinds.where, kind, fields.keys() - set(layout[3][layout[4] :]))
+        defaults = defaults_of(kind)
+        return kind(**fields) if issubclass(kind, tuple) else instance(kind, fields, defaults, made)
+
+    def _now(self, layout: Layout) -> "tuple[type, Upgrade | None, bool]":
+        """The present class of a layout, its `upgrade` if needed, and whether the fields can be copied to the dict."""
+        module, name, version, names, known = layout
+        kind = self._kinds.find(module, name)
+        upgrade = None if version == version_inside(kind) else upgrade_of(self._kinds.where, kind, version)
+        if upgrade is None:
+            check_fields(self._kinds.where, kind, names[:known])
+        is_simple = upgrade is None and lies_in_dict(kind) and defaults_of(kind).keys() <= set(names)
+        self._known[layout] = kind, upgrade, is_simple
+        return self._known[layout]
+
+    def _same(self, number: int, layout: Layout) -> Any:
+        if number not in self._begun:
+            self._begun[number] = object.__new__(self._kinds.find(layout[0], layout[1]))
+        return self._begun[number]
+
+    def _member(self, module: str, name: str, member: str | None, value: Any) -> Any:
+        kind = self._kinds.find(module, name)
+        if member in kind.__members__:
+            return kind.__members__[member]
+        try:
+            return kind(value)
+        except ValueError:
+            raise StateError(
+                f"{self._kinds.where}: stored states contain {name}.{member}, with the value {value!r}, and {name} no longer has "
+                "this member; add one of that name or value"
+            ) from None
+
+
+def _stand_in(kind: type, made: list[Any]) -> type:
+    """A class that creates instances of another one, and records them in `made`."""
+
+    def new(_: type) -> Any:
+        made.append(object.__new__(kind))
+        return made[-1]
+
+    return type(kind.__name__, (), {"__new__": new})

@@ -1,0 +1,1 @@
+"""The steps of a pipeline, with and without state."""

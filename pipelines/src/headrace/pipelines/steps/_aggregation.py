@@ -1,0 +1,174 @@
+"""Aggregations of the values of a key."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from headrace.pipelines.elements._message import moment
+
+T = TypeVar("T")
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A span of event time.
+
+    Attributes:
+        start: When it begins, in microseconds since 1970-01-01 UTC.
+        end: When it ends: the first microsecond after it.
+    """
+
+    start: int
+    end: int
+
+    @property
+    def start_time(self) -> datetime:
+        """The start, as a datetime in UTC."""
+        return moment(self.start)
+
+    @property
+    def end_time(self) -> datetime:
+        """The end, as a datetime in UTC."""
+        return moment(self.end)
+
+
+class Aggregation(ABC, Generic[T, A, R]):
+    """Aggregates the values of a key to one result, with an accumulator.
+
+    ```python
+    class Largest(Aggregation):
+        def initial(self):
+            return 0
+
+        def update(self, accumulator, value):
+            return max(accumulator, value)
+
+        def output(self, key, accumulator, window):
+            return f"{key} {accumulator}"
+    ```
+
+    Accumulators are stored like states, so they must be plain data or instances of ordinary classes.
+    """
+
+    @abstractmethod
+    def initial(self) -> A:
+        """Returns a new accumulator, without values."""
+
+    @abstractmethod
+    def update(self, accumulator: A, value: T) -> A:
+        """Returns the accumulator with another value: the same one, changed, or a new one."""
+
+    def combine(self, first: A, second: A) -> A:
+        """Returns the accumulator of the values of two. Only session windows need it, when sessions merge.
+
+        Raises:
+            NotImplementedError: The class does not define it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no combine, which session windows need")
+
+    @abstractmethod
+    def output(self, key: Any, accumulator: A, window: Window | None) -> R | None:
+        """Returns the result, or None for no result. `window` is None without windows, and for windows that count values."""
+
+
+@dataclass(frozen=True)
+class Functions(Aggregation[Any, Any, Any]):
+    """An aggregation that consists of functions, which steps call directly."""
+
+    make: Callable[[], Any]
+    step: Callable[[Any, Any], Any]
+    finish: Callable[[Any, Any, Window | None], Any]
+    join: Callable[[Any, Any], Any] | None = None
+
+    def initial(self) -> Any:
+        """Calls `make`."""
+        return self.make()
+
+    def update(self, accumulator: Any, value: Any) -> Any:
+        """Calls `step`."""
+        return self.step(accumulator, value)
+
+    def combine(self, first: Any, second: Any) -> Any:
+        """Calls `join`."""
+        return super().combine(first, second) if self.join is None else self.join(first, second)
+
+    def output(self, key: Any, accumulator: Any, window: Window | None) -> Any:
+        """Calls `finish`."""
+        return self.finish(key, accumulator, window)
+
+
+def functions_of(
+    aggregation: Aggregation[Any, Any, Any], output: Callable[[Any, Any, Window | None], Any] | None = None
+) -> Functions:
+    """The functions of an aggregation. `output`, if given, converts its results."""
+    joins = type(aggregation).combine is not Aggregation.combine
+    found = Functions(aggregation.initial, aggregation.update, aggregation.output, aggregation.combine if joins else None)
+    if isinstance(aggregation, Functions):
+        found = aggregation
+    if output is None:
+        return found
+    finish = found.finish
+    return replace(found, finish=lambda key, accumulator, window: output(key, finish(key, accumulator, window), window))
+
+
+def count() -> Aggregation[Any, int, int]:
+    """The number of values."""
+    return Functions(int, lambda n, _: n + 1, _as_it_is, lambda a, b: a + b)
+
+
+def total(of: Callable[[T], Any] | None = None) -> Aggregation[T, Any, Any]:
+    """The sum of the values, or of the results of a function for each."""
+    of = of or _itself
+    return Functions(int, lambda sum_, value: sum_ + of(value), _as_it_is, lambda a, b: a + b)
+
+
+def mean(of: Callable[[T], float] | None = None) -> Aggregation[T, tuple[float, int], float]:
+    """The mean of the values, or of the results of a function for each."""
+    of = of or _itself
+    return Functions(
+        lambda: (0, 0),
+        lambda so_far, value: (so_far[0] + of(value), so_far[1] + 1),
+        lambda key, so_far, window: so_far[0] / so_far[1],
+        lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    )
+
+
+def minimum(of: Callable[[T], Any] | None = None) -> Aggregation[T, Any, Any]:
+    """The smallest of the values, or of the results of a function for each."""
+    return _extreme(min, of or _itself)
+
+
+def maximum(of: Callable[[T], Any] | None = None) -> Aggregation[T, Any, Any]:
+    """The largest of the values, or of the results of a function for each."""
+    return _extreme(max, of or _itself)
+
+
+def collect(of: Callable[[T], Any] | None = None) -> Aggregation[T, list[Any], list[Any]]:
+    """A list of the values, or of the results of a function for each, in the order of arrival."""
+    of = of or _itself
+    return Functions(list, lambda values, value: _appended(values, of(value)), _as_it_is, lambda a, b: a + b)
+
+
+def _extreme(choose: Callable[[Any, Any], Any], of: Callable[[Any], Any]) -> Functions:
+    return Functions(_nothing, lambda best, value: of(value) if best is None else choose(best, of(value)), _as_it_is, choose)
+
+
+def _appended(values: list[Any], value: Any) -> list[Any]:
+    values.append(value)
+    return values
+
+
+def _as_it_is(key: Any, accumulator: Any, window: Window | None) -> Any:
+    return accumulator
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,155 @@
+"""Steps whose functions receive Arrow record batches, for speed."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from headrace.pipelines.elements._elements import Elements, Key, States
+from headrace.pipelines.elements._rows import ArrowColumn, Rows, TableRows, as_array
+from headrace.pipelines.states._state import StateClass
+from headrace.pipelines.steps._keys import normal_key
+from headrace.pipelines.steps._step import KeyedStep, Step, StepPass
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+S = TypeVar("S")
+
+
+class KeyStates(Generic[S]):
+    """The states of a step for a columnar function: `states[key]` is the state of a key, which is created for a new key."""
+
+    def __init__(self, states: States, make: Callable[[], S]) -> None:
+        self._states = states
+        self._make = make
+        self.asked: dict[Key, None] = {}
+        """The keys whose states the function has accessed, and may have changed."""
+
+    def __getitem__(self, key: Key) -> S:
+        """The state of a key, which may be changed."""
+        self.asked[key] = None
+        try:
+            state: S = self._states[key]
+        except KeyError:
+            state = self._states[key] = self._make()
+        return state
+
+    def __delitem__(self, key: Key) -> None:
+        """Removes the state of a key."""
+        self.asked[key] = None
+        self._states.pop(key, None)
+
+    def __contains__(self, key: Key) -> bool:
+        """Whether a key has a state."""
+        return key in self._states
+
+    def __iter__(self) -> Iterator[Key]:
+        """Iterates over the keys with states in this bucket."""
+        return iter(list(self._states))
+
+
+@dataclass(frozen=True, eq=False)
+class MapColumns(Step):
+    """Calls a function with all values of a piece of a stream, as one record batch.
+
+    Attributes:
+        function: Returns a record batch of any columns and any number of rows, or None for no results.
+    """
+
+    function: "Callable[[pa.RecordBatch], pa.RecordBatch | None]"
+
+    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """What the function returns."""
+        return _handed(self, lambda: self.function(batch_of(elements)), elements, step_pass)
+
+    @property
+    def label(self) -> str:
+        """The name of the method that adds it."""
+        return "map_columns"
+
+
+@dataclass(frozen=True, eq=False)
+class StatefulColumns(KeyedStep):
+    """The same, with the states of the keys in the batch.
+
+    Attributes:
+        function: Called with a record batch that has a column `key`, and the states by key.
+        make: Creates the state of a new key.
+    """
+
+    function: "Callable[[pa.RecordBatch, KeyStates[Any]], pa.RecordBatch | None]"
+    make: Callable[[], Any]
+
+    @cached_property
+    def state_class(self) -> StateClass:
+        """The class of the states that `make` creates."""
+        return StateClass(self.make, self.name)
+
+    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """What the function returns."""
+        assert elements.keys is not None, "the graph puts such a step behind a key_by"
+        batch = batch_of(elements)
+        if "key" not in batch.schema.names:
+            batch = batch.append_column("key", as_array(elements.keys))  # type: ignore[arg-type]
+        states = KeyStates[Any](step_pass.states(self.name), self.make)
+        try:
+            return _handed(self, lambda: self.function(batch, states), elements, step_pass)
+        finally:
+            step_pass.touched(self.name, list(states.asked))
+
+    @property
+    def label(self) -> str:
+        """The name of the method that adds it."""
+        return "stateful_columns"
+
+    @property
+    def kind(self) -> str:
+        """The same as for functions of one value, so that states can be exchanged."""
+        return "stateful"
+
+
+def batch_of(elements: Elements) -> "pa.RecordBatch":
+    """The values as a record batch.
+
+    Raises:
+        TypeError: The values are Python objects.
+    """
+    if not isinstance(elements.values, Rows):
+        raise TypeError("a columnar step must follow a source without decode, or another columnar step")
+    return elements.values.batch
+
+
+def _handed(step: Step, call: "Callable[[], pa.RecordBatch | None]", elements: Elements, step_pass: StepPass) -> Elements:
+    """The results of a function for elements, all of which fail if it raises."""
+    try:
+        made = call()
+        keys = _keys_of(made)
+    except Exception as error:
+        for index in range(len(elements)):
+            step_pass.failed(step, elements, index, error)
+        return elements.pick([])
+    if made is None or not made.num_rows:
+        return elements.pick([])
+    if made.num_rows == len(elements):
+        return replace(elements, values=TableRows(made), keys=keys or elements.keys, decoded_by=None)
+    # If the function has dropped or added rows, it is unknown which message each comes from: use the last one for all.
+    last = elements.place(len(elements) - 1)
+    return Elements(TableRows(made), elements.origin, [last] * made.num_rows, keys, mixed=True)
+
+
+def _keys_of(made: "pa.RecordBatch | None") -> Sequence[Key] | None:
+    """The keys in the column `key`; None if there is no such column.
+
+    Raises:
+        TypeError: A key is invalid.
+        ValueError: A key is invalid.
+    """
+    if made is None or "key" not in made.schema.names:
+        return None
+    import pyarrow as pa
+
+    column = made.column("key")
+    if pa.types.is_binary(column.type) or pa.types.is_string(column.type) or pa.types.is_integer(column.type):
+        return ArrowColumn(column)
+    return [normal_key(key) for key in column.to_pylist()]

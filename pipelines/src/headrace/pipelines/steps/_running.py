@@ -1,0 +1,134 @@
+"""Aggregations without time windows: running ones, and windows of a number of values."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, cast
+
+from headrace.pipelines.elements._elements import Elements, Key, States
+from headrace.pipelines.states._state import StateClass
+from headrace.pipelines.steps._aggregation import Functions
+from headrace.pipelines.steps._rollback import GONE, Rollback
+from headrace.pipelines.steps._step import KeyedStep, OnError, StepPass
+
+_LAYOUT = "a count and what was counted"
+
+
+@dataclass(frozen=True, eq=False)
+class Running(KeyedStep):
+    """For each value, the aggregate of all values of its key so far. The state is the accumulator."""
+
+    aggregation: Functions
+
+    @cached_property
+    def state_class(self) -> StateClass:
+        """The class of the aggregation's accumulators."""
+        return StateClass(self.aggregation.make, self.name)
+
+    @property
+    def label(self) -> str:
+        """The name of the method that adds it."""
+        return "aggregate"
+
+    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """The result after each value."""
+        assert elements.keys is not None, "the graph puts such a step behind a key_by"
+        states = step_pass.states(self.name)
+        rollback = None if self.on_error is OnError.FAIL else Rollback(states, self.state_class, elements.keys)
+        results, indices, index = [], [], -1
+        try:
+            for index, (key, value) in enumerate(zip(elements.keys, elements.values, strict=True)):
+                try:
+                    result = self._take(states, key, value)
+                except Exception as error:
+                    step_pass.failed(self, elements, index, error)
+                    assert rollback is not None, "failed() raises under OnError.FAIL"
+                    rollback.roll_back(key)
+                    continue
+                if rollback is not None:
+                    rollback.record(key, partial(self._updated, value=value))
+                if result is not None:
+                    results.append(result)
+                    indices.append(index)
+        finally:
+            step_pass.touched(self.name, elements.keys[: index + 1])
+        return elements.changed(results, indices)
+
+    def _take(self, states: States, key: Key, value: Any) -> Any:
+        state = states[key] = self._updated(states.get(key, GONE), value=value)
+        return self.aggregation.finish(key, state, None)
+
+    def _updated(self, state: Any, *, value: Any) -> Any:
+        return self.aggregation.step(self.aggregation.make() if state is GONE else state, value)
+
+
+class CountedValues:
+    """The values of an incomplete window.
+
+    Attributes:
+        count: The number of values.
+        accumulator: Their accumulator.
+    """
+
+    __slots__ = ("accumulator", "count")
+
+    def __init__(self, count: int, accumulator: Any) -> None:
+        self.count, self.accumulator = count, accumulator
+
+
+@dataclass(frozen=True)
+class CountedValuesClass(StateClass):
+    """Stores incomplete windows, with their accumulators as states."""
+
+    def pack(self, states: Sequence[Any]) -> bytes:
+        """Incomplete windows as bytes."""
+        return self.laid_out(_LAYOUT, [state.count for state in states], [state.accumulator for state in states])
+
+    def unpack(self, packed: bytes) -> list[Any]:
+        """The incomplete windows from bytes."""
+        return list(map(CountedValues, *self.taken_apart(_LAYOUT, packed)))
+
+
+@dataclass(frozen=True, eq=False)
+class CountWindows(Running):
+    """A result for each `size` values of a key."""
+
+    size: int
+
+    @cached_property
+    def state_class(self) -> StateClass:
+        """The class of incomplete windows."""
+        return CountedValuesClass(self.aggregation.make, self.name)
+
+    @property
+    def label(self) -> str:
+        """The name of the method that adds it."""
+        return "count_window"
+
+    @property
+    def divided(self) -> str:
+        """The number of values of a window."""
+        return f"{self.size:,} values"
+
+    def shown(self, state: Any) -> Any:
+        """The number of values, and their accumulator."""
+        return state.count, state.accumulator
+
+    def _take(self, states: States, key: Key, value: Any) -> Any:
+        state = self._counted(states.get(key, GONE), value)
+        if state.count < self.size:
+            states[key] = state
+            return None
+        result = self.aggregation.finish(key, state.accumulator, None)
+        states.pop(key, None)
+        return result
+
+    def _updated(self, state: Any, *, value: Any) -> Any:
+        state = self._counted(state, value)
+        return state if state.count < self.size else GONE
+
+    def _counted(self, before: Any, value: Any) -> CountedValues:
+        state = CountedValues(0, self.aggregation.make()) if before is GONE else cast(CountedValues, before)
+        state.accumulator = self.aggregation.step(state.accumulator, value)
+        state.count += 1
+        return state

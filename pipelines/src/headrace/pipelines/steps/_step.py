@@ -1,0 +1,151 @@
+"""The base classes of steps, and what steps need of the pass that runs them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from headrace.pipelines.elements._elements import Elements, Key, States
+from headrace.pipelines.states._state import StateClass
+
+
+class OnError(Enum):
+    """The policy for an element for which a function raises."""
+
+    FAIL = "fail"
+    """The query fails. After a restart, it processes the element again."""
+    SKIP = "skip"
+    """The element is skipped, logged and counted."""
+    DEAD_LETTER = "dead-letter"
+    """Its message goes to the pipeline's dead-letter sink, with the reason."""
+
+
+class Counted(Enum):
+    """The events that are counted, by step."""
+
+    LATE = "late"
+    """Elements that arrived after their windows were closed, whatever happened to them."""
+    SKIPPED = "skipped"
+    """Elements that were skipped, since a function raised."""
+    AHEAD = "ahead"
+    """Elements whose event times are too far ahead of the present to advance the watermark."""
+
+
+class StepPass(Protocol):
+    """One pass of elements through steps, between two shuffles."""
+
+    def failed(self, step: "Step", elements: Elements, index: int, error: Exception) -> None:
+        """Applies a step's error policy to an element for which a function raised, which is dropped.
+
+        Raises:
+            StepError: The policy is `OnError.FAIL`.
+        """
+
+    def count(self, what: Counted, step: str, elements: int) -> None:
+        """Adds to a count of elements of a step."""
+
+    def states(self, step: str) -> States:
+        """The states of a step, by key, in the bucket of this pass."""
+
+    def touched(self, step: str, keys: Sequence[Key]) -> None:
+        """Records keys whose states may have changed or been removed."""
+
+    @property
+    def others(self) -> int:
+        """A lower bound of the watermark of the other streams. Timers and windows fire by the lower one of it and the mark."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step(ABC):
+    """A step of a pipeline.
+
+    Attributes:
+        name: Unique in its pipeline; identifies the step in errors, and its states in the checkpoint.
+        on_error: The policy for elements for which a function raises.
+    """
+
+    name: str
+    on_error: OnError
+
+    @abstractmethod
+    def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
+        """The results for these elements."""
+
+    @property
+    def label(self) -> str:
+        """Its kind, in the description of the graph."""
+        return type(self).__name__.lower()
+
+    @property
+    def uses_time(self) -> bool:
+        """Whether it needs event times and watermarks."""
+        return False
+
+    @property
+    def uses_ids(self) -> bool:
+        """Whether it needs the ids of messages."""
+        return False
+
+    @property
+    def delay(self) -> int:
+        """How far the event times of its results may be behind their marks, in microseconds."""
+        return 0
+
+
+class KeyedStep(Step):
+    """A step with a state for each key. It follows a `key_by`."""
+
+    @property
+    @abstractmethod
+    def state_class(self) -> StateClass:
+        """How its states are created, stored and upgraded."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of its states, in the fingerprint. States of another kind cannot be used."""
+        return self.label
+
+    @property
+    def divided(self) -> str:
+        """A complete description of its windows, in the fingerprint; empty if it has none."""
+        return ""
+
+    def fire_due(self, step_pass: StepPass, watermark: int) -> Sequence[Elements]:
+        """The results that are due at the end of a micro-batch, given the watermark of all streams.
+
+        The cost depends on the number of keys that are due, not on the number of states.
+        """
+        return ()
+
+    def shown(self, state: Any) -> Any:
+        """A state for display."""
+        return state
+
+
+def each(step: Step, function: Callable[[Any], Any], elements: Elements, step_pass: StepPass) -> tuple[list[Any], Elements]:
+    """The results of a function for each element, and the elements for which it did not raise.
+
+    If it raises, it is called again for each element, to find those that fail.
+
+    Raises:
+        StepError: It raises, and the step's policy is `OnError.FAIL`.
+    """
+    try:
+        return list(map(function, elements.values)), elements
+    except Exception:
+        return _one_by_one(step, function, elements, step_pass)
+
+
+def _one_by_one(
+    step: Step, function: Callable[[Any], Any], elements: Elements, step_pass: StepPass
+) -> tuple[list[Any], Elements]:
+    results, there = [], []
+    for index, value in enumerate(elements.values):
+        try:
+            results.append(function(value))
+        except Exception as error:
+            step_pass.failed(step, elements, index, error)
+        else:
+            there.append(index)
+    return results, elements.pick(there)

@@ -1,0 +1,100 @@
+"""Event time and marks.
+
+The mark of an element is the largest event time of the elements of its stream that have reached the same `key_by`, up to and
+including the element. It depends only on the stream, not on the division into micro-batches. Whether an element is late depends
+only on its mark.
+"""
+
+from datetime import datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.contract.units import parse_duration
+from headrace.pipelines._errors import GraphError
+from headrace.pipelines.elements._message import microseconds
+from headrace.pipelines.elements._origin import NO_TIME, Times
+
+END = 2**63 - 1
+"""The end of event time: a watermark after all times."""
+
+EARLIEST, LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The range of event times: the years 1 to 9999, as in `datetime`."""
+
+
+def bounded(times: Times, latest: int | None) -> tuple[Times, int]:
+    """The times that may advance a watermark, with NO_TIME for those after `latest`, and the number of the latter."""
+    if latest is None:
+        return times, 0
+    ahead = times > latest
+    count = int(np.count_nonzero(ahead))
+    return (np.where(ahead, np.int64(NO_TIME), times), count) if count else (times, 0)
+
+
+def prefix_maxima(times: Times, base: int = NO_TIME) -> Times:
+    """The marks of consecutive elements of a stream.
+
+    Args:
+        times: Their event times, NO_TIME for unknown ones.
+        base: The largest of all elements of the stream before them.
+    """
+    return np.maximum(np.maximum.accumulate(times), base)
+
+
+def event_time(time: datetime | int) -> int:
+    """An event time in microseconds since 1970-01-01 UTC.
+
+    Raises:
+        TypeError: It is neither a datetime nor a whole number.
+        ValueError: The datetime has no time zone, or the time is outside the years 1 to 9999.
+    """
+    found = microseconds(time)
+    if not EARLIEST <= found <= LATEST:
+        raise out_of_range(found)
+    return found
+
+
+def out_of_range(time: int) -> ValueError:
+    """The error for a time that is out of range."""
+    return ValueError(f"event time {time} is outside the years 1 to 9999; it must be in microseconds since 1970 UTC")
+
+
+def are_out_of_range(times: Times) -> npt.NDArray[np.bool_]:
+    """Which times are out of range. NO_TIME is not."""
+    wrong: npt.NDArray[np.bool_] = ((times < EARLIEST) & (times != NO_TIME)) | (times > LATEST)
+    return wrong
+
+
+def microseconds_of(span: timedelta | str) -> int:
+    """The microseconds of a timedelta, or of text such as "90s", "5 minutes" or "1 hour 30 minutes".
+
+    Raises:
+        UnitError: The text is not a duration.
+    """
+    length = parse_duration(span, unit_required=True) if isinstance(span, str) else span
+    return length // timedelta(microseconds=1)
+
+
+def in_words(microseconds: int) -> str:
+    """A time span as text: hours, minutes and seconds."""
+    return str(timedelta(microseconds=microseconds))
+
+
+def span(given: timedelta | str, of: str, least: int = 1) -> int:
+    """Parses a duration in the definition of a pipeline; the result is in microseconds.
+
+    Args:
+        given: The duration.
+        of: What it is for, in the error.
+        least: The smallest valid one, in microseconds.
+
+    Raises:
+        GraphError: It is not a duration, or shorter than `least`.
+    """
+    try:
+        found = microseconds_of(given)
+    except (TypeError, ValueError) as error:
+        raise GraphError(f"{of}: {error}") from None
+    if found < least:
+        raise GraphError(f"{of} must be {'positive' if least else 'at least 0'}, and is {given!r}")
+    return found

@@ -1,0 +1,97 @@
+"""Sizes and durations as people write them: `64mb`, `90s`. They mean the same in every option, flag and file.
+
+Units of sizes are powers of 1024, as in Spark: `64mb`, `64m` and `64MiB` are all 67,108,864 bytes.
+"""
+
+import re
+from datetime import timedelta
+from fractions import Fraction
+from functools import lru_cache
+
+_SIZE_UNITS = (("b",), ("kb", "k", "kib"), ("mb", "m", "mib"), ("gb", "g", "gib"), ("tb", "t", "tib"))
+_BYTES = {name: 1024**power for power, names in enumerate(_SIZE_UNITS) for name in names}
+
+_DURATION_UNITS = (
+    (1, ("us", "microsecond", "microseconds")),
+    (1_000, ("ms", "millisecond", "milliseconds")),
+    (1_000_000, ("s", "sec", "second", "seconds")),
+    (60_000_000, ("m", "min", "minute", "minutes")),
+    (3_600_000_000, ("h", "hour", "hours")),
+    (86_400_000_000, ("d", "day", "days")),
+)
+_MICROSECONDS = {name: factor for factor, names in _DURATION_UNITS for name in names}
+
+_NUMBER = r"\s*([0-9]+(?:\.[0-9]+)?)\s*"
+_BARE = re.compile(_NUMBER)
+_WITH_UNIT = re.compile(_NUMBER + r"([a-z]+)\s*")
+
+_SIZE_ADVICE = "write for instance 64mb; units are b, kb, mb, gb and tb, in powers of 1024"
+_DURATION_ADVICE = "write for instance 30s; units are us, ms, s, m (minutes), h and d"
+
+
+class UnitError(ValueError):
+    """A text is not a size, or not a duration. The message has the text, and what to write instead."""
+
+
+def parse_size(text: str) -> int:
+    """A size in bytes: `1048576`, `256kb`, `64MiB`, `1.5 g`. A fraction of a byte is dropped.
+
+    Raises:
+        UnitError: It is not a size.
+    """
+    if bare := _BARE.fullmatch(text):
+        return int(Fraction(bare[1]))
+    match = _WITH_UNIT.fullmatch(text.lower())
+    if match is None or match[2] not in _BYTES:
+        raise UnitError(f"{text!r} is not a size; {_SIZE_ADVICE}")
+    return int(Fraction(match[1]) * _BYTES[match[2]])
+
+
+def format_size(size: int) -> str:
+    """A size in bytes as a text that `parse_size` reads as the same number: `64mb`, `1000b`."""
+    power = next((power for power in range(len(_SIZE_UNITS) - 1, 0, -1) if size and size % 1024**power == 0), 0)
+    return f"{size // 1024**power}{_SIZE_UNITS[power][0]}"
+
+
+@lru_cache(256)
+def parse_duration(text: str, *, unit_required: bool = False) -> timedelta:
+    """A duration, to the microsecond: `500ms`, `30s`, `1.5h`, `5 minutes`, `1 hour 30 minutes`.
+
+    Args:
+        text: What was written.
+        unit_required: Whether a bare number is refused; else it is seconds.
+
+    Raises:
+        UnitError: It is not a duration, or a longer one than a timedelta can hold.
+    """
+    if (bare := _BARE.fullmatch(text)) and not unit_required:
+        return _timedelta(text, Fraction(bare[1]) * 1_000_000)
+    total, at = Fraction(0), 0
+    lowered = text.lower()
+    while (match := _WITH_UNIT.match(lowered, at)) and match[2] in _MICROSECONDS:
+        total, at = total + Fraction(match[1]) * _MICROSECONDS[match[2]], match.end()
+    if at < len(lowered) or not at:
+        raise UnitError(f"{text!r} is not a duration; {_DURATION_ADVICE}")
+    return _timedelta(text, total)
+
+
+def format_duration(duration: timedelta) -> str:
+    """A duration as a text that `parse_duration` reads as the same: `500ms`, `90s`, `2h`.
+
+    Raises:
+        ValueError: It is negative.
+    """
+    microseconds = duration // timedelta(microseconds=1)
+    if microseconds < 0:
+        raise ValueError(f"{duration} is negative")
+    if not microseconds:
+        return "0s"
+    factor, names = next(unit for unit in reversed(_DURATION_UNITS) if microseconds % unit[0] == 0)
+    return f"{microseconds // factor}{names[0]}"
+
+
+def _timedelta(text: str, microseconds: Fraction) -> timedelta:
+    try:
+        return timedelta(microseconds=round(microseconds))
+    except OverflowError:
+        raise UnitError(f"{text!r} is too long; a duration has at most {timedelta.max.days} days") from None

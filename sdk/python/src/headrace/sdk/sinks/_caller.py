@@ -1,0 +1,118 @@
+"""Calls the methods of a sink: on threads if they block, on the event loop if they are coroutines."""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+Method = Callable[..., Any]
+
+
+class Caller(Protocol):
+    """How the methods of a sink are called."""
+
+    async def call(self, method: Method, *arguments: object) -> Any:
+        """Calls a method after earlier calls have returned. Cancelling the wait does not interrupt a running method."""
+
+    async def call_concurrently(self, method: Method, *arguments: object) -> Any:
+        """Calls a method concurrently with others. Cancelling the wait does not interrupt it."""
+
+    def close(self) -> None:
+        """Ends the caller; running methods are not waited for."""
+
+
+class ThreadCaller:
+    """Calls blocking methods: in order on one thread, or concurrently on a thread each."""
+
+    def __init__(self, name: str) -> None:
+        """Starts the thread."""
+        self._name = name
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Method, tuple[object, ...]] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name=f"headrace sink {name}", daemon=True).start()
+
+    async def call(self, method: Method, *arguments: object) -> Any:
+        """As `Caller.call`."""
+        future: Future[Any] = Future()
+        self._calls.put((future, method, arguments))
+        return await asyncio.wrap_future(future)
+
+    async def call_concurrently(self, method: Method, *arguments: object) -> Any:
+        """As `Caller.call_concurrently`."""
+        future: Future[Any] = Future()
+        # Not in a pool, whose threads would keep the process from exiting.
+        threading.Thread(
+            target=_run_call, args=(future, method, arguments), name=f"headrace sink {self._name} concurrent", daemon=True
+        ).start()
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """Ends the thread after the calls that are queued."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        """Makes one call after the other."""
+        while (call := self._calls.get()) is not None:
+            _run_call(*call)
+
+
+class TaskCaller:
+    """Calls coroutines: in order, or concurrently."""
+
+    def __init__(self) -> None:
+        """Starts without calls."""
+        self._turn = asyncio.Lock()
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def call(self, method: Method, *arguments: object) -> Any:
+        """As `Caller.call`."""
+        began = False
+
+        async def in_turn() -> Any:
+            nonlocal began
+            async with self._turn:
+                began = True
+                return await method(*arguments)
+
+        task = self._start(in_turn())
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not began:
+                task.cancel()
+            raise
+
+    async def call_concurrently(self, method: Method, *arguments: object) -> Any:
+        """As `Caller.call_concurrently`."""
+        return await asyncio.shield(self._start(method(*arguments)))
+
+    def close(self) -> None:
+        """Cancels the calls in progress."""
+        for task in self._running:
+            task.cancel()
+
+    def _start(self, work: Any) -> asyncio.Task[Any]:
+        """Runs a coroutine as a task, and keeps a reference to it."""
+        task: asyncio.Task[Any] = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        """Removes a finished task; retrieves its error, which no caller may be waiting for any more."""
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+
+def _run_call(future: Future[Any], method: Method, arguments: tuple[object, ...]) -> None:
+    """Calls a method, unless its caller was cancelled, and completes the future."""
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(method(*arguments))
+    except StopIteration as error:
+        future.set_exception(RuntimeError(f"StopIteration: {error}"))  # a future takes it for something else
+    except BaseException as error:
+        future.set_exception(error)

@@ -1,0 +1,117 @@
+"""Validates a sink, and calls its methods on threads or on the event loop."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from headrace.contract.errors import HeadraceError
+from headrace.contract.limits import PROTOCOL_VERSION
+from headrace.contract.names import is_name
+from headrace.protocol.v1 import sink_pb2 as pb
+from headrace.sdk._errors import InvalidSink, SinkFailed
+from headrace.sdk.sinks._async import AsyncIdempotentSink, AsyncSink, AsyncTwoPhaseSink
+from headrace.sdk.sinks._caller import Caller, TaskCaller, ThreadCaller
+from headrace.sdk.sinks._sink import IdempotentSink, Sink, TwoPhaseSink
+from headrace.sdk.sinks._types import Part, Recovered, Transaction
+
+AnySink = Sink | IdempotentSink | TwoPhaseSink | AsyncSink | AsyncIdempotentSink | AsyncTwoPhaseSink
+
+
+class SinkDriver:
+    """A validated sink, and the caller of its methods."""
+
+    def __init__(self, sink: AnySink) -> None:
+        """Checks the sink.
+
+        Raises:
+            InvalidSink: Its name is not allowed.
+        """
+        if not sink.name:
+            raise InvalidSink(f"{type(sink).__name__} has no name: set the attribute `name` to what Spark calls the sink")
+        if not is_name(sink.name):
+            raise InvalidSink(f"sink name {sink.name!r}: 1 to 255 letters, digits and '._-' are allowed")
+        self.sink = sink
+        self.name = sink.name
+        self.blocks = isinstance(sink, Sink | IdempotentSink | TwoPhaseSink)
+        self.caller: Caller = ThreadCaller(sink.name) if self.blocks else TaskCaller()
+        self._seen: set[str] = set()
+
+    async def hello(self, instance: str) -> pb.SinkHello:
+        """The Hello of a session, with what the sink has stored.
+
+        Raises:
+            SinkFailed: The sink raised while it was asked what it has stored.
+        """
+        try:
+            recovered = await self._recovered()
+        except HeadraceError:
+            raise
+        except Exception as error:
+            raise SinkFailed(f"sink {self.name}: could not report what it has stored: {describe(error)}") from error
+        return pb.SinkHello(
+            protocol_version=PROTOCOL_VERSION,
+            connector=self.sink.connector or self.name,
+            connector_version=str(self.sink.version),
+            sink=self.name,
+            instance=instance,
+            mode=_mode(self.sink),
+            staged=map(part_to_wire, recovered.staged),
+            prepared=map(transaction_to_wire, recovered.prepared),
+            committed=map(transaction_to_wire, recovered.committed),
+        )
+
+    def saw(self, pipeline: str) -> None:
+        """Remembers a pipeline, so that the next session reports its last batch."""
+        self._seen.add(pipeline)
+
+    async def _recovered(self) -> Recovered:
+        """Asks the sink what it has stored."""
+        sink = self.sink
+        if isinstance(sink, TwoPhaseSink | AsyncTwoPhaseSink):
+            recovered = await self.caller.call(sink.recover)
+            if not isinstance(recovered, Recovered):
+                raise TypeError(f"recover() returned {type(recovered).__name__} instead of Recovered")
+            return recovered
+        if isinstance(sink, IdempotentSink | AsyncIdempotentSink):
+            self._seen.update(await self.caller.call(sink.pipelines))
+            batches = [(pipeline, await self.caller.call(sink.last, pipeline)) for pipeline in sorted(self._seen)]
+            return Recovered(committed=[Transaction(pipeline, batch) for pipeline, batch in batches if batch is not None])
+        return Recovered()
+
+
+def describe(error: BaseException) -> str:
+    """The type and text of an exception."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def part_to_wire(part: Part) -> pb.Part:
+    """The protocol message for a part."""
+    return pb.Part(transaction=transaction_to_wire(part.transaction), partition=part.partition, attempt=part.attempt)
+
+
+def transaction_to_wire(transaction: Transaction) -> pb.Transaction:
+    """The protocol message for a transaction."""
+    return pb.Transaction(pipeline=transaction.pipeline, batch=transaction.batch)
+
+
+def part_from_wire(part: pb.Part) -> Part:
+    """The part of a protocol message."""
+    return Part(transaction_from_wire(part.transaction), part.partition, part.attempt)
+
+
+def parts_from_wire(parts: Iterable[pb.Part]) -> Sequence[Part]:
+    """The parts of protocol messages."""
+    return [part_from_wire(part) for part in parts]
+
+
+def transaction_from_wire(transaction: pb.Transaction) -> Transaction:
+    """The transaction of a protocol message."""
+    return Transaction(transaction.pipeline, transaction.batch)
+
+
+def _mode(sink: Any) -> pb.SinkMode.ValueType:
+    """The mode of a sink, by its class."""
+    if isinstance(sink, TwoPhaseSink | AsyncTwoPhaseSink):
+        return pb.SINK_MODE_TWO_PHASE
+    if isinstance(sink, IdempotentSink | AsyncIdempotentSink):
+        return pb.SINK_MODE_BATCH_IDEMPOTENT
+    return pb.SINK_MODE_AT_LEAST_ONCE

@@ -1,0 +1,83 @@
+"""Handlers of the gateway's messages to a sink: what the three modes have in common."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from headrace.protocol.v1 import sink_pb2 as pb
+from headrace.sdk.sinks._driver import SinkDriver, describe, transaction_to_wire
+from headrace.sdk.sinks._types import Part, Transaction
+
+log = logging.getLogger("headrace.sdk")
+
+Say = Callable[[pb.SinkServiceAttachRequest], Awaitable[None]]
+"""Sends an answer; never raises."""
+Fail = Callable[[BaseException], None]
+"""Ends the session with an unexpected error."""
+
+
+class SinkHandler(Protocol):
+    """Handles the gateway's messages, in order, and answers them."""
+
+    async def take(self, message: pb.SinkServiceAttachResponse) -> None:
+        """Takes a message; waits while the sink is behind."""
+
+    async def finish(self) -> None:
+        """Handles and answers what has arrived completely. No more messages are taken."""
+
+    async def close(self) -> None:
+        """Drops the rest; returns once no method of the sink runs for this session."""
+
+
+def report_failure(task: "asyncio.Task[None]", fail: Fail) -> "asyncio.Task[None]":
+    """Ends the session with the error that a task raises; returns the task."""
+
+    def done(task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            fail(error)
+
+    task.add_done_callback(done)
+    return task
+
+
+class Answers:
+    """The answers of a handler to the gateway."""
+
+    def __init__(self, driver: SinkDriver, say: Say) -> None:
+        """Sends the answers of a sink with `say`."""
+        self._name = driver.name
+        self._say = say
+
+    async def staged(self, id_: int, refused: list[pb.Staged.Refused]) -> None:
+        """Answers that a part is staged."""
+        if refused:
+            log.info("sink %s: %d messages refused, the first because: %s", self._name, len(refused), refused[0].reason)
+        await self._say(pb.SinkServiceAttachRequest(staged=pb.Staged(id=id_, refused=refused)))
+
+    async def prepared(self, transaction: Transaction) -> None:
+        """Answers with the vote for a transaction."""
+        answer = pb.Prepared(transaction=transaction_to_wire(transaction))
+        await self._say(pb.SinkServiceAttachRequest(prepared=answer))
+
+    async def committed(self, transaction: Transaction) -> None:
+        """Answers that a transaction is visible."""
+        answer = pb.Committed(transaction=transaction_to_wire(transaction))
+        await self._say(pb.SinkServiceAttachRequest(committed=answer))
+
+    async def part_failed(self, id_: int, part: Part, error: Exception) -> None:
+        """Answers that a part cannot be staged."""
+        where = f"partition {part.partition} of batch {part.transaction.batch} of pipeline {part.transaction.pipeline}"
+        log.error("sink %s: %s: %s", self._name, where, describe(error), exc_info=error)
+        await self._say(pb.SinkServiceAttachRequest(failed=pb.Failed(part_id=id_, reason=describe(error))))
+
+    async def transaction_failed(self, transaction: Transaction, doing: str, error: Exception) -> None:
+        """Answers that a transaction cannot be prepared or committed."""
+        self.abort_failed(transaction, doing, error)
+        answer = pb.Failed(transaction=transaction_to_wire(transaction), reason=describe(error))
+        await self._say(pb.SinkServiceAttachRequest(failed=answer))
+
+    def abort_failed(self, transaction: Transaction, doing: str, error: Exception) -> None:
+        """Logs that an abort failed; the gateway expects no answer to it."""
+        where = f"batch {transaction.batch} of pipeline {transaction.pipeline}"
+        log.error("sink %s: %s of %s: %s", self._name, doing, where, describe(error), exc_info=error)

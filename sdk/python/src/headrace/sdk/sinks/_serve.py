@@ -1,0 +1,51 @@
+"""Connects a sink to a gateway, for one session."""
+
+import asyncio
+import logging
+
+from headrace.protocol.v1 import sink_pb2 as pb
+from headrace.protocol.v1.sink_pb2_grpc import SinkServiceStub
+from headrace.sdk._errors import GatewayRefused
+from headrace.sdk._settings import Endpoint, Settings
+from headrace.sdk.sinks._driver import SinkDriver
+from headrace.sdk.sinks._session import SinkSession
+from headrace.sdk.wire._call import Call, Ending, calling, unless_stopped, welcomed
+from headrace.sdk.wire._channel import metadata, open_channel
+
+log = logging.getLogger("headrace.sdk")
+
+_Call = Call[pb.SinkServiceAttachRequest, pb.SinkServiceAttachResponse]
+
+
+async def attach(driver: SinkDriver, settings: Settings, where: Endpoint, instance: str, stop: asyncio.Event) -> Ending:
+    """Connects and runs one session.
+
+    Raises:
+        SessionEnded: The gateway is away, or refused the session.
+        SinkFailed: The sink could not report what it has stored.
+    """
+    hello = await unless_stopped(driver.hello(instance), stop)
+    if hello is None:
+        return Ending.STOPPED
+    async with open_channel(where) as channel:
+        stream = SinkServiceStub(channel).Attach(metadata=metadata(where))
+        async with calling(stream, where.gateway):
+            call = _Call(stream, pb.SinkServiceAttachResponse, where.gateway)
+            welcome = await welcomed(_greet(call, hello), settings.welcome_seconds, stop)
+            if welcome is None:
+                return Ending.STOPPED
+            log.info("connected to gateway %s %s as session %s", where.gateway, welcome.gateway_version, welcome.session)
+            return await SinkSession(driver, settings, welcome, call.write, call.read, stop).run()
+
+
+async def _greet(call: _Call, hello: pb.SinkHello) -> pb.SinkWelcome:
+    """Sends Hello, and returns Welcome.
+
+    Raises:
+        GatewayRefused: The gateway answered with something else.
+    """
+    await call.write(pb.SinkServiceAttachRequest(hello=hello))
+    response = await call.read()
+    if not response.HasField("welcome"):
+        raise GatewayRefused(f"the gateway answered Hello with {response.WhichOneof('message')}", "FAILED_PRECONDITION")
+    return response.welcome

@@ -1,0 +1,1 @@
+"""Sources: the classes that authors subclass, and the session that serves them."""

@@ -1,0 +1,129 @@
+"""Calls a source in the way that suits it: on threads, or on the event loop."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from headrace.contract.errors import HeadraceError
+from headrace.sdk._errors import InvalidSource, SourceFailed
+from headrace.sdk._settings import stream_name
+from headrace.sdk.sources._reader import Reader, ReaderTask, ThreadReader
+from headrace.sdk.sources._source import AsyncSource, Source, SourceKind
+from headrace.sdk.sources._starts import KnownStarts
+from headrace.sdk.sources._task_reader import TaskReader
+from headrace.sdk.wire._message import Position
+
+T = TypeVar("T")
+
+
+class Driver:
+    """A source, checked, and how its methods are called."""
+
+    def __init__(self, source: Source | AsyncSource) -> None:
+        """Checks the source.
+
+        Raises:
+            InvalidSource: It is not a source, or its name is not allowed.
+        """
+        if not isinstance(source, Source | AsyncSource):
+            raise InvalidSource(f"{type(source).__name__} is neither a Source nor an AsyncSource")
+        if not source.name:
+            raise InvalidSource(
+                f"{type(source).__name__} has no name: set the attribute `name` to the source part of its streams"
+            )
+        stream_name(source.name, "0")
+        self.name = source.name
+        self.connector = source.connector or source.name
+        self.version = str(source.version)
+        self.kind = source.kind
+        self.chooses_start = source.chooses_start
+        if self.chooses_start and self.kind is not SourceKind.REPLAYABLE:
+            raise InvalidSource(f"source {self.name}: chooses_start is for replayable sources")
+        self.starts = KnownStarts(self._ask_for_starts)
+        self.takes_turns = source.takes_turns
+        self._source = source
+        self._asking: asyncio.Future[Any] | None = None
+
+    async def partitions(self, at_most: int) -> Sequence[str]:
+        """Asks for the partitions.
+
+        Raises:
+            SourceFailed: The source raised.
+            InvalidSource: A name is not allowed, or listed twice, or there are more than the gateway allows.
+        """
+        source = self._source
+        source.streams_allowed = at_most
+        try:
+            if isinstance(source, AsyncSource):
+                partitions = list(await source.partitions())
+            else:
+                partitions = await self._ask(lambda: list(source.partitions()))
+        except HeadraceError:
+            raise
+        except Exception as error:
+            raise SourceFailed(f"source {self.name}: partitions() raised {type(error).__name__}: {error}") from error
+        for partition in partitions:
+            stream_name(self.name, partition)
+        if len(set(partitions)) != len(partitions):
+            raise InvalidSource(f"source {self.name}: partitions() lists a partition twice: {partitions}")
+        if len(partitions) > at_most and not self.takes_turns:
+            raise InvalidSource(
+                f"source {self.name}: {len(partitions)} partitions, and the gateway allows a session {at_most} streams; "
+                "split them over several instances"
+            )
+        if self.chooses_start:
+            self.starts.listed(partitions)
+        return partitions
+
+    async def _ask_for_starts(self, partitions: Sequence[str]) -> Mapping[str, Position]:
+        """Asks where partitions begin.
+
+        Raises:
+            SourceFailed: The source raised.
+        """
+        source = self._source
+        try:
+            if isinstance(source, AsyncSource):
+                return dict(await source.starts(partitions))
+            return await self._ask(lambda: dict(source.starts(partitions)))
+        except HeadraceError:
+            raise
+        except Exception as error:
+            raise SourceFailed(f"source {self.name}: starts() raised {type(error).__name__}: {error}") from error
+
+    def reader(self, task: ReaderTask) -> Reader:
+        """Starts to read a partition."""
+        if isinstance(self._source, AsyncSource):
+            return TaskReader(self._source, task)
+        return ThreadReader(self._source, task)
+
+    async def _ask(self, question: Callable[[], T]) -> T:
+        """Calls the source on a thread: never twice at a time, and on one that does not keep a process that wants to exit."""
+        while self._asking is not None and not self._asking.done():
+            # One whose asker was cancelled goes on.
+            await asyncio.wait({self._asking})
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        self._asking = answer
+
+        def ask() -> None:
+            try:
+                complete = partial(_complete, answer, question(), None)
+            except BaseException as raised:
+                complete = partial(_complete, answer, None, raised)
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and nothing waits any more
+                loop.call_soon_threadsafe(complete)
+
+        threading.Thread(target=ask, name=f"headrace partitions of {self.name}", daemon=True).start()
+        return await asyncio.shield(answer)
+
+
+def _complete(answer: asyncio.Future[Any], told: object, error: BaseException | None) -> None:
+    """Completes a future."""
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(told)

@@ -1,0 +1,246 @@
+"""Readers of partitions: they call the source's methods, on a thread for a sync source, in tasks for an async one."""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from headrace.contract.errors import HeadraceError
+from headrace.sdk._errors import PositionLost, SourceFailed
+from headrace.sdk.sources._gather import Gather
+from headrace.sdk.sources._source import Source
+from headrace.sdk.sources._unsendable import Unsendable
+from headrace.sdk.wire._message import Close, Position
+
+log = logging.getLogger("headrace.sdk")
+
+BACKLOG_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderTask:
+    """What a reader reads, and whom it tells.
+
+    Attributes:
+        stream: The stream's name, for errors.
+        partition: The partition.
+        position: Where to go on.
+        acknowledged: What was acknowledged before, or None.
+        gather: Where items go.
+        ended_badly: Called on the loop when the source raised; the reader is over then.
+        stuck_seconds: How long to wait for a source that does not yield.
+    """
+
+    stream: str
+    partition: str
+    position: Position | None
+    acknowledged: Position | None
+    gather: Gather
+    ended_badly: Callable[[HeadraceError], None]
+    stuck_seconds: float
+
+
+class Reader(Protocol):
+    """Reads one partition, and tells its source what was acknowledged."""
+
+    def pause(self) -> None:
+        """Asks for no more items, and goes on acknowledging."""
+
+    def acknowledge(self, position: Position, tokens: Sequence[object]) -> None:
+        """Has the source told, soon."""
+
+    def decide(self, unsendable: Unsendable, left_out: Callable[[], None]) -> None:
+        """Has the source decide, soon, about a message that cannot be sent; calls `left_out` on the loop if it is left out."""
+
+    async def stop(self, give_up: asyncio.Event) -> None:
+        """Delivers what is left to acknowledge, closes the iterator and waits until it is closed.
+
+        Where `give_up` is set it waits only for a while.
+        """
+
+
+def source_failed(task: ReaderTask, error: BaseException) -> HeadraceError:
+    """The error that ends the connector."""
+    if isinstance(error, HeadraceError) and not isinstance(error, PositionLost):
+        return type(error)(f"stream {task.stream}: {error}")
+    failure = SourceFailed(f"stream {task.stream}: the source raised {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
+
+
+class ThreadReader:
+    """Reads a partition of a sync source on one thread, which also makes every other call for the partition."""
+
+    def __init__(self, source: Source, task: ReaderTask) -> None:
+        """Starts the thread."""
+        self._source = source
+        self._task = task
+        self._gather = task.gather
+        self._condition = task.gather.condition
+        self._loop = asyncio.get_running_loop()
+        self._closed = asyncio.Event()
+        # Guarded by the condition; `attention` says that one of the others wants to be looked at.
+        self._attention = False
+        self._paused = False
+        self._stopped = False
+        self._position = task.acknowledged
+        self._tokens: list[object] = []
+        self._undecided: tuple[Unsendable, Callable[[], None]] | None = None
+        self._next_backlog = 0.0
+        self._thread = threading.Thread(target=self._main, name=f"headrace {task.stream}", daemon=True)
+        self._thread.start()
+
+    def pause(self) -> None:
+        """As `Reader.pause`."""
+        with self._condition:
+            self._paused = self._attention = True
+            self._condition.notify_all()
+
+    def acknowledge(self, position: Position, tokens: Sequence[object]) -> None:
+        """As `Reader.acknowledge`."""
+        with self._condition:
+            self._position = position
+            self._tokens.extend(tokens)
+            self._attention = True
+            self._condition.notify_all()
+
+    def decide(self, unsendable: Unsendable, left_out: Callable[[], None]) -> None:
+        """As `Reader.decide`."""
+        with self._condition:
+            self._undecided = unsendable, left_out
+            self._attention = True
+            self._condition.notify_all()
+
+    async def stop(self, give_up: asyncio.Event) -> None:
+        """As `Reader.stop`."""
+        with self._condition:
+            self._stopped = self._attention = True
+            self._condition.notify_all()
+        while not self._closed.is_set():
+            try:
+                async with asyncio.timeout(self._task.stuck_seconds):
+                    await self._closed.wait()
+            except TimeoutError:
+                log.warning("stream %s: read() has not yielded for %s s; it must yield None when there is nothing",
+                            self._task.stream, self._task.stuck_seconds)  # fmt: skip
+                if give_up.is_set():
+                    return
+
+    def _main(self) -> None:
+        """The thread."""
+        try:
+            self._deliver()
+            if self._read():
+                self._wait_stopped()
+        except BaseException as error:  # whatever it is, the connector must learn of it
+            failure = error if isinstance(error, _Lost) else source_failed(self._task, error)
+            self._post(self._task.ended_badly, failure.lost if isinstance(failure, _Lost) else failure)
+        finally:
+            self._post(self._closed.set)
+
+    def _read(self) -> bool:
+        """Reads until the source ends (True) or the reader is stopped (False)."""
+        gather, last = self._gather, None
+        if not self._attend():
+            return False
+        try:
+            iterator = self._source.read(self._task.partition, self._task.position)
+            try:
+                for item in iterator:
+                    if isinstance(item, Close):
+                        last = item
+                        break
+                    if item is None:
+                        self._pass_idle_time()
+                    else:
+                        gather.add(item)
+                        if time.monotonic() >= self._next_backlog:
+                            self._report_backlog(caught_up=False)
+                    if (self._attention or gather.full) and not self._attend():
+                        return False
+            finally:
+                close = getattr(iterator, "close", None)
+                if close is not None:
+                    close()
+        except PositionLost as lost:
+            raise _Lost(lost) from lost
+        gather.end(last)
+        return True
+
+    def _attend(self) -> bool:
+        """Delivers acknowledgements, and waits while it must not read. False where the reader is stopped."""
+        while True:
+            self._deliver()
+            with self._condition:
+                if self._has_news:
+                    continue
+                if self._stopped:
+                    return False
+                if not self._paused and not self._gather.full:
+                    self._attention = False
+                    return True
+                self._condition.wait(BACKLOG_SECONDS)
+            if time.monotonic() >= self._next_backlog and not self._paused:
+                self._report_backlog(caught_up=False)
+
+    def _wait_stopped(self) -> None:
+        """Delivers acknowledgements until the reader is stopped."""
+        while True:
+            self._deliver()
+            with self._condition:
+                if not self._has_news:
+                    if self._stopped:
+                        return
+                    self._condition.wait()
+
+    @property
+    def _has_news(self) -> bool:
+        """Whether there is something for the source; guarded by the condition."""
+        return self._position is not None or self._undecided is not None
+
+    def _deliver(self) -> None:
+        """Tells the source what was acknowledged, and of what cannot be sent."""
+        with self._condition:
+            position, tokens, undecided = self._position, self._tokens, self._undecided
+            self._position, self._tokens, self._undecided = None, [], None
+        if position is not None:
+            if tokens:
+                self._source.settle(self._task.partition, tokens)
+            self._source.acknowledged(self._task.partition, position)
+        if undecided is not None:
+            unsendable, left_out = undecided
+            self._source.unsendable(self._task.partition, unsendable.message, unsendable.error)
+            self._post(left_out)
+
+    def _pass_idle_time(self) -> None:
+        """The source has nothing now: waits a little, unless something wants attention."""
+        self._report_backlog(caught_up=True)
+        deadline = time.monotonic() + self._source.idle_seconds
+        with self._condition:
+            while not self._attention and (left := deadline - time.monotonic()) > 0:
+                self._condition.wait(left)
+
+    def _report_backlog(self, *, caught_up: bool) -> None:
+        """Asks the source what is left, about once a second, or when it has just caught up."""
+        now = time.monotonic()
+        if not (caught_up and self._gather.caught_up) or now >= self._next_backlog:
+            self._next_backlog = now + BACKLOG_SECONDS
+            self._gather.report(self._source.backlog(self._task.partition), caught_up=caught_up)
+
+    def _post(self, function: Callable[..., object], *arguments: object) -> None:
+        """Calls on the loop, unless the loop is gone: a thread that was given up may outlive it."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+
+class _Lost(Exception):
+    """Carries a PositionLost that `read` raised past the handlers for other methods' exceptions."""
+
+    def __init__(self, lost: PositionLost) -> None:
+        """Keeps it."""
+        super().__init__(str(lost))
+        self.lost = lost

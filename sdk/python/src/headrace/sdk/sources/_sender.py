@@ -1,0 +1,239 @@
+"""Decides what a session sends next, and sends it: control messages first, then frames by turns, within credit and pace."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+
+from headrace.contract.errors import HeadraceError
+from headrace.protocol.v1 import source_pb2 as pb
+from headrace.sdk._errors import InvalidMessage
+from headrace.sdk.sources._credit import Window
+from headrace.sdk.sources._stream import Stream
+
+_GOODBYE_SECONDS = 1.0
+_ASK_FOR_OTHERS_SECONDS = 0.1
+"""How long the stream whose turn it is waits for credit before those behind it ask for their own."""
+
+
+class Sender:
+    """The only writer of a session."""
+
+    def __init__(
+        self,
+        welcome: pb.Welcome,
+        window: Window,
+        write: Callable[[pb.IngestRequest], Awaitable[None]],
+        linger: float,
+        sent: Callable[[Stream], None],
+        failed: Callable[[Stream, HeadraceError], None],
+        unsendable: Callable[[Stream], None],
+    ) -> None:
+        """Sends nothing yet.
+
+        Args:
+            welcome: The gateway's limits.
+            window: The session's credit.
+            write: Writes one message; returns when the transport has taken it.
+            linger: How long to gather messages, in seconds.
+            sent: Told after something of a stream was sent.
+            failed: Told of a stream whose source gave what is wrong, other than single messages.
+            unsendable: Told of a stream whose next message cannot be sent; it calls `go_on` once that is dealt with.
+        """
+        self.linger = linger
+        self._max_bytes = welcome.max_frame_bytes
+        self._max_messages = welcome.max_frame_messages
+        self._window = window
+        self._write = write
+        self._sent = sent
+        self._failed = failed
+        self._unsendable = unsendable
+        self._control: deque[pb.IngestRequest] = deque()
+        self._due: deque[Stream] = deque()
+        self._wake = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._asked_for_credit = False
+        self._others_may_ask = False
+        self._others_timer: asyncio.TimerHandle | None = None
+        self._muted = False
+        self._flushing = False
+        self._gone = asyncio.Event()
+
+    async def run(self) -> None:
+        """Sends until it is cancelled."""
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while (request := self._next()) is not None:
+                    await self._write(request)
+                    if request.WhichOneof("message") == "goodbye":
+                        self._gone.set()
+                        return
+        finally:
+            if self._others_timer is not None:
+                self._others_timer.cancel()
+
+    def say(self, request: pb.IngestRequest) -> None:
+        """Sends a control message, before any further frame."""
+        self._control.append(request)
+        self._wake.set()
+
+    async def goodbye(self, reason: str) -> None:
+        """Sends the last message of the session, and waits until it is out, for a moment."""
+        self.mute()
+        self.say(pb.IngestRequest(goodbye=pb.Goodbye(reason=reason[:500])))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                await self._gone.wait()
+
+    def wake(self) -> None:
+        """Looks again whether something can be sent."""
+        self._wake.set()
+
+    def grant(self, credit: pb.Credit) -> None:
+        """Goes on with more credit."""
+        self._window.grant(credit.bytes, credit.messages)
+        self._asked_for_credit = False
+        self._wake.set()
+
+    def grant_to(self, stream: Stream, credit: pb.Credit) -> None:
+        """Sends a frame of the stream that the credit is for next: a batch waits for it."""
+        stream.grant(credit.bytes, credit.messages)
+        if stream.due and not stream.muted:
+            self._due.remove(stream)
+            self._due.appendleft(stream)
+        else:
+            stream.release_grant(self._window)
+        self._wake.set()
+
+    def mute(self) -> None:
+        """Sends no more frames."""
+        self._muted = True
+
+    def flush(self, streams: Iterable[Stream]) -> None:
+        """Sends everything that was gathered, from now on without waiting for more."""
+        self._flushing = True
+        for stream in streams:
+            self.look(stream)
+
+    def look(self, stream: Stream) -> None:
+        """Sees whether a stream has something to send, now or after it has gathered for a while."""
+        if stream.muted or stream.due or self._muted or stream.unsendable is not None:
+            return
+        gather = stream.gather
+        now = self._loop.time()
+        if self._flushing or gather.enough or gather.ended:
+            at = now
+        elif gather.caught_up:
+            # Nothing comes for now: no need to wait, as long as that does not make more frames than the pace allows.
+            at = stream.last_frame_at + self.linger
+        elif gather.messages:
+            at = now + self.linger
+        else:
+            at = now
+        if at <= now:
+            self._make_due(stream)
+        elif stream.timer is None or at < stream.timer.when():
+            stream.cancel_timer()
+            stream.timer = self._loop.call_at(at, self._make_due, stream)
+
+    def go_on(self, stream: Stream) -> None:
+        """Sends what comes after a message that cannot be sent."""
+        stream.unsendable = None
+        self._make_due(stream)
+
+    def _make_due(self, stream: Stream) -> None:
+        """Gives a stream its turn."""
+        stream.cancel_timer()
+        if not stream.due and not stream.muted and stream.unsendable is None:
+            stream.due = True
+            self._due.append(stream)
+            self._wake.set()
+
+    def _next(self) -> pb.IngestRequest | None:
+        """The next message to write; None where there is none, or no credit for it."""
+        if self._control:
+            return self._control.popleft()
+        while self._due and not self._muted:
+            stream = self._due[0]
+            if stream.muted:
+                self._turn_over(stream)
+                continue
+            try:
+                request = self._next_of(stream)
+            except InvalidMessage as error:
+                self._turn_over(stream)
+                self._failed(stream, error)
+                continue
+            if request is not None:
+                return request
+            if stream.due:
+                # The one whose turn it is keeps it until it has credit, or a large message would wait for ever.
+                return self._ask_for_credit(stream) or self._ask_for_others()
+        return None
+
+    def _next_of(self, stream: Stream) -> pb.IngestRequest | None:
+        """The next message of a stream; None where it has none (and its turn is over) or no credit (and it is still due)."""
+        if stream.load():
+            request = stream.frame(self._max_bytes, self._max_messages, self._window)
+            if request is not None:
+                stream.last_frame_at = self._loop.time()
+                self._turn_over(stream)
+                if stream.packed_left:
+                    self._make_due(stream)
+                elif stream.gather.messages or stream.gather.ended or stream.gather.caught_up:
+                    self.look(stream)
+                self._sent(stream)
+            if request is not None or stream.unsendable is None:
+                return request
+        self._turn_over(stream)
+        if stream.unsendable is not None:
+            self._unsendable(stream)
+            return None
+        if stream.gather.ended and not stream.close_sent:
+            stream.close_sent = True
+            self._loop.call_soon(self._sent, stream)
+            end, gone = not stream.gather.for_now, stream.gather.gone
+            return pb.IngestRequest(close_stream=pb.CloseStream(stream_id=stream.id, end_of_stream=end, gone=gone))
+        backlog = None if stream.close_sent else stream.backlog()
+        return None if backlog is None else pb.IngestRequest(backlog=backlog)
+
+    def _turn_over(self, stream: Stream) -> None:
+        """Ends a stream's turn."""
+        stream.release_grant(self._window)
+        self._due.remove(stream)
+        stream.due = False
+
+    def _ask_for_credit(self, stream: Stream) -> pb.IngestRequest | None:
+        """Asks for room for a message, once for each frame and each grant: the gateway knows whether waiting would help."""
+        if self._asked_for_credit and stream.asked_for_credit:
+            return None
+        self._asked_for_credit = True
+        return stream.credit_request(self._max_bytes, self._max_messages)
+
+    def _ask_for_others(self) -> pb.IngestRequest | None:
+        """Asks for credit for the streams behind the one whose turn it is, once it has waited for a while.
+
+        A batch may wait for any of them, and what the first one holds may come back only after that batch.
+        """
+        if not self._others_may_ask:
+            if len(self._due) > 1 and self._others_timer is None:
+                self._others_timer = self._loop.call_later(_ASK_FOR_OTHERS_SECONDS, self._let_others_ask)
+            return None
+        for stream in list(self._due)[1:]:
+            if stream.muted or stream.asked_for_credit:
+                continue
+            try:
+                if stream.load() and stream.next_size() <= self._max_bytes:
+                    return stream.credit_request(self._max_bytes, self._max_messages)
+            except InvalidMessage as error:
+                self._turn_over(stream)
+                self._failed(stream, error)
+        self._others_may_ask = False
+        return None
+
+    def _let_others_ask(self) -> None:
+        self._others_timer = None
+        self._others_may_ask = True
+        self._wake.set()

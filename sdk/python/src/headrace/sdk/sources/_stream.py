@@ -1,0 +1,262 @@
+"""One stream within one session: what is next to send, what is outstanding, what was acknowledged."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from headrace.protocol.v1 import frame_pb2
+from headrace.protocol.v1 import source_pb2 as pb
+from headrace.sdk._errors import InvalidMessage, MessageTooLarge
+from headrace.sdk.sources._credit import Window
+from headrace.sdk.sources._gather import Gather
+from headrace.sdk.sources._reader import Reader
+from headrace.sdk.sources._unsendable import Piece, Unsendable, message_at, separated
+from headrace.sdk.wire._columns import Columns
+from headrace.sdk.wire._frame import fill_frame, fit, frame_size
+from headrace.sdk.wire._message import Position
+from headrace.sdk.wire._pack import pack
+
+
+class Stream:
+    """A stream that was opened under one id."""
+
+    def __init__(self, stream_id: int, partition: str, name: str, gather: Gather) -> None:
+        """Nothing is sent before `opened`."""
+        self.id = stream_id
+        self.partition = partition
+        self.name = name
+        self.gather = gather
+        self.reader: Reader | None = None
+        self.due = False
+        self.timer: asyncio.TimerHandle | None = None
+        self.last_frame_at = 0.0
+        self.muted = False
+        self.close_sent = False
+        self.unsendable: Unsendable | None = None
+        self.asked_for_credit = False
+        """True while a request for credit stands: since the stream's last frame."""
+        self._lent = Window(0, 0)
+        self._epoch = 0
+        self._pieces: deque[Piece] = deque()
+        self._columns: Columns | None = None
+        self._at = 0
+        self._next_sequence = 1
+        self._last_packed: int | None = None
+        self._last_sent: int | None = None
+        self._resume: int | None = None
+        self._acknowledged = -1
+        self._tokens: deque[tuple[int, object]] = deque()
+        self._told: pb.Backlog | None = None
+
+    def opened(self, answer: pb.StreamOpened) -> tuple[Position | None, Position | None]:
+        """Takes the gateway's answer; returns the resume and the acknowledged position, where they are of this epoch."""
+        self._epoch = answer.epoch
+        resume = self._position(answer.resume) if answer.HasField("resume") else None
+        acknowledged = self._position(answer.acknowledged) if answer.HasField("acknowledged") else None
+        if resume is not None:
+            self._resume = resume.sequence
+            self._next_sequence = resume.sequence + 1
+        if acknowledged is not None:
+            self._acknowledged = acknowledged.sequence
+        return resume, acknowledged
+
+    @property
+    def unsent(self) -> bool:
+        """True where something was read and not sent."""
+        return not self.muted and (self.packed_left or self.unsendable is not None or self.gather.messages > 0)
+
+    @property
+    def packed_left(self) -> bool:
+        """True where something was taken from what was gathered, and not sent."""
+        return self._columns is not None or bool(self._pieces)
+
+    @property
+    def unacknowledged(self) -> bool:
+        """True where something was sent and not acknowledged."""
+        return self._last_sent is not None and self._acknowledged < self._last_sent
+
+    @property
+    def finished(self) -> bool:
+        """True where the source has ended and everything before the end is acknowledged."""
+        if not self.close_sent or self.muted:
+            return False
+        ends = [end for end in (self._resume, self._last_sent) if end is not None]
+        return not ends or self._acknowledged >= max(ends)
+
+    def load(self) -> bool:
+        """Packs what was gathered, unless something packed is left. False where there is nothing to send.
+
+        Where the next message is one that cannot be sent, it is in `unsendable`, and nothing is sent before that is None again.
+
+        Raises:
+            InvalidMessage: The source gave something that is wrong, and not because of a single message.
+        """
+        while self._columns is None and self.unsendable is None:
+            if not self._pieces:
+                items = self.gather.take()
+                if not items:
+                    return False
+                self._pieces.append(items)
+            piece = self._pieces.popleft()
+            if isinstance(piece, Unsendable):
+                self._set_aside(piece)
+                continue
+            try:
+                self._columns = pack(piece, self._next_sequence, self._last_packed)
+            except InvalidMessage as error:
+                self._pieces.extendleft(reversed(separated(piece, error)))
+                continue
+            self._at = 0
+            if self._columns is not None:
+                self._last_packed = self._columns.last
+                self._next_sequence = self._columns.last + 1
+        return self._columns is not None
+
+    def frame(self, max_bytes: int, max_messages: int, window: Window) -> pb.IngestRequest | None:
+        """Cuts the next frame of what is loaded and spends its credit.
+
+        Returns:
+            The frame; None where not even one message has credit, or the next one is above the limit of the gateway, and so in
+            `unsendable`.
+        """
+        columns, start = self._columns, self._at
+        assert columns is not None
+        bytes_, messages = window.bytes + self._lent.bytes, window.messages + self._lent.messages
+        stop = fit(columns, self.id, start, min(max_bytes, bytes_ - window.frame_overhead), min(max_messages, messages))
+        if stop == start:
+            size = self.next_size()
+            if size > max_bytes:
+                error = MessageTooLarge(
+                    f"message {columns.sequences[start]} makes a frame of {size} bytes, and the gateway takes at most "
+                    f"{max_bytes}; raise its limit or leave the message out"
+                )
+                self.unsendable = Unsendable(message_at(columns, start), error)
+                self._move_on(columns, start + 1)
+            return None
+        self.release_grant(window)
+        window.spend(frame_size(columns, self.id, start, stop) + window.frame_overhead, stop - start)
+        request = pb.IngestRequest()
+        fill_frame(request.frame, columns, self.id, start, stop)
+        self._sent(columns, start, stop)
+        self.asked_for_credit = False
+        return request
+
+    def grant(self, bytes_: int, messages: int) -> None:
+        """Takes credit that is for this stream's next frame."""
+        self._lent.grant(bytes_, messages)
+
+    def release_grant(self, window: Window) -> None:
+        """Gives credit that was for this stream alone to the session: its frame goes out, or never will."""
+        window.grant(self._lent.bytes, self._lent.messages)
+        self._lent = Window(0, 0)
+
+    def credit_request(self, max_bytes: int, max_messages: int) -> pb.IngestRequest:
+        """Asks for room for the next message that is loaded, or, where a batch waits for the stream, for all that is."""
+        columns, start = self._columns, self._at
+        assert columns is not None
+        self.asked_for_credit = True
+        request = pb.CreditRequest(stream_id=self.id, bytes=self.next_size(), messages=1)
+        stop = fit(columns, self.id, start, max_bytes, max_messages)
+        if stop > start:
+            request.ready_bytes = frame_size(columns, self.id, start, stop)
+            request.ready_messages = stop - start
+        return pb.IngestRequest(credit_request=request)
+
+    def next_size(self) -> int:
+        """The size of a frame that holds only the next message that is loaded."""
+        assert self._columns is not None
+        return frame_size(self._columns, self.id, self._at, self._at + 1)
+
+    def backlog(self) -> pb.Backlog | None:
+        """What to tell about what is left, if that is news; only where nothing is loaded."""
+        gather = self.gather
+        with gather.condition:
+            left, caught_up = gather.backlog, gather.caught_up
+            gathered_bytes, gathered_messages = gather.bytes, gather.messages
+        if left is None and not caught_up:
+            return None
+        answer = pb.Backlog(stream_id=self.id)
+        if left is None:
+            answer.messages = answer.bytes = 0
+        else:
+            if left.messages is not None:
+                answer.messages = left.messages + gathered_messages
+            if left.bytes is not None:
+                answer.bytes = left.bytes + gathered_bytes
+            if left.latest_sequence is not None:
+                answer.latest_sequence = left.latest_sequence
+        nothing_left = left is None or left.messages == 0 or left.bytes == 0
+        if caught_up and nothing_left:
+            answer.latest_sequence = max(self._resume or 0, self._last_sent or 0)
+        if answer == self._told:
+            return None
+        self._told = answer
+        return answer
+
+    def acknowledge(self, position: pb.Ack.Stream) -> Position | None:
+        """Takes an acknowledgement, passes it to the source, and returns it.
+
+        One of an older epoch concerns messages that come again, and counts for nothing.
+        """
+        sequence = position.position.sequence
+        if position.position.epoch != self._epoch or sequence <= self._acknowledged:
+            return None
+        self._acknowledged = sequence
+        tokens: list[object] = []
+        while self._tokens and self._tokens[0][0] <= sequence:
+            tokens.append(self._tokens.popleft()[1])
+        acknowledged = _position(position.position)
+        if self.reader is not None:
+            self.reader.acknowledge(acknowledged, tokens)
+        return acknowledged
+
+    def mute(self) -> None:
+        """Sends no more; what was sent may still be acknowledged."""
+        self.muted = True
+        self.unsendable = None
+        self._pieces.clear()
+        self._columns = None
+        self.gather.clear()
+        self.cancel_timer()
+
+    def retire(self) -> None:
+        """Sends no more, and expects nothing any more."""
+        self.mute()
+        self._last_sent = None
+        self._tokens.clear()
+
+    def cancel_timer(self) -> None:
+        """Ends the wait for more messages."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def _sent(self, columns: Columns, start: int, stop: int) -> None:
+        """Notes that messages `start` up to `stop` go out."""
+        sequences: Sequence[int] = columns.sequences if columns.tokens or stop < columns.count else ()
+        if columns.tokens:
+            pairs = zip(sequences[start:stop], columns.tokens[start:stop], strict=True)
+            self._tokens.extend(pair for pair in pairs if pair[1] is not None)
+        self._last_sent = sequences[stop - 1] if sequences else columns.last
+        self._move_on(columns, stop)
+
+    def _set_aside(self, unsendable: Unsendable) -> None:
+        """Has the source look at a message that cannot be sent. It has a sequence, as if it had been."""
+        self.unsendable = unsendable
+        own = unsendable.message.sequence
+        self._next_sequence = (own if type(own) is int else self._next_sequence) + 1
+
+    def _move_on(self, columns: Columns, stop: int) -> None:
+        """Notes that messages up to `stop` have been dealt with."""
+        self._at = stop
+        if stop == columns.count:
+            self._columns = None
+
+    def _position(self, position: frame_pb2.Position) -> Position | None:
+        """The position, where it is of this stream's epoch."""
+        return _position(position) if position.epoch == self._epoch else None
+
+
+def _position(position: frame_pb2.Position) -> Position:
+    """A position as sources see it."""
+    return Position(position.sequence, position.cursor if position.HasField("cursor") else None, position.epoch)

@@ -1,0 +1,138 @@
+"""The reader of an async source's partition."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+
+from headrace.sdk._errors import PositionLost
+from headrace.sdk.sources._reader import BACKLOG_SECONDS, ReaderTask, source_failed
+from headrace.sdk.sources._source import AsyncSource
+from headrace.sdk.sources._unsendable import Unsendable
+from headrace.sdk.wire._message import Close, Position
+
+
+class TaskReader:
+    """Reads a partition of an async source in one task, and acknowledges in another."""
+
+    def __init__(self, source: AsyncSource, task: ReaderTask) -> None:
+        """Starts the tasks."""
+        self._source = source
+        self._task = task
+        self._gather = task.gather
+        self._position: Position | None = None
+        self._tokens: list[object] = []
+        self._undecided: tuple[Unsendable, Callable[[], None]] | None = None
+        self._acknowledged = asyncio.Event()
+        self._may_read = asyncio.Event()
+        self._may_read.set()
+        self._stopped = False
+        self._next_backlog = 0.0
+        self._told_earlier = asyncio.Event()
+        if task.acknowledged is not None:
+            self.acknowledge(task.acknowledged, ())
+        else:
+            self._told_earlier.set()
+        self._acknowledging = asyncio.create_task(self._acknowledge(), name=f"headrace acks of {task.stream}")
+        self._reading = asyncio.create_task(self._read(), name=f"headrace {task.stream}")
+
+    def pause(self) -> None:
+        """As `Reader.pause`."""
+        self._may_read.clear()
+
+    def acknowledge(self, position: Position, tokens: Sequence[object]) -> None:
+        """As `Reader.acknowledge`."""
+        self._position = position
+        self._tokens.extend(tokens)
+        self._acknowledged.set()
+
+    def decide(self, unsendable: Unsendable, left_out: Callable[[], None]) -> None:
+        """As `Reader.decide`."""
+        self._undecided = unsendable, left_out
+        self._acknowledged.set()
+
+    async def stop(self, give_up: asyncio.Event) -> None:
+        """As `Reader.stop`."""
+        self._stopped = True
+        self._acknowledged.set()
+        while not self._acknowledging.done():
+            await asyncio.wait({self._acknowledging}, timeout=self._task.stuck_seconds)
+            if give_up.is_set():
+                break
+        self._acknowledging.cancel()
+        self._reading.cancel()
+        while not self._reading.done():
+            await asyncio.wait({self._acknowledging, self._reading}, timeout=self._task.stuck_seconds)
+            if give_up.is_set():
+                break
+
+    async def _acknowledge(self) -> None:
+        """Tells the source what was acknowledged, and of what cannot be sent, until the reader is stopped."""
+        try:
+            while True:
+                position, tokens = self._position, self._tokens
+                self._position, self._tokens = None, []
+                if position is not None:
+                    if tokens:
+                        await self._source.settle(self._task.partition, tokens)
+                    await self._source.acknowledged(self._task.partition, position)
+                    self._told_earlier.set()
+                elif self._undecided is not None:
+                    (unsendable, left_out), self._undecided = self._undecided, None
+                    await self._source.unsendable(self._task.partition, unsendable.message, unsendable.error)
+                    left_out()
+                elif self._stopped:
+                    return
+                else:
+                    await self._acknowledged.wait()
+                self._acknowledged.clear()
+        except Exception as error:
+            self._task.ended_badly(source_failed(self._task, error))
+
+    async def _read(self) -> None:
+        """Reads until the source ends."""
+        gather, last = self._gather, None
+        await self._told_earlier.wait()
+        try:
+            iterator = self._source.read(self._task.partition, self._task.position)
+            try:
+                async for item in iterator:
+                    if isinstance(item, Close):
+                        last = item
+                        break
+                    if item is None:
+                        await self._pass_idle_time()
+                    else:
+                        gather.add(item)
+                        if time.monotonic() >= self._next_backlog:
+                            await self._report_backlog(caught_up=False)
+                        if gather.full:
+                            await gather.room.wait()
+                        elif gather.enough:
+                            # An iterator that never waits must not keep the loop from sending.
+                            await asyncio.sleep(0)
+                    if not self._may_read.is_set():
+                        await self._may_read.wait()
+            finally:
+                close = getattr(iterator, "aclose", None)
+                if close is not None:
+                    await close()
+            gather.end(last)
+        except PositionLost as lost:
+            self._task.ended_badly(lost)
+        except Exception as error:
+            self._task.ended_badly(source_failed(self._task, error))
+
+    async def _pass_idle_time(self) -> None:
+        """The source has nothing now: waits a little, unless something was acknowledged."""
+        await self._report_backlog(caught_up=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._source.idle_seconds):
+                await self._acknowledged.wait()
+
+    async def _report_backlog(self, *, caught_up: bool) -> None:
+        """Asks the source what is left, about once a second, or when it has just caught up."""
+        now = time.monotonic()
+        if not (caught_up and self._gather.caught_up) or now >= self._next_backlog:
+            self._next_backlog = now + BACKLOG_SECONDS
+            self._gather.report(await self._source.backlog(self._task.partition), caught_up=caught_up)

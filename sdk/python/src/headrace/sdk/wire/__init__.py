@@ -1,0 +1,1 @@
+"""The call to a gateway: its channel, its messages, and frames in columns."""

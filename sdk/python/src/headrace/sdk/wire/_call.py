@@ -1,0 +1,96 @@
+"""A connector's call to a gateway: its messages, its errors, and how it begins."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+import grpc.aio
+
+from headrace.sdk._errors import GatewayUnavailable
+from headrace.sdk.wire._channel import call_ended
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+Result = TypeVar("Result")
+
+
+class Ending(Enum):
+    """How a session ended, where it ended in good order."""
+
+    SOURCE_ENDED = "the source has ended"
+    STOPPED = "the connector stops"
+    DRAINED = "the gateway asked to reconnect"
+
+
+class Call(Generic[Request, Response]):
+    """What goes either way."""
+
+    def __init__(self, call: Any, response: type[Response], gateway: str) -> None:
+        """Speaks through a call of gRPC, whose answers are of type `response`."""
+        self._call = call
+        self._response = response
+        self._gateway = gateway
+
+    async def read(self) -> Response:
+        """The next message of the gateway.
+
+        Raises:
+            SessionEnded: The gateway ended the call.
+            grpc.aio.AioRpcError: The call broke.
+        """
+        response = await self._call.read()
+        if isinstance(response, self._response):
+            return response
+        details = await self._call.details() or "the gateway ended the session"
+        raise call_ended(self._gateway, await self._call.code(), details)
+
+    async def write(self, request: Request) -> None:
+        """Sends a message; waits where the gateway is behind.
+
+        Raises:
+            SessionEnded: The gateway ended the call.
+            grpc.aio.AioRpcError: The call broke.
+        """
+        try:
+            await self._call.write(request)
+        except asyncio.InvalidStateError:
+            raise call_ended(self._gateway, await self._call.code(), await self._call.details()) from None
+
+
+@contextlib.asynccontextmanager
+async def calling(call: Any, gateway: str) -> AsyncIterator[None]:
+    """Ends a call at the end, and turns what gRPC raised into what it means."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        raise call_ended(gateway, error.code(), error.details() or "") from error
+    finally:
+        call.cancel()
+
+
+async def welcomed(greeting: Coroutine[Any, Any, Result], seconds: float, stop: asyncio.Event) -> Result | None:
+    """Greets the gateway; None where the connector was stopped meanwhile.
+
+    Raises:
+        GatewayUnavailable: No answer came in time.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            return await unless_stopped(greeting, stop)
+    except TimeoutError:
+        raise GatewayUnavailable(f"the gateway has not answered within {seconds} s", "DEADLINE_EXCEEDED") from None
+
+
+async def unless_stopped(work: Coroutine[Any, Any, Result], stop: asyncio.Event) -> Result | None:
+    """Waits for a result; None where the connector was stopped before there was one."""
+    result = asyncio.create_task(work)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({result, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        return result.result() if result.done() else None
+    finally:
+        result.cancel()
+        stopping.cancel()
+        await asyncio.gather(result, stopping, return_exceptions=True)

@@ -1,0 +1,270 @@
+"""Messages and batches turned into columns, without touching single messages where that can be avoided. Pure functions."""
+
+from array import array
+from collections.abc import Iterable, Sequence, Sized
+from datetime import UTC, datetime, timedelta
+from itertools import chain, pairwise
+from operator import sub
+from typing import TypeGuard, cast
+
+from headrace.contract.columns import MAX_DELTA, NULL_TIME
+from headrace.contract.columns import NULL_LENGTH as NULL
+from headrace.contract.limits import MAX_CURSOR_BYTES, MAX_SEQUENCE
+from headrace.sdk._errors import InvalidMessage
+from headrace.sdk.wire._columns import Column, Columns, any_given, join
+from headrace.sdk.wire._message import Batch, Headers, Message, Packed, Steps
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def pack(items: Sequence[Message | Batch], next_sequence: int, last: int | None) -> Columns | None:
+    """Packs what a source yielded into one block of columns; None where there is no message in it.
+
+    Args:
+        items: Messages and batches, in order.
+        next_sequence: The sequence of the first message, where it has none of its own.
+        last: The sequence of the message before, which all of these must be above; None where there is none.
+
+    Raises:
+        InvalidMessage: An item cannot be sent as it is.
+    """
+    parts: list[Columns] = []
+    for part in _parts(items, next_sequence):
+        if last is not None and part.first <= last:
+            raise InvalidMessage(f"sequence {part.first} follows {last}: sequences must increase strictly")
+        last = part.last
+        if part.first < 0 or last > MAX_SEQUENCE:
+            raise InvalidMessage(f"sequences {part.first} to {last} are not within 0 to 2**63 - 1")
+        parts.append(part)
+    return join(parts) if parts else None
+
+
+def _parts(items: Sequence[Message | Batch], next_sequence: int) -> Iterable[Columns]:
+    """Packs each batch, and each run of messages between batches."""
+    if set(map(type, items)) == {Message}:
+        yield pack_messages(cast("Sequence[Message]", items), next_sequence)
+        return
+    run: list[Message] = []
+    for item in items:
+        if isinstance(item, Message):
+            run.append(item)
+            continue
+        if run:
+            part = pack_messages(run, next_sequence)
+            next_sequence, run = part.last + 1, []
+            yield part
+        if len(item):
+            part = pack_batch(item, next_sequence)
+            next_sequence = part.last + 1
+            yield part
+    if run:
+        yield pack_messages(run, next_sequence)
+
+
+def pack_batch(batch: Batch, next_sequence: int) -> Columns:
+    """Packs a batch. `next_sequence` is the first sequence where the batch has none of its own.
+
+    Raises:
+        InvalidMessage: Columns differ in length, are of a wrong type, or sequences do not increase.
+    """
+    values = _column(batch.values, "values")
+    count = len(values.lengths)
+    first, deltas = _sequences(batch.sequences, count, next_sequence)
+    counts, names, header_values = _headers(batch.headers)
+    columns = Columns(
+        count=count,
+        first=first,
+        deltas=deltas,
+        values=values,
+        keys=None if batch.keys is None else _column(batch.keys, "keys"),
+        event_times=_times(batch.event_times),
+        message_ids=_ids(batch.message_ids),
+        header_counts=counts,
+        header_names=names,
+        header_values=header_values,
+        cursors=[] if batch.cursor is None else [(count, _checked_cursor(batch.cursor))],
+        tokens=batch.tokens or (),
+    )
+    _check_counts(columns, batch)
+    return columns
+
+
+def pack_messages(messages: Sequence[Message], next_sequence: int) -> Columns:
+    """Packs messages; those without a sequence count on from the one before, the first from `next_sequence`.
+
+    Raises:
+        InvalidMessage: A field is of a wrong type, or sequences do not increase.
+    """
+    count = len(messages)
+    first, deltas = _sequences(_filled([m.sequence for m in messages], next_sequence), count, next_sequence)
+    keys = [m.key for m in messages]
+    times = [m.event_time for m in messages]
+    ids = [m.message_id for m in messages]
+    headers = [m.headers for m in messages]
+    tokens = [m.token for m in messages]
+    cursors = [(at, _checked_cursor(m.cursor)) for at, m in enumerate(messages, 1) if m.cursor is not None]
+    counts, names, header_values = _headers(headers if any(headers) else None)
+    return Columns(
+        count=count,
+        first=first,
+        deltas=deltas,
+        values=_column([m.value for m in messages], "value"),
+        keys=_column(keys, "key") if any_given(keys) else None,
+        event_times=_times(times) if any_given(times) else None,
+        message_ids=_ids(ids) if any_given(ids) else None,
+        header_counts=counts,
+        header_names=names,
+        header_values=header_values,
+        cursors=cursors,
+        tokens=tokens if any_given(tokens) else (),
+    )
+
+
+def _column(values: Sequence[bytes | None] | Packed, name: str) -> Column:
+    """Joins byte strings, or takes a packed column as it is."""
+    if isinstance(values, Packed):
+        column = Column(values.data, values.lengths)
+        if column.lengths.typecode != "I" or sum(column.lengths) - NULL * column.lengths.count(NULL) != len(column.data):
+            raise InvalidMessage(f"packed {name}: lengths must be array('I') and add up to the {len(column.data)} bytes of data")
+        return column
+    try:
+        if None in values:
+            present = [value for value in values if value is not None]
+            return Column(b"".join(present), array("I", [NULL if value is None else len(value) for value in values]))
+        return Column(b"".join(values), array("I", map(len, values)))  # type: ignore[arg-type]
+    except (TypeError, OverflowError) as error:
+        raise InvalidMessage(f"{name} must be bytes or None: {error}") from error
+
+
+def _ids(ids: Sequence[str | None] | Packed | None) -> Column | None:
+    """Encodes message ids."""
+    if ids is None:
+        return None
+    try:
+        if isinstance(ids, Packed):
+            return _checked_text(_column(ids, "message_ids"))
+        return _column([None if i is None else i.encode() for i in ids], "message_ids")
+    except (AttributeError, UnicodeError) as error:
+        raise InvalidMessage(f"message ids must be str or None: {error}") from error
+
+
+def _checked_text(column: Column) -> Column:
+    """A packed column, if each of its entries is UTF-8."""
+    if not column.data.isascii():
+        for start, end in pairwise(column.ends):
+            column.data[start:end].decode()
+    return column
+
+
+def _times(times: "Sequence[int | datetime | None] | array[int] | None") -> "array[int] | None":
+    """Packs event times."""
+    if times is None:
+        return None
+    if isinstance(times, array):
+        if times.typecode != "q":
+            raise InvalidMessage(f"event times must be array('q') of microseconds, not array('{times.typecode}')")
+        return times
+    try:
+        if _all_int(times):
+            return array("q", times)
+        return array("q", map(_microseconds, times))
+    except (TypeError, OverflowError) as error:
+        raise InvalidMessage(f"event times must be microseconds as int, aware datetimes, or None: {error}") from error
+
+
+def _all_int(times: Sequence[object]) -> TypeGuard[Sequence[int]]:
+    """True where every entry is exactly an int; runs in C."""
+    return set(map(type, times)) <= {int}
+
+
+def _microseconds(time: int | datetime | None) -> int:
+    """One event time in microseconds since 1970-01-01 UTC."""
+    if time is None:
+        return NULL_TIME
+    return (time - _EPOCH) // _MICROSECOND if isinstance(time, datetime) else time
+
+
+def _headers(headers: Sequence[Headers | None] | None) -> "tuple[array[int] | None, Column | None, Column | None]":
+    """Packs headers into counts, names and values."""
+    if headers is None:
+        return None, None, None
+    try:
+        counts = array("I", [len(h) if h else 0 for h in headers])
+        pairs = list(chain.from_iterable(h for h in headers if h))
+        names = _column([name.encode() for name, _ in pairs], "header names")
+        return counts, names, _column([value for _, value in pairs], "header values")
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InvalidMessage(f"headers must be pairs of a str and bytes or None: {error}") from error
+
+
+def _filled(sequences: list[int | None], next_sequence: int) -> Sequence[int] | None:
+    """Counts on where messages have no sequence of their own; None where none has one."""
+    missing = sequences.count(None)
+    if missing == len(sequences):
+        return None
+    if not missing:
+        return cast("list[int]", sequences)
+    filled = []
+    for sequence in sequences:
+        if not isinstance(sequence, int | None):
+            raise InvalidMessage("sequences must be int")
+        next_sequence = next_sequence if sequence is None else sequence
+        filled.append(next_sequence)
+        next_sequence += 1
+    return filled
+
+
+def _sequences(sequences: Sequence[int] | Steps | None, count: int, next_sequence: int) -> "tuple[int, array[int]]":
+    """The first sequence, and the distances where one differs from 1."""
+    none: array[int] = array("I")
+    if sequences is None:
+        return next_sequence, none
+    if isinstance(sequences, Steps):
+        first, deltas = sequences.first, sequences.deltas
+        if len(deltas) != count - 1 or deltas.typecode != "I":
+            raise InvalidMessage(f"sequences: array('I') of {count - 1} deltas for {count} messages, found {len(deltas)}")
+    elif len(sequences) != count:
+        raise InvalidMessage(f"sequences: {len(sequences)} for {count} messages")
+    elif count == 0:
+        return next_sequence, none
+    else:
+        first = sequences[0]
+        if isinstance(sequences, range) and sequences.step == 1:
+            return first, none
+        if not _all_int(sequences):
+            raise InvalidMessage("sequences must be int")
+        deltas = _deltas(sequences)
+    if deltas and min(deltas) < 1:
+        raise InvalidMessage("sequences must increase strictly from message to message: two are equal")
+    return first, none if not deltas or max(deltas) == 1 else deltas
+
+
+def _deltas(sequences: Sequence[int]) -> "array[int]":
+    """The distances between neighbours."""
+    try:
+        deltas: array[int] = array("Q", map(sub, sequences[1:], sequences))
+    except (TypeError, OverflowError) as error:
+        raise InvalidMessage(f"sequences must be int and increase strictly from message to message: {error}") from error
+    return deltas if deltas and max(deltas) > MAX_DELTA else array("I", deltas)
+
+
+def _checked_cursor(cursor: bytes) -> bytes:
+    """The cursor, if it is short enough."""
+    if len(cursor) > MAX_CURSOR_BYTES:
+        raise InvalidMessage(f"a cursor of {len(cursor)} bytes is above the limit of {MAX_CURSOR_BYTES}")
+    return cursor
+
+
+def _check_counts(columns: Columns, batch: Batch) -> None:
+    """Every column of a batch has one entry for each message."""
+    lengths: dict[str, Sized | None] = {
+        "keys": None if columns.keys is None else columns.keys.lengths,
+        "event_times": columns.event_times,
+        "message_ids": None if columns.message_ids is None else columns.message_ids.lengths,
+        "headers": columns.header_counts,
+        "tokens": batch.tokens,
+    }
+    for name, column in lengths.items():
+        if column is not None and len(column) != columns.count:
+            raise InvalidMessage(f"{name}: {len(column)} entries for {columns.count} messages")

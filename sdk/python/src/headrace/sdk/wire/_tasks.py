@@ -1,0 +1,33 @@
+"""Tasks that belong to one session."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+
+class Tasks:
+    """Runs coroutines as tasks, and tells what one of them raised."""
+
+    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+        """Starts without calls."""
+        self._failed = failed
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Runs a coroutine."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def cancel(self) -> list[asyncio.Task[None]]:
+        """Cancels all that still run, and returns them."""
+        for task in self._tasks:
+            task.cancel()
+        return list(self._tasks)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        """Lets go of a task that has ended."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(error)

@@ -1,0 +1,107 @@
+"""`headrace run deploy.toml`: a gateway, connectors and an application together."""
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from headrace.connectors_cli.run import quiet_grpc
+from headrace.terminal import EXIT_INVALID, Connection, Failure, console, print_action, print_json
+
+if TYPE_CHECKING:
+    from headrace.deploy import ApplicationGraph, Deployment, Ending, GatewayProbe, Plan
+
+_OWN = ("app", "dry_run", "as_json", "token", "tls", "tls_ca", "tls_cert", "tls_key")
+
+
+def run_deployment(path: Path, connection: Connection, *, dry_run: bool, as_json: bool) -> None:
+    """Runs a deployment and exits with its code.
+
+    Raises:
+        Failure: It cannot be run.
+    """
+    quiet_grpc()
+    _refuse_options(path)
+    from headrace.configuration import ConfigurationError
+    from headrace.connectors import MissingExtra
+    from headrace.deploy import DeploymentError, load_deployment, missing, plan, read_graph
+
+    try:
+        deployment = load_deployment(path)
+        graph = read_graph(deployment)
+        planned = plan(deployment, graph.pipeline if graph is not None else None)
+        notes = list(missing(deployment, graph)) if graph is not None else []
+        if dry_run:
+            _print_plan(planned, graph, notes, as_json)
+            return
+        for note in notes:
+            click.echo(f"note: {note}", err=True)
+        ending = _supervise(deployment, planned, connection, as_json)
+    except (ConfigurationError, MissingExtra, DeploymentError) as error:
+        if as_json and not dry_run:
+            print_action("run", "failed", {"deployment": path.name}, str(error))
+        raise Failure(str(error), error.exit_code) from None
+    if as_json:
+        failure = ending.summary if ending.exit_code else None
+        print_action("run", ending.summary, {"deployment": path.name}, failure)
+    else:
+        click.echo(f"{path.name} {ending.summary}", err=True)
+    click.get_current_context().exit(ending.exit_code)
+
+
+def _supervise(deployment: "Deployment", planned: "Plan", connection: Connection, as_json: bool) -> "Ending":
+    from headrace.deploy import JsonView, LinesView, LiveView, NoProbe, StatusProbe, Supervisor
+
+    def connect(address: str) -> "GatewayProbe":
+        if deployment.speaks_tls and not connection.encrypted:
+            return NoProbe()
+        reached = Connection(
+            address, connection.token, connection.tls, connection.tls_ca, connection.tls_cert, connection.tls_key
+        )
+        return StatusProbe(reached.channel(), reached.metadata)
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    supervisor: Supervisor
+    with contextlib.ExitStack() as stack:
+        if as_json:
+            supervisor = Supervisor(planned, connect, JsonView(click.echo))
+        elif sys.stdout.isatty():
+            supervisor = Supervisor(planned, connect, stack.enter_context(LiveView(console())))
+        else:
+            supervisor = Supervisor(planned, connect, LinesView(say))
+        return supervisor.run(say)
+
+
+def _refuse_options(path: Path) -> None:
+    """What concerns the application stands in the file."""
+    ctx = click.get_current_context()
+    for name in ctx.params:
+        if name not in _OWN and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = next(parameter.opts[0] for parameter in ctx.command.params if parameter.name == name)
+            table = "gateway" if name == "gateway" else "pipeline"
+            raise Failure(
+                f"{option} is not allowed with a deployment file; set it in the table [{table}] of {path}", EXIT_INVALID
+            )
+
+
+def _print_plan(planned: "Plan", graph: "ApplicationGraph | None", notes: list[str], as_json: bool) -> None:
+    roles = (planned.gateway, *planned.others)
+    if as_json:
+        processes = [{"name": role.name, "kind": role.kind, "what": role.what} for role in roles]
+        print_json({"deployment": planned.name, "processes": processes, "folder": str(planned.folder), "notes": notes})
+        return
+    from rich.table import Table
+
+    table = Table("process", "kind", "what", box=None, pad_edge=False, header_style="bold")
+    for role in roles:
+        table.add_row(role.name, role.kind, role.what or "-")
+    console().print(table)
+    for line in graph.steps if graph is not None else ():
+        click.echo(f"  {line}")
+    for note in notes:
+        click.echo(f"note: {note}")

@@ -1,0 +1,102 @@
+"""`headrace doctor`."""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from headrace.terminal import Connection, connection_options, console, print_action
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from headrace.doctor import Check, Finding
+
+_STYLES = {"ok": "green", "skipped": "dim", "warning": "yellow", "failed": "bold red"}
+
+
+@click.command()
+@click.option("--spark", is_flag=True, help="Start Spark as well, and run a Python function; takes up to a minute.")
+@click.option(
+    "-c", "--config", "files", metavar="FILE[:NAME]", multiple=True, help="Check that these connectors can connect. Repeatable."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@connection_options
+@click.pass_context
+def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: bool, connection: Connection) -> None:
+    """Check this machine, and say how to fix what is wrong.
+
+    Looks at Python, Java, the installed versions, memory, disk, Spark, the gateway and its port, and brokers. It changes
+    nothing. The gateway has to run only if you name it, by --gateway or HEADRACE_GATEWAY.
+
+    Exit codes: 0 nothing failed (warnings do not count), 1 the gateway, a broker or Spark failed, 2 a configuration file is
+    invalid, 3 this machine lacks something.
+
+    \b
+    Examples:
+      headrace doctor
+      headrace doctor --spark
+      headrace doctor --gateway gateway.example:7433 --tls-ca ca.pem
+      headrace doctor -c deploy.toml --json
+
+    \b
+    With --json, result is {"checks": [...]}, and each check has
+      check      its name
+      level      ok, skipped, warning or failed
+      found      what is there, or what is wrong
+      fix        what to do; null where there is nothing to do
+    """
+    # gRPC's own log lines would stand between those of the table.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from headrace.doctor import Site, examine
+
+    named = ctx.get_parameter_source("gateway") not in (ParameterSource.DEFAULT, None)
+    findings = examine(Site(connection, named, spark, files))
+    code = exit_code([finding for _, finding in findings])
+    if as_json:
+        summary = summary_of(findings)
+        print_action("doctor", summary, document(findings), error=summary if code else None)
+    else:
+        console().print(table(findings))
+        click.echo(summary_of(findings))
+    ctx.exit(code)
+
+
+def exit_code(findings: "Sequence[Finding]") -> int:
+    """The exit code: the highest of what failed."""
+    return max((finding.exit_code for finding in findings if finding.level == "failed"), default=0)
+
+
+def summary_of(findings: "Sequence[tuple[Check, Finding]]") -> str:
+    """How it went, in a line."""
+    failed = [check.name for check, finding in findings if finding.level == "failed"]
+    warnings = [check.name for check, finding in findings if finding.level == "warning"]
+    parts = [f"failed: {', '.join(failed)}"] if failed else []
+    parts += [f"warnings: {', '.join(warnings)}"] if warnings else []
+    return "; ".join(parts) or "no problems found"
+
+
+def document(findings: "Sequence[tuple[Check, Finding]]") -> dict[str, Any]:
+    """What --json prints as the result."""
+    return {
+        "checks": [
+            {"check": check.name, "level": str(finding.level), "found": finding.found, "fix": finding.fix or None}
+            for check, finding in findings
+        ]
+    }
+
+
+def table(findings: "Sequence[tuple[Check, Finding]]") -> "Table":
+    """The table for people: what was found, and below it the fix."""
+    from rich.table import Table
+    from rich.text import Text
+
+    found = Table("check", "", "found", box=None, pad_edge=False, header_style="bold")
+    for check, finding in findings:
+        text = Text(finding.found)
+        if finding.fix:
+            text.append(f"\nfix: {finding.fix}" if finding.level in ("warning", "failed") else f"\n{finding.fix}", "italic")
+        found.add_row(check.name, Text(str(finding.level), _STYLES[finding.level]), text)
+    return found

@@ -1,0 +1,60 @@
+"""`headrace prepare`."""
+
+import signal
+import sys
+
+import click
+
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, bytes_text, print_action
+
+
+@click.command()
+@click.option("--if-missing", is_flag=True, help="Do nothing where there is an archive already.")
+@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}, and no progress.")
+@click.pass_context
+def prepare(ctx: click.Context, if_missing: bool, as_json: bool) -> None:
+    """Speed up Spark's startup on this machine. Run it once after each installation.
+
+    Runs a short job, and keeps an archive of the classes that Spark's JVM has loaded for it (160 MB) in this Python
+    environment. Local sessions of Headrace start from it. Without it everything works, and takes some seconds longer to start.
+    The first `headrace demo` does the same in the background when it has shown its result.
+
+    \b
+    Example:
+      headrace prepare
+    """
+    from headrace.preparation import PreparationFailed
+    from headrace.preparation import prepare as run
+    from headrace.processes import JavaMissing, require_java
+
+    try:
+        require_java()
+    except JavaMissing as error:
+        ctx.exit(_report(str(error), [], as_json, EXIT_ENVIRONMENT))
+    # What it has started must not outlive it.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    if not as_json:
+        click.echo("running a short job on Spark, which takes about a minute ...", err=True)
+    try:
+        made = run(if_missing=if_missing)
+    except OSError as error:
+        ctx.exit(_report(f"cannot write {error.filename}: {error.strerror}", [], as_json, EXIT_ENVIRONMENT))
+    except PreparationFailed as error:
+        ctx.exit(_report(str(error), error.detail, as_json, EXIT_FAILED))
+    when = "which was there already" if made.took_s is None else f"made in {made.took_s:.0f} s"
+    summary = f"Spark starts from {made.archive} ({bytes_text(made.bytes)}), {when}"
+    if as_json:
+        took_s = None if made.took_s is None else round(made.took_s, 1)
+        print_action("prepare", summary, {"archive": str(made.archive), "bytes": made.bytes, "took_s": took_s})
+    else:
+        click.echo(summary)
+
+
+def _report(what: str, detail: list[str], as_json: bool, code: int) -> int:
+    """Says what went wrong, after what the job said; the exit code."""
+    if not as_json:
+        for line in detail:
+            click.echo(line, err=True)
+        raise Failure(what, code)
+    print_action("prepare", "nothing is prepared", error=what)
+    return code

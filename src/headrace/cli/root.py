@@ -1,0 +1,88 @@
+"""The program: finds a command's module by its name and loads it only when the command is called."""
+
+import importlib
+import importlib.util
+from dataclasses import dataclass
+from typing import NoReturn
+
+import click
+
+from headrace.terminal import EXIT_ENVIRONMENT, Failure, run_program
+
+
+@dataclass(frozen=True)
+class _Lazy:
+    """Where a command is, and what `headrace --help` says of it."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+_COMMANDS = {
+    "bench": _Lazy("headrace.laboratory.commands.bench", "bench", "Measure Headrace on this machine."),
+    "chaos": _Lazy(
+        "headrace.laboratory.commands.chaos", "chaos", "Kill processes at random, and check that each message counts once."
+    ),
+    "completion": _Lazy("headrace.terminal.completion", "completion", "Print the script that completes commands in a shell."),
+    "connector": _Lazy("headrace.connectors_cli", "connector", "Run the connectors that come with Headrace."),
+    "demo": _Lazy("headrace.laboratory.commands.demo", "demo", "Run a complete job on real flight data, and check its result."),
+    "dlq": _Lazy("headrace.connectors_cli", "dlq", "Show dead letters, and replay them."),
+    "doctor": _Lazy("headrace.cli.doctor", "doctor", "Check this machine, and say how to fix what is wrong."),
+    "forget": _Lazy("headrace.gateway_cli", "forget", "Forget a pipeline that will not come back."),
+    "gateway": _Lazy("headrace.gateway_cli", "gateway", "Run a gateway between connectors and Spark."),
+    "prepare": _Lazy("headrace.cli.prepare", "prepare", "Speed up Spark's startup on this machine, once after installing."),
+    "run": _Lazy("headrace.cli.run", "run", "Run an application: a pipeline of Python functions, on Spark."),
+    "soak": _Lazy(
+        "headrace.laboratory.commands.soak", "soak", "Run at a steady rate, and check whether any process's memory grows."
+    ),
+    "state": _Lazy("headrace.cli.state", "state", "Inspect the states of an application."),
+    "status": _Lazy("headrace.gateway_cli", "status", "Show a gateway's streams, sessions, pipelines and sinks."),
+}
+
+
+def _is_installed(module: str) -> bool:
+    leaf = ".".join(module.split(".")[:2])
+    return importlib.util.find_spec(leaf) is not None
+
+
+class _LazyGroup(click.Group):
+    """A group whose commands are modules, imported when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(name for name, lazy in _COMMANDS.items() if _is_installed(lazy.module))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        lazy = _COMMANDS.get(cmd_name)
+        if lazy is None:
+            return None
+        if not _is_installed(lazy.module):
+            raise Failure(f"headrace {cmd_name} is not installed; run: pip install 'headrace[laboratory]'", EXIT_ENVIRONMENT)
+        command = getattr(importlib.import_module(lazy.module), lazy.attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Lists the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name].summary) for name in self.list_commands(ctx)])
+
+
+@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="headrace", message="headrace %(version)s")
+def cli() -> None:
+    """Bring any stream to Spark, acknowledged by Spark's own checkpoint.
+
+    \b
+    Start a gateway, and look at it:
+      headrace gateway
+      headrace status
+
+    Exit codes: 0 success, 1 failure, 2 usage or configuration error, 3 missing on this machine (such as Java),
+    130 and 143 forced stop.
+    """
+
+
+def main() -> NoReturn:
+    """Runs the program and exits with its code."""
+    run_program(cli, "headrace")

@@ -1,0 +1,235 @@
+"""`headrace run`: runs an application on Spark."""
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.application import Application, load
+from headrace.cli.spark_options import SparkOptions, is_verbose, pairs, require_java, spark_options
+from headrace.contract.units import UnitError, parse_duration, parse_size
+from headrace.terminal import EXIT_INVALID, Connection, Failure, connection_options, print_action, print_json
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_SHOWS_EVERY_S = 5.0
+_LOOKS_EVERY_S = 0.2
+
+
+def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """Refuses what is not a size, or not a duration, before a JVM is started for it."""
+
+    def check(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+        try:
+            if value is not None:
+                parse(value)
+        except UnitError as error:
+            raise click.BadParameter(str(error)) from None
+        return value
+
+    return check
+
+
+@click.command()
+@click.argument("app", metavar="APP.PY[:NAME]|DEPLOY.TOML")
+@click.option("--checkpoint", metavar="DIR", help="Where positions and states are kept.  [default: checkpoints/<name>]")
+@click.option("--shared-checkpoint", is_flag=True, help="The folder is on a file system that all machines of the cluster mount.")
+@click.option("--dry-run", is_flag=True, help="Check and print the application without running it.")
+@click.option("--parallelism", type=click.IntRange(1), metavar="N", help="Number of key partitions of a new checkpoint.")
+@click.option("--available-now", is_flag=True, help="Process what exists now, then exit.")
+@click.option(
+    "--trigger-interval",
+    metavar="DURATION",
+    callback=_checked_by(parse_duration),
+    help="Interval between micro-batches: 500ms, 5s, 1m. It delays acknowledgements.  [default: none]",
+)
+@click.option(
+    "--option", "given", metavar="NAME=VALUE", multiple=True, help="An option of the source: maxMessagesPerTrigger=100000."
+)
+@click.option(
+    "--worker-memory",
+    metavar="SIZE",
+    default="1gb",
+    show_default=True,
+    callback=_checked_by(parse_size),
+    help="Memory for states in each Python worker.",
+)
+@click.option("--finish/--no-finish", default=None, help="Close all windows once all streams end.  [yes with --available-now]")
+@click.option("--drop-states", metavar="STEP", multiple=True, help="Drop the states of a step that was removed.")
+@click.option("--migrate-states", metavar="STEP", multiple=True, help="Keep the states of a step whose definition has changed.")
+@click.option("--json", "as_json", is_flag=True, help="Print progress and the result as JSON lines.")
+@spark_options
+@connection_options
+def run(
+    app: str,
+    checkpoint: str | None,
+    shared_checkpoint: bool,
+    dry_run: bool,
+    parallelism: int | None,
+    available_now: bool,
+    trigger_interval: str | None,
+    given: tuple[str, ...],
+    worker_memory: str,
+    finish: bool | None,
+    drop_states: tuple[str, ...],
+    migrate_states: tuple[str, ...],
+    as_json: bool,
+    on: SparkOptions,
+    connection: Connection,
+) -> None:
+    """Run an application: a pipeline of per-event Python functions, on Spark, between the gateway's streams and sinks.
+
+    It runs until it is stopped; SIGTERM and Ctrl-C stop it cleanly. Started again with the same checkpoint, it resumes where it
+    stopped. Progress is printed to standard error.
+
+    With a TOML file: run a complete deployment on this machine (a gateway, connectors and an application), and keep it running.
+    The options of the application are then set in the file.
+
+    \b
+    Examples:
+      headrace run app.py --dry-run
+      headrace run app.py --checkpoint /data/checkpoints/orders
+      headrace run app.py --master 'local-cluster[2,1,1024]' --available-now
+      headrace run app.py --trigger-interval 5s
+      headrace run deploy.toml
+    """
+    if available_now and trigger_interval is not None:
+        raise click.UsageError(
+            "--available-now and --trigger-interval cannot be combined: a bounded run starts each micro-batch immediately"
+        )
+    if app.endswith(".toml"):
+        from headrace.cli.deploy import run_deployment
+
+        run_deployment(Path(app), connection, dry_run=dry_run, as_json=as_json)
+        return
+    application = load(app)
+    graph = application.pipeline.graph
+    if dry_run and as_json:
+        steps = graph.describe().splitlines()
+        print_json({"pipeline": graph.name, "streams": graph.streams, "sinks": graph.sinks, "steps": steps}, compact=True)
+        return
+    if dry_run:
+        click.echo(graph.describe())
+        return
+    stop = threading.Event()
+    # No exception from the handler: it would cut a call to the JVM in two, and stopping needs that connection.
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    conf = dict(on.conf)
+    options = {**_connection_options(connection), **pairs("--option", given)}
+    if shared_checkpoint:
+        options["sharedCheckpoint"] = "true"
+    require_java()
+    from headrace.engine import CheckpointError, OptionError, build_session, start
+    from headrace.pipelines import StateError
+    from headrace.processes import first_cause, first_traceback
+
+    if parallelism is not None:
+        conf["spark.sql.shuffle.partitions"] = str(parallelism)
+    spark = build_session(f"headrace {graph.name}", on.master, conf, quick_start=True, quiet=True)
+    failure: str | None = None
+    try:
+        folder = checkpoint or str(Path("checkpoints", graph.name).absolute())
+        query = start(
+            application.pipeline,
+            spark,
+            folder,
+            options=options,
+            available_now=available_now,
+            trigger_interval=trigger_interval,
+            worker_memory=worker_memory,
+            drop_states=drop_states,
+            migrate_states=migrate_states,
+            finish=finish,
+            folder=application.folder,
+        )
+        _watch(query, application, connection, stop, as_json)
+        query.stop()
+        error = query.exception()
+        failure = None if error is None else first_cause(str(error))
+        if error is not None and not is_verbose():
+            # Spark's own log, which has it too, is shown with --verbose only.
+            click.echo(first_traceback(str(error)), err=True)
+    except (OptionError, CheckpointError, StateError) as refusal:
+        raise Failure(str(refusal), EXIT_INVALID) from None
+    finally:
+        spark.stop()
+    if as_json:
+        print_action("run", "stopped" if failure is None else "failed", {"pipeline": graph.name, "checkpoint": folder}, failure)
+    if failure is not None:
+        if as_json:
+            sys.exit(1)
+        raise Failure(failure)
+
+
+def _watch(
+    query: "StreamingQuery", application: Application, connection: Connection, stop: threading.Event, as_json: bool
+) -> None:
+    """Shows how it goes, until the query ends or is to be stopped."""
+    started = shown = time.monotonic()
+    before: int | None = None
+    streams = application.pipeline.graph.streams
+    while query.isActive and not stop.wait(_LOOKS_EVERY_S):
+        now = time.monotonic()
+        if now - shown < _SHOWS_EVERY_S:
+            continue
+        figures = _figures(connection, streams)
+        last = query.lastProgress
+        if figures is None or last is None:
+            continue
+        acknowledged, lag = figures
+        rate = 0.0 if before is None else max(0, acknowledged - before) / (now - shown)
+        before, shown = acknowledged, now
+        batch_ms = last.durationMs.get("triggerExecution", 0)
+        if as_json:
+            document = {
+                "batch": last.batchId,
+                "acknowledged": acknowledged,
+                "rate": round(rate),
+                "lag": lag,
+                "batch_ms": batch_ms,
+            }
+            print_json({"seconds": round(now - started, 1), **document}, compact=True)
+        else:
+            click.echo(
+                f"{time.strftime('%H:%M:%S')}  micro-batch {last.batchId}, {batch_ms} ms  "
+                f"{acknowledged:,} messages acknowledged, {rate:,.0f} a second  lag {lag:,}",
+                err=True,
+            )
+
+
+def _figures(connection: Connection, patterns: list[str]) -> tuple[int, int] | None:
+    """How many messages the gateway has acknowledged, and how many wait; None where it does not answer."""
+    import grpc
+
+    from headrace.pipelines.runtime import matches
+    from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
+
+    try:
+        with connection.channel() as channel:
+            stub = admin_pb2_grpc.AdminServiceStub(channel)
+            status = stub.GetStatus(admin_pb2.GetStatusRequest(), timeout=2, metadata=connection.metadata)
+    except grpc.RpcError:
+        return None
+    own = [stream for stream in status.streams if any(matches(pattern, stream.stream) for pattern in patterns)]
+    return sum(s.acknowledged_messages for s in own), sum(s.lag_messages for s in own)
+
+
+def _connection_options(connection: Connection) -> dict[str, str]:
+    """The same connection, as options of the source and of the sink."""
+    if connection.tls and not (connection.tls_ca or connection.tls_cert):
+        raise Failure("--tls alone is not enough for Spark's workers: give --tls-ca", EXIT_INVALID)
+    named = {
+        "gateway": connection.gateway,
+        "token": connection.token,
+        "tlsCa": connection.tls_ca,
+        "tlsCert": connection.tls_cert,
+        "tlsKey": connection.tls_key,
+    }
+    return {name: str(value) for name, value in named.items() if value is not None}

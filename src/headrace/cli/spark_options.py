@@ -1,0 +1,85 @@
+"""The options of every command that starts Spark."""
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from headrace.processes.environ import VERBOSE
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class SparkOptions:
+    """How to start Spark.
+
+    Attributes:
+        master: Spark's master; None for that of spark-submit, or else this machine.
+        conf: Settings of Spark by name.
+    """
+
+    master: str | None
+    conf: Mapping[str, str]
+
+
+def spark_options(command: _Command) -> _Command:
+    """Adds the options --master and --conf; the command gets them as one argument, `on`."""
+
+    @click.option("--master", metavar="URL", help="Spark's master.  [default: spark-submit's, else local[*]]")
+    @verbose_option
+    @click.option("--conf", "settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark: spark.executor.memory=4g.")
+    @functools.wraps(command)
+    def with_spark(*arguments: Any, master: str | None, settings: tuple[str, ...], **options: Any) -> Any:
+        return command(*arguments, on=SparkOptions(master, pairs("--conf", settings)), **options)
+
+    return with_spark  # type: ignore[return-value]
+
+
+def verbose_option(command: _Command) -> _Command:
+    """Adds the option --verbose, which holds for the processes that the command starts, too."""
+
+    def show_all(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+        if value:
+            os.environ[VERBOSE] = "1"
+
+    text = "Show what Spark logs, too."
+    return click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=show_all, help=text)(command)
+
+
+def is_verbose() -> bool:
+    """Whether --verbose was given, to this command or to the one that started it."""
+    return bool(os.environ.get(VERBOSE))
+
+
+def pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
+    """What an option that may be given several times says, by name.
+
+    Raises:
+        Failure: one of them is no NAME=VALUE.
+    """
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise Failure(f"{option} {text}: want NAME=VALUE", EXIT_INVALID)
+        found[name.strip()] = value.strip()
+    return found
+
+
+def require_java() -> None:
+    """Ends the command where this machine has no Java that Spark runs on.
+
+    Raises:
+        Failure: it has none; the error says what to install.
+    """
+    from headrace import processes
+
+    try:
+        processes.require_java()
+    except processes.JavaMissing as error:
+        raise Failure(str(error), EXIT_ENVIRONMENT) from None

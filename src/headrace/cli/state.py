@@ -1,0 +1,208 @@
+"""`headrace state`: the states of an application that does not run."""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.application import load
+from headrace.cli.spark_options import SparkOptions, require_java, spark_options
+from headrace.terminal import EXIT_INVALID, Failure, console, print_action, print_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.engine import StoredStates
+
+_APP = click.argument("app", metavar="APP.PY[:NAME]")
+_CHECKPOINT = click.option("--checkpoint", metavar="DIR", help="The application's checkpoint.  [default: checkpoints/<name>]")
+_STEP = click.option("--step", metavar="NAME", help="The step that keeps it; optional if there is only one.")
+
+
+@click.group()
+def state() -> None:
+    """Inspect the states of an application, as of the last micro-batch in its checkpoint. The application must not be running.
+
+    \b
+    Examples:
+      headrace state show app.py
+      headrace state get app.py GOOG --step market
+      headrace state export app.py > states.jsonl
+    """
+
+
+@state.command()
+@_APP
+@_CHECKPOINT
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@spark_options
+def show(app: str, checkpoint: str | None, as_json: bool, on: SparkOptions) -> None:
+    """Show which steps keep states, and for how many keys.
+
+    \b
+    Example:
+      headrace state show app.py --checkpoint /data/checkpoints/orders
+    """
+    from rich.table import Table
+
+    with _stored(app, checkpoint, on) as (stored, _):
+        sizes = stored.sizes()
+        batch = stored.committed.batch
+    if as_json:
+        print_json({"batch": batch, "steps": [dataclasses.asdict(size) for size in sizes]})
+        return
+    click.echo(f"After micro-batch {batch}:")
+    table = Table("step", "keys", box=None, pad_edge=False, header_style="bold")
+    for size in sizes:
+        table.add_row(size.step, f"{size.keys:,}")
+    console().print(table)
+
+
+@state.command()
+@_APP
+@click.argument("key")
+@_STEP
+@_CHECKPOINT
+@spark_options
+def get(app: str, key: str, step: str | None, checkpoint: str | None, on: SparkOptions) -> None:
+    """Print the state of a key, as JSON.
+
+    KEY is text; it matches keys that are text, bytes or integers.
+
+    \b
+    Example:
+      headrace state get app.py GOOG --step market
+    """
+    with _stored(app, checkpoint, on) as (stored, steps):
+        chosen = _step(steps, step)
+        for candidate in _keys(key):
+            found = stored.find(chosen, candidate)
+            if found is not None:
+                print_json({"step": chosen, "key": key, "state": plain(found)})
+                return
+    raise Failure(f"step {chosen} keeps no state for key {key}")
+
+
+@state.command()
+@_APP
+@_STEP
+@_CHECKPOINT
+@spark_options
+def export(app: str, step: str | None, checkpoint: str | None, on: SparkOptions) -> None:
+    """Print all states, one JSON object per line.
+
+    \b
+    Example:
+      headrace state export app.py --step market > states.jsonl
+    """
+    with _stored(app, checkpoint, on) as (stored, steps):
+        for chosen in [step] if step else steps:
+            for key, found in stored.all(_step(steps, chosen)):
+                click.echo(json.dumps({"step": chosen, "key": plain(key), "state": plain(found)}))
+
+
+@state.command()
+@_APP
+@_CHECKPOINT
+@click.option("--into", metavar="DIR", required=True, help="The new checkpoint; it must not exist.")
+@click.option("--shared-checkpoint", is_flag=True, help="Both are on a file system that all machines of the cluster mount.")
+@click.option("--parallelism", type=click.IntRange(1), metavar="N", required=True, help="Number of key partitions.")
+@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@spark_options
+def rescale(
+    app: str, checkpoint: str | None, into: str, shared_checkpoint: bool, parallelism: int, as_json: bool, on: SparkOptions
+) -> None:
+    """Make a new checkpoint that continues another one with a different number of key partitions.
+
+    The old checkpoint stays unchanged. Run the application only with the new one from then on, never with both.
+
+    \b
+    Example:
+      headrace state rescale app.py --into checkpoints/orders-8 --parallelism 8
+    """
+    from headrace.engine import CheckpointError
+    from headrace.engine import rescale as take_over
+
+    application = load(app)
+    with _spark(on) as spark:
+        try:
+            old = _folder(application.pipeline.name, checkpoint)
+            code = application.folder
+            keys = take_over(
+                application.pipeline, spark, old, into, parallelism, folder=code, shared_checkpoint=shared_checkpoint
+            )
+        except CheckpointError as error:
+            raise Failure(str(error)) from None
+    summary = f"{keys:,} states divided into {parallelism} parts; go on with headrace run {app} --checkpoint {into}"
+    if as_json:
+        print_action("state rescale", summary, {"checkpoint": into, "parallelism": parallelism, "keys": keys})
+    else:
+        click.echo(summary)
+
+
+def _folder(pipeline: str, checkpoint: str | None) -> str:
+    return checkpoint or str(Path("checkpoints", pipeline).absolute())
+
+
+@contextlib.contextmanager
+def _spark(on: SparkOptions) -> "Iterator[SparkSession]":
+    require_java()
+    from headrace.engine import build_session
+
+    spark = build_session("headrace state", on.master, on.conf, quick_start=True, quiet=True)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextlib.contextmanager
+def _stored(app: str, checkpoint: str | None, on: SparkOptions) -> "Iterator[tuple[StoredStates, list[str]]]":
+    application = load(app)
+    graph = application.pipeline.graph
+    steps = [step.name for step in graph.keyed]
+    if not steps:
+        raise Failure(f"{app}: pipeline {graph.name} keeps no states", EXIT_INVALID)
+    with _spark(on) as spark:
+        from headrace.engine import CheckpointError, StoredStates
+
+        try:
+            yield StoredStates(spark, _folder(graph.name, checkpoint), graph), steps
+        except CheckpointError as error:
+            raise Failure(str(error)) from None
+
+
+def _step(steps: list[str], named: str | None) -> str:
+    if named is None and len(steps) == 1:
+        return steps[0]
+    if named not in steps:
+        what = f"there is no step {named}" if named else "several steps keep states"
+        raise Failure(f"{what}; name one with --step: {', '.join(steps)}", EXIT_INVALID)
+    assert named is not None
+    return named
+
+
+def _keys(text: str) -> Iterator[str | bytes | int]:
+    yield text
+    yield text.encode()
+    with contextlib.suppress(ValueError):
+        yield int(text)
+
+
+def plain(value: Any) -> Any:
+    """A state, or a key, as JSON has it: instances as their fields, bytes as text where they are text."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, dict):
+        return {str(plain(key)): plain(kept) for key, kept in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(one) for one in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return plain(vars(value)) if hasattr(value, "__dict__") else repr(value)

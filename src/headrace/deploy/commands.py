@@ -1,0 +1,86 @@
+"""The command lines of a deployment's processes."""
+
+import os
+import sys
+from collections.abc import Mapping
+
+from headrace.connectors.configuration import GatewayTable
+from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOptions
+
+ADDRESS_FILE = "gateway.address"
+_HEADRACE = [sys.executable, "-m", "headrace.cli.supervised"]
+
+
+def gateway_command(deployment: Deployment, listen: str | None) -> list[str]:
+    """Runs the gateway.
+
+    Args:
+        deployment: The deployment.
+        listen: Where it listened before, so that it does again; None at first.
+    """
+    options = deployment.gateway
+    words = [*_HEADRACE, "gateway", "--ready-file", str(deployment.folder / ADDRESS_FILE)]
+    for name in GatewayOptions.model_fields:
+        value = listen if name == "listen" and listen is not None else getattr(options, name)
+        if value is True:
+            words.append(_option(name))
+        elif value is not None and value is not False:
+            words += [_option(name), str(value)]
+    return words
+
+
+def connector_command(deployment: Deployment, name: str, address: str) -> list[str]:
+    """Runs a connector."""
+    words = [*_HEADRACE, "connector", "run", "-c", f"{deployment.path}:{name}", "--verbose"]
+    return words if deployment.connectors[name].gateway.address is not None else [*words, "--gateway", address]
+
+
+def pipeline_command(options: PipelineOptions, address: str) -> list[str]:
+    """Runs the application."""
+    words = [*_HEADRACE, "run", options.app, "--gateway", options.gateway.address or address]
+    for name in ("checkpoint", "master", "parallelism", "trigger_interval", "worker_memory"):
+        value = getattr(options, name)
+        words += [_option(name), str(value)] if value is not None else []
+    for option, pairs in (("--option", options.options), ("--conf", options.conf)):
+        for name, value in pairs.items():
+            words += [option, f"{name}={value}"]
+    for step in options.drop_states:
+        words += ["--drop-states", step]
+    for step in options.migrate_states:
+        words += ["--migrate-states", step]
+    if options.finish is not None:
+        words += ["--finish" if options.finish else "--no-finish"]
+    if options.available_now:
+        words.append("--available-now")
+    if options.shared_checkpoint:
+        words.append("--shared-checkpoint")
+    return [*words, *_tls(options.gateway)]
+
+
+def graph_command(options: PipelineOptions) -> list[str]:
+    """Prints the application's graph."""
+    return [sys.executable, "-m", "headrace.cli", "run", options.app, "--dry-run", "--json"]
+
+
+def environment(options: GatewayTable | None = None) -> Mapping[str, str]:
+    """The environment of a process; a token is not for the command line, which others on the machine can read."""
+    token = options.token if options is not None else None
+    return os.environ if token is None else {**os.environ, "HEADRACE_TOKEN": token.get_secret_value()}
+
+
+def reachable(address: str) -> str:
+    """The address by which this machine reaches a gateway that listens there."""
+    host, _, port = address.rpartition(":")
+    return f"{ {'0.0.0.0': '127.0.0.1', '[::]': '[::1]'}.get(host, host) }:{port}"
+
+
+def _tls(options: GatewayTable) -> list[str]:
+    words = ["--tls"] if options.tls else []
+    for name in ("tls_ca", "tls_cert", "tls_key"):
+        value = getattr(options, name)
+        words += [_option(name), str(value)] if value is not None else []
+    return words
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

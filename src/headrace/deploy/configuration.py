@@ -1,0 +1,164 @@
+"""What a deployment file says: a gateway, connectors and an application."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from headrace.configuration import ConfigurationError, ConfigurationFile, Flag
+from headrace.connectors import Parameters
+from headrace.connectors.configuration import Configured, GatewayTable, take_connector
+from headrace.contract.names import is_name
+
+GATEWAY, PIPELINE = "gateway", "pipeline"
+"""What these two processes are called, so that no connector may be."""
+
+
+class GatewayOptions(Parameters):
+    """The table `[gateway]`: the options of `headrace gateway`."""
+
+    config: Path | None = Field(default=None, description="The gateway's configuration file; the options below override it.")
+    listen: str | None = Field(default=None, description="Where to listen; port 0 picks a free one.")
+    insecure: bool = Field(default=False, description="Allow listening without TLS where others can reach it.")
+    tls_cert: Path | None = Field(default=None, description="PEM: the gateway's certificate.")
+    tls_key: Path | None = Field(default=None, description="PEM: its key.")
+    tls_client_ca: Path | None = Field(default=None, description="PEM: require client certificates signed by this authority.")
+    buffer_bytes: int | str | None = Field(default=None, description="Buffer for frames of all sessions.")
+    max_frame_bytes: int | str | None = Field(default=None, description="The largest frame accepted.")
+    max_sessions: int | None = Field(default=None, description="Maximum number of concurrent sessions.")
+    drain_timeout_ms: int | None = Field(default=None, description="Time to drain messages in flight when stopping.")
+    log_format: str | None = Field(default=None, description="auto, json or console.")
+    log_level: str | None = Field(default=None, description="debug, info, warning or error.")
+
+
+class PipelineOptions(Parameters):
+    """The table `[pipeline]`: the options of `headrace run`."""
+
+    app: str = Field(description="The application: app.py, or app.py:name.")
+    checkpoint: str | None = Field(default=None, description="Where positions and states are kept; checkpoints/NAME if none.")
+    shared_checkpoint: bool = Field(
+        default=False, description="The checkpoint is on a file system that all machines of the cluster mount."
+    )
+    master: str | None = Field(default=None, description="Spark's master; spark-submit's, else local[*], if none.")
+    parallelism: int | None = Field(default=None, ge=1, description="Number of key partitions of a new checkpoint.")
+    available_now: bool = Field(default=False, description="Process what exists now, then exit.")
+    trigger_interval: str | None = Field(default=None, description="Interval between micro-batches: 500ms, 5s, 1m.")
+    worker_memory: str | None = Field(default=None, description="Memory for states in each Python worker; 1gb if unset.")
+    finish: bool | None = Field(default=None, description="Close all windows once all streams end; unset: with available_now.")
+    drop_states: list[str] = Field(default=[], description="Removed steps whose states are dropped.")
+    migrate_states: list[str] = Field(default=[], description="Changed steps that keep their states.")
+    options: dict[str, str] = Field(default={}, description="Options of the source and the sink.")
+    conf: dict[str, str] = Field(default={}, description="Settings of Spark.")
+    gateway: GatewayTable = Field(default_factory=GatewayTable, description="How it reaches the gateway.")
+
+    @model_validator(mode="after")
+    def _bounded_or_not(self) -> Self:
+        if self.available_now and self.trigger_interval is not None:
+            raise ValueError(
+                "available_now and trigger_interval cannot be combined: a bounded run starts each micro-batch immediately"
+            )
+        return self
+
+    @field_validator("options", "conf", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        """Spark takes texts: numbers, and true or false, may be written as such."""
+        return {name: _text(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+class _Top(Parameters):
+    """What is at the top of the file, beside the tables."""
+
+    folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A deployment.
+
+    Attributes:
+        path: Its file, absolute.
+        folder: Where its processes write what they say.
+        gateway: The gateway.
+        connectors: The connectors by name.
+        pipeline: The application; None where it runs elsewhere.
+        speaks_tls: Whether the gateway speaks TLS.
+    """
+
+    path: Path
+    folder: Path
+    gateway: GatewayOptions
+    connectors: Mapping[str, Configured]
+    pipeline: PipelineOptions | None
+    speaks_tls: bool
+
+
+def load_deployment(path: Path, environ: Mapping[str, str] = os.environ) -> Deployment:
+    """Reads a deployment file.
+
+    Raises:
+        ConfigurationError: It is wrong; the error names every problem with its line.
+        MissingExtra: The client library of a connector is not installed.
+    """
+    reading = ConfigurationFile(path, environ)
+    tables = (GATEWAY, "connectors", PIPELINE)
+    top = reading.take(_Top, {name: value for name, value in reading.table().items() if name not in tables}, known=tables)
+    gateway = reading.take(GatewayOptions, reading.table((GATEWAY,)), (GATEWAY,))
+    connectors = {name: _connector(reading, name) for name in reading.names(("connectors",))}
+    pipeline = _pipeline(reading) if PIPELINE in reading.names() else None
+    if not connectors and PIPELINE not in reading.names():
+        reading.report((), "nothing to run: add a table [connectors.NAME] or [pipeline]")
+    speaks_tls = gateway is not None and _speaks_tls(reading, gateway)
+    reading.check()
+    assert top is not None
+    assert gateway is not None
+    found = {name: configured for name, configured in connectors.items() if configured is not None}
+    whole = path.absolute()
+    return Deployment(whole, top.folder or whole.with_suffix(".run"), gateway, found, pipeline, speaks_tls)
+
+
+def _connector(reading: ConfigurationFile, name: str) -> Configured | None:
+    key = ("connectors", name)
+    if not is_name(name):
+        reading.report(key, "a connector's name is made of letters, digits and ._-")
+    elif name in (GATEWAY, PIPELINE):
+        reading.report(key, f"the name {name} is taken; call the connector something else")
+    return take_connector(reading, key, name)
+
+
+def _pipeline(reading: ConfigurationFile) -> PipelineOptions | None:
+    pipeline = reading.take(PipelineOptions, reading.table((PIPELINE,)), (PIPELINE,))
+    if pipeline is not None:
+        file = reading.folder / pipeline.app.partition(":")[0]
+        if not file.is_file():
+            reading.report((PIPELINE, "app"), f"there is no file {file}")
+    return pipeline
+
+
+def _speaks_tls(reading: ConfigurationFile, options: GatewayOptions) -> bool:
+    """Reads the gateway's configuration as the gateway will, and notes what is wrong with it."""
+    from headrace.gateway import OPTION_KEYS, load_config
+
+    given = {name: getattr(options, name) for name in OPTION_KEYS if getattr(options, name) not in (None, False)}
+    flags = {
+        OPTION_KEYS[name]: Flag(name, str(value.absolute()) if isinstance(value, Path) else value)
+        for name, value in given.items()
+    }
+    try:
+        return load_config(options.config, flags).tls is not None
+    except ConfigurationError as error:
+        for problem in error.problems:
+            if problem.place in OPTION_KEYS:
+                reading.report((GATEWAY, problem.place), problem.message)
+            else:
+                reading.report((GATEWAY, "config") if options.config is not None else (GATEWAY,), str(problem))
+        return False
+
+
+def _text(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value

@@ -1,0 +1,27 @@
+"""Why a deployment cannot be run.
+
+DeploymentError
+├── AlreadyRuns     another supervisor runs it
+└── CannotRun       one of its processes can never run as it is configured
+"""
+
+from headrace.contract.errors import HeadraceError
+
+
+class DeploymentError(HeadraceError):
+    """The root; its text says what to do."""
+
+
+class AlreadyRuns(DeploymentError):
+    """Another supervisor runs the same deployment."""
+
+    exit_code = 2
+
+
+class CannotRun(DeploymentError):
+    """A process ended before it was ever connected, because of a usage or configuration error, or a missing requirement."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        """Keeps the exit code of the process."""
+        super().__init__(message)
+        self.exit_code = exit_code

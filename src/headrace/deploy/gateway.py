@@ -1,0 +1,123 @@
+"""What the gateway of a deployment knows of its processes."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import grpc
+
+from headrace.protocol.v1.admin_pb2 import GetStatusRequest, GetStatusResponse, StreamState, StreamStatus
+from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
+
+_CALL_TIMEOUT_S = 1.0
+_FORBIDDEN = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+_TROUBLE = (StreamState.STREAM_STATE_LOST, StreamState.STREAM_STATE_DETACHED)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What flows through streams.
+
+    Attributes:
+        streams: How many there are.
+        acknowledged: Messages acknowledged since the gateway started.
+        lag: Messages that wait.
+        trouble: What is wrong with one of them; None where nothing is.
+    """
+
+    streams: int = 0
+    acknowledged: int = 0
+    lag: int = 0
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a gateway says.
+
+    Attributes:
+        permitted: Whether it says anything to who asks.
+        connected: The instances of sources that are connected.
+        flows: What flows, by instance of a source.
+        sinks: The instances that are connected of each sink.
+        refused: The messages that each sink has refused.
+        pipelines: The pipelines that are attached.
+    """
+
+    permitted: bool = True
+    connected: frozenset[str] = frozenset()
+    flows: Mapping[str, Flow] = field(default_factory=dict)
+    sinks: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)
+    pipelines: frozenset[str] = frozenset()
+
+    @property
+    def acknowledged(self) -> int:
+        """Messages acknowledged since the gateway started."""
+        return sum(flow.acknowledged for flow in self.flows.values())
+
+    @property
+    def lag(self) -> int:
+        """Messages that wait."""
+        return sum(flow.lag for flow in self.flows.values())
+
+
+class GatewayProbe(Protocol):
+    """Asks a gateway how it is."""
+
+    def ask(self) -> Known | None:
+        """What it says; None while it is away."""
+
+    def close(self) -> None:
+        """Closes the probe."""
+
+
+class StatusProbe:
+    """Asks a gateway for its status."""
+
+    def __init__(self, channel: grpc.Channel, metadata: tuple[tuple[str, str], ...]) -> None:
+        """Asks through a channel, and closes it at the end; `metadata` is sent along."""
+        self._channel = channel
+        self._stub = AdminServiceStub(channel)
+        self._metadata = metadata
+
+    def ask(self) -> Known | None:
+        """What it says; None while it is away."""
+        try:
+            status = self._stub.GetStatus(GetStatusRequest(), timeout=_CALL_TIMEOUT_S, metadata=self._metadata)
+        except grpc.RpcError as error:
+            code = error.code() if isinstance(error, grpc.Call) else None
+            return Known(permitted=False) if code in _FORBIDDEN else None
+        return _known(status)
+
+    def close(self) -> None:
+        """Closes the channel."""
+        self._channel.close()
+
+
+class NoProbe:
+    """The probe of a gateway that cannot be asked, because it uses TLS and no authority to trust is configured."""
+
+    def ask(self) -> Known | None:
+        """Reports that nothing is known."""
+        return Known(permitted=False)
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+def _known(status: GetStatusResponse) -> Known:
+    owners = {stream.instance for stream in status.streams}
+    return Known(
+        connected=frozenset(session.instance for session in status.sessions),
+        flows={owner: _flow(stream for stream in status.streams if stream.instance == owner) for owner in owners},
+        sinks={sink.sink: frozenset(sink.instances) for sink in status.sinks},
+        refused={sink.sink: sink.refused_messages for sink in status.sinks},
+        pipelines=frozenset(pipeline.pipeline for pipeline in status.pipelines if pipeline.attached),
+    )
+
+
+def _flow(streams: Iterable[StreamStatus]) -> Flow:
+    own = list(streams)
+    trouble = next((f"stream {s.stream}: {s.detail}" for s in own if s.state in _TROUBLE and s.detail), None)
+    return Flow(len(own), sum(s.acknowledged_messages for s in own), sum(s.lag_messages for s in own), trouble)

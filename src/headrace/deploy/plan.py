@@ -1,0 +1,123 @@
+"""Which processes a deployment has, and how each of them looks to the gateway."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.connectors.configuration import Configured
+from headrace.deploy.commands import connector_command, environment, gateway_command, pipeline_command
+from headrace.deploy.configuration import GATEWAY, PIPELINE, Deployment
+from headrace.deploy.gateway import Known
+from headrace.deploy.status import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A process.
+
+    Attributes:
+        name: What it is called.
+        kind: What it is.
+        what: Which connector, or which application.
+        command: Its command line, by the gateway's address; of the gateway itself, by where it listened before, None at first.
+        environ: Its environment.
+        is_connected: Whether the gateway knows it; None where it cannot.
+        detail: What the gateway says of what flows through it; empty for nothing.
+        may_end: Whether it may come to an end by itself.
+    """
+
+    name: str
+    kind: Kind
+    what: str
+    command: Callable[[str | None], list[str]]
+    environ: Mapping[str, str]
+    is_connected: Callable[[Known], bool | None]
+    detail: Callable[[Known], str] = lambda _: ""
+    may_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All processes of a deployment.
+
+    Attributes:
+        name: What the deployment is called.
+        folder: Where they write what they say.
+        cwd: Where they run.
+        gateway: The gateway; the others are started once it listens.
+        others: The others.
+    """
+
+    name: str
+    folder: Path
+    cwd: Path
+    gateway: Role
+    others: tuple[Role, ...]
+
+
+def plan(deployment: Deployment, pipeline: str | None) -> Plan:
+    """The processes of a deployment.
+
+    Args:
+        deployment: The deployment.
+        pipeline: The name by which the gateway knows its application; None where it has none.
+    """
+    gateway = Role(
+        GATEWAY,
+        Kind.GATEWAY,
+        what="",
+        command=lambda listen: gateway_command(deployment, listen),
+        environ=environment(),
+        is_connected=lambda _: True,
+    )
+    others = [_connector(deployment, name, configured) for name, configured in deployment.connectors.items()]
+    if deployment.pipeline is not None:
+        others.append(_application(deployment, pipeline))
+    return Plan(deployment.path.name, deployment.folder, deployment.path.parent, gateway, tuple(others))
+
+
+def _connector(deployment: Deployment, name: str, configured: Configured) -> Role:
+    instance = configured.instance or name
+    elsewhere = configured.gateway.address is not None
+    is_source = configured.connector.kind == "source"
+    stream_or_sink = str(getattr(configured.parameters, configured.connector.kind))
+
+    def is_connected(known: Known) -> bool | None:
+        if elsewhere:
+            return None
+        return instance in (known.connected if is_source else known.sinks.get(stream_or_sink, ()))
+
+    def detail(known: Known) -> str:
+        if not is_source:
+            refused = known.refused.get(stream_or_sink, 0)
+            return f"{refused:,} messages refused" if refused else ""
+        flow = known.flows.get(instance)
+        if flow is None:
+            return ""
+        streams = "1 stream" if flow.streams == 1 else f"{flow.streams:,} streams"
+        return flow.trouble or f"{streams}, {flow.acknowledged:,} acknowledged, lag {flow.lag:,}"
+
+    return Role(
+        name,
+        Kind.SOURCE if is_source else Kind.SINK,
+        what=configured.connector.name,
+        command=lambda address: connector_command(deployment, name, address or ""),
+        environ=environment(),
+        is_connected=is_connected,
+        detail=detail,
+        may_end=is_source,
+    )
+
+
+def _application(deployment: Deployment, pipeline: str | None) -> Role:
+    options = deployment.pipeline
+    assert options is not None
+    return Role(
+        PIPELINE,
+        Kind.PIPELINE,
+        what=options.app,
+        command=lambda address: pipeline_command(options, address or ""),
+        environ=environment(options.gateway),
+        is_connected=lambda known: None if options.gateway.address is not None else pipeline in known.pipelines,
+        may_end=options.available_now,
+    )

@@ -1,0 +1,170 @@
+"""The supervised processes of a deployment: when each is started, and their status."""
+
+import os
+import shutil
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.deploy.commands import ADDRESS_FILE, reachable
+from headrace.deploy.gateway import GatewayProbe, Known
+from headrace.deploy.plan import Plan, Role
+from headrace.deploy.status import Kind, ProcessStatus, State, Status, condition
+from headrace.deploy.supervised import Supervised
+from headrace.processes import OwnedProcess
+
+_ASK_EVERY_S = 1.0
+_RATE_OVER = 10
+_LARGEST_LOG_BYTES = 32 << 20
+
+Connect = Callable[[str], GatewayProbe]
+
+
+class SupervisedProcesses:
+    """All processes, the gateway first: the others are started once it listens."""
+
+    def __init__(self, plan: Plan, connect: Connect, inherits: int) -> None:
+        """Starts nothing yet.
+
+        Args:
+            plan: Who they are.
+            connect: Makes a probe of the gateway at an address.
+            inherits: A descriptor that every process gets.
+        """
+        self._plan = plan
+        self._connect = connect
+        self._address_file = plan.folder / ADDRESS_FILE
+        self._address_file.unlink(missing_ok=True)
+        self.gateway = self._supervised(plan.gateway, plan.gateway.command(None), inherits)
+        self._others = [self._supervised(role, [], inherits) for role in plan.others]
+        self._address: str | None = None
+        self._probe: GatewayProbe | None = None
+        self._known: Known | None = None
+        self._last: Known | None = None
+        self._counts: deque[tuple[float, int]] = deque(maxlen=_RATE_OVER)
+        self._began = time.monotonic()
+        self._asked_at = self._began - _ASK_EVERY_S
+
+    @property
+    def all(self) -> list[Supervised]:
+        """Every process, in the order in which messages flow."""
+        return sorted((self.gateway, *self._others), key=lambda one: list(Kind).index(one.role.kind))
+
+    def of(self, kind: Kind) -> list[Supervised]:
+        """The processes of a kind."""
+        return [one for one in self.all if one.role.kind is kind]
+
+    @property
+    def is_over(self) -> bool:
+        """True once nothing more can come: the application has ended, or all sources have."""
+        ended = {kind: [one.state is State.ENDED for one in self.of(kind)] for kind in (Kind.PIPELINE, Kind.SOURCE)}
+        return any(each and all(each) for each in ended.values())
+
+    def start_due(self) -> None:
+        """Starts every process that is due."""
+        now = time.monotonic()
+        self.gateway.start_if_due(now)
+        if self._address is not None:
+            for one in self._others:
+                one.start_if_due(now)
+
+    def look(self) -> None:
+        """Updates the state of every process, and asks the gateway once a second."""
+        now = time.monotonic()
+        self._find_gateway()
+        if now - self._asked_at >= _ASK_EVERY_S:
+            self._ask(now)
+        self.gateway.look(now, self._known is not None)
+        if not self.gateway.process.runs:
+            self._known = None
+        for one in self._others:
+            one.look(now, self._is_connected(one))
+
+    def status(self, *, stopping: bool) -> Status:
+        """How everything is."""
+        now = time.monotonic()
+        processes = [self._status_of(one, now) for one in self.all]
+        how, cause = condition(processes, stopping=stopping)
+        last = self._last
+        return Status(
+            deployment=self._plan.name,
+            condition=how,
+            cause=cause,
+            gateway=self._address,
+            seconds=round(now - self._began, 1),
+            acknowledged=last.acknowledged if last is not None else None,
+            rate=self._rate(),
+            lag=last.lag if last is not None else None,
+            processes=processes,
+        )
+
+    def close(self) -> None:
+        """Kills the processes that are left, and closes the probe."""
+        for one in self.all:
+            one.process.kill()
+        if self._probe is not None:
+            self._probe.close()
+
+    def _supervised(self, role: Role, command: list[str], inherits: int) -> Supervised:
+        process = OwnedProcess(
+            role.name, command, self._plan.folder, role.environ, cwd=self._plan.cwd, ends_with_parent=True, inherits=(inherits,)
+        )
+        return Supervised(role, process)
+
+    def _find_gateway(self) -> None:
+        """Takes the address where the gateway listens, once it does. From now on it is started there."""
+        if self._address is None and self._address_file.exists():
+            listens = self._address_file.read_text().strip()
+            self._address = reachable(listens)
+            self._probe = self._connect(self._address)
+            self.gateway.process.command = self._plan.gateway.command(listens)
+            for one in self._others:
+                one.process.command = one.role.command(self._address)
+
+    def _ask(self, now: float) -> None:
+        self._asked_at = now
+        for one in self.all:
+            _keep_small(one.process.log)
+        self._known = self._probe.ask() if self._probe is not None and self.gateway.process.runs else None
+        if self._known is not None and self._known.permitted:
+            self._last = self._known
+            self._counts.append((now, self._known.acknowledged))
+
+    def _is_connected(self, one: Supervised) -> bool | None:
+        # An older answer is about the process that was there before.
+        known = self._known if self._asked_at >= one.started_at else None
+        if known is not None and not known.permitted:
+            return None
+        return one.role.is_connected(known or Known())
+
+    def _rate(self) -> int:
+        """Messages acknowledged each second, lately; a gateway that restarts counts from zero."""
+        if len(self._counts) < 2:
+            return 0
+        (began, before), (ended, after) = self._counts[0], self._counts[-1]
+        return round(max(0, after - before) / (ended - began))
+
+    def _status_of(self, one: Supervised, now: float) -> ProcessStatus:
+        runs = one.process.runs
+        waits = one.state in (State.WAITS, State.FAILS) and not runs and one.reason is not None and not one.cannot_run
+        return ProcessStatus(
+            name=one.role.name,
+            kind=one.role.kind,
+            what=one.role.what,
+            state=one.state,
+            pid=one.process.pid if runs else None,
+            restarts=one.restarts,
+            seconds=round(now - one.started_at, 1) if runs else None,
+            next_start_seconds=round(max(0.0, one.due_at - now), 1) if waits else None,
+            reason=one.reason,
+            detail=one.role.detail(self._known) if self._known is not None else "",
+            log=str(one.process.log),
+        )
+
+
+def _keep_small(log: Path) -> None:
+    """Keeps the latest two pieces of a log: processes append to it for as long as they live."""
+    if log.exists() and log.stat().st_size > _LARGEST_LOG_BYTES:
+        shutil.copyfile(log, log.with_suffix(".1.log"))
+        os.truncate(log, 0)

@@ -1,0 +1,131 @@
+"""A process of a deployment over its restarts: its state, its backoff, and why it ended."""
+
+import os
+import re
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.contract.backoff import Backoff
+from headrace.deploy.plan import Role
+from headrace.deploy.status import State
+from headrace.processes import OwnedProcess
+
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 30.0
+STABLE_S = 10.0
+"""A process that ran for this long is considered stable: a later failure does not count as one in a row."""
+_KEEPS_FAILING = 3
+_PERMANENT = (2, 3)
+"""Exit codes for usage or configuration errors, and for missing requirements."""
+_LAST_BYTES = 16 << 10
+_SAYS_WHY = re.compile(r"(?:\d{4}-\d\d-\d\dT\S+Z )?(?:Error|ERROR)\b:?\s*(?P<why>.*)")
+"""Lines of a log begin with their time; what a command prints does not."""
+
+
+@dataclass
+class Supervised:
+    """A process that is started again whenever it ends, with backoff."""
+
+    role: Role
+    process: OwnedProcess
+    state: State = State.WAITS
+    restarts: int = 0
+    failures: int = 0
+    """In a row."""
+    has_run: bool = False
+    """Whether it was ever connected."""
+    reason: str | None = None
+    """Why it ended the last time; None where it has not, or runs well again."""
+    exit_code: int | None = None
+    """Of the last time."""
+    started_at: float = 0.0
+    due_at: float = 0.0
+    """When it is to be started, in the seconds of the clock that `look` is given."""
+    _log_offset: int = 0
+
+    @property
+    def cannot_run(self) -> bool:
+        """Whether it can never run as it is configured, so that restarts are pointless."""
+        return not self.has_run and self.exit_code in _PERMANENT
+
+    def start_if_due(self, now: float) -> None:
+        """Starts it where it is time to."""
+        if self.state in (State.WAITS, State.FAILS) and not self.process.runs and now >= self.due_at:
+            self.restarts += bool(self.process.pids)
+            self._log_offset = _size(self.process.log)
+            self.process.start()
+            self.started_at = now
+            self.state = State.FAILS if self.state is State.FAILS else State.STARTS
+
+    def look(self, now: float, connected: bool | None) -> None:
+        """Looks how it is.
+
+        Args:
+            now: The time, in seconds of any clock that never steps back.
+            connected: Whether the gateway knows it; for the gateway, whether it answers. None where that cannot be told.
+        """
+        if not self.process.runs:
+            return
+        code = self.process.exit_code()
+        if code is not None:
+            self._ended(now, code)
+        elif self.state is State.STOPS:
+            return
+        elif connected or connected is None:
+            self.state, self.has_run = State.RUNS, self.has_run or bool(connected)
+            if now - self.started_at >= STABLE_S:
+                self.failures, self.reason = 0, None
+        elif self.state is State.RUNS:
+            self.state = State.RECONNECTS
+
+    def ask_to_stop(self) -> None:
+        """Asks it to end; a process that is not running counts as ended."""
+        if self.process.runs:
+            self.state = State.STOPS
+            self.process.ask_to_stop()
+        elif self.state is not State.ENDED:
+            self.state = State.ENDED
+
+    def kill(self) -> None:
+        """Kills it."""
+        if self.process.runs:
+            self.process.kill()
+            self.state, self.reason = State.KILLED, "it did not end by itself"
+
+    def _ended(self, now: float, code: int) -> None:
+        self.exit_code = code
+        if self.state is State.STOPS or (code == 0 and self.role.may_end):
+            # One that is still starting ends by the signal itself.
+            self.reason = None if code in (0, -signal.SIGTERM) else self._why(code)
+            self.state = State.ENDED
+            return
+        self.failures += 1
+        self.reason = self._why(code)
+        self.due_at = now + wait(self.failures)
+        self.state = State.FAILS if self.failures >= _KEEPS_FAILING else State.WAITS
+
+    def _why(self, code: int) -> str:
+        """The cause, in a line: what it said last, else how it ended."""
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        said = last_error_line(self.process.log, self._log_offset)
+        return f"{how}: {said}" if said and code > 0 else how
+
+
+def wait(failures: int) -> float:
+    """How long to wait before a start after so many failures in a row, in seconds; twice as long each time, with jitter."""
+    return Backoff(FIRST_WAIT_S, LONGEST_WAIT_S, jitter=0.25, attempts=failures - 1).next()
+
+
+def last_error_line(log: Path, offset: int) -> str:
+    """The last line that says why, of what a process has written since `offset`; else its last line."""
+    size = _size(log)
+    with log.open("rb") as file:
+        file.seek(max(0 if offset > size else offset, size - _LAST_BYTES))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    whys = [found["why"] for line in lines if (found := _SAYS_WHY.match(line))]
+    return (whys or lines or [""])[-1]
+
+
+def _size(path: Path) -> int:
+    return os.stat(path).st_size if path.exists() else 0

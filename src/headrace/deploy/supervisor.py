@@ -1,0 +1,123 @@
+"""Starts the processes of a deployment, restarts them, and stops them in an order that lets each finish."""
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+
+from headrace.deploy.errors import CannotRun
+from headrace.deploy.lock import exclusive_run
+from headrace.deploy.plan import Plan
+from headrace.deploy.processes import Connect, SupervisedProcesses
+from headrace.deploy.status import Kind, State, Status
+from headrace.deploy.supervised import Supervised
+
+_LOOK_EVERY_S = 0.1
+_STOP_ORDER = ((Kind.SOURCE, 20.0), (Kind.PIPELINE, 60.0), (Kind.SINK, 20.0), (Kind.GATEWAY, 30.0))
+"""Who ends first, and within how many seconds: what sources have sent is still committed, and sinks hear of every commit."""
+
+Show = Callable[[Status], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a deployment came to its end.
+
+    Attributes:
+        exit_code: 0 where everything has ended well.
+        summary: The same for people.
+    """
+
+    exit_code: int
+    summary: str
+
+
+class Supervisor:
+    """Runs a deployment, once."""
+
+    def __init__(self, plan: Plan, connect: Connect, show: Show) -> None:
+        """Starts nothing yet.
+
+        Args:
+            plan: What to run.
+            connect: Makes a probe of the gateway at an address.
+            show: Is given the status, several times a second.
+        """
+        self._plan = plan
+        self._connect = connect
+        self._show = show
+        self._signals: list[int] = []
+
+    def run(self, tell: Callable[[str], None]) -> Ending:
+        """Runs it until it has come to its end or is stopped; nothing of it runs any more afterwards.
+
+        SIGTERM and SIGINT end it in good order, a second one at once.
+
+        Args:
+            tell: Takes a line for people.
+
+        Raises:
+            AlreadyRuns: It runs already.
+            CannotRun: One of its processes can never run as it is configured.
+        """
+        self._plan.folder.mkdir(parents=True, exist_ok=True)
+        with exclusive_run(self._plan.folder, tell) as lock, self._signals_noted():
+            processes = SupervisedProcesses(self._plan, self._connect, lock)
+            try:
+                cannot_run = self._until_over(processes)
+                self._drain(processes)
+                self._show(processes.status(stopping=True))
+            finally:
+                processes.close()
+        if cannot_run is not None:
+            said = f"{cannot_run.role.name} {cannot_run.reason} (its log is {cannot_run.process.log})"
+            raise CannotRun(said, cannot_run.exit_code or 1)
+        return self._ending(processes)
+
+    def _until_over(self, processes: SupervisedProcesses) -> Supervised | None:
+        """Starts whoever is to be started until there is a reason to end; returns the process that is one."""
+        while not self._signals:
+            processes.look()
+            cannot_run = next((one for one in processes.all if one.cannot_run), None)
+            if cannot_run is not None or processes.is_over:
+                return cannot_run
+            processes.start_due()
+            self._show(processes.status(stopping=False))
+            time.sleep(_LOOK_EVERY_S)
+        return None
+
+    def _drain(self, processes: SupervisedProcesses) -> None:
+        """Stops the processes in order."""
+        for kind, within_s in _STOP_ORDER:
+            group = processes.of(kind)
+            for one in group:
+                one.ask_to_stop()
+            deadline = time.monotonic() + within_s
+            while any(one.process.runs for one in group) and time.monotonic() < deadline and len(self._signals) < 2:
+                self._show(processes.status(stopping=True))
+                time.sleep(_LOOK_EVERY_S)
+                processes.look()
+            for one in group:
+                one.kill()
+
+    def _ending(self, processes: SupervisedProcesses) -> Ending:
+        if len(self._signals) > 1:
+            return Ending(128 + self._signals[1], "stopped by force")
+        killed = [one.role.name for one in processes.all if one.state is State.KILLED]
+        if killed:
+            return Ending(1, f"ended; killed, since they did not end by themselves: {', '.join(killed)}")
+        return Ending(0, "stopped" if self._signals else "ended")
+
+    @contextlib.contextmanager
+    def _signals_noted(self) -> Iterator[None]:
+        def note(number: int, _: FrameType | None) -> None:
+            self._signals.append(number)
+
+        before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

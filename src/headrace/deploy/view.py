@@ -1,0 +1,136 @@
+"""The status of a deployment as people and programs see it."""
+
+import json
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from headrace.deploy.status import Condition, ProcessStatus, State, Status
+
+_FIGURES_EVERY_S = 30.0
+_DOCUMENT_EVERY_S = 5.0
+_REFRESHES_EVERY_S = 0.25
+_COLOURS = {
+    State.RUNS: "green",
+    State.ENDED: "green",
+    State.STARTS: "yellow",
+    State.WAITS: "yellow",
+    State.STOPS: "yellow",
+    State.RECONNECTS: "yellow",
+    State.FAILS: "bold red",
+    State.KILLED: "bold red",
+}
+
+_STATES_WITH_REASON = (State.WAITS, State.FAILS, State.ENDED, State.KILLED)
+
+Said = tuple[object, ...]
+
+
+class LinesView:
+    """A line for whatever changes, and the figures now and then."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        """Writes lines by `write`."""
+        self._write = write
+        self._before: dict[str, Said] = {}
+        self._figures_at = time.monotonic()
+
+    def __call__(self, status: Status) -> None:
+        """Says what is new."""
+        for process in status.processes:
+            if self._is_news(process.name, (process.state, process.restarts, process.reason)):
+                self._say(f"{process.name} {told(process)}")
+        if self._is_news("", (status.condition, status.cause)):
+            self._say(f"{status.deployment} {status.condition}{f': {status.cause}' if status.cause else ''}")
+        if status.condition is Condition.RUNS and time.monotonic() - self._figures_at >= _FIGURES_EVERY_S:
+            self._figures_at = time.monotonic()
+            self._say(figures(status))
+
+    def _is_news(self, about: str, said: Said) -> bool:
+        before = self._before.get(about)
+        self._before[about] = said
+        return before != said
+
+    def _say(self, line: str) -> None:
+        self._write(f"{time.strftime('%H:%M:%S')}  {line}")
+
+
+class JsonView:
+    """The status as a document in a line, whenever a state changes and every few seconds."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        """Writes lines by `write`."""
+        self._write = write
+        self._before: Said = ()
+        self._written_at = 0.0
+
+    def __call__(self, status: Status) -> None:
+        """Writes it where it is time to."""
+        said = (status.condition, *((process.state, process.restarts, process.reason) for process in status.processes))
+        if said != self._before or time.monotonic() - self._written_at >= _DOCUMENT_EVERY_S:
+            self._before, self._written_at = said, time.monotonic()
+            self._write(json.dumps(status.document()))
+
+
+class LiveView:
+    """A table that stays where it is, on a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        """Shows it on a console."""
+        self._live = Live(console=console, auto_refresh=False)
+        self._shown_at = 0.0
+
+    def __enter__(self) -> Self:
+        """Takes the terminal."""
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Gives it back, with the last status on it."""
+        self._live.stop()
+
+    def __call__(self, status: Status) -> None:
+        """Shows it, some times a second."""
+        if time.monotonic() - self._shown_at >= _REFRESHES_EVERY_S or status.condition is Condition.ENDED:
+            self._shown_at = time.monotonic()
+            self._live.update(table(status), refresh=True)
+
+
+def table(status: Status) -> RenderableType:
+    """The status as a table."""
+    rows = Table("process", "what", "state", "pid", "restarts", "", box=None, pad_edge=False, header_style="bold")
+    for process in status.processes:
+        what = process.what or (status.gateway or "" if process.kind == "gateway" else "")
+        state = Text(process.state, style=_COLOURS[process.state])
+        rows.add_row(process.name, what, state, str(process.pid or "-"), str(process.restarts), _why(process) or process.detail)
+    head = Text(f"{status.deployment} {status.condition}", style="bold")
+    if status.cause:
+        head.append(f": {status.cause}", style="bold red")
+    return Group(head, Text(figures(status), style="dim"), rows)
+
+
+def figures(status: Status) -> str:
+    """What flows through a deployment, in a line."""
+    if status.acknowledged is None:
+        return "the gateway does not report figures"
+    return f"{status.acknowledged:,} messages acknowledged, {status.rate:,} a second, lag {status.lag or 0:,}"
+
+
+def told(process: ProcessStatus) -> str:
+    """The state of a process, in one line."""
+    return f"{process.state}: {why}" if (why := _why(process)) else process.state
+
+
+def _why(process: ProcessStatus) -> str:
+    """Why a process is not running, and when it starts again; empty if nothing is wrong."""
+    if process.reason is None or process.state not in _STATES_WITH_REASON:
+        return ""
+    again = f"; starts again in {process.next_start_seconds:.1f} s" if process.next_start_seconds is not None else ""
+    log = f" (its log is {process.log})" if process.state is State.FAILS else ""
+    return f"{process.reason}{again}{log}"

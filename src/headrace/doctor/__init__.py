@@ -1,0 +1,40 @@
+"""What `headrace doctor` checks. Checks look, change nothing, and take five seconds together; only Spark's start takes longer.
+
+A new check is a function from a `Site` to a `Finding`, and a row in `CHECKS`.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from headrace.doctor.brokers import broker, check_connectors
+from headrace.doctor.finding import Check, Finding, Level, Site
+from headrace.doctor.gateway import check_gateway, check_port
+from headrace.doctor.machine import check_disk, check_java, check_memory, check_python
+from headrace.doctor.spark import check_session, check_spark
+from headrace.doctor.versions import check_versions
+
+__all__ = ["CHECKS", "Check", "Finding", "Level", "Site", "examine"]
+
+CHECKS = (
+    Check("python", check_python),
+    Check("java", check_java),
+    Check("versions", check_versions),
+    Check("memory", check_memory),
+    Check("disk", check_disk),
+    Check("spark", check_spark),
+    Check("session", check_session),
+    Check("port", check_port),
+    Check("gateway", check_gateway),
+    Check("rabbitmq", broker("rabbitmq", 5672)),
+    Check("nats", broker("nats", 4222)),
+    Check("kafka", broker("kafka", 9092)),
+    Check("postgresql", broker("postgresql", 5432)),
+    Check("connectors", check_connectors),
+)
+
+
+def examine(site: Site, checks: Sequence[Check] = CHECKS) -> list[tuple[Check, Finding]]:
+    """Runs all checks at the same time; what they found, in their order."""
+    with ThreadPoolExecutor(len(checks), "doctor") as threads:
+        findings = [threads.submit(check.run, site) for check in checks]
+        return [(check, finding.result()) for check, finding in zip(checks, findings, strict=True)]

@@ -1,0 +1,85 @@
+"""Checks of brokers: the client libraries, and the systems that configured connectors connect to."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.doctor.finding import Finding, Level, Site, failed, ok, skipped
+from headrace.doctor.versions import requirements
+from headrace.terminal import EXIT_FAILED, EXIT_INVALID
+
+_TIMEOUT_S = 1.0
+_HOST = "127.0.0.1"
+
+
+def broker(extra: str, port: int) -> Callable[[Site], Finding]:
+    """The check of one broker: its client library, and whether a server is at its usual port of this machine.
+
+    Args:
+        extra: The extra of headrace-connectors that has the client.
+        port: The usual port.
+    """
+
+    def check(site: Site) -> Finding:
+        needs = list(requirements("headrace-connectors", extra))
+        unmet = [need for need in needs if not need.is_met]
+        fix = f"pip install 'headrace-connectors[{extra}]'"
+        if any(need.installed for need in unmet):
+            found = ", ".join(f"{need.name} {need.installed}, where {need.wanted} is wanted" for need in unmet)
+            return failed(found, fix)
+        if unmet:
+            return skipped(f"the client library is not installed ({', '.join(need.name for need in unmet)})", fix)
+        client = ", ".join(f"{need.name} {need.installed}" for need in needs)
+        if _listens(port):
+            return ok(f"{client}; a server is at {_HOST}:{port}")
+        return ok(f"{client}; no server at {_HOST}:{port}")
+
+    return check
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection((_HOST, port), _TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def check_connectors(site: Site) -> Finding:
+    """Whether configured connectors can connect, as `headrace connector check` finds out."""
+    if not site.connectors:
+        return skipped("no configuration file was given", "to check what connectors connect to: headrace doctor --config FILE")
+    findings = [_connector(target) for given in site.connectors for target in _targets(given)]
+    worst = max(findings, key=lambda finding: (finding.level is Level.FAILED, finding.exit_code))
+    found = "; ".join(finding.found for finding in findings)
+    return ok(found) if worst.level is Level.OK else failed(found, worst.fix, worst.exit_code)
+
+
+def _targets(given: str) -> list[str]:
+    """A file, or each connector of a deployment."""
+    from headrace.configuration import ConfigurationError, ConfigurationFile
+
+    try:
+        names = ConfigurationFile(Path(given)).names(("connectors",))
+    except ConfigurationError:
+        return [given]  # Or it is FILE:NAME; what is wrong is said when it is loaded.
+    return [f"{given}:{name}" for name in names] or [given]
+
+
+def _connector(target: str) -> Finding:
+    from headrace.configuration import ConfigurationError
+    from headrace.connectors import MissingExtra
+    from headrace.connectors.configuration import load_connector
+    from headrace.sdk import HeadraceError
+
+    try:
+        configured = load_connector(target)
+        look = configured.implementation.check
+        there = look(configured.parameters) if look is not None else None
+    except ConfigurationError as error:
+        return failed("; ".join(str(error).splitlines()), "correct the file", EXIT_INVALID)
+    except MissingExtra as error:
+        return failed(f"{target}: {error}", "install the client library")
+    except HeadraceError as error:
+        return failed(f"{target}: {error}", f"try again after a change: headrace connector check -c {target}", EXIT_FAILED)
+    return ok(f"{target}: {configured.connector.name}{f', {there}' if there else ''}")

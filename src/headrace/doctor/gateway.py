@@ -1,0 +1,137 @@
+"""Checks of the gateway: its port, whether it is reached, and whether it speaks the protocol of this installation."""
+
+import socket
+import ssl
+
+import grpc
+import psutil
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from headrace.contract.limits import PROTOCOL_VERSION
+from headrace.doctor.finding import Finding, Site, failed, ok, skipped
+from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
+from headrace.terminal import EXIT_FAILED, Connection
+
+_TIMEOUT_S = 2.0
+_PROTOCOL = "headrace.protocol."
+_OURS = f"{_PROTOCOL}v{PROTOCOL_VERSION}"
+
+
+def check_port(site: Site) -> Finding:
+    """Whether a gateway could listen at its address, or does."""
+    host, port = _split(site.connection.gateway)
+    if port is None:
+        return failed(f"{site.connection.gateway} is not HOST:PORT", "give the gateway as HOST:PORT, such as 127.0.0.1:7433")
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        return skipped(f"{host} is not this machine's loopback address")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as tried:
+        # As a server does, so that connections that have just ended do not count.
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((host, port))
+        except OSError as error:
+            return _in_use(site.connection, port, error)
+    return ok(f"port {port} is free")
+
+
+def _in_use(connection: Connection, port: int, error: OSError) -> Finding:
+    """What is to be said of a port that cannot be listened on."""
+    try:
+        _protocols(connection)
+        return ok(f"a gateway listens at port {port}")
+    except grpc.RpcError:
+        if _speaks_tls(connection.gateway):
+            return ok(f"port {port} is in use by a program that speaks TLS")
+    found = f"port {port} cannot be listened on ({error.strerror}), and no gateway is there{_owner(port)}"
+    fix = f"end that program, or use another port: headrace gateway --listen 127.0.0.1:{port % 65535 + 1}"
+    return failed(found, fix)
+
+
+def _speaks_tls(address: str) -> bool:
+    """Whether a TLS server is at an address, whoever it is; a gateway may be one that we do not trust, or that asks for more."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    host, port = _split(address)
+    try:
+        with socket.create_connection((host, port or 0), _TIMEOUT_S) as plain, context.wrap_socket(plain):
+            return True
+    except OSError:
+        return False
+
+
+def _owner(port: int) -> str:
+    """Which program listens at a port, where the system tells."""
+    try:
+        for found in psutil.net_connections(kind="tcp"):
+            if found.status == psutil.CONN_LISTEN and found.pid and getattr(found.laddr, "port", None) == port:
+                return f" but {psutil.Process(found.pid).name()}, process {found.pid}"
+    except (psutil.Error, OSError):
+        pass
+    return ""
+
+
+def check_gateway(site: Site) -> Finding:
+    """Whether the gateway answers, speaks our protocol and knows our token."""
+    connection = site.connection
+    if _split(connection.gateway)[1] is None:
+        return skipped("its address is not valid")
+    try:
+        protocols = _protocols(connection)
+    except grpc.RpcError as error:
+        if not site.gateway_named and "onnection refused" in (error.details() or ""):
+            return skipped(f"none runs at {connection.gateway}", "start one when you need it: headrace gateway")
+        return _unreached(connection, error)
+    if _OURS not in protocols:
+        spoken = ", ".join(sorted(protocols)) or "no protocol of Headrace"
+        fix = "install the release of Headrace on both sides that has the same protocol"
+        return failed(f"what answers at {connection.gateway} speaks {spoken}, and this is {_OURS}", fix, EXIT_FAILED)
+    return _identified(connection)
+
+
+def _protocols(connection: Connection) -> set[str]:
+    """The versions of the protocol that a gateway serves; health needs no token.
+
+    Raises:
+        grpc.RpcError: It cannot be reached, or is not a gateway.
+    """
+    with connection.channel() as channel:
+        answer = health_pb2_grpc.HealthStub(channel).List(health_pb2.HealthListRequest(), timeout=_TIMEOUT_S)
+    return {name.rpartition(".")[0] for name in answer.statuses if name.startswith(_PROTOCOL)}
+
+
+def _identified(connection: Connection) -> Finding:
+    try:
+        with connection.channel() as channel:
+            stub = admin_pb2_grpc.AdminServiceStub(channel)
+            answer = stub.GetStatus(admin_pb2.GetStatusRequest(), timeout=_TIMEOUT_S, metadata=connection.metadata)
+    except grpc.RpcError as error:
+        if _code(error) is grpc.StatusCode.PERMISSION_DENIED:
+            return ok(f"{connection.gateway} answers and knows the token, which may not see the status; {_OURS}")
+        return _unreached(connection, error)
+    draining = ", which is stopping" if answer.gateway.draining else ""
+    return ok(f"{connection.gateway} runs version {answer.gateway.version}{draining}; {_OURS}")
+
+
+def _unreached(connection: Connection, error: grpc.RpcError) -> Finding:
+    """What is wrong, and how to fix it."""
+    if _code(error) is grpc.StatusCode.UNAUTHENTICATED:
+        found = f"{connection.gateway} refuses {'this token' if connection.token else 'calls without a token'}"
+        fix = "give one of the gateway's tokens with --token or HEADRACE_TOKEN; headrace gateway token makes one"
+        return failed(found, fix, EXIT_FAILED)
+    if _code(error) is grpc.StatusCode.DEADLINE_EXCEEDED:
+        fix = "check the address with --gateway, and what is between this machine and the gateway"
+        return failed(f"{connection.gateway} did not answer within {_TIMEOUT_S:.0f} s", fix, EXIT_FAILED)
+    found, colon, fix = connection.failure(error).message.partition(": ")
+    return failed(found, fix if colon else "check the address with --gateway", EXIT_FAILED)
+
+
+def _code(error: grpc.RpcError) -> grpc.StatusCode:
+    code = error.code()
+    assert isinstance(code, grpc.StatusCode)
+    return code
+
+
+def _split(address: str) -> tuple[str, int | None]:
+    host, colon, port = address.rpartition(":")
+    valid = bool(colon and host) and port.isascii() and port.isdigit() and 0 < int(port) < 65536
+    return host.strip("[]"), int(port) if valid else None

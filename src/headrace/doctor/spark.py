@@ -1,0 +1,57 @@
+"""Checks of Spark: what is installed, and on request whether it starts."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from headrace.doctor.finding import Finding, Site, failed, ok, skipped, warning
+from headrace.processes import first_cause
+from headrace.terminal import EXIT_FAILED
+
+_START_S = 180.0
+_LOOK = "see what Spark says by itself: pyspark --master 'local[1]'"
+
+
+def check_spark(site: Site) -> Finding:
+    """Whether PySpark is installed with its jars, and is the one that is used."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        return failed("PySpark is not installed", "pip install headrace-engine")
+    home = Path(next(iter(spec.submodule_search_locations)))
+    if not any((home / "jars").glob("spark-core_*.jar")):
+        return failed(f"PySpark in {home} has no jars", "pip install --force-reinstall --no-deps pyspark")
+    other = os.environ.get("SPARK_HOME")
+    if other and not (Path(other) / "bin" / "spark-submit").is_file():
+        return failed(f"SPARK_HOME = {other} has no Spark", "unset SPARK_HOME, or point it to a Spark installation")
+    if other and Path(other).resolve() != home.resolve():
+        return warning(
+            f"SPARK_HOME = {other} is used in place of PySpark's own Spark",
+            "unset SPARK_HOME, unless that Spark is of the same version",
+        )
+    return ok(f"PySpark in {home}")
+
+
+def check_session(site: Site) -> Finding:
+    """Whether Spark starts and runs Python."""
+    if not site.start_spark:
+        return skipped("Spark was not started", "to start it: headrace doctor --spark")
+    begun = time.monotonic()
+    try:
+        # A process of its own, so that neither its output nor its JVM stays.
+        done = subprocess.run(
+            [sys.executable, "-m", "headrace.doctor.session"], capture_output=True, text=True, timeout=_START_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return failed(
+            f"Spark did not start within {_START_S:.0f} s", "see what takes so long: pyspark --master 'local[1]'", EXIT_FAILED
+        )
+    if done.returncode:
+        cause = first_cause(done.stderr) if done.stderr.strip() else f"exit code {done.returncode}"
+        return failed(f"Spark does not start: {cause}", _LOOK, EXIT_FAILED)
+    answer = json.loads(done.stdout.splitlines()[-1])
+    fix = "" if answer["archive"] else "to have it start in half the time: headrace prepare"
+    return ok(f"Spark {answer['version']} started and ran Python in {time.monotonic() - begun:.0f} s", fix)

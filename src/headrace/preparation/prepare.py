@@ -1,0 +1,120 @@
+"""Runs a short job on this machine, from a connector to a sink, whose JVM archives the classes that it has loaded."""
+
+import fcntl
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.contract.errors import HeadraceError
+from headrace.engine.spark._class_archive import class_archive
+from headrace.processes import OwnedProcess, free_address, headrace, process_group
+
+_MESSAGES = 5_000
+_WITHIN_S = 600.0
+_LOOKS_EVERY_S = 0.05
+_FOLDERS = ".headrace-prepare-"
+
+
+class PreparationFailed(HeadraceError):
+    """The job failed, or took too long; what it said is in `detail`."""
+
+    def __init__(self, message: str, detail: list[str]) -> None:
+        super().__init__(message)
+        self.detail = detail
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The archive that is there now.
+
+    Attributes:
+        archive: Its file.
+        bytes: Its size.
+        took_s: How long it took to make it, in seconds; None where it was there already.
+    """
+
+    archive: Path
+    bytes: int
+    took_s: float | None
+
+
+def prepare(*, if_missing: bool = False) -> Prepared:
+    """Makes the archive, in place of the one that is there. Sessions that run are not disturbed.
+
+    Where another process is making it, waits for that one.
+
+    Args:
+        if_missing: Whether to leave an archive as it is that is there already, or that another process has just made.
+
+    Raises:
+        PreparationFailed: the job failed or took too long, or its JVM wrote no archive.
+        OSError: the folder of this Python environment cannot be written to.
+    """
+    archive = class_archive()
+    with _alone(archive):
+        if if_missing and archive.exists():
+            return Prepared(archive, archive.stat().st_size, None)
+        begun = time.monotonic()
+        _make(archive)
+        return Prepared(archive, archive.stat().st_size, time.monotonic() - begun)
+
+
+@contextmanager
+def _alone(archive: Path) -> Iterator[None]:
+    """Keeps other preparations of this environment out, also those of other processes, for the length of the block."""
+    with archive.with_suffix(".lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Left behind by a preparation that was killed: there is no other one now.
+        for folder in archive.parent.glob(f"{_FOLDERS}*"):
+            shutil.rmtree(folder, ignore_errors=True)
+        yield
+
+
+def _make(archive: Path) -> None:
+    # Beside the archive, so that it takes its place in one step.
+    with tempfile.TemporaryDirectory(prefix=_FOLDERS, dir=archive.parent) as name:
+        folder = Path(name)
+        made = folder / "archive.jsa"
+        with process_group(_job(folder, made), folder) as parts:
+            for part in parts.values():
+                part.start()
+            _wait_for_end(parts["spark"], "the job")
+            if not made.exists():
+                raise PreparationFailed("this Java makes no archive of its classes", parts["spark"].tail())
+        made.replace(archive)
+
+
+def _job(folder: Path, archive: Path) -> dict[str, list[str]]:
+    """The commands of a gateway, connectors, and Spark, by name."""
+    words = folder / "words.txt"
+    words.write_text("".join(f"word {number % 97}\n" for number in range(_MESSAGES)))
+    address = free_address()
+    reads = ["--path", str(words), "--source", "lines", "--gateway", address]
+    writes = ["--path", str(folder / "out"), "--sink", "counts", "--format", "lines", "--gateway", address]
+    training = ["headrace.preparation.training", address, str(folder), str(_MESSAGES), str(archive)]
+    return {
+        "gateway": headrace("gateway", "--listen", address),
+        "source": headrace("connector", "run", "file", *reads),
+        "sink": headrace("connector", "run", "file-sink", *writes),
+        "spark": [sys.executable, "-m", *training],
+    }
+
+
+def _wait_for_end(process: OwnedProcess, what: str) -> None:
+    """Waits until a process has ended well.
+
+    Raises:
+        PreparationFailed: it failed, or took too long.
+    """
+    deadline = time.monotonic() + _WITHIN_S
+    while (code := process.exit_code()) is None:
+        if time.monotonic() > deadline:
+            raise PreparationFailed(f"{what} took longer than {_WITHIN_S:.0f} s", process.tail())
+        time.sleep(_LOOKS_EVERY_S)
+    if code:
+        raise PreparationFailed(f"{what} failed", process.tail())

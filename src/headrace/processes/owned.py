@@ -1,0 +1,142 @@
+"""A process over its restarts. It is ended together with all its descendants."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+_TAIL_LINES = 15
+_GONE_WITHIN_S = 10.0
+
+
+@dataclass
+class OwnedProcess:
+    """A process of this run. Each start leads a session of its own, by which all its descendants are found again."""
+
+    name: str
+    command: list[str]
+    folder: Path
+    environ: Mapping[str, str]
+    pids: list[int] = field(default_factory=list)
+    """Of each start, the latest last."""
+    cwd: Path | None = None
+    """Where it runs; None for `folder`."""
+    ends_with_parent: bool = False
+    """Whether its standard input is a pipe that ends when this process does, however that ends."""
+    inherits: tuple[int, ...] = ()
+    """Descriptors that it gets."""
+    _process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def log(self) -> Path:
+        """The file that has everything it said, over all its starts."""
+        return self.folder / f"{self.name}.log"
+
+    @property
+    def pid(self) -> int:
+        """The id of the latest start."""
+        return self.pids[-1]
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has been started, and was neither killed nor found to have ended."""
+        return self._process is not None
+
+    def start(self) -> None:
+        """Starts it, again after a kill."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command,
+                cwd=self.cwd or self.folder,
+                env=self.environ,
+                stdin=subprocess.PIPE if self.ends_with_parent else subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=self.inherits,
+            )
+        self.pids.append(self._process.pid)
+
+    def exit_code(self) -> int | None:
+        """None while it runs. What it leaves behind when it ends is killed."""
+        code = self._process.poll() if self._process is not None else None
+        if code is not None:
+            self.kill()
+        return code
+
+    def kill(self) -> None:
+        """SIGKILLs it with all its descendants and waits until they are gone. Does nothing where nothing runs."""
+        if self._process is None:
+            return
+        deadline = time.monotonic() + _GONE_WITHIN_S
+        # A descendant may start another one while it is being killed, so look until there is none.
+        while self.send_kill() and time.monotonic() < deadline:
+            self._process.poll()
+            time.sleep(0.005)
+        self._process.wait(_GONE_WITHIN_S)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        # Its id may now become another program's.
+        self._process = None
+
+    def send_kill(self) -> bool:
+        """SIGKILLs it with all its descendants, without waiting; False where there was nothing left to kill."""
+        remaining = _members(self.pid) if self._process is not None else []
+        for pid in remaining:
+            _kill(pid)
+        return bool(remaining)
+
+    def stop(self, timeout_s: float) -> None:
+        """SIGTERM, time to end well, and SIGKILL for what is left."""
+        self.ask_to_stop()
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout_s)
+        self.kill()
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to it and all its descendants."""
+        for pid in _members(self.pid) if self._process is not None else []:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def ask_to_stop(self) -> None:
+        """Sends SIGTERM, if it runs."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+
+    def tail(self) -> list[str]:
+        """The last lines that it said."""
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return [line for line in lines if line.strip()][-_TAIL_LINES:]
+
+
+def _members(session: int) -> list[int]:
+    """The living processes of a session, also those whose parents are gone."""
+    return [pid for pid in psutil.pids() if _session_of(pid) == session and lives(pid)]
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except (ProcessLookupError, PermissionError):
+        return None
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs; one that only waits for its parent to be told does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,115 @@
+"""Temporary folders of runs. A run removes its own, and those of runs that were killed before they could."""
+
+import fcntl
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+_PREFIX, _INNER_PREFIX = "headrace-", "s-"
+"""What names begin with; below another folder of this kind, they are short, since paths of sockets have about 100 characters."""
+_OWNER = "headrace-owner.lock"
+_GONE_WITHIN_S = 10.0
+
+
+class Scratch:
+    """A temporary folder that this process owns until it removes it or ends.
+
+    Processes whose environment has `TMPDIR` in the folder belong to it.
+
+    Attributes:
+        path: The folder.
+    """
+
+    def __init__(self, purpose: str = "") -> None:
+        """Makes the folder, and removes those whose owners have ended, with the processes that belong to them.
+
+        Args:
+            purpose: A part of the folder's name, for people who look at it.
+        """
+        sweep()
+        prefix = f"{_PREFIX}{purpose}-" if purpose else _PREFIX
+        if Path(tempfile.gettempdir(), _OWNER).exists():
+            prefix = _INNER_PREFIX
+        # Until it has its name, no other process takes it for one whose owner has ended.
+        unnamed = Path(tempfile.mkdtemp(prefix=f".{prefix}"))
+        self._lock = (unnamed / _OWNER).open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.path = unnamed.rename(unnamed.with_name(unnamed.name.removeprefix(".")))
+
+    def remove(self) -> None:
+        """Kills the processes that belong to the folder, and removes it."""
+        _remove(self.path)
+        self._lock.close()
+
+
+@contextmanager
+def scratch_folder(purpose: str = "") -> Iterator[Path]:
+    """A `Scratch` for the length of the block."""
+    scratch = Scratch(purpose)
+    try:
+        yield scratch.path
+    finally:
+        # A second Ctrl-C waits until nothing is left.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        scratch.remove()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+
+
+@contextmanager
+def own_temporary_folder(purpose: str) -> Iterator[Path]:
+    """Has this process, and all that it starts, keep temporary files in a `Scratch` for the length of the block.
+
+    At its end a Spark session of this process is gone, too, with the JVM.
+    """
+    with scratch_folder(purpose) as folder:
+        java = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Djava.io.tmpdir={folder}"
+        own = {"TMPDIR": str(folder), "SPARK_LOCAL_DIRS": str(folder), "SPARK_SUBMIT_OPTS": java.strip()}
+        before = {name: os.environ.get(name) for name in own}
+        os.environ.update(own)
+        tempfile.tempdir = None
+        try:
+            yield folder
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+            tempfile.tempdir = None
+
+
+def sweep() -> None:
+    """Removes the folders among the temporary ones whose owners have ended, with the processes that belong to them."""
+    for lock in Path(tempfile.gettempdir()).glob(f"*/{_OWNER}"):
+        with suppress(OSError), lock.open("r+") as held:
+            if os.fstat(held.fileno()).st_uid == os.geteuid():
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(lock.parent)
+
+
+def _remove(folder: Path) -> None:
+    # A process may start another one while it is being killed, so look until there is none.
+    while belonging := _belonging(folder):
+        for process in belonging:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        if psutil.wait_procs(belonging, timeout=_GONE_WITHIN_S)[1]:
+            break
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _belonging(folder: Path) -> list[psutil.Process]:
+    """The processes that were started with a temporary folder in this one."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            temporary = process.environ().get("TMPDIR", "")
+            if process.pid != os.getpid() and Path(temporary).is_relative_to(folder) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found

@@ -1,0 +1,20 @@
+"""Configuration files: TOML with variables, checked by pydantic models, every problem with its file, line and field."""
+
+from headrace.configuration.errors import ConfigurationError, Problem
+from headrace.configuration.fields import Size, takes_size
+from headrace.configuration.file import ConfigurationFile, Flag, Key
+from headrace.configuration.lines import key_lines
+from headrace.configuration.validation import nearest, validated
+
+__all__ = [
+    "ConfigurationError",
+    "ConfigurationFile",
+    "Flag",
+    "Key",
+    "Problem",
+    "Size",
+    "key_lines",
+    "nearest",
+    "takes_size",
+    "validated",
+]

@@ -1,0 +1,99 @@
+"""Values against the model that declares them: what is wrong, in words that say what to write instead."""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+M = TypeVar("M", bound=BaseModel)
+
+_WORDING = {
+    "missing": "is required",
+    "extra_forbidden": "unknown key",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "string_type": "must be text in quotes",
+    "path_type": "must be text in quotes",
+    "list_type": "must be a list in brackets",
+    "tuple_type": "must be a list in brackets",
+    "dict_type": "must be a table",
+    "model_type": "must be a table",
+}
+_CHOICES = ("literal_error", "enum")
+_QUOTED = re.compile(r"'([^']+)'")
+
+Found = tuple[tuple[str | int, ...], str]
+"""A key and what is wrong with its value."""
+_Tables = dict[tuple[str, ...], list[str]]
+"""The keys that each table may have. A table in an array has the path of the array."""
+
+
+def validated(model: type[M], values: Mapping[str, Any], known: Sequence[str] = (), **context: Any) -> M | list[Found]:
+    """The values as an instance of `model`, or what is wrong with them.
+
+    Messages have no values in them, which may be secret, unless a validator of the model puts them there.
+
+    Args:
+        model: What declares them.
+        values: By key.
+        known: Dotted keys that may stand beside those of the model; one of them may have been meant.
+        context: What the model's validators get as their context.
+    """
+    try:
+        return model.model_validate(dict(values), context=context)
+    except ValidationError as error:
+        return list(_findings(error, model, known))
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """`; did you mean ...?`, where there is a name that resembles this one."""
+    near = difflib.get_close_matches(name, names, 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _findings(error: ValidationError, model: type[BaseModel], known: Sequence[str]) -> Iterator[Found]:
+    for detail in error.errors(include_url=False):
+        kind, key, text = detail["type"], detail["loc"], detail["msg"]
+        message = _WORDING.get(kind) or re.sub(r"^(Value|Assertion) error, ", "", text.replace("Input should be", "must be"))
+        if kind == "extra_forbidden":
+            message += _meant(key, model, known)
+        elif kind in _CHOICES and isinstance(detail["input"], str):
+            message += nearest(detail["input"], _QUOTED.findall(text))
+        yield key, message
+
+
+def _meant(key: tuple[str | int, ...], model: type[BaseModel], known: Sequence[str]) -> str:
+    """The key that an unknown one was probably meant to be: in its own table first, then the same one in another table."""
+    *table, name = (part for part in key if isinstance(part, str))
+    tables = _tables(model)
+    for dotted in known:
+        *outer, last = dotted.split(".")
+        tables.setdefault(tuple(outer), []).append(last)
+    if advice := nearest(name, tables.get(tuple(table), [])):
+        return advice
+    elsewhere = next((".".join((*other, name)) for other, names in tables.items() if name in names), None)
+    return f"; did you mean {elsewhere}?" if elsewhere else ""
+
+
+def _tables(model: type[BaseModel], path: tuple[str, ...] = ()) -> _Tables:
+    fields = {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+    tables: _Tables = {path: list(fields)}
+    for name, annotation in fields.items():
+        for inner in _models(annotation):
+            tables |= _tables(inner, (*path, name))
+    return tables
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models in an annotation: `Tls | None`, `tuple[Token, ...]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)

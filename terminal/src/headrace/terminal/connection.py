@@ -1,0 +1,135 @@
+"""The options of every command that calls a gateway, and what a failed call means for whoever typed it."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from headrace.contract.limits import DEFAULT_GATEWAY
+from headrace.terminal.output import EXIT_INVALID, Failure
+from headrace.terminal.program import as_typed
+
+if TYPE_CHECKING:
+    import grpc
+
+CALL_TIMEOUT_S = 5.0
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_File = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@dataclass(frozen=True)
+class Connection:
+    """How to reach a gateway. TLS is spoken where it is asked for, or where any of its files is given."""
+
+    gateway: str
+    token: str | None = None
+    tls: bool = False
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+    @property
+    def encrypted(self) -> bool:
+        """True where the connection speaks TLS."""
+        return self.tls or self.tls_ca is not None or self.tls_cert is not None
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What to send with every call."""
+        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
+
+    def channel(self) -> "grpc.Channel":
+        """A channel to the gateway; close it after use."""
+        import grpc
+
+        options = [("grpc.max_receive_message_length", -1)]
+        if not self.encrypted:
+            return grpc.insecure_channel(self.gateway, options)
+        credentials = grpc.ssl_channel_credentials(_read(self.tls_ca), _read(self.tls_key), _read(self.tls_cert))
+        return grpc.secure_channel(self.gateway, credentials, options)
+
+    def failure(self, error: "grpc.RpcError") -> Failure:
+        """One clear line for a call that failed."""
+        import grpc
+
+        code, details = _status(error)
+        where = f"the gateway at {self.gateway}"
+        if code is grpc.StatusCode.UNAVAILABLE:
+            return Failure(_unreachable(self, details))
+        if code is grpc.StatusCode.UNAUTHENTICATED:
+            return Failure(f"{where} does not accept this call: {details}")
+        if code is grpc.StatusCode.PERMISSION_DENIED:
+            return Failure(f"{where} does not permit this: {details}")
+        if code is grpc.StatusCode.UNIMPLEMENTED:
+            return Failure(f"the server at {self.gateway} is not a Headrace gateway, or is an older one")
+        if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return Failure(f"{where} did not answer within {CALL_TIMEOUT_S:.0f} s")
+        return Failure(details or f"{where} failed: {code.name if code else 'unknown'}")
+
+
+def _status(error: "grpc.RpcError") -> "tuple[grpc.StatusCode | None, str]":
+    """Code and details; errors of blocking and of asyncio calls both carry them."""
+    code = error.code() if hasattr(error, "code") else None
+    details = error.details() if hasattr(error, "details") else None
+    return code, details or ""
+
+
+def _unreachable(connection: Connection, details: str) -> str:
+    if "onnection refused" in details:
+        advice = as_typed("start a gateway with headrace gateway, or name another with --gateway")
+        return f"nothing listens at {connection.gateway}: {advice}"
+    if "CERTIFICATE_VERIFY_FAILED" in details:
+        return f"the certificate of {connection.gateway} is not to be trusted: give its authority with --tls-ca ({details})"
+    if "andshake" in details or "ssl" in details.lower():
+        advice = "the TLS handshake failed: check --tls, --tls-ca, --tls-cert and --tls-key"
+    elif connection.encrypted:
+        advice = "is it a gateway, and does it speak TLS?"
+    else:
+        advice = "is it a gateway, and does it need TLS (--tls-ca)?"
+    return f"cannot reach the gateway at {connection.gateway}: {advice} ({details})"
+
+
+def _read(path: Path | None) -> bytes | None:
+    return path.read_bytes() if path is not None else None
+
+
+def connection_options(command: _Command) -> _Command:
+    """Adds the options --gateway, --token and --tls*; the command gets them as one argument, `connection`."""
+
+    @click.option(
+        "--gateway",
+        metavar="HOST:PORT",
+        default=DEFAULT_GATEWAY,
+        envvar="HEADRACE_GATEWAY",
+        show_default=True,
+        show_envvar=True,
+        help="The gateway to call.",
+    )
+    @click.option("--token", metavar="TOKEN", envvar="HEADRACE_TOKEN", show_envvar=True, help="Token to authenticate with.")
+    @click.option("--tls", is_flag=True, help="Use TLS; implied by the files below.")
+    @click.option(
+        "--tls-ca", type=_File, envvar="HEADRACE_TLS_CA", help="PEM: the authority to trust; else those of this machine."
+    )
+    @click.option("--tls-cert", type=_File, envvar="HEADRACE_TLS_CERT", help="PEM: the client certificate.")
+    @click.option("--tls-key", type=_File, envvar="HEADRACE_TLS_KEY", help="PEM: its key.")
+    @functools.wraps(command)
+    def with_connection(
+        *arguments: Any,
+        gateway: str,
+        token: str | None,
+        tls: bool,
+        tls_ca: Path | None,
+        tls_cert: Path | None,
+        tls_key: Path | None,
+        **options: Any,
+    ) -> Any:
+        if (tls_cert is None) != (tls_key is None):
+            raise Failure("--tls-cert and --tls-key go together: a certificate and its key", EXIT_INVALID)
+        connection = Connection(gateway, token, tls, tls_ca, tls_cert, tls_key)
+        return command(*arguments, connection=connection, **options)
+
+    return with_connection  # type: ignore[return-value]

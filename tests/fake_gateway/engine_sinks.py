@@ -1,0 +1,113 @@
+"""The fake gateway with a sink: keeps what is delivered, voted for and settled, and fails as a test tells it to."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import grpc
+import pyarrow as pa
+from tests.fake_gateway.engine import FakeGateway
+
+from headrace.engine.wire import _decode as decode
+from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.protocol.v1 import frame_pb2, sink_pb2
+
+
+@dataclass
+class Delivered:
+    """A call of Deliver."""
+
+    start: pb.DeliveryStart
+    frames: list[frame_pb2.Frame] = field(default_factory=list)
+    messages: int | None = None
+    """What DeliveryEnd said; None where the call broke before."""
+
+    @property
+    def attempt(self) -> str:
+        return self.start.part.attempt
+
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        columns = [decode.columns("", frame) for frame in self.frames]
+        at = decode.SCHEMA.get_field_index("event_time")
+        rows: list[dict[str, object]] = []
+        for batch in decode.record_batches(columns):
+            rows += batch.set_column(at, "event_time", batch.column(at).cast(pa.int64())).to_pylist()
+        return rows
+
+
+class FakeSinkGateway(FakeGateway):
+    def __init__(self) -> None:
+        super().__init__()
+        self.delivered: list[Delivered] = []
+        self.votes: list[pb.VoteRequest] = []
+        self.settles: list[pb.SettleRequest] = []
+        self.deliver_failures: list[tuple[int, grpc.StatusCode, str]] = []
+        """Ends the next deliveries after so many frames."""
+        self.vote_failures: list[tuple[grpc.StatusCode, str]] = []
+        """Ends the next votes."""
+        self.settle_failures: list[tuple[grpc.StatusCode, str]] = []
+        """Ends the next calls of Settle."""
+        self.undecided: list[list[int]] = []
+        """The batches that the next calls of Settle say are undecided; then none is."""
+        self.refused: list[sink_pb2.Staged.Refused] = []
+        """What sink `alerts` refuses of each part."""
+        self.pending: list[int] = []
+        """What the next calls of Settle say is pending; then nothing is."""
+
+    def batch(self, number: int) -> dict[int, list[dict[str, object]]]:
+        """What the sink voted for last as a batch, by partition."""
+        vote = [vote for vote in self.votes if vote.transaction.batch == number][-1]
+        parts = {d.attempt: d for d in self.delivered if d.messages is not None}
+        return {part.partition: parts[part.attempt].rows for part in vote.parts}
+
+    @property
+    def values(self) -> list[object]:
+        """The values of all batches that the sink voted for, in order."""
+        numbers = sorted({vote.transaction.batch for vote in self.votes})
+        return [row["value"] for number in numbers for _, rows in sorted(self.batch(number).items()) for row in rows]
+
+    def settled(self) -> dict[str, list[int | None]]:
+        """What each pipeline has said it committed."""
+        said: dict[str, list[int | None]] = defaultdict(list)
+        for settle in self.settles:
+            said[settle.pipeline].append(settle.committed if settle.HasField("committed") else None)
+        return said
+
+    # The service
+
+    def Deliver(self, requests: Iterator[pb.DeliverRequest], context: grpc.ServicerContext) -> pb.DeliverResponse:
+        delivered = Delivered(next(requests).start)
+        with self._changed:
+            self._admit(context)
+            self.delivered.append(delivered)
+            failure = self.deliver_failures.pop(0) if self.deliver_failures else None
+            self._changed.notify_all()
+        for request in requests:
+            if failure is not None and len(delivered.frames) == failure[0]:
+                self._abort(context, failure[1], failure[2])
+            if request.HasField("end"):
+                delivered.messages = request.end.messages
+            else:
+                delivered.frames.append(request.frame)
+        refused = self.refused if delivered.start.sink == "alerts" else ()
+        return pb.DeliverResponse(refused=refused, instance=f"{delivered.start.sink}-1")
+
+    def Vote(self, request: pb.VoteRequest, context: grpc.ServicerContext) -> pb.VoteResponse:
+        with self._changed:
+            self._admit(context)
+            if self.vote_failures:
+                self._abort(context, *self.vote_failures.pop(0))
+            self.votes.append(request)
+            self._changed.notify_all()
+        return pb.VoteResponse()
+
+    def Settle(self, request: pb.SettleRequest, context: grpc.ServicerContext) -> pb.SettleResponse:
+        with self._changed:
+            self._admit(context)
+            if self.settle_failures:
+                self._abort(context, *self.settle_failures.pop(0))
+            self.settles.append(request)
+            self._changed.notify_all()
+            undecided = self.undecided.pop(0) if self.undecided else []
+            return pb.SettleResponse(pending=self.pending.pop(0) if self.pending else 0, undecided=undecided)

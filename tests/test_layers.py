@@ -1,0 +1,117 @@
+"""Who may import whom: the table on the page about the architecture, checked against every import that runs."""
+
+import ast
+import importlib.util
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+from tests.docs.pages import table
+
+PAGE, HEADING = "docs/architecture.md", "Packages and their imports"
+ROOT = Path(__file__).parents[1]
+SOURCES = tuple(sorted({path.parent for path in ROOT.glob("**/src/headrace") if ".venv" not in path.parts}))
+GENERATED = "headrace.protocol.v1."
+CONTRACT = "contract"
+"""What every package may import."""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One module imports another one, each with the package of the table that it belongs to."""
+
+    importer: str
+    imported: str
+    package: str
+    other: str
+
+
+def rows() -> Mapping[str, set[str]]:
+    """What each package may import besides the contract, by its name without `headrace.`."""
+    return {row[0].strip("`"): {name.strip(" `") for name in row[1].split(",")} - {""} for row in table(PAGE, HEADING)}
+
+
+def package_of(module: str, packages: Mapping[str, set[str]]) -> str:
+    """The package of the table with the longest name that a module begins with."""
+    parts = module.split(".")[1:]
+    names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+    found = next((name for name in names if name in packages), None)
+    assert found is not None, f"{module} belongs to no package in the table of {PAGE}"
+    return found
+
+
+@cache
+def modules() -> Mapping[str, Path]:
+    """All modules that are written by hand, by name."""
+    found = {}
+    for source in SOURCES:
+        for path in source.rglob("*.py"):
+            parts = path.relative_to(source).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return {name: path for name, path in found.items() if not name.startswith(GENERATED)}
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """What a module imports when it runs, wherever in it that is; not what only type checkers see."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            assert node.level == 0, "relative import"
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name if name in modules() else node.module for name in names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        yield from imported(node)
+
+
+@cache
+def imports() -> tuple[Import, ...]:
+    """Every import of a module of Headrace by one of another package."""
+    packages = rows()
+    found = []
+    for module, path in sorted(modules().items()):
+        package = package_of(module, packages)
+        for name in imported(ast.parse(path.read_text())):
+            if name.startswith("headrace.") and (other := package_of(name, packages)) not in (package, CONTRACT):
+                found.append(Import(module, name, package, other))
+    return tuple(found)
+
+
+def test_all_distributions_are_looked_at() -> None:
+    assert {"gateway", "engine", "sdk", "pipelines", "laboratory", "cli"} <= {name.split(".")[1] for name in modules()}
+    assert len(imports()) > 500
+
+
+def test_packages_import_only_what_the_table_permits() -> None:
+    permitted = rows()
+    wrong = [f"{one.importer} imports {one.imported}" for one in imports() if one.other not in permitted[one.package]]
+    assert wrong == []
+
+
+def test_the_table_permits_nothing_that_is_not_used() -> None:
+    used = {(one.package, one.other) for one in imports()}
+    assert {(package, other) for package, others in rows().items() for other in others} - used == set()
+
+
+def test_no_package_reaches_itself() -> None:
+    permitted = rows()
+
+    def visit(package: str, path: tuple[str, ...]) -> None:
+        assert package not in path, " imports ".join((*path[path.index(package) :], package))
+        for other in permitted[package]:
+            visit(other, (*path, package))
+
+    for package in permitted:
+        visit(package, ())
+
+
+@pytest.mark.parametrize("module", ["headrace.contract.names", "headrace.contract.units", "headrace.contract.position"])
+def test_the_contract_needs_the_standard_library_alone(module: str) -> None:
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    names = set(imported(ast.parse(Path(spec.origin).read_text())))
+    assert not {name for name in names if name.split(".")[0] in {"grpc", "google", "numpy", "pyarrow", "pyspark", "pydantic"}}
