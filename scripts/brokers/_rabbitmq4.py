@@ -31,6 +31,8 @@ Dir::Cache "{folder}/cache";
 APT::Sandbox::User "root";
 APT::Install-Recommends "false";
 """
+_NO_HOOKS = "#clear APT::Update::Post-Invoke;\n#clear APT::Update::Post-Invoke-Success;\n#clear DPkg::Post-Invoke;\n"
+"""Hooks of this machine: in images of containers, they delete the packages that it is about to install itself."""
 _SOURCES = "deb [signed-by={keys}] {mirror} trixie main\n"
 
 
@@ -115,9 +117,11 @@ def _fetched(folder: Path) -> list[Path]:
     (folder / "status").touch()
     (folder / "sources.list").write_text(_SOURCES.format(keys=_KEYS, mirror=_mirror()))
     (folder / "apt.conf").write_text(_APT.format(folder=folder))
+    (folder / "no-hooks.conf").write_text(_NO_HOOKS)
     environ = {**os.environ, "APT_CONFIG": str(folder / "apt.conf")}
-    _run("apt-get", "update", "-qq", environ=environ)
-    _run("apt-get", "install", "--download-only", "-y", "-qq", *_PACKAGES, environ=environ)
+    apt = ("apt-get", "-c", folder / "no-hooks.conf", "-qq")
+    _run(*apt, "update", environ=environ)
+    _run(*apt, "install", "--download-only", "-y", *_PACKAGES, environ=environ)
     # The one with the links of the file system comes first.
     return sorted(
         (folder / "cache/archives").glob("*.deb"), key=lambda path: (not path.name.startswith("base-files_"), path.name)

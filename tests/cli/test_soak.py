@@ -25,7 +25,7 @@ def leak():
         kept.append(bytearray(b"x" * 100_000))
         time.sleep(0.1)
 
-if any("soak._source" in word for word in sys.orig_argv):
+if any("soak.source" in word for word in sys.orig_argv):
     threading.Thread(target=leak, daemon=True).start()
 """
 ENOUGH = 20

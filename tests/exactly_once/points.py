@@ -71,7 +71,8 @@ def _has_ack(arguments: Arguments, item: Any) -> bool:
 
 
 def _is_commit(arguments: Arguments, item: Any) -> bool:
-    return item is not None and bool(item.HasField("commit"))
+    # A frame is handed on as the bytes it came in.
+    return item is not None and not isinstance(item, bytes) and bool(item.HasField("commit"))
 
 
 def _has_position(arguments: Arguments, result: Any) -> bool:

@@ -173,7 +173,7 @@ async def test_an_odd_frame_reaches_a_sink_as_it_was_sent(what: str) -> None:
     async with serve() as (_, address), grpc.aio.insecure_channel(address) as channel:
         sink, writer = SinkClient(address), Writer(address)
         await sink.hello()
-        await writer.settle()
+        await writer.report_commits()
         data = ODD[what](frame(0, 0, [b"ab", b"c"]).SerializeToString())
         call = channel.stream_unary("/headrace.protocol.v1.EngineService/Deliver")()
         await call.write(engine_pb2.DeliverRequest(start=writer.start(0)).SerializeToString())
@@ -218,7 +218,7 @@ async def test_a_frame_that_its_reader_could_not_parse_is_refused() -> None:
         code, details = await source.ended()
         assert (code, "group" in details) == (grpc.StatusCode.INVALID_ARGUMENT, True)
         await sink.hello()
-        await writer.settle()
+        await writer.report_commits()
         call = channel.stream_unary("/headrace.protocol.v1.EngineService/Deliver")()
         await call.write(engine_pb2.DeliverRequest(start=writer.start(0)).SerializeToString())
         await call.write(bytes_field(DELIVERED_FRAME, frame(0, 0, [b"v"]).SerializeToString() + nested_groups(1000, 1)))

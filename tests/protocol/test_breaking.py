@@ -12,13 +12,14 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of the protos, and of the script that checks them."""
+    """A copy of the protos, of the rules for them, and of the script that checks them."""
     if shutil.which("npx") is None:
         if os.environ.get("CI") == "true":
             pytest.fail("buf needs Node.js, which is not installed")
         pytest.skip("buf needs Node.js, which is not installed")
-    shutil.copytree(ROOT / "proto", tmp_path / "proto")
-    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    for folder in ("proto", "scripts"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    shutil.copy(ROOT / "buf.yaml", tmp_path)
     return tmp_path
 
 

@@ -50,10 +50,8 @@ def pipeline_command(options: PipelineOptions, address: str) -> list[str]:
         words += ["--migrate-states", step]
     if options.finish is not None:
         words += ["--finish" if options.finish else "--no-finish"]
-    if options.available_now:
-        words.append("--available-now")
-    if options.shared_checkpoint:
-        words.append("--shared-checkpoint")
+    for name in ("available_now", "shared_checkpoint", "verbose"):
+        words += [_option(name)] if getattr(options, name) else []
     return [*words, *_tls(options.gateway)]
 
 

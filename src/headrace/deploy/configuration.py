@@ -50,6 +50,7 @@ class PipelineOptions(Parameters):
     finish: bool | None = Field(default=None, description="Close all windows once all streams end; unset: with available_now.")
     drop_states: list[str] = Field(default=[], description="Removed steps whose states are dropped.")
     migrate_states: list[str] = Field(default=[], description="Changed steps that keep their states.")
+    verbose: bool = Field(default=False, description="Whether the log also has what Spark logs.")
     options: dict[str, str] = Field(default={}, description="Options of the source and the sink.")
     conf: dict[str, str] = Field(default={}, description="Settings of Spark.")
     gateway: GatewayTable = Field(default_factory=GatewayTable, description="How it reaches the gateway.")

@@ -237,7 +237,7 @@ async def test_a_full_stream_is_waited_for(server, sink, caplog):
 
 async def test_a_stream_that_stays_full_fails_the_part(server, sink):
     stream = await server.stream(max_msgs=5, discard="new")
-    with pytest.raises(NatsAway, match=r"15 messages are not written: JetStream says: maximum messages exceeded"):
+    with pytest.raises(NatsAway, match=r"15 messages are not written: JetStream reports: maximum messages exceeded"):
         await sink(f"{stream}.x", retry_seconds=0.3).write(rows(*(b"%d" % n for n in range(20))))
 
 
