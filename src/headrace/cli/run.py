@@ -126,7 +126,7 @@ def run(
     if shared_checkpoint:
         options["sharedCheckpoint"] = "true"
     require_java()
-    from headrace.engine import CheckpointError, OptionError, build_session, start
+    from headrace.engine import CheckpointError, OptionError, build_session, discard_output, start
     from headrace.pipelines import StateError
     from headrace.processes import first_cause, first_traceback
 
@@ -150,6 +150,7 @@ def run(
             folder=application.folder,
         )
         _watch(query, application, connection, stop, as_json)
+        discard_output(spark)
         query.stop()
         error = query.exception()
         failure = None if error is None else first_cause(str(error))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from headrace.engine.applications._start import DEFAULT_WORKER_MEMORY, start
     from headrace.engine.applications._states import StateSize, StoredStates
     from headrace.engine.source._schema import SCHEMA
+    from headrace.engine.spark._quiet import discard_output
     from headrace.engine.spark._session import build_session, register
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "StreamAway",
     "TakenOver",
     "build_session",
+    "discard_output",
     "register",
     "rescale",
     "ship",
@@ -74,6 +76,7 @@ _MODULES = {
     "applications._start": ("DEFAULT_WORKER_MEMORY", "start"),
     "applications._states": ("StateSize", "StoredStates"),
     "source._schema": ("SCHEMA",),
+    "spark._quiet": ("discard_output",),
     "spark._session": ("build_session", "register"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
 
 from headrace.engine.spark._daemon import QUIET
 from headrace.engine.spark._submission import spark_home
@@ -25,6 +26,8 @@ _LOG4J_VARIABLES = ("LOG4J_CONFIGURATION_FILE", "LOG4J2_CONFIGURATION_FILE")
 _LAST_WORDS_S = 10.0
 _STARTUP = (b"WARNING: Using incubator modules: jdk.incubator.vector", b"NOTE: Picked up JDK_JAVA_OPTIONS:")
 """Lines that begin so are printed by Java itself, before any setting holds."""
+_is_passed_on = threading.Event()
+"""Whether what the JVM and the workers print reaches standard error."""
 
 
 def log_options(settings: Mapping[str, str]) -> list[str]:
@@ -51,6 +54,7 @@ def launch_quietly(conf: SparkConf) -> Any:
         Py4J's connection to the JVM, which has no types.
     """
     os.environ[QUIET] = "1"
+    _is_passed_on.set()
     read, write = os.pipe()
     # It ends when the JVM does, which ends with this process at the latest.
     printer = threading.Thread(target=_pass_on, args=(os.fdopen(read, "rb"),), name="stderr of Spark's JVM", daemon=True)
@@ -68,8 +72,20 @@ def launch_quietly(conf: SparkConf) -> Any:
             os.close(write)
 
 
+def discard_output(spark: SparkSession) -> None:
+    """Discards all that Spark's processes print from here on, if the session is a quiet one.
+
+    Call it before stopping: JVM and workers then report connections that were closed under them, each in its own way.
+    """
+    if not _is_passed_on.is_set():
+        return
+    _is_passed_on.clear()
+    # This server runs in the driver's own process.
+    spark.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+
+
 def _pass_on(printed: IO[bytes]) -> None:
     with printed:
         for line in printed:
-            if not line.startswith(_STARTUP):
+            if _is_passed_on.is_set() and not line.startswith(_STARTUP):
                 print(line.decode(errors="replace"), end="", file=sys.stderr, flush=True)
