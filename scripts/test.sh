@@ -12,6 +12,7 @@ others=(tests "${spark[@]/#/--ignore=}" "${kills[@]/#/--ignore=}")
 logs=$(mktemp -d)
 names=()
 pids=()
+ticker=
 
 # run NAME COMMAND: starts a command, whose output is shown when it has ended.
 run() {
@@ -22,10 +23,24 @@ run() {
   pids+=("$!")
 }
 
+# progress: prints once a minute how far the test sessions are.
+progress() {
+  # A pause that ends with this function: one left over would hold standard output open.
+  trap 'kill "$pause"; exit' TERM
+  while sleep 60 & pause=$!; wait "$pause"; do
+    line=$(date +%H:%M:%S)
+    for name in "${names[@]}"; do
+      done=$(grep -o '[0-9]*%' "$logs/$name" 2>/dev/null | tail -n 1)
+      [ -z "$done" ] || line="$line  $name $done"
+    done
+    echo "$line"
+  done
+}
+
 # end EXIT-CODE: has everything end that runs, with what it has started.
 end() {
   trap '' INT TERM
-  kill -TERM "${pids[@]}" 2>/dev/null
+  kill -TERM "${pids[@]}" ${ticker:+"$ticker"} 2>/dev/null
   wait
   cat "$logs"/*
   rm -rf "$logs"
@@ -47,12 +62,16 @@ else
   run spark "${pytest[@]}" --kill-seed "$seed" "${spark[@]}"
 fi
 
+progress &
+ticker=$!
+
 failed=()
 for index in "${!pids[@]}"; do
   wait "${pids[$index]}" || failed+=("${names[$index]}")
   echo "=== ${names[$index]}"
   cat "$logs/${names[$index]}"
 done
+kill "$ticker"
 rm -rf "$logs"
 [ "${#failed[@]}" -eq 0 ] || echo "failed: ${failed[*]}"
 [ "${#failed[@]}" -eq 0 ]
