@@ -16,9 +16,9 @@ from headrace.engine._errors import GatewayAway, GatewayError, OlderCheckpoint, 
 from headrace.engine.checkpoint._votes import WHAT_TO_DO
 from headrace.engine.sink._options import SinkOptions
 from headrace.engine.sink._spool import Spool
-from headrace.engine.wire._backoff import Backoff
 from headrace.engine.wire._connection import Connection, is_superseded, to_error
 from headrace.engine.wire._encode import frames
+from headrace.engine.wire._retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import sink_pb2
 
@@ -59,10 +59,10 @@ class Delivery:
         self._partition = partition
         self._run_id = run_id
         self._run_number = run_number
-        self._backoff = Backoff(options.gateway_timeout_s, MAX_PAUSE_S)
+        self._retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S)
         self._call: _Call | None = None
         self._farthest = 0
-        """The most requests that a call has sent: a call that sends more shows progress, and resets the backoff."""
+        """The most requests that a call has sent: a call that sends more shows progress, and resets the timeout."""
         self._instance = ""
         self._part = self._next_part()
         self.spool = Spool()
@@ -109,7 +109,7 @@ class Delivery:
             except grpc.RpcError as error:
                 self._send_again(error)
             else:
-                self._backoff.reset()
+                self._retry.reset()
                 self._instance = response.instance
                 return response.refused
 
@@ -125,8 +125,8 @@ class Delivery:
                 raise meaning from None
             if self._call is not None and self._call.taken > self._farthest:
                 self._farthest = self._call.taken
-                self._backoff.reset()
-            self._backoff.wait(meaning)
+                self._retry.reset()
+            self._retry.wait(meaning)
             self._part = self._next_part()
             try:
                 self._call = self._dial()
@@ -255,7 +255,7 @@ def vote(
     Raises:
         HeadraceError: The sink votes against it, has lost a part, or did not answer until the timeout.
     """
-    backoff = Backoff(options.gateway_timeout_s, MAX_PAUSE_S)
+    retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S)
     request = pb.VoteRequest(
         sink=options.sink,
         transaction=transaction,
@@ -275,9 +275,9 @@ def vote(
                 ) from None
             if not isinstance(meaning, GatewayAway):
                 raise meaning from None
-            backoff.wait(meaning)
+            retry.wait(meaning)
         else:
-            backoff.reset()
+            retry.reset()
             return
 
 

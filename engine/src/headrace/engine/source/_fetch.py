@@ -9,9 +9,9 @@ from headrace.engine._errors import FrameError, GatewayAway, MessagesLost, Sourc
 from headrace.engine.checkpoint._position import Position
 from headrace.engine.source._options import Options
 from headrace.engine.source._ranges import Range
-from headrace.engine.wire._backoff import Backoff
 from headrace.engine.wire._connection import Connection, to_error
 from headrace.engine.wire._decode import Columns, columns, cut
+from headrace.engine.wire._retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
 
 PROGRESS_TIMEOUT_S = 10.0
@@ -46,7 +46,7 @@ class PipelineRun:
         )
 
 
-def fetch(connection: Connection, pipeline: pb.Pipeline, ranges: Sequence[Range], backoff: Backoff) -> Iterator[Columns]:
+def fetch(connection: Connection, pipeline: pb.Pipeline, ranges: Sequence[Range], retry: Retry) -> Iterator[Columns]:
     """Yields every message of the ranges exactly once, in order within each range.
 
     If a call breaks, the next one resumes after the last message received of each range.
@@ -56,11 +56,11 @@ def fetch(connection: Connection, pipeline: pb.Pipeline, ranges: Sequence[Range]
         FrameError: The columns of a frame are inconsistent.
     """
     left = list(ranges)
-    progress_s = min(PROGRESS_TIMEOUT_S, backoff.timeout_s)
+    progress_s = min(PROGRESS_TIMEOUT_S, retry.timeout_s)
     while left:
         try:
             for index, frame in _call(connection, pipeline, left, None, progress_s):
-                backoff.reset()
+                retry.reset()
                 part = cut(frame, left[index].low, left[index].end.sequence)
                 if part is not None:
                     yield part
@@ -72,7 +72,7 @@ def fetch(connection: Connection, pipeline: pb.Pipeline, ranges: Sequence[Range]
             if not isinstance(away, GatewayAway):
                 raise away from None
             left = [r for r in left if r.low < r.end.sequence]
-            backoff.wait(away)
+            retry.wait(away)
 
 
 def fetch_once(connection: Connection, pipeline: pb.Pipeline, ranges: Sequence[Range], timeout_s: float) -> list[Columns]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from headrace.engine._errors import SinkAway, StreamAway
 from headrace.engine.source._options import Options
-from headrace.engine.wire._backoff import Backoff
+from headrace.engine.wire._retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
 
 MAX_PAUSE_S = 0.25
@@ -15,9 +15,9 @@ class MissingConnectors:
 
     def __init__(self, options: Options) -> None:
         self._gateway = options.gateway
-        self._sinks = Backoff(options.gateway_timeout_s, MAX_PAUSE_S, "every sink", "Start its connector")
+        self._sinks = Retry(options.gateway_timeout_s, MAX_PAUSE_S, "every sink", "Start its connector")
         advice = "Start its connector, check the options stream and gateway, or set onStreamAway to accept to end without it"
-        self._streams = Backoff(options.stream_timeout_s, MAX_PAUSE_S, "every stream", advice, "streamTimeout")
+        self._streams = Retry(options.stream_timeout_s, MAX_PAUSE_S, "every stream", advice, "streamTimeout")
 
     def note(self, response: pb.PlanResponse) -> None:
         """Pauses if the gateway has planned nothing because sinks or streams have no connector.

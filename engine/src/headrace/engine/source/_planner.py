@@ -16,10 +16,10 @@ from headrace.engine.source._fetch import PipelineRun, fetch_once
 from headrace.engine.source._missing_connectors import MAX_PAUSE_S, MissingConnectors, sinks_away
 from headrace.engine.source._options import Options
 from headrace.engine.source._ranges import Ends, Range, split, task_count
-from headrace.engine.wire._backoff import Backoff
 from headrace.engine.wire._connection import Connection, to_error
 from headrace.engine.wire._decode import Columns
 from headrace.engine.wire._lease import LeaseRenewal
+from headrace.engine.wire._retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
 
 PLAN_WAIT_MS = 100
@@ -56,7 +56,7 @@ class Planner:
         """The last offsets: with many streams, parsing them again takes longer than comparing the documents."""
         self._sizes: dict[str, int] = {}
         """The size of each range of the last planned batch, in bytes."""
-        self._backoff = Backoff(options.gateway_timeout_s, MAX_PAUSE_S)
+        self._retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S)
         self._missing_connectors = MissingConnectors(options)
         self._lease = LeaseRenewal(connection, lambda: self.pipeline_run.to_proto(options))
 
@@ -193,9 +193,9 @@ class Planner:
                 self._attach(offset.streams, {})
                 response = self._call_plan(offset, limit)
         except GatewayAway as away:
-            self._backoff.wait(away)
+            self._retry.wait(away)
             return None
-        self._backoff.reset()
+        self._retry.reset()
         return response
 
     def _call_plan(self, offset: Offset, limit: ReadLimit) -> pb.PlanResponse:

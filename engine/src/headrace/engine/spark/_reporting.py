@@ -19,8 +19,8 @@ from headrace.engine._errors import GatewayAway, Replaced, TakenOver
 from headrace.engine.checkpoint._runs import Run, RunLog, Segment, covering
 from headrace.engine.checkpoint._votes import Votes
 from headrace.engine.sink._options import SinkOptions
-from headrace.engine.wire._backoff import Backoff
 from headrace.engine.wire._connection import Connection, to_error
+from headrace.engine.wire._retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
 
 CALL_TIMEOUT_S = 2.0
@@ -100,14 +100,14 @@ class ReportedRun:
         self._read_again()
         self.votes.load()
         self.look_for_readers()
-        backoff = Backoff(self.options.gateway_timeout_s, MAX_PAUSE_S)
+        retry = Retry(self.options.gateway_timeout_s, MAX_PAUSE_S)
         while True:
             try:
                 self._report_commits(self._connection, self.options)
                 break
             except GatewayAway as away:
-                backoff.wait(away)
-        backoff.reset()
+                retry.wait(away)
+        retry.reset()
         # From now on, the gateway rejects votes of older runs. Batches that they had votes for may be in the log by now.
         if self._read_again():
             self._report_commits(self._connection, self.options)

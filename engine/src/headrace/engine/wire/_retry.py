@@ -1,9 +1,10 @@
-"""Backoff while the gateway, a sink or a stream is unavailable."""
+"""Retries while the gateway, a sink or a stream is unavailable: how long to wait, and when to give up."""
 
 import logging
 import threading
 import time
 
+from headrace.contract.backoff import Backoff
 from headrace.engine._errors import GatewayAway
 
 FIRST_PAUSE_S = 0.02
@@ -11,7 +12,7 @@ FIRST_PAUSE_S = 0.02
 log = logging.getLogger("headrace.engine")
 
 
-class Backoff:
+class Retry:
     """Waits with growing pauses for something unavailable, and gives up after a timeout.
 
     Args:
@@ -34,9 +35,8 @@ class Backoff:
         self._advice = advice
         self._option = option
         self._timeout_s = timeout_s
-        self._longest_pause_s = max_pause_s
+        self._backoff = Backoff(FIRST_PAUSE_S, max_pause_s)
         self._away_since: float | None = None
-        self._pause_s = FIRST_PAUSE_S
         self._never = threading.Event()
 
     @property
@@ -48,10 +48,11 @@ class Backoff:
         """Records that an attempt succeeded: the timeout and the pauses start again with the next failure."""
         if self._away_since is not None:
             log.warning("%s is available again after %.1f s", self._awaited, time.monotonic() - self._away_since)
-            self._away_since, self._pause_s = None, FIRST_PAUSE_S
+            self._away_since = None
+            self._backoff.reset()
 
     def wait(self, error: GatewayAway) -> None:
-        """Pauses after a failed attempt, longer each time.
+        """Pauses after a failed attempt, on average longer each time.
 
         Raises:
             GatewayAway: The timeout has passed; an error of the type of `error`.
@@ -66,5 +67,4 @@ class Backoff:
                 f"{error}; gave up after {now - self._away_since:.0f} s. {error.advice or self._advice}; "
                 f"the option {self._option} sets how long to wait"
             ) from None
-        self._never.wait(min(self._pause_s, left))
-        self._pause_s = min(2 * self._pause_s, self._longest_pause_s)
+        self._never.wait(min(self._backoff.next(), left))
