@@ -15,7 +15,7 @@ from headrace.gateway.identity import Identity
 from headrace.protocol.v1 import source_pb2 as pb
 
 MOST_WAITING = 10_000
-"""How many messages may be queued for a connector, plus a few for each of its streams; acks and credit are merged."""
+"""The maximum number of messages queued for a connector, plus a few for each of its streams; acks and credit are merged."""
 
 _ids = itertools.count(1)
 
@@ -23,7 +23,7 @@ _ids = itertools.count(1)
 class Session:
     """The state of one live session.
 
-    The queue of messages to write is bounded: acks and credit are merged, and the rest is a message or two for each stream.
+    The queue of outgoing messages is bounded: acks and credit are merged, and the rest is one or two messages for each stream.
     """
 
     def __init__(self, hello: pb.Hello, peer: str, identity: Identity, pool: CreditPool) -> None:
@@ -36,9 +36,9 @@ class Session:
         self.account: CreditAccount = pool.open(self._grant)
         self.attachments: dict[int, Attachment] = {}
         self.not_closed: set[int] = set()
-        """Ids of streams that it has not closed."""
+        """Ids of streams that the connector has not closed."""
         self.retired = IdRanges()
-        """Ids of rejected streams, of which frames may still be in transit."""
+        """Ids of closed and rejected streams, whose frames may still be in transit."""
         self.draining = False
         self.failure: ProtocolError | None = None
         self.outgoing = Signal()
@@ -49,11 +49,11 @@ class Session:
 
     @property
     def instance(self) -> str:
-        """Which deployment of the connector this is."""
+        """The name that identifies this deployment of the connector across its restarts."""
         return self.hello.instance
 
     def open_attachments(self) -> Iterator[Attachment]:
-        """The streams that it may send."""
+        """The streams that are open for frames."""
         return (a for a in self.attachments.values() if a.opened and not a.closed)
 
     def end(self, failure: ProtocolError) -> None:
@@ -62,20 +62,20 @@ class Session:
         self.outgoing.notify()
 
     def send(self, response: pb.IngestResponse) -> None:
-        """Queues a message. Ends the session if the connector does not read and too many are queued."""
+        """Queues a message. Ends the session if too many are queued because the connector does not read."""
         self._control.append(response)
         if len(self._control) > MOST_WAITING + 4 * len(self.attachments):
             self.end(TooSlow(f"{len(self._control)} answers wait for the connector; read them while you send"))
         self.outgoing.notify()
 
     def acknowledge(self, attachment: Attachment, position: Position) -> None:
-        """Queues an acknowledgement, which replaces an earlier one of the same stream."""
+        """Queues an acknowledgement, which replaces a queued one of the same stream."""
         attachment.told = position
         self._acks[attachment.stream_id] = position
         self.outgoing.notify()
 
     def grant_to_stream(self, attachment: Attachment, wanted: RequestedCredit) -> None:
-        """Grants credit for the next frame of a stream, once for each frame."""
+        """Grants credit for the next frame of a stream, unless it already has the requested credit."""
         usual_bytes, usual_messages = self.account.default_stream_grant()
         size = max(wanted.bytes, usual_bytes if wanted.ready_bytes is None else wanted.ready_bytes) - attachment.granted_bytes
         count = max(wanted.messages, usual_messages if wanted.ready_messages is None else wanted.ready_messages)
@@ -123,7 +123,7 @@ class Session:
         granted = bool(credit.bytes or credit.messages)
         if acks:
             streams = [pb.Ack.Stream(stream_id=i, position=to_proto(p)) for i, p in acks.items()]
-            # One message rather than two: with many idle sessions, the cost is in the number of messages.
+            # One message instead of two: with many idle sessions, the cost lies in the number of messages.
             yield pb.IngestResponse(ack=pb.Ack(streams=streams, credit=credit if granted else None))
         elif granted:
             yield pb.IngestResponse(credit=credit)

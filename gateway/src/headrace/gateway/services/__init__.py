@@ -1,4 +1,4 @@
-"""The gateway's gRPC services: they translate calls into operations of the core, and its errors into status codes."""
+"""The gateway's gRPC services: they translate calls into operations on the core, and its errors into status codes."""
 
 from headrace.gateway.services.admin import AdminService
 from headrace.gateway.services.engine import EngineService

@@ -1,4 +1,4 @@
-"""AdminService, which operators and scripts call."""
+"""AdminService, for operators and scripts."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class AdminService(AdminServiceServicer):
         request: pb.ForgetPipelineRequest,
         context: grpc.aio.ServicerContext[pb.ForgetPipelineRequest, pb.ForgetPipelineResponse],
     ) -> pb.ForgetPipelineResponse:
-        """Forgets a pipeline. It must not be declared in the configuration, nor attached unless `force` is set."""
+        """Forgets a pipeline. Rejects one that the configuration declares, and, without `force`, one that is attached."""
         await _permit(context)
         pipeline = self._gateway.pipelines.get(request.pipeline)
         if pipeline is None:

@@ -1,4 +1,4 @@
-"""How sessions begin, and how calls end with errors."""
+"""The first message of a session, and the end of a call with an error."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
@@ -12,13 +12,13 @@ from headrace.gateway.core.bounds import check_length
 from headrace.gateway.core.errors import OutOfTurn, TooSlow
 
 ABORT_TIMEOUT_S = 2.0
-"""How long a client may take to read why its call has ended."""
+"""How long a client may take to read its call's final status, in seconds."""
 REASON = "headrace-reason"
-"""The key of the trailing metadata that holds an error's reason."""
+"""The key of the trailing metadata entry that contains an error's reason."""
 
 
 async def first_hello(coming: Awaitable[Any], timeout_ms: int) -> Any:
-    """The Hello with which a session begins.
+    """Returns the Hello that begins a session.
 
     Args:
         coming: The session's first message; None if the stream ends without one.
@@ -26,7 +26,7 @@ async def first_hello(coming: Awaitable[Any], timeout_ms: int) -> Any:
 
     Raises:
         TooSlow: nothing arrived in time.
-        OutOfTurn: the message is not Hello, has another protocol version, or names no connector or instance.
+        OutOfTurn: the message is not Hello, has an unsupported protocol version, or lacks a connector or instance name.
         MalformedMessage: a name in it is too long.
     """
     try:
@@ -50,7 +50,7 @@ async def first_hello(coming: Awaitable[Any], timeout_ms: int) -> Any:
 
 
 async def first_to_end(*coroutines: Coroutine[Any, Any, None]) -> None:
-    """Runs all until the first ends, and cancels the others; raises what that one raised."""
+    """Runs all coroutines until the first one ends, then cancels the others. Raises the error of the first one, if any."""
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -63,14 +63,14 @@ async def first_to_end(*coroutines: Coroutine[Any, Any, None]) -> None:
 
 
 async def begin_call(context: "grpc.aio.ServicerContext[Any, Any]") -> None:
-    """Sends the initial metadata of a session now: if a call ends during its first write, gRPC would send them twice."""
+    """Sends a session's initial metadata immediately: if a call ended during its first write, gRPC would send them twice."""
     await context.send_initial_metadata(())
 
 
 async def end_call(context: "grpc.aio.ServicerContext[Any, Any]", error: ProtocolError) -> None:
-    """Ends a call with an error; what the handler returns afterwards is discarded.
+    """Ends a call with an error; gRPC discards the handler's return value.
 
-    A client that does not read is not told: the messages queued for it are dropped, and the call is reset.
+    If the client does not read the status in time, its queued messages are dropped and the call is reset.
     """
     try:
         async with asyncio.timeout(ABORT_TIMEOUT_S):
@@ -78,7 +78,7 @@ async def end_call(context: "grpc.aio.ServicerContext[Any, Any]", error: Protoco
     except TimeoutError:
         raise asyncio.CancelledError from None
     except grpc.aio.AbortError as aborted:
-        # gRPC keeps the error as long as the call, and its traceback refers to the call and its messages. Only a garbage
+        # gRPC keeps the error as long as the call, and its traceback references the call and its messages. Only a garbage
         # collection, perhaps much later, would free them.
         aborted.with_traceback(None).__context__ = None
     finally:

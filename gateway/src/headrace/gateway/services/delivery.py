@@ -1,4 +1,4 @@
-"""The calls by which Spark writes to sinks."""
+"""The calls with which Spark writes to sinks: deliveries, votes and reports of the commit log."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,16 +24,16 @@ from headrace.protocol.v1 import frame_pb2
 log = structlog.get_logger("headrace.gateway")
 
 MOST_VOTES = 1024
-"""How many votes a request may name."""
+"""The maximum number of votes in a request."""
 MOST_UNDECIDED = 100
-"""How many undecided batches an answer names."""
+"""The maximum number of undecided batches in a response."""
 
 
 async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[Delivered]) -> pb.DeliverResponse:
     """Delivers one part.
 
     Raises:
-        ProtocolError: the part cannot be delivered; the subclass says why.
+        ProtocolError: the part cannot be delivered; the subclass gives the reason.
     """
     received = await anext(requests, None)
     first = received and received.request
@@ -86,7 +86,7 @@ async def ask_for_vote(gateway: Gateway, identity: Identity, request: pb.VoteReq
     """Asks a sink for its vote on a transaction.
 
     Raises:
-        ProtocolError: it votes against the transaction, or cannot vote.
+        ProtocolError: the sink votes against the transaction, or cannot vote.
     """
     check_count("parts", request.parts, MAX_PARTS)
     sink, transaction = _sink(gateway, identity, request.sink), Transaction.from_proto(request.transaction)
@@ -109,11 +109,11 @@ async def ask_for_vote(gateway: Gateway, identity: Identity, request: pb.VoteReq
 
 
 def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleRequest) -> pb.SettleResponse:
-    """Applies what a run reports of its query's commit log.
+    """Applies a run's report of its query's commit log.
 
     Raises:
-        ProtocolError: a name or a segment is invalid, the caller may not use it, the query belongs to another token, or the run
-            is not the current one.
+        ProtocolError: a name or a segment is invalid, the caller is not permitted to use it, the query belongs to another
+            token, or the run is not the current one.
     """
     check_count("sinks", request.sinks, MAX_WRITTEN)
     check_count("readers", request.readers, MAX_WRITTEN)
@@ -162,7 +162,7 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
 
 @contextmanager
 def _failure_logged(what: str, sink: Sink, named: Part | Transaction) -> Iterator[None]:
-    """Logs an error together with the micro-batch whose attempt it ends, and raises it again."""
+    """Logs an error with the micro-batch whose attempt it ends, and re-raises it."""
     try:
         yield
     except ProtocolError as error:
@@ -171,7 +171,7 @@ def _failure_logged(what: str, sink: Sink, named: Part | Transaction) -> Iterato
 
 
 def _awaited(request: pb.SettleRequest, sinks: Sequence[str]) -> tuple[str, ...]:
-    """The sinks that must be attached before a batch is planned.
+    """Returns the sinks that must be attached before a batch is planned.
 
     Raises:
         LimitExceeded: there are too many.
@@ -185,10 +185,11 @@ def _awaited(request: pb.SettleRequest, sinks: Sequence[str]) -> tuple[str, ...]
 
 
 def _votes(request: pb.SettleRequest, commit_log: CommitLog, sinks: Sequence[str]) -> list[tuple[str, str, int]]:
-    """The votes that a request names.
+    """Returns a request's votes.
 
     Raises:
-        MalformedMessage: there are too many, or one is for another sink, or for a batch that is not in the log.
+        MalformedMessage: there are too many, or one is for a sink that the request does not name, for an invalid instance, or
+            for a batch that is not in the log.
     """
     where = f"pipeline {commit_log.pipeline}"
     if len(request.votes) > MOST_VOTES:
@@ -205,11 +206,11 @@ def _vote(voter: Voter, batch: int) -> pb.SinkVote:
 
 
 def _segments(request: pb.SettleRequest) -> tuple[Segment, ...]:
-    """The run segments that a request names.
+    """Returns a request's run segments.
 
     Raises:
         LimitExceeded: there are too many.
-        MalformedMessage: one has a run whose name is too long, or ends before it begins.
+        MalformedMessage: the name of a run is too long, or a segment ends before it begins.
     """
     where = f"pipeline {request.pipeline[:80]}"
     check_count("segments", request.segments, MAX_SEGMENTS)
@@ -231,10 +232,10 @@ def _sink(gateway: Gateway, identity: Identity, name: str) -> Sink:
 
 
 def _check(gateway: Gateway, frame: frame_pb2.Frame, size: int, before: int, where: str) -> None:
-    """Checks a frame of `size` bytes that continues a part after so many messages.
+    """Checks a frame of `size` bytes, to be appended to a part that has `before` messages.
 
     Raises:
-        ProtocolError: it breaks a rule, or begins elsewhere.
+        ProtocolError: the frame is invalid, or does not begin at row `before`.
     """
     frames.check(frame, size, gateway.limits.max_frame_bytes, gateway.limits.max_frame_messages, where)
     if frame.first_sequence != before or frame.sequence_deltas:

@@ -1,4 +1,4 @@
-"""EngineService: what Spark calls."""
+"""EngineService, for Spark's drivers, planners and tasks."""
 
 import asyncio
 import time
@@ -32,9 +32,9 @@ from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1.engine_pb2_grpc import EngineServiceServicer
 
 RESPONSE_BYTES = 256 * 1024
-"""Frames are sent together up to this size: each gRPC message costs as much as the frames of many messages."""
+"""The size in bytes up to which frames share a response: a gRPC message costs as much as the frames of many messages."""
 BATCH_SHARE = 4
-"""A batch without limits takes at most this fraction (one quarter) of the shared buffer, so that sources can fill the rest."""
+"""A batch without limits takes at most 1/BATCH_SHARE of the shared buffer, so that sources can fill the rest."""
 
 DeliverContext = grpc.aio.ServicerContext[pb.DeliverRequest, pb.DeliverResponse]
 FetchContext = grpc.aio.ServicerContext[pb.FetchRequest, bytes]
@@ -49,7 +49,7 @@ class EngineService(EngineServiceServicer):
     async def Attach(
         self, request: pb.AttachRequest, context: grpc.aio.ServicerContext[pb.AttachRequest, pb.AttachResponse]
     ) -> pb.AttachResponse:
-        """Attaches a pipeline with all positions of its checkpoint."""
+        """Attaches a pipeline with all positions from its checkpoint."""
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
             committed, planned = _positions(pipeline, request.committed), _positions(pipeline, request.planned)
@@ -73,7 +73,7 @@ class EngineService(EngineServiceServicer):
     async def Plan(
         self, request: pb.PlanRequest, context: grpc.aio.ServicerContext[pb.PlanRequest, pb.PlanResponse]
     ) -> pb.PlanResponse:
-        """Commits what the checkpoint has, then plans the next batch; waits for up to `wait_ms` if there is nothing to plan."""
+        """Commits the checkpoint's positions, then plans the next batch; waits up to `wait_ms` if there is nothing to plan."""
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
             committed, forgotten = _positions(pipeline, request.committed), _positions(pipeline, request.forgotten)
@@ -122,7 +122,7 @@ class EngineService(EngineServiceServicer):
     async def AwaitSinks(
         self, request: pb.AwaitSinksRequest, context: grpc.aio.ServicerContext[pb.AwaitSinksRequest, pb.AwaitSinksResponse]
     ) -> pb.AwaitSinksResponse:
-        """Waits until the sinks of a query are attached; returns those that are not."""
+        """Waits until the sinks of a query are attached; returns those that are still missing."""
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
             return pb.AwaitSinksResponse(away=await await_sinks(self._gateway, pipeline.name, request.wait_ms / 1000))
@@ -133,7 +133,7 @@ class EngineService(EngineServiceServicer):
     async def Fetch(  # type: ignore[override]
         self, request: pb.FetchRequest, context: FetchContext
     ) -> AsyncIterator[bytes]:
-        """Streams the frames of planned ranges, in FetchResponses that are made around their bytes."""
+        """Streams the frames of planned ranges; each FetchResponse is built around their bytes."""
         reading = Counter[str]()
         pipeline = None
         timeout_s = request.progress_timeout_ms / 1000 if request.HasField("progress_timeout_ms") else None
@@ -172,7 +172,7 @@ class EngineService(EngineServiceServicer):
     async def Detach(
         self, request: pb.DetachRequest, context: grpc.aio.ServicerContext[pb.DetachRequest, pb.DetachResponse]
     ) -> pb.DetachResponse:
-        """Commits what the checkpoint has, and detaches the pipeline."""
+        """Commits the checkpoint's positions, and detaches the pipeline."""
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
             commit(self._gateway, pipeline, _positions(pipeline, request.committed))
@@ -204,7 +204,7 @@ class EngineService(EngineServiceServicer):
     async def Settle(
         self, request: pb.SettleRequest, context: grpc.aio.ServicerContext[pb.SettleRequest, pb.SettleResponse]
     ) -> pb.SettleResponse:
-        """Applies what a query's driver reports of its commit log."""
+        """Applies a driver's report of its query's commit log."""
         try:
             return report_commits(self._gateway, identity_of(context), request)
         except ProtocolError as error:
@@ -242,7 +242,7 @@ def _check_current(pipeline: Pipeline, who: pb.Pipeline) -> None:
     """Checks that no other run has taken over during a call.
 
     Raises:
-        Superseded: one has.
+        Superseded: another run has taken over.
     """
     if pipeline.run != _run(who):
         raise Superseded(f"pipeline {pipeline.name}: {pipeline.run} has taken over from {_run(who)}")

@@ -1,4 +1,4 @@
-"""Ends calls whose bytes cannot be parsed with INVALID_ARGUMENT; gRPC itself would report an internal error of the gateway."""
+"""Ends calls with unparseable requests with INVALID_ARGUMENT; gRPC itself would report an internal error of the gateway."""
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,20 +17,20 @@ METHOD_KINDS = {
     (True, False): ("stream_unary", grpc.stream_unary_rpc_method_handler),
     (True, True): ("stream_stream", grpc.stream_stream_rpc_method_handler),
 }
-"""What gRPC calls a method, and makes its handler, by whether requests and responses are streams."""
+"""The attribute and the factory of gRPC's method handlers, by whether requests and responses are streams."""
 _SESSIONS = ("/Ingest", "/Attach")
-"""The sessions of connectors handle such bytes themselves."""
+"""The methods of connector sessions, which handle unparseable requests themselves."""
 
 
 class RejectMalformed(grpc.aio.ServerInterceptor):
-    """Ends each call that sends a request which cannot be parsed, before its method sees the request."""
+    """Ends each call that sends an unparseable request, before its method sees the request."""
 
     async def intercept_service(
         self,
         continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]",
         handler_call_details: grpc.HandlerCallDetails,
     ) -> "Handler | None":
-        """Wraps the call's handler in the check."""
+        """Wraps the call's handler with the check."""
         handler = await continuation(handler_call_details)
         streams = handler is not None and handler.request_streaming
         if handler is None or handler.request_deserializer is None or (streams and _is_session(handler_call_details)):
@@ -45,7 +45,7 @@ def _is_session(details: grpc.HandlerCallDetails) -> bool:
 
 
 def _reading(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """A deserializer that returns errors instead of raising them, which gRPC would report as failures of the method."""
+    """Returns a deserializer that returns errors: gRPC would report a raised one as a failure of the method."""
 
     def read(data: bytes) -> Any:
         try:
@@ -57,7 +57,7 @@ def _reading(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
 
 
 def _checked(behaviour: Callable[[Any, Context], Any], look: Callable[[Any, Context], Awaitable[Any]]) -> Callable[..., Any]:
-    """The method, of the same kind as before, called with checked requests."""
+    """Wraps a method, unary or streaming, to receive only checked requests."""
     if inspect.isasyncgenfunction(behaviour):
 
         async def generate(request: Any, context: Context) -> AsyncIterator[Any]:
@@ -73,14 +73,14 @@ def _checked(behaviour: Callable[[Any, Context], Any], look: Callable[[Any, Cont
 
 
 async def _one(request: Any, context: Context) -> Any:
-    """Checks a single request."""
+    """Returns a request; ends the call if it is a parse error."""
     if isinstance(request, DecodeError):
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not a request of this method: {request}")
     return request
 
 
 async def _whole(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-    """A stream of requests, each checked when it is read."""
+    """Wraps a stream of requests to check each one when it is read."""
 
     async def each() -> AsyncIterator[Any]:
         async for request in requests:

@@ -1,4 +1,4 @@
-"""Requests with a frame in them, as they came: read once, with the bytes of the frame, which are handed on as they are."""
+"""Requests that contain a frame: parsed once, keeping the frame's bytes so that they can be forwarded unchanged."""
 
 from typing import NamedTuple
 
@@ -15,13 +15,13 @@ _NO_FRAME = memoryview(b"")
 
 
 class Received(NamedTuple):
-    """A connector's request."""
+    """A source connector's request."""
 
     request: source_pb2.IngestRequest
     frame: memoryview
-    """The Frame in it, serialized: the last of the bytes that came. Nothing where it has none."""
+    """The request's serialized Frame; empty if it has none."""
     frame_bytes: int
-    """How many bytes the Frame took; more than `frame` has where it came in several fields, which are one frame then."""
+    """The size of the Frame as received, in bytes. It exceeds `len(frame)` if several fields were merged into one frame."""
 
 
 class Delivered(NamedTuple):
@@ -29,11 +29,11 @@ class Delivered(NamedTuple):
 
     request: engine_pb2.DeliverRequest
     frame: memoryview
-    """The Frame in it, serialized; nothing where it has none."""
+    """The message's serialized Frame; empty if it has none."""
 
 
 def received(data: bytes) -> Received:
-    """Reads a connector's request.
+    """Parses a source connector's request.
 
     Raises:
         MalformedMessage: the bytes are not an IngestRequest, or have more fields than any request needs.
@@ -51,10 +51,10 @@ def received(data: bytes) -> Received:
 
 
 def delivered(data: bytes) -> Delivered:
-    """Reads a message of a delivery.
+    """Parses a message of a delivery.
 
     Raises:
-        DecodeError: the bytes are no DeliverRequest.
+        DecodeError: the bytes are not a DeliverRequest.
     """
     request = engine_pb2.DeliverRequest.FromString(data)
     if not request.HasField("frame"):
@@ -66,7 +66,7 @@ def delivered(data: bytes) -> Delivered:
 
 
 def frame_bytes(data: bytes) -> int:
-    """The size in bytes of the Frame in a serialized IngestRequest, without the tag and the length before it.
+    """Returns the size in bytes of the Frame in a serialized IngestRequest, without its tag and length prefix.
 
     Raises:
         MalformedMessage: the request has more fields than any request needs.
@@ -91,7 +91,7 @@ def frame_bytes(data: bytes) -> int:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at an offset of well-formed bytes, and the offset after it."""
+    """Returns the number at an offset of well-formed bytes, and the offset after it."""
     number = shift = 0
     while True:
         byte = data[at]

@@ -1,4 +1,4 @@
-"""Adds the gateway's services to a server, and says how their messages are read and written."""
+"""Adds the gateway's services to a server, with their parsers and serializers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,11 +19,11 @@ from headrace.gateway.services.source import SourceService
 from headrace.protocol.v1 import admin_pb2, engine_pb2, sink_pb2, source_pb2
 
 _READ: dict[str, Callable[[bytes], Any]] = {"SourceService.Ingest": received, "EngineService.Deliver": delivered}
-"""How requests are read that may have a frame in them: with the bytes of the frame, which are handed on."""
+"""The parsers of requests that may contain a frame; they keep the frame's bytes, which are forwarded."""
 
 
 def add_services(gateway: Gateway, server: grpc.aio.Server) -> None:
-    """Adds everything that the gateway serves, other than its health and reflection."""
+    """Adds all services except health and reflection."""
     for service, file in (
         (SourceService(gateway), source_pb2),
         (SinkService(gateway), sink_pb2),
@@ -43,5 +43,5 @@ def _handler(service: object, method: MethodDescriptor) -> "grpc.RpcMethodHandle
 
 
 def _written(response: Message | bytes) -> bytes:
-    """A response; one with frames in it is bytes already, made around those of the frames."""
+    """Serializes a response; one with frames is already serialized, built around their bytes."""
     return response if isinstance(response, bytes) else response.SerializeToString()

@@ -32,7 +32,7 @@ class SinkService(SinkServiceServicer):
         self._gateway = gateway
 
     async def Attach(self, request_iterator: Requests, context: Context) -> None:  # type: ignore[override]
-        """One session, from Hello to its end."""
+        """Serves one session, from Hello to its end."""
         identity, session = identity_of(context), None
         try:
             hello = await self._hello(request_iterator, identity)
@@ -59,7 +59,7 @@ class SinkService(SinkServiceServicer):
             self._close(session)
 
     def _close(self, session: SinkSession | None) -> None:
-        """Closes a session without waiting for its client to read why, which may take arbitrarily long."""
+        """Closes a session without waiting for its client to read the status, which may take arbitrarily long."""
         if session is not None:
             self._gateway.close_sink_session(session)
             log.info("sink session closed", session=session.id, instance=session.instance)
@@ -96,7 +96,7 @@ class SinkService(SinkServiceServicer):
                 case "failed":
                     _failed(sink, session, request.failed)
                 case "busy":
-                    pass  # That it has said so is all there is to it.
+                    pass  # `note_activity` already has its effect.
                 case "goodbye":
                     return
                 case _:
@@ -122,7 +122,7 @@ def _staged(sink: Sink, session: SinkSession, staged: pb.Staged) -> None:
 def _failed(sink: Sink, session: SinkSession, failed: pb.Failed) -> None:
     reason = failed.reason[:500]
     if failed.WhichOneof("what") == "part_id":
-        # One that was dropped meanwhile is not known any more.
+        # The part may have been dropped in the meantime.
         opened = session.open.get(failed.part_id)
         log.warning("a sink failed", **session.for_logs, **(opened.part.for_logs if opened else {}), reason=reason)
         session.part_failed(failed.part_id, reason)

@@ -35,7 +35,7 @@ class SourceService(SourceServiceServicer):
         self._gateway = gateway
 
     async def Ingest(self, request_iterator: AsyncIterator[Received], context: Context) -> None:  # type: ignore[override]
-        """One session, from Hello to its end."""
+        """Serves one session, from Hello to its end."""
         identity, session = identity_of(context), None
         try:
             hello = await first_hello(_first(request_iterator), self._gateway.limits.hello_timeout_ms)
@@ -56,7 +56,7 @@ class SourceService(SourceServiceServicer):
             self._close(session)
 
     def _close(self, session: Session | None) -> None:
-        """Closes a session without waiting for its client to read why, which may take arbitrarily long."""
+        """Closes a session without waiting for its client to read the status, which may take arbitrarily long."""
         if session is not None:
             self._gateway.close_session(session)
             log.info("session closed", session=session.id, instance=session.instance)

@@ -18,11 +18,11 @@ from headrace.gateway.identity import Identity
 from headrace.protocol.v1 import sink_pb2 as pb
 
 QUEUE_BYTES = 4 * 2**20
-"""How much may be queued for one session, in bytes; further deliveries wait."""
+"""The size in bytes of a session's queue at which further deliveries wait."""
 MESSAGE_BYTES = 512
-"""What a queued message costs besides its frame, in bytes."""
+"""The size in bytes that a queued message counts for, besides its frame."""
 MOST_REMEMBERED = 1024
-"""How many answered parts, and how many transactions aborted before their answer, are remembered."""
+"""How many answered parts, and how many transactions aborted before their answer arrived, a session remembers."""
 
 log = structlog.get_logger("headrace.gateway")
 
@@ -30,7 +30,7 @@ _ids = itertools.count(1)
 
 Refused = list[pb.Staged.Refused]
 Response = pb.SinkServiceAttachResponse | bytes
-"""What a session is told; as bytes where it is a frame, whose own bytes are handed on."""
+"""A message to the sink. One with a frame is already serialized, built around the frame's bytes."""
 _T = TypeVar("_T")
 _K = TypeVar("_K")
 
@@ -44,7 +44,7 @@ class OpenPart:
     staged: "asyncio.Future[Refused | ProtocolError]"
     messages: int = 0
     complete: bool = False
-    """True once all of it has been sent."""
+    """Whether all of it has been sent."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Holdings:
     prepared: set[Transaction] = field(default_factory=set)
 
     def transactions(self) -> set[Transaction]:
-        """All transactions of which it holds something."""
+        """All transactions that are prepared or have staged parts."""
         return self.prepared | {part.transaction for part in self.staged}
 
     def run_ids(self, transaction: Transaction) -> set[str]:
@@ -63,7 +63,7 @@ class Holdings:
         return {part.run_id for part in self.staged if part.transaction == transaction}
 
     def keep_only(self, transaction: Transaction, parts: list[Part]) -> None:
-        """Replaces the parts of a transaction by those that were chosen."""
+        """Replaces the parts of a transaction with those that were chosen."""
         self.drop(transaction)
         self.staged.update(parts)
 
@@ -94,26 +94,26 @@ class SinkSession:
         self._next_part = 1
         self._told_to_commit: set[Transaction] = set()
         self._answered: dict[int, None] = {}
-        """The parts that were answered last."""
+        """The ids of the parts that were answered most recently."""
         self._withdrawn: dict[Transaction, None] = {}
-        """The transactions that were last aborted while an answer may have been in transit."""
+        """The transactions that were aborted most recently while an answer may have been in transit."""
         self._writing: asyncio.Timeout | None = None
         self._write_timeout_s = 0.0
         self._closed = False
 
     @property
     def instance(self) -> str:
-        """Which deployment of the sink this is."""
+        """The name that identifies this deployment of the sink across its restarts."""
         return self.hello.instance
 
     @property
     def for_logs(self) -> dict[str, str | int]:
-        """The keys of every log line about this session."""
+        """The keys and values that every log line about this session contains."""
         return {"session": self.id, "sink": self.hello.sink, "instance": self.instance}
 
     @property
     def durable(self) -> bool:
-        """Whether what it has staged survives the session."""
+        """Whether staged parts survive the session."""
         return self.hello.mode == pb.SINK_MODE_TWO_PHASE
 
     # Messages to the sink
@@ -128,7 +128,7 @@ class SinkSession:
         self.outgoing.notify()
 
     def waiting(self) -> Response | None:
-        """Takes the next queued message; None if there is none."""
+        """Removes and returns the next queued message; None if there is none."""
         if not self._waiting:
             return None
         response, size = self._waiting.popleft()
@@ -138,10 +138,10 @@ class SinkSession:
 
     @asynccontextmanager
     async def writing(self, timeout_ms: int) -> AsyncIterator[None]:
-        """Limits how long the sink may take to read a message. The time starts again whenever the sink sends something.
+        """Limits how long the sink may take to read a message. The timeout restarts whenever the sink sends something.
 
         Raises:
-            TooSlow: it has neither read nor sent anything for `timeout_ms` milliseconds.
+            TooSlow: the sink has neither read nor sent anything for `timeout_ms` milliseconds.
         """
         try:
             async with asyncio.timeout(timeout_ms / 1000) as self._writing:
@@ -156,7 +156,7 @@ class SinkSession:
             self._writing = None
 
     def note_activity(self) -> None:
-        """Notes that the sink has sent something: it is alive, however slowly it reads."""
+        """Notes that the sink has sent something, and so is alive, however slowly it reads."""
         if self._writing is not None and not self._writing.expired():
             self._writing.reschedule(asyncio.get_running_loop().time() + self._write_timeout_s)
 
@@ -168,12 +168,12 @@ class SinkSession:
     # Parts
 
     def has_parts_of(self, transaction: Transaction) -> bool:
-        """Whether the instance has parts of a transaction, or is being sent some."""
+        """Whether the instance has staged parts of a transaction, or is receiving some."""
         on_their_way = any(opened.part.transaction == transaction for opened in self.open.values())
         return on_their_way or any(part.transaction == transaction for part in self.holdings.staged)
 
     def start_part(self, part: Part) -> OpenPart:
-        """Begins to deliver a part."""
+        """Begins the delivery of a part."""
         opened = OpenPart(self._next_part, part, asyncio.get_running_loop().create_future())
         self._next_part += 1
         self.open[opened.id] = opened
@@ -182,7 +182,7 @@ class SinkSession:
         return opened
 
     async def room(self, opened: OpenPart | None = None) -> None:
-        """Waits until more may be queued, or until the outcome of `opened` is known anyway.
+        """Waits until more may be queued, or until the outcome of `opened` is already known.
 
         Raises:
             SinkAway: the session has ended.
@@ -192,12 +192,12 @@ class SinkSession:
         self._check_open()
 
     async def deliver(self, opened: OpenPart, messages: int, frame: memoryview) -> None:
-        """Queues a frame of a part, of so many messages, once there is room.
+        """Queues a frame of `messages` messages of a part, once there is room.
 
         Raises:
             SinkAway: the session has ended.
             SinkFailed: the sink has already failed to stage the part.
-            Superseded: the run that delivers it was replaced.
+            Superseded: another run has replaced the run that delivers the part.
         """
         await self.room(opened)
         if opened.staged.done():
@@ -209,9 +209,9 @@ class SinkSession:
         """Ends a part, and waits until it is staged; returns the messages that the sink refused.
 
         Raises:
-            SinkAway: the session ended before the answer.
-            SinkFailed: the sink could not stage it.
-            Superseded: the run that delivers it was replaced.
+            SinkAway: the session ended before the answer arrived.
+            SinkFailed: the sink could not stage the part.
+            Superseded: another run has replaced the run that delivers the part.
         """
         self._check_open()
         if opened.staged.done():
@@ -221,7 +221,7 @@ class SinkSession:
         return await _outcome(opened.staged)
 
     def drop_part(self, opened: OpenPart) -> None:
-        """Forgets a part whose delivery has ended; tells the sink to drop it unless it was staged."""
+        """Forgets a part whose delivery has ended, and tells the sink to drop it unless it was staged."""
         if self.open.pop(opened.id, None) is not None and not self._closed:
             self.send(pb.SinkServiceAttachResponse(drop_part=pb.DropPart(id=opened.id)))
 
@@ -232,10 +232,10 @@ class SinkSession:
         self._room.notify()
 
     def staged(self, part_id: int, refused: Refused) -> OpenPart | None:
-        """Notes that a part is staged, and returns it; None if it was dropped meanwhile.
+        """Notes that a part is staged, and returns it; returns None if it was dropped in the meantime.
 
         Raises:
-            OutOfTurn: no answer is due for the part, or it has not been sent completely yet.
+            OutOfTurn: no answer is due for the part, or not all of it has been sent.
             MalformedMessage: the refusals do not name messages of the part, each once and in order.
         """
         opened = self.open.get(part_id)
@@ -249,7 +249,7 @@ class SinkSession:
         return opened
 
     def part_failed(self, part_id: int, reason: str) -> None:
-        """Notes that a part could not be staged; has no effect if it was dropped meanwhile.
+        """Notes that a part could not be staged; has no effect if it was dropped in the meantime.
 
         Raises:
             OutOfTurn: no answer is due for the part.
@@ -260,7 +260,7 @@ class SinkSession:
         self._note_answer(part_id)
 
     def _note_answer(self, part_id: int) -> None:
-        """Ends a part. A dropped part may still be answered, once: the answer may have been in transit."""
+        """Ends a part. A dropped part may still be answered once, because the answer may have been in transit."""
         self.open.pop(part_id, None)
         if not 0 < part_id < self._next_part or part_id in self._answered:
             why = "was answered already" if part_id in self._answered else "was never begun in this session"
@@ -270,7 +270,10 @@ class SinkSession:
     # Transactions
 
     def has(self, transaction: Transaction) -> bool:
-        """Whether it has a transaction that it voted for, prepared or visible. Sinks that report nothing visible are trusted."""
+        """Whether the instance has a transaction that it voted for: prepared, or visible.
+
+        A sink that is not two-phase and reports nothing visible is trusted.
+        """
         last = self.visible.get(transaction.pipeline)
         if last is None:
             return not self.durable or transaction in self.holdings.prepared
@@ -284,8 +287,8 @@ class SinkSession:
         """Asks the instance for its vote on parts that it has staged.
 
         Raises:
-            SinkAway: the session ended before the answer.
-            SinkFailed: the sink votes against it.
+            SinkAway: the session ended before the answer arrived.
+            SinkFailed: the sink votes against the transaction.
         """
         self._check_open()
         answer = self.votes.get(transaction)
@@ -304,10 +307,10 @@ class SinkSession:
             _answer(answer, error)
 
     def prepared(self, transaction: Transaction) -> bool:
-        """Notes a vote for a transaction; returns False if it was aborted meanwhile.
+        """Notes a vote for a transaction; returns False if it was aborted in the meantime.
 
         Raises:
-            OutOfTurn: no vote was asked for.
+            OutOfTurn: no vote was requested.
         """
         answer = self.votes.pop(transaction, None)
         if answer is None:
@@ -318,7 +321,7 @@ class SinkSession:
         return True
 
     def committed(self, transaction: Transaction) -> bool:
-        """Notes that a transaction was committed and is visible; returns False if it was aborted meanwhile.
+        """Notes that a transaction was committed and is visible; returns False if it was aborted in the meantime.
 
         Raises:
             OutOfTurn: the instance was not told to commit it.
@@ -332,9 +335,9 @@ class SinkSession:
         return True
 
     def transaction_failed(self, transaction: Transaction, reason: str) -> bool:
-        """Notes a vote against a transaction; returns False if none was asked for.
+        """Notes a vote against a transaction, or a failed commit; returns False if no vote was requested.
 
-        A commit that has failed is tried again with the next report of the commit log.
+        A failed commit is retried with the next report of the commit log.
         """
         self._withdrawn.pop(transaction, None)
         self._told_to_commit.discard(transaction)
@@ -347,7 +350,7 @@ class SinkSession:
         """Accepts one answer about a transaction that was aborted while the answer was in transit.
 
         Raises:
-            OutOfTurn: there is no such transaction.
+            OutOfTurn: no such answer is expected.
         """
         if transaction not in self._withdrawn:
             raise OutOfTurn(f"sink {self.hello.sink}, {transaction}: {answer} answers no request of this session")
@@ -378,7 +381,7 @@ class SinkSession:
             _answer(opened.staged, SinkFailed(f"sink {self.hello.sink}, {opened.part}: {why}"))
 
     def close(self) -> None:
-        """Closes the session, and fails every call that waits for an answer of it."""
+        """Closes the session, and fails every call that waits for its answer."""
         self._closed = True
         away = SinkAway(f"sink {self.hello.sink}: the session of instance {self.instance} was lost; deliver again")
         for opened in self.open.values():
@@ -398,7 +401,7 @@ def _check_refused(where: str, refused: Refused, messages: int) -> None:
     """Checks that refusals name messages of the part, in ascending order.
 
     Raises:
-        MalformedMessage: they do not.
+        MalformedMessage: a refusal is out of range or out of order.
     """
     last = -1
     for refusal in refused:
@@ -410,7 +413,7 @@ def _check_refused(where: str, refused: Refused, messages: int) -> None:
 
 
 def _remember(known: dict[_K, None], key: _K) -> None:
-    """Adds a key as the latest, and drops the oldest beyond MOST_REMEMBERED."""
+    """Adds a key as the latest, and removes the oldest beyond MOST_REMEMBERED."""
     known.pop(key, None)
     known[key] = None
     if len(known) > MOST_REMEMBERED:
@@ -423,9 +426,9 @@ def _answer(future: "asyncio.Future[_T]", result: _T) -> None:
 
 
 async def _outcome(answer: "asyncio.Future[_T | ProtocolError]") -> _T:
-    """The answer, or an error that was given instead of it.
+    """Returns the answer; raises a copy of the error that was set instead of it.
 
-    Each caller raises an error of its own: through its traceback, one kept by the future would keep what its callers hold.
+    The future's own error is never raised: its traceback would keep the callers' frames alive.
     """
     outcome = await asyncio.shield(answer)
     if isinstance(outcome, ProtocolError):

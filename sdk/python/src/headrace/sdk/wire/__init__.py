@@ -1,1 +1,1 @@
-"""The call to a gateway: its channel, its messages, and frames in columns."""
+"""The call to a gateway: its channel and messages, and the columnar encoding of frames."""

@@ -1,4 +1,4 @@
-"""A connector's call to a gateway: its messages, its errors, and how it begins."""
+"""A connector's call to a gateway: the handshake, messages in both directions, and errors."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class Ending(Enum):
-    """How a session ended, where it ended in good order."""
+    """Why a session ended cleanly."""
 
     SOURCE_ENDED = "the source has ended"
     STOPPED = "the connector stops"
@@ -25,16 +25,16 @@ class Ending(Enum):
 
 
 class Call(Generic[Request, Response]):
-    """What goes either way."""
+    """Reads and writes the messages of a gRPC call."""
 
     def __init__(self, call: Any, response: type[Response], gateway: str) -> None:
-        """Speaks through a call of gRPC, whose answers are of type `response`."""
+        """Wraps a gRPC call whose responses are of type `response`."""
         self._call = call
         self._response = response
         self._gateway = gateway
 
     async def read(self) -> Response:
-        """The next message of the gateway.
+        """Returns the gateway's next message.
 
         Raises:
             SessionEnded: The gateway ended the call.
@@ -47,7 +47,7 @@ class Call(Generic[Request, Response]):
         raise call_ended(self._gateway, await self._call.code(), details)
 
     async def write(self, request: Request) -> None:
-        """Sends a message; waits where the gateway is behind.
+        """Sends a message; waits while the gateway applies backpressure.
 
         Raises:
             SessionEnded: The gateway ended the call.
@@ -61,7 +61,7 @@ class Call(Generic[Request, Response]):
 
 @contextlib.asynccontextmanager
 async def calling(call: Any, gateway: str) -> AsyncIterator[None]:
-    """Ends a call at the end, and turns what gRPC raised into what it means."""
+    """Cancels the call on exit, and translates gRPC errors into `SessionEnded` and its subclasses."""
     try:
         yield
     except grpc.aio.AioRpcError as error:
@@ -71,10 +71,10 @@ async def calling(call: Any, gateway: str) -> AsyncIterator[None]:
 
 
 async def welcomed(greeting: Coroutine[Any, Any, Result], seconds: float, stop: asyncio.Event) -> Result | None:
-    """Greets the gateway; None where the connector was stopped meanwhile.
+    """Awaits the handshake; returns None if the connector was stopped first.
 
     Raises:
-        GatewayUnavailable: No answer came in time.
+        GatewayUnavailable: The gateway did not answer within `seconds`.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -84,7 +84,7 @@ async def welcomed(greeting: Coroutine[Any, Any, Result], seconds: float, stop: 
 
 
 async def unless_stopped(work: Coroutine[Any, Any, Result], stop: asyncio.Event) -> Result | None:
-    """Waits for a result; None where the connector was stopped before there was one."""
+    """Awaits a result; returns None if the connector was stopped first."""
     result = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())
     try:

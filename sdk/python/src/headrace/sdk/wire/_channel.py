@@ -1,4 +1,4 @@
-"""The gRPC channel to a gateway, and what its statuses mean."""
+"""The gRPC channel to a gateway, and the errors that its status codes map to."""
 
 import re
 
@@ -19,23 +19,23 @@ _OPTIONS: list[tuple[str, int | str]] = [
     # Frames are limited by the gateway's Welcome, not here.
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
-    # A gateway that is gone without a word is noticed within 15 s.
+    # Detects within 15 s that the gateway has disappeared without closing the connection.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # Every attempt has a channel of its own and fails on its own: backing off is the caller's.
+    # Every attempt uses a new channel; the caller handles backoff.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.min_reconnect_backoff_ms", 5_000),
-    # Retries inside gRPC would keep copies of what is sent.
+    # Retries inside gRPC would keep copies of sent messages.
     ("grpc.enable_retries", 0),
-    # Probing for a good window costs a ping with nearly every message; a window that suits any network costs nothing.
+    # Probing for a good window size costs a ping with nearly every message; a fixed, large window costs nothing.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 4 << 20),
     ("grpc.http2.write_buffer_size", 1 << 20),
     ("grpc.http2.max_frame_size", 1 << 20),
 ]
 
-# INTERNAL and UNKNOWN are what gRPC makes of broken transports and of a gateway's own failure.
+# gRPC reports broken transports and internal gateway failures as INTERNAL or UNKNOWN.
 _TRANSIENT = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -45,12 +45,12 @@ _TRANSIENT = {
     grpc.StatusCode.OK,
 }
 
-# What a server, or a proxy before it, that counts pings more strictly has to say; it looks like one of the gateway's limits.
+# The error of a server, or a proxy before it, with a stricter ping limit. Its status is the same as for the gateway's limits.
 _PINGED_TOO_OFTEN = re.compile(r"too[ _]many[ _]pings|ENHANCE_YOUR_CALM", re.IGNORECASE)
 
 
 def open_channel(endpoint: Endpoint) -> grpc.aio.Channel:
-    """Makes a channel; it connects with the first call.
+    """Creates a channel, which connects on the first call.
 
     Raises:
         InvalidSource: A certificate file cannot be read.
@@ -64,7 +64,7 @@ def open_channel(endpoint: Endpoint) -> grpc.aio.Channel:
 
 
 def metadata(endpoint: Endpoint) -> tuple[tuple[str, str], ...]:
-    """What goes with every call."""
+    """The metadata to send with every call."""
     return () if endpoint.token is None else (("authorization", f"Bearer {endpoint.token}"),)
 
 

@@ -1,4 +1,4 @@
-"""Consecutive messages in columns, and how such columns are joined. Pure functions."""
+"""Consecutive messages in columns, and functions that join such columns. No I/O."""
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -12,14 +12,14 @@ from headrace.contract.columns import NULL_LENGTH as NULL
 
 @dataclass(frozen=True)
 class Column:
-    """Byte strings joined, with the length of each."""
+    """Concatenated byte strings, and the length of each."""
 
     data: bytes
     lengths: "array[int]"
 
     @cached_property
     def ends(self) -> list[int]:
-        """Where each entry ends in `data`, with a leading 0; only needed to cut."""
+        """The end offset of each entry in `data`, with a leading 0; needed only for slicing."""
         if NULL in self.lengths:
             return list(accumulate((0 if length == NULL else length for length in self.lengths), initial=0))
         return list(accumulate(self.lengths, initial=0))
@@ -30,10 +30,10 @@ class Columns:
     """Consecutive messages in columns. Immutable; frames are cut from it by index.
 
     Attributes:
-        count: How many messages.
-        first: The sequence of the first.
-        deltas: Distances between neighbours, as array "I" or "Q"; empty where each is 1.
-        cursors: Pairs of how many messages lie before the cursor and the cursor, in order.
+        count: The number of messages.
+        first: The sequence of the first message.
+        deltas: Differences between consecutive sequences, as array "I" or "Q"; empty if all are 1.
+        cursors: Pairs of the number of messages before a cursor, and the cursor; in order.
         tokens: One for each message, or empty.
     """
 
@@ -64,12 +64,12 @@ class Columns:
 
     @cached_property
     def header_ends(self) -> list[int]:
-        """How many headers all messages before each index have, with a leading 0."""
+        """The total number of headers of all messages before each index, with a leading 0."""
         return list(accumulate(self.header_counts or (), initial=0))
 
 
 def join(parts: Sequence[Columns]) -> Columns:
-    """Joins columns whose sequences follow one another. Optional columns that only some have are null for the others."""
+    """Joins columns in ascending order of sequence. An optional column that a part lacks is null for its messages."""
     if len(parts) == 1:
         return parts[0]
     counts = [part.count for part in parts]
@@ -93,7 +93,7 @@ def join(parts: Sequence[Columns]) -> Columns:
 
 
 def any_given(values: Sequence[object]) -> bool:
-    """True where not every value is None; the count runs in C."""
+    """Whether any value is not None; the count runs in C."""
     return values.count(None) != len(values)
 
 
@@ -103,7 +103,7 @@ def _joined(parts: Sequence[Column], counts: Sequence[int]) -> Column:
 
 
 def _joined_optional(parts: Sequence[Column | None], counts: Sequence[int]) -> Column | None:
-    """Joins columns of which some may be absent."""
+    """Joins columns, some of which may be absent; None if all are."""
     if not any_given(parts):
         return None
     absent = Column(b"", array("I"))
@@ -112,13 +112,13 @@ def _joined_optional(parts: Sequence[Column | None], counts: Sequence[int]) -> C
 
 
 def _joined_present(parts: Iterable[Column | None]) -> Column:
-    """Joins the columns that are there, without nulls for those that are not."""
+    """Joins the columns that are present, without nulls for absent ones."""
     present = [part for part in parts if part is not None]
     return _joined(present, [len(part.lengths) for part in present])
 
 
 def _joined_arrays(parts: "Sequence[array[int] | None]", counts: Sequence[int], null: "array[int]") -> "array[int]":
-    """Joins arrays; one that is absent counts as nulls."""
+    """Joins arrays; an absent one counts as nulls."""
     joined: array[int] = array(null.typecode)
     for part, count in zip(parts, counts, strict=True):
         joined.extend(null * count if part is None else part)
@@ -126,7 +126,7 @@ def _joined_arrays(parts: "Sequence[array[int] | None]", counts: Sequence[int], 
 
 
 def _joined_deltas(parts: Sequence[Columns]) -> "array[int]":
-    """The distances within and between parts; empty where each is 1."""
+    """The deltas within and between parts; empty if all are 1."""
     between = [after.first - before.last for before, after in pairwise(parts)]
     if not any(part.deltas for part in parts) and all(gap == 1 for gap in between):
         return array("I")
@@ -141,6 +141,6 @@ def _joined_deltas(parts: Sequence[Columns]) -> "array[int]":
 
 
 def _joined_cursors(parts: Sequence[Columns]) -> list[tuple[int, bytes]]:
-    """The cursors of all parts, counted from the first part's start."""
+    """The cursors of all parts, with positions relative to the start of the first part."""
     starts = accumulate((part.count for part in parts), initial=0)
     return [(start + at, cursor) for start, part in zip(starts, parts, strict=False) for at, cursor in part.cursors]

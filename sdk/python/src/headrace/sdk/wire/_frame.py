@@ -1,4 +1,4 @@
-"""Columns turned into frames, and back. Pure functions, no I/O."""
+"""Encodes columns as frames, and decodes frames. Pure functions, no I/O."""
 
 import sys
 from array import array
@@ -16,7 +16,7 @@ assert array("q").itemsize == 8
 
 
 def frame_size(columns: Columns, stream_id: int, start: int, stop: int) -> int:
-    """The size of the serialized Frame of messages `start` up to `stop`, in bytes; equals `Frame.ByteSize()`."""
+    """The size in bytes of the serialized Frame of messages `start` to `stop` (exclusive); equals `Frame.ByteSize()`."""
     count = stop - start
     size = _int_field(stream_id) + _int_field(columns.sequences[start] if start else columns.first) + _int_field(count)
     if _has_gaps(columns, start, stop):
@@ -33,13 +33,13 @@ def frame_size(columns: Columns, stream_id: int, start: int, stop: int) -> int:
 
 
 def fit(columns: Columns, stream_id: int, start: int, max_bytes: int, max_messages: int) -> int:
-    """Finds how far one frame can reach from `start`: an index, equal to `start` where not even one message fits."""
+    """Returns the end index of the frame to cut at `start`; equal to `start` if not even one message fits."""
     stop = min(columns.count, start + max_messages)
     if columns.deltas.typecode == "Q":
         stop = min(stop, _before_wide_gap(columns, start))
     if stop <= start or frame_size(columns, stream_id, start, stop) <= max_bytes:
         return max(stop, start)
-    # A cursor belongs to some ends only, so that sizes do not grow quite evenly: reserve room for the largest.
+    # Only some end indexes include a cursor, so the size is not monotonic: reserve room for the largest cursor.
     room = max_bytes - max((len(cursor) + 4 for _, cursor in columns.cursors), default=0)
     candidates = range(start + 1, stop + 1)
     fitting = bisect_right(candidates, room, key=lambda end: frame_size(columns, stream_id, start, end))
@@ -49,7 +49,7 @@ def fit(columns: Columns, stream_id: int, start: int, max_bytes: int, max_messag
 
 
 def fill_frame(frame: Frame, columns: Columns, stream_id: int, start: int, stop: int) -> None:
-    """Writes messages `start` up to `stop` into an empty Frame."""
+    """Writes messages `start` to `stop` (exclusive) into an empty Frame."""
     frame.stream_id = stream_id
     frame.first_sequence = columns.sequences[start] if start else columns.first
     frame.count = stop - start
@@ -70,7 +70,7 @@ def fill_frame(frame: Frame, columns: Columns, stream_id: int, start: int, stop:
 
 
 def decode_frame(frame: Frame) -> list[Message]:
-    """Turns a frame into messages; for tests and for authors who look at frames. The cursor goes to the last message."""
+    """Decodes a frame into messages, for tests and debugging. The last message gets the frame's cursor."""
     deltas = _unpacked("I", frame.sequence_deltas) or array("I", [1]) * (frame.count - 1)
     sequence = frame.first_sequence
     times = _unpacked("q", frame.event_times) or array("q", [NULL_TIME]) * frame.count
@@ -101,20 +101,20 @@ def decode_frame(frame: Frame) -> list[Message]:
 
 
 def _has_gaps(columns: Columns, start: int, stop: int) -> bool:
-    """True where some distance within the frame is not 1."""
+    """Whether any delta within the frame is not 1."""
     if not columns.deltas or stop - start == 1:
         return False
     return True if stop - start == columns.count else max(columns.deltas[start : stop - 1]) > 1
 
 
 def _before_wide_gap(columns: Columns, start: int) -> int:
-    """The index of the first message after `start` whose distance does not fit in a frame."""
+    """The index of the first message after `start` whose delta is too large for a frame."""
     gaps = (at for at in range(start, columns.count - 1) if columns.deltas[at] > MAX_DELTA)
     return next(gaps, columns.count - 1) + 1
 
 
 def _cursor(columns: Columns, start: int, stop: int) -> bytes | None:
-    """The last cursor within the frame. One before its end is right too: what lies between comes again and is dropped."""
+    """The last cursor within the frame. It may precede the frame's end: messages between are sent again and dropped."""
     if not columns.cursors:
         return None
     at = bisect_right(columns.cursors, stop, key=lambda pair: pair[0]) - 1
@@ -122,21 +122,21 @@ def _cursor(columns: Columns, start: int, stop: int) -> bytes | None:
 
 
 def _data_size(column: Column, start: int, stop: int) -> int:
-    """The bytes of the entries from `start` up to `stop`."""
+    """The size in bytes of the entries from `start` to `stop` (exclusive)."""
     if start == 0 and stop == len(column.lengths):
         return len(column.data)
     return column.ends[stop] - column.ends[start]
 
 
 def _slice(column: Column, start: int, stop: int) -> tuple[bytes, bytes]:
-    """The data and packed lengths of the entries from `start` up to `stop`."""
+    """The data and packed lengths of the entries from `start` to `stop` (exclusive)."""
     if start == 0 and stop == len(column.lengths):
         return column.data, _packed(column.lengths)
     return column.data[column.ends[start] : column.ends[stop]], _packed(column.lengths[start:stop])
 
 
 def _headers_size(columns: Columns, start: int, stop: int) -> int:
-    """The size of the five header fields."""
+    """The size in bytes of the five header fields."""
     assert columns.header_names is not None
     assert columns.header_values is not None
     first, last = columns.header_ends[start], columns.header_ends[stop]
@@ -148,7 +148,7 @@ def _headers_size(columns: Columns, start: int, stop: int) -> int:
 
 
 def _fill_headers(frame: Frame, columns: Columns, start: int, stop: int) -> None:
-    """Writes the header fields, unless no message of the frame has headers."""
+    """Writes the header fields if any message of the frame has headers."""
     assert columns.header_counts is not None
     assert columns.header_names is not None
     assert columns.header_values is not None
@@ -198,15 +198,15 @@ def _decoded_headers(frame: Frame) -> Iterator[list[tuple[str, bytes | None]] | 
 
 
 def _varint(number: int) -> int:
-    """The size of a varint."""
+    """The size of a varint, in bytes."""
     return max(1, (number.bit_length() + 6) // 7)
 
 
 def _int_field(number: int) -> int:
-    """The size of an integer field with a one-byte tag; nothing where it is 0."""
+    """The size of an integer field with a one-byte tag; 0 if the number is 0."""
     return 1 + _varint(number) if number else 0
 
 
 def _bytes_field(length: int, *, always: bool = False, tag: int = 1) -> int:
-    """The size of a bytes field; 0 where it is empty, unless it has presence. `tag` is 2 for field numbers from 16 on."""
+    """The size of a bytes field; 0 if it is empty, unless `always`. `tag` is 2 for field numbers from 16."""
     return tag + _varint(length) + length if length or always else 0

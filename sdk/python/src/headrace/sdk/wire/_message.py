@@ -1,4 +1,4 @@
-"""What a source gives and is given: messages, batches, positions."""
+"""The types that sources exchange with the SDK: messages, batches, positions and backlogs."""
 
 from array import array
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 Headers = Sequence[tuple[str, bytes | None]]
-"""The headers of one message: names with values, in order; a name may repeat."""
+"""The headers of a message: pairs of name and value, in order; a name may repeat."""
 
 
 class Close:
@@ -16,24 +16,24 @@ class Close:
 
 
 CLOSE = Close()
-"""What `read` yields last to give its stream up for now, though it has not ended: an idle file makes room for another."""
+"""The last item of a `read` that releases its stream temporarily: for instance, an idle file makes room for another one."""
 GONE = Close()
-"""What `read` yields last where its partition has ended and will never be offered again: what it was read from is no more.
+"""The last item of a `read` whose partition was permanently removed and will not be listed again.
 
-Once every pipeline has committed all of it, it is forgotten: a partition of this name that is listed later is a new one, provided
-that `partitions` has not listed it meanwhile. The connector goes on, and looks for further partitions.
+Once every pipeline has committed all of it, the SDK forgets the partition. If `partitions` has omitted the name in the meantime,
+a later partition of that name is a new one. The connector continues, and polls for further partitions.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a stream: everything at or before it has been seen, nothing after it has.
+    """A position in a stream: all messages up to and including it were received, and none after it.
 
     Attributes:
         sequence: The sequence of the last message at or before this position.
-        cursor: The last cursor that the source gave at or before this position, or None. It may lie before `sequence`:
-            what the source gives again between the two is dropped.
-        epoch: The generation of the stream's sequences; 0 for ever for a replayable source.
+        cursor: The last cursor that the source supplied at or before this position, or None. It may precede `sequence`: messages
+            between the two that the source yields again are dropped.
+        epoch: The generation of the stream's sequences; always 0 for a replayable source.
     """
 
     sequence: int
@@ -43,12 +43,12 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What a source holds beyond what `read` has yielded. Every figure is optional.
+    """What remains in the source after the messages that `read` has yielded. Each attribute is optional.
 
     Attributes:
-        messages: How many messages are left.
-        bytes: How many bytes of messages are left.
-        latest_sequence: No message that exists now has a larger sequence.
+        messages: The number of messages left.
+        bytes: The size of the messages left, in bytes.
+        latest_sequence: The largest sequence of any message that exists now.
     """
 
     messages: int | None = None
@@ -63,14 +63,14 @@ class Message:
     Attributes:
         value: The payload; None for a tombstone.
         key: The key, or None.
-        event_time: When it happened, in microseconds since 1970-01-01 UTC; an aware datetime is taken too. None where unknown.
-        sequence: Its sequence in the source, larger than that of the message before, at most 2**63 - 1. None lets the SDK
-            count on from the position that `read` was given. Redelivering sources leave it None.
+        event_time: When it happened, as microseconds since 1970-01-01 UTC or as an aware datetime. None if unknown.
+        sequence: Its sequence in the source, greater than that of the message before, at most 2**63 - 1. If it is None, the SDK
+            continues counting from the position passed to `read`. Redelivering sources leave it None.
         message_id: Its id in the source, or None.
-        headers: Names with values, in order; or None.
-        cursor: Where the source would seek to so as to give what follows this message; at most 4 KiB. Optional.
-        token: Anything the source needs to acknowledge this message, such as a delivery tag. It is kept here and given
-            back to `settle`, never sent.
+        headers: Pairs of name and value, in order; or None.
+        cursor: Where the source can seek to resume after this message; at most 4 KiB. Optional.
+        token: Anything the source needs to acknowledge this message, such as a delivery tag. The SDK keeps it, passes it to
+            `settle`, and never sends it.
     """
 
     value: bytes | None
@@ -85,11 +85,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A column that is packed already: all entries joined, and their lengths.
+    """A packed column: the concatenated entries, and their lengths.
 
     Attributes:
-        data: The entries, joined.
-        lengths: The length of each, as `array("I")`; `headrace.sdk.NULL` for null, which adds nothing to `data`.
+        data: The concatenated entries.
+        lengths: The length of each entry in bytes, as `array("I")`; `headrace.sdk.NULL` for null, which adds nothing to `data`.
     """
 
     data: bytes
@@ -98,11 +98,11 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Sequences as a first one and the distances between neighbours.
+    """Sequences, delta-encoded.
 
     Attributes:
         first: The sequence of the first message.
-        deltas: The distance of each further message from the one before, as `array("I")`: one entry fewer than messages.
+        deltas: The difference of each further sequence from the one before, as `array("I")`: one entry fewer than messages.
     """
 
     first: int
@@ -111,18 +111,18 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Consecutive messages of one partition in columns, for sources that are fast because they never touch single messages.
+    """Consecutive messages of one partition in columns, for fast sources that do not handle messages one by one.
 
     Every column has one entry for each message. A column that is None is null throughout.
 
     Attributes:
         values: The payloads: a sequence of bytes (None for a tombstone), or packed.
-        keys: The keys, likewise.
-        event_times: Microseconds since 1970-01-01 UTC; a sequence of int (None where unknown), or `array("q")`.
+        keys: The keys, in the same form.
+        event_times: Microseconds since 1970-01-01 UTC; a sequence of int (None if unknown), or `array("q")`.
         message_ids: The ids of the messages in the source: a sequence of str or None, or packed UTF-8.
         headers: The headers of each message; None for a message without any.
-        sequences: The sequences, strictly increasing: a `range`, a sequence of int, or `Steps`. None lets the SDK count.
-        cursor: Where the source would seek to so as to give what follows the batch; at most 4 KiB. Optional.
+        sequences: The sequences, strictly increasing: a `range`, a sequence of int, or `Steps`. If it is None, the SDK counts.
+        cursor: Where the source can seek to resume after the batch; at most 4 KiB. Optional.
         tokens: What the source needs to acknowledge each message; see `Message.token`.
     """
 
@@ -136,5 +136,5 @@ class Batch:
     tokens: Sequence[object] | None = None
 
     def __len__(self) -> int:
-        """The number of messages."""
+        """Returns the number of messages."""
         return len(self.values.lengths) if isinstance(self.values, Packed) else len(self.values)

@@ -1,4 +1,4 @@
-"""Messages and batches turned into columns, without touching single messages where that can be avoided. Pure functions."""
+"""Packs messages and batches into columns, without a Python loop over messages where possible. Pure functions."""
 
 from array import array
 from collections.abc import Iterable, Sequence, Sized
@@ -19,15 +19,15 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def pack(items: Sequence[Message | Batch], next_sequence: int, last: int | None) -> Columns | None:
-    """Packs what a source yielded into one block of columns; None where there is no message in it.
+    """Packs what a source yielded into one block of columns; returns None if it contains no message.
 
     Args:
         items: Messages and batches, in order.
-        next_sequence: The sequence of the first message, where it has none of its own.
-        last: The sequence of the message before, which all of these must be above; None where there is none.
+        next_sequence: The sequence of the first message, unless it sets one itself.
+        last: The sequence of the message before, which all of these must exceed; None if there is none.
 
     Raises:
-        InvalidMessage: An item cannot be sent as it is.
+        InvalidMessage: An item cannot be packed, or sequences do not increase.
     """
     parts: list[Columns] = []
     for part in _parts(items, next_sequence):
@@ -63,10 +63,10 @@ def _parts(items: Sequence[Message | Batch], next_sequence: int) -> Iterable[Col
 
 
 def pack_batch(batch: Batch, next_sequence: int) -> Columns:
-    """Packs a batch. `next_sequence` is the first sequence where the batch has none of its own.
+    """Packs a batch. Its sequences begin at `next_sequence`, unless it sets them itself.
 
     Raises:
-        InvalidMessage: Columns differ in length, are of a wrong type, or sequences do not increase.
+        InvalidMessage: Columns differ in length or have a wrong type, or sequences do not increase.
     """
     values = _column(batch.values, "values")
     count = len(values.lengths)
@@ -91,10 +91,10 @@ def pack_batch(batch: Batch, next_sequence: int) -> Columns:
 
 
 def pack_messages(messages: Sequence[Message], next_sequence: int) -> Columns:
-    """Packs messages; those without a sequence count on from the one before, the first from `next_sequence`.
+    """Packs messages. One without a sequence follows the message before it; the first gets `next_sequence`.
 
     Raises:
-        InvalidMessage: A field is of a wrong type, or sequences do not increase.
+        InvalidMessage: A field has a wrong type, or sequences do not increase.
     """
     count = len(messages)
     first, deltas = _sequences(_filled([m.sequence for m in messages], next_sequence), count, next_sequence)
@@ -122,7 +122,11 @@ def pack_messages(messages: Sequence[Message], next_sequence: int) -> Columns:
 
 
 def _column(values: Sequence[bytes | None] | Packed, name: str) -> Column:
-    """Joins byte strings, or takes a packed column as it is."""
+    """Joins byte strings, or checks a packed column.
+
+    Raises:
+        InvalidMessage: An entry is not bytes, or packed lengths are inconsistent.
+    """
     if isinstance(values, Packed):
         column = Column(values.data, values.lengths)
         if column.lengths.typecode != "I" or sum(column.lengths) - NULL * column.lengths.count(NULL) != len(column.data):
@@ -150,7 +154,7 @@ def _ids(ids: Sequence[str | None] | Packed | None) -> Column | None:
 
 
 def _checked_text(column: Column) -> Column:
-    """A packed column, if each of its entries is UTF-8."""
+    """Returns a packed column after checking that each entry is UTF-8; raises UnicodeDecodeError otherwise."""
     if not column.data.isascii():
         for start, end in pairwise(column.ends):
             column.data[start:end].decode()
@@ -174,7 +178,7 @@ def _times(times: "Sequence[int | datetime | None] | array[int] | None") -> "arr
 
 
 def _all_int(times: Sequence[object]) -> TypeGuard[Sequence[int]]:
-    """True where every entry is exactly an int; runs in C."""
+    """Whether every entry is exactly an int; runs in C."""
     return set(map(type, times)) <= {int}
 
 
@@ -199,7 +203,7 @@ def _headers(headers: Sequence[Headers | None] | None) -> "tuple[array[int] | No
 
 
 def _filled(sequences: list[int | None], next_sequence: int) -> Sequence[int] | None:
-    """Counts on where messages have no sequence of their own; None where none has one."""
+    """Fills in missing sequences by counting; returns None if all are missing."""
     missing = sequences.count(None)
     if missing == len(sequences):
         return None
@@ -216,7 +220,7 @@ def _filled(sequences: list[int | None], next_sequence: int) -> Sequence[int] | 
 
 
 def _sequences(sequences: Sequence[int] | Steps | None, count: int, next_sequence: int) -> "tuple[int, array[int]]":
-    """The first sequence, and the distances where one differs from 1."""
+    """The first sequence, and the deltas; these are empty if all are 1."""
     none: array[int] = array("I")
     if sequences is None:
         return next_sequence, none
@@ -241,7 +245,7 @@ def _sequences(sequences: Sequence[int] | Steps | None, count: int, next_sequenc
 
 
 def _deltas(sequences: Sequence[int]) -> "array[int]":
-    """The distances between neighbours."""
+    """The differences between consecutive sequences."""
     try:
         deltas: array[int] = array("Q", map(sub, sequences[1:], sequences))
     except (TypeError, OverflowError) as error:
@@ -250,14 +254,14 @@ def _deltas(sequences: Sequence[int]) -> "array[int]":
 
 
 def _checked_cursor(cursor: bytes) -> bytes:
-    """The cursor, if it is short enough."""
+    """Returns the cursor; raises InvalidMessage if it is too long."""
     if len(cursor) > MAX_CURSOR_BYTES:
         raise InvalidMessage(f"a cursor of {len(cursor)} bytes is above the limit of {MAX_CURSOR_BYTES}")
     return cursor
 
 
 def _check_counts(columns: Columns, batch: Batch) -> None:
-    """Every column of a batch has one entry for each message."""
+    """Checks that every column of a batch has one entry for each message; raises InvalidMessage otherwise."""
     lengths: dict[str, Sized | None] = {
         "keys": None if columns.keys is None else columns.keys.lengths,
         "event_times": columns.event_times,

@@ -6,10 +6,10 @@ from typing import Any
 
 
 class Tasks:
-    """Runs coroutines as tasks, and tells what one of them raised."""
+    """Runs coroutines as tasks, and reports the errors that they raise."""
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
-        """Starts without calls."""
+        """Calls `failed` with each error that a task raises."""
         self._failed = failed
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -21,13 +21,13 @@ class Tasks:
         return task
 
     def cancel(self) -> list[asyncio.Task[None]]:
-        """Cancels all that still run, and returns them."""
+        """Cancels all running tasks, and returns them."""
         for task in self._tasks:
             task.cancel()
         return list(self._tasks)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        """Lets go of a task that has ended."""
+        """Removes a finished task, and reports its error."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failed(error)
