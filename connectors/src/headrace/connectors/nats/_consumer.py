@@ -14,12 +14,11 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo
 from nats.js.errors import NotFoundError
 
-from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
-from headrace.connectors._retry import Retry
 from headrace.connectors.nats._client import Client
 from headrace.connectors.nats._columns import Delivered, batch_of, delivered
-from headrace.connectors.nats._connection import connected, jetstream, stream_info
-from headrace.connectors.nats._errors import NatsAway, NatsRefused
+from headrace.connectors.nats._connection import jetstream, stream_info
+from headrace.connectors.nats._errors import NatsRefused
+from headrace.connectors.nats._jetstream_source import JetStreamSource
 from headrace.connectors.nats._parameters import NatsConsumerParameters
 from headrace.connectors.nats._pull import Pull
 from headrace.connectors.nats._unsettled import Unsettled, give_back, say
@@ -31,22 +30,18 @@ _GIVE_UP = b"+TERM"
 _DEFAULT_ACK_WAIT_SECONDS = 30.0
 
 
-class NatsConsumerSource(PolicySource):
+class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
     """Reads a durable pull consumer, and acknowledges each message individually.
 
     Cumulative acknowledgements would be cheaper, but would lose messages, because redelivered messages arrive after later ones.
     """
 
     connector = "nats-consumer"
-    version = "0.1.0"
     kind = SourceKind.REDELIVERING
-    idle_seconds = 0.0
 
     def __init__(self, parameters: NatsConsumerParameters) -> None:
         """Creates the source, without connecting."""
-        self.name = parameters.source
-        self._parameters = parameters
-        self.bad_records = BadRecordPolicy.of(self.name, parameters)
+        super().__init__(parameters)
         self._what = _what(parameters)
         self._settled: dict[int, None] = {}
         self._unsettled = Unsettled(self._settled)
@@ -58,18 +53,12 @@ class NatsConsumerSource(PolicySource):
         return [self._parameters.partition]
 
     async def read(self, partition: str, position: Position | None) -> AsyncGenerator[Batch | None, None]:
-        """Yields a batch of arrived messages at a time; reconnects with backoff, without limit."""
-        retry = Retry(f"stream {self.name}/{partition}")
+        """Yields a batch of arrived messages at a time."""
         self._unsettled = unsettled = Unsettled(self._settled)
         try:
-            while True:
-                try:
-                    async with connected(self._parameters) as client, aclosing(self._consume(client, unsettled)) as batches:
-                        async for batch in batches:
-                            retry.connected()
-                            yield batch
-                except NatsAway as error:
-                    await retry.wait(error)
+            async with aclosing(self._reconnecting(partition, unsettled)) as batches:
+                async for batch in batches:
+                    yield batch
         finally:
             unsettled.close()
 
@@ -86,7 +75,7 @@ class NatsConsumerSource(PolicySource):
         """The number of messages that the consumer has left."""
         return Backlog(messages=self._pending)
 
-    async def _consume(self, client: Client, unsettled: Unsettled) -> AsyncGenerator[Batch | None, None]:
+    async def _consume(self, client: Client, unsettled: Unsettled, /) -> AsyncGenerator[Batch | None, None]:
         """Yields messages, using one connection."""
         consumer = await self._ready(client)
         self._pending = consumer.num_pending or 0

@@ -11,12 +11,11 @@ from typing import NoReturn
 import nats.errors
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, RetentionPolicy, StreamConfig, StreamInfo
 
-from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
-from headrace.connectors._retry import Retry
 from headrace.connectors.nats._client import Client
 from headrace.connectors.nats._columns import Delivered, batch_of, delivered
-from headrace.connectors.nats._connection import api, connected, jetstream, stream_info
+from headrace.connectors.nats._connection import api, jetstream, stream_info
 from headrace.connectors.nats._errors import NatsAway, NatsRefused
+from headrace.connectors.nats._jetstream_source import JetStreamSource
 from headrace.connectors.nats._parameters import NatsParameters
 from headrace.connectors.nats._pull import Pull
 from headrace.sdk import Backlog, Batch, Position, PositionLost
@@ -43,7 +42,7 @@ class _Reading:
     pending: int = 0
 
 
-class NatsSource(PolicySource):
+class NatsSource(JetStreamSource[NatsParameters, _Reading]):
     """Reads a stream by ephemeral consumers that begin after the last message, and acknowledge nothing.
 
     The sequence of a message is that of the stream. The cursor is the creation time of the stream: if that changes, its sequences
@@ -51,14 +50,10 @@ class NatsSource(PolicySource):
     """
 
     connector = "nats"
-    version = "0.1.0"
-    idle_seconds = 0.0
 
     def __init__(self, parameters: NatsParameters) -> None:
         """Creates the source, without connecting."""
-        self.name = parameters.source
-        self._parameters = parameters
-        self.bad_records = BadRecordPolicy.of(self.name, parameters)
+        super().__init__(parameters)
         self._readings: dict[str, _Reading] = {}
         self._acknowledged: dict[str, Position] = {}
 
@@ -72,7 +67,7 @@ class NatsSource(PolicySource):
             self._acknowledged[partition] = position
 
     async def read(self, partition: str, position: Position | None) -> AsyncGenerator[Batch | None, None]:
-        """Yields a batch of arrived messages at a time; reconnects with backoff, without limit."""
+        """Yields a batch of arrived messages at a time."""
         seen = self._acknowledged.pop(partition, None) if position is None else position
         reading = self._readings[partition] = _Reading(
             self._parameters.partitions[partition],
@@ -80,20 +75,14 @@ class NatsSource(PolicySource):
             stream=seen.cursor if seen else None,
             skips=seen is not None and position is None,
         )
-        retry = Retry(f"stream {self.name}/{partition}")
         try:
-            while True:
-                try:
-                    async with connected(self._parameters) as client, aclosing(self._consume(client, reading)) as batches:
-                        async for batch in batches:
-                            retry.connected()
-                            yield batch
-                except NatsAway as error:
-                    await retry.wait(error)
+            async with aclosing(self._reconnecting(partition, reading)) as batches:
+                async for batch in batches:
+                    yield batch
         finally:
             del self._readings[partition]
 
-    async def _consume(self, client: Client, reading: _Reading) -> AsyncGenerator[Batch | None, None]:
+    async def _consume(self, client: Client, reading: _Reading, /) -> AsyncGenerator[Batch | None, None]:
         """Yields messages, using one connection and one consumer."""
         self._check(await stream_info(client, self._parameters), reading)
         manager = jetstream(client, self._parameters.domain)

@@ -1,0 +1,56 @@
+"""What both JetStream sources share: they read by one connection until it breaks, and then by the next one."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Generic, TypeVar
+
+from headrace.connectors._bad_records import BadRecordPolicy, PolicySource
+from headrace.connectors._retry import Retry
+from headrace.connectors.nats._client import Client
+from headrace.connectors.nats._connection import connected
+from headrace.connectors.nats._errors import NatsAway
+from headrace.connectors.nats._parameters import NatsConsumerParameters, NatsParameters
+from headrace.sdk import Batch
+
+Given = TypeVar("Given", NatsParameters, NatsConsumerParameters)
+"""The parameters of the source."""
+Progress = TypeVar("Progress")
+"""What one `read` keeps when its connection breaks."""
+
+
+class JetStreamSource(PolicySource, Generic[Given, Progress]):
+    """Reads partitions from JetStream; reconnects with backoff, without limit."""
+
+    version = "0.1.0"
+    idle_seconds = 0.0
+
+    def __init__(self, parameters: Given) -> None:
+        """Creates the source, without connecting."""
+        self.name = parameters.source
+        self._parameters: Given = parameters
+        self.bad_records = BadRecordPolicy.of(self.name, parameters)
+
+    async def _reconnecting(self, partition: str, progress: Progress) -> AsyncGenerator[Batch | None, None]:
+        """Yields what `_consume` yields, with a new connection whenever the last one has broken.
+
+        Raises:
+            NatsRefused: The server, the stream or the consumer does not permit reading.
+            PositionLost: The stream no longer has what follows the position.
+        """
+        retry = Retry(f"stream {self.name}/{partition}")
+        while True:
+            try:
+                async with connected(self._parameters) as client, aclosing(self._consume(client, progress)) as batches:
+                    async for batch in batches:
+                        retry.connected()
+                        yield batch
+            except NatsAway as error:
+                await retry.wait(error)
+
+    def _consume(self, client: Client, progress: Progress, /) -> AsyncGenerator[Batch | None, None]:
+        """Yields a batch of arrived messages at a time, by one connection; None once there are no more for now.
+
+        Raises:
+            NatsAway: The connection has broken.
+        """
+        raise NotImplementedError
