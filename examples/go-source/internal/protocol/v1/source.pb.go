@@ -21,14 +21,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Something that a connector can do beyond the minimum.
+// Something that a connector or a gateway can do beyond the minimum. Each side lists its own: the connector in Hello or
+// SinkHello, the gateway in Welcome or SinkWelcome. Ignore a capability that you do not know.
 type Capability int32
 
 const (
 	// Not a capability; ignored.
 	Capability_CAPABILITY_UNSPECIFIED Capability = 0
-	// Follows Pace.
+	// A source follows Pace. A gateway sends it.
 	Capability_CAPABILITY_PACE Capability = 1
+	// A source or a sink sends Report. A gateway accepts it.
+	Capability_CAPABILITY_REPORT Capability = 2
 )
 
 // Enum value maps for Capability.
@@ -36,10 +39,12 @@ var (
 	Capability_name = map[int32]string{
 		0: "CAPABILITY_UNSPECIFIED",
 		1: "CAPABILITY_PACE",
+		2: "CAPABILITY_REPORT",
 	}
 	Capability_value = map[string]int32{
 		"CAPABILITY_UNSPECIFIED": 0,
 		"CAPABILITY_PACE":        1,
+		"CAPABILITY_REPORT":      2,
 	}
 )
 
@@ -197,6 +202,7 @@ type IngestRequest struct {
 	//	*IngestRequest_CreditRequest
 	//	*IngestRequest_Goodbye
 	//	*IngestRequest_Starts
+	//	*IngestRequest_Report
 	Message       isIngestRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -320,6 +326,15 @@ func (x *IngestRequest) GetStarts() *Starts {
 	return nil
 }
 
+func (x *IngestRequest) GetReport() *Report {
+	if x != nil {
+		if x, ok := x.Message.(*IngestRequest_Report); ok {
+			return x.Report
+		}
+	}
+	return nil
+}
+
 type isIngestRequest_Message interface {
 	isIngestRequest_Message()
 }
@@ -369,6 +384,11 @@ type IngestRequest_Starts struct {
 	Starts *Starts `protobuf:"bytes,9,opt,name=starts,proto3,oneof"`
 }
 
+type IngestRequest_Report struct {
+	// How the connector is.
+	Report *Report `protobuf:"bytes,10,opt,name=report,proto3,oneof"`
+}
+
 func (*IngestRequest_Hello) isIngestRequest_Message() {}
 
 func (*IngestRequest_OpenStream) isIngestRequest_Message() {}
@@ -386,6 +406,8 @@ func (*IngestRequest_CreditRequest) isIngestRequest_Message() {}
 func (*IngestRequest_Goodbye) isIngestRequest_Message() {}
 
 func (*IngestRequest_Starts) isIngestRequest_Message() {}
+
+func (*IngestRequest_Report) isIngestRequest_Message() {}
 
 // What the gateway sends: one message at a time.
 type IngestResponse struct {
@@ -589,7 +611,9 @@ type Hello struct {
 	// the streams of the older one.
 	Instance string `protobuf:"bytes,4,opt,name=instance,proto3" json:"instance,omitempty"`
 	// What the connector can do.
-	Capabilities  []Capability `protobuf:"varint,5,rep,packed,name=capabilities,proto3,enum=headrace.protocol.v1.Capability" json:"capabilities,omitempty"`
+	Capabilities []Capability `protobuf:"varint,5,rep,packed,name=capabilities,proto3,enum=headrace.protocol.v1.Capability" json:"capabilities,omitempty"`
+	// The library that speaks for it; absent if there is none.
+	Sdk           *Sdk `protobuf:"bytes,6,opt,name=sdk,proto3" json:"sdk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -655,6 +679,13 @@ func (x *Hello) GetInstance() string {
 func (x *Hello) GetCapabilities() []Capability {
 	if x != nil {
 		return x.Capabilities
+	}
+	return nil
+}
+
+func (x *Hello) GetSdk() *Sdk {
+	if x != nil {
+		return x.Sdk
 	}
 	return nil
 }
@@ -1157,8 +1188,10 @@ type Welcome struct {
 	// The credit that each frame uses in addition to its own bytes, in bytes; it does not count towards max_frame_bytes.
 	// Absent means 0.
 	FrameOverheadBytes uint32 `protobuf:"varint,9,opt,name=frame_overhead_bytes,json=frameOverheadBytes,proto3" json:"frame_overhead_bytes,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// What the gateway can do. A gateway that lists nothing may be older than this field.
+	Capabilities  []Capability `protobuf:"varint,10,rep,packed,name=capabilities,proto3,enum=headrace.protocol.v1.Capability" json:"capabilities,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
@@ -1252,6 +1285,13 @@ func (x *Welcome) GetFrameOverheadBytes() uint32 {
 		return x.FrameOverheadBytes
 	}
 	return 0
+}
+
+func (x *Welcome) GetCapabilities() []Capability {
+	if x != nil {
+		return x.Capabilities
+	}
+	return nil
 }
 
 // The connector may send frames of a stream.
@@ -1800,7 +1840,7 @@ var File_headrace_protocol_v1_source_proto protoreflect.FileDescriptor
 
 const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\n" +
-	"!headrace/protocol/v1/source.proto\x12\x14headrace.protocol.v1\x1a headrace/protocol/v1/frame.proto\"\xd8\x04\n" +
+	"!headrace/protocol/v1/source.proto\x12\x14headrace.protocol.v1\x1a$headrace/protocol/v1/connector.proto\x1a headrace/protocol/v1/frame.proto\"\x90\x05\n" +
 	"\rIngestRequest\x123\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1b.headrace.protocol.v1.HelloH\x00R\x05hello\x12C\n" +
 	"\vopen_stream\x18\x02 \x01(\v2 .headrace.protocol.v1.OpenStreamH\x00R\n" +
@@ -1811,7 +1851,9 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\fclose_stream\x18\x06 \x01(\v2!.headrace.protocol.v1.CloseStreamH\x00R\vcloseStream\x12L\n" +
 	"\x0ecredit_request\x18\a \x01(\v2#.headrace.protocol.v1.CreditRequestH\x00R\rcreditRequest\x129\n" +
 	"\agoodbye\x18\b \x01(\v2\x1d.headrace.protocol.v1.GoodbyeH\x00R\agoodbye\x126\n" +
-	"\x06starts\x18\t \x01(\v2\x1c.headrace.protocol.v1.StartsH\x00R\x06startsB\t\n" +
+	"\x06starts\x18\t \x01(\v2\x1c.headrace.protocol.v1.StartsH\x00R\x06starts\x126\n" +
+	"\x06report\x18\n" +
+	" \x01(\v2\x1c.headrace.protocol.v1.ReportH\x00R\x06reportB\t\n" +
 	"\amessage\"\xf2\x03\n" +
 	"\x0eIngestResponse\x129\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1d.headrace.protocol.v1.WelcomeH\x00R\awelcome\x12I\n" +
@@ -1822,13 +1864,14 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\x05drain\x18\x06 \x01(\v2\x1b.headrace.protocol.v1.DrainH\x00R\x05drain\x126\n" +
 	"\x06reject\x18\a \x01(\v2\x1c.headrace.protocol.v1.RejectH\x00R\x06reject\x12I\n" +
 	"\rstarts_wanted\x18\b \x01(\v2\".headrace.protocol.v1.StartsWantedH\x00R\fstartsWantedB\t\n" +
-	"\amessage\"\xdf\x01\n" +
+	"\amessage\"\x8c\x02\n" +
 	"\x05Hello\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12\x1c\n" +
 	"\tconnector\x18\x02 \x01(\tR\tconnector\x12+\n" +
 	"\x11connector_version\x18\x03 \x01(\tR\x10connectorVersion\x12\x1a\n" +
 	"\binstance\x18\x04 \x01(\tR\binstance\x12D\n" +
-	"\fcapabilities\x18\x05 \x03(\x0e2 .headrace.protocol.v1.CapabilityR\fcapabilities\"\x9c\x01\n" +
+	"\fcapabilities\x18\x05 \x03(\x0e2 .headrace.protocol.v1.CapabilityR\fcapabilities\x12+\n" +
+	"\x03sdk\x18\x06 \x01(\v2\x19.headrace.protocol.v1.SdkR\x03sdk\"\x9c\x01\n" +
 	"\n" +
 	"OpenStream\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12\x16\n" +
@@ -1868,7 +1911,7 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\f_ready_bytesB\x11\n" +
 	"\x0f_ready_messages\"!\n" +
 	"\aGoodbye\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\x86\x03\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xcc\x03\n" +
 	"\aWelcome\x12)\n" +
 	"\x10protocol_version\x18\x01 \x01(\rR\x0fprotocolVersion\x12'\n" +
 	"\x0fgateway_version\x18\x02 \x01(\tR\x0egatewayVersion\x12\x18\n" +
@@ -1879,7 +1922,9 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"maxStreams\x124\n" +
 	"\x06credit\x18\a \x01(\v2\x1c.headrace.protocol.v1.CreditR\x06credit\x12.\n" +
 	"\x04pace\x18\b \x01(\v2\x1a.headrace.protocol.v1.PaceR\x04pace\x120\n" +
-	"\x14frame_overhead_bytes\x18\t \x01(\rR\x12frameOverheadBytes\"\x80\x02\n" +
+	"\x14frame_overhead_bytes\x18\t \x01(\rR\x12frameOverheadBytes\x12D\n" +
+	"\fcapabilities\x18\n" +
+	" \x03(\x0e2 .headrace.protocol.v1.CapabilityR\fcapabilities\"\x80\x02\n" +
 	"\fStreamOpened\x12\x1b\n" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12;\n" +
@@ -1912,11 +1957,12 @@ const file_headrace_protocol_v1_source_proto_rawDesc = "" +
 	"\tstream_id\x18\x01 \x01(\rR\bstreamId\x12:\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\".headrace.protocol.v1.RejectReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12$\n" +
-	"\x0eretry_after_ms\x18\x04 \x01(\rR\fretryAfterMs*=\n" +
+	"\x0eretry_after_ms\x18\x04 \x01(\rR\fretryAfterMs*T\n" +
 	"\n" +
 	"Capability\x12\x1a\n" +
 	"\x16CAPABILITY_UNSPECIFIED\x10\x00\x12\x13\n" +
-	"\x0fCAPABILITY_PACE\x10\x01*c\n" +
+	"\x0fCAPABILITY_PACE\x10\x01\x12\x15\n" +
+	"\x11CAPABILITY_REPORT\x10\x02*c\n" +
 	"\n" +
 	"SourceKind\x12\x1b\n" +
 	"\x17SOURCE_KIND_UNSPECIFIED\x10\x00\x12\x1a\n" +
@@ -1969,7 +2015,9 @@ var file_headrace_protocol_v1_source_proto_goTypes = []any{
 	(*Starts_Stream)(nil),  // 21: headrace.protocol.v1.Starts.Stream
 	(*Ack_Stream)(nil),     // 22: headrace.protocol.v1.Ack.Stream
 	(*Frame)(nil),          // 23: headrace.protocol.v1.Frame
-	(*Position)(nil),       // 24: headrace.protocol.v1.Position
+	(*Report)(nil),         // 24: headrace.protocol.v1.Report
+	(*Sdk)(nil),            // 25: headrace.protocol.v1.Sdk
+	(*Position)(nil),       // 26: headrace.protocol.v1.Position
 }
 var file_headrace_protocol_v1_source_proto_depIdxs = []int32{
 	5,  // 0: headrace.protocol.v1.IngestRequest.hello:type_name -> headrace.protocol.v1.Hello
@@ -1981,33 +2029,36 @@ var file_headrace_protocol_v1_source_proto_depIdxs = []int32{
 	11, // 6: headrace.protocol.v1.IngestRequest.credit_request:type_name -> headrace.protocol.v1.CreditRequest
 	12, // 7: headrace.protocol.v1.IngestRequest.goodbye:type_name -> headrace.protocol.v1.Goodbye
 	7,  // 8: headrace.protocol.v1.IngestRequest.starts:type_name -> headrace.protocol.v1.Starts
-	13, // 9: headrace.protocol.v1.IngestResponse.welcome:type_name -> headrace.protocol.v1.Welcome
-	14, // 10: headrace.protocol.v1.IngestResponse.stream_opened:type_name -> headrace.protocol.v1.StreamOpened
-	16, // 11: headrace.protocol.v1.IngestResponse.ack:type_name -> headrace.protocol.v1.Ack
-	17, // 12: headrace.protocol.v1.IngestResponse.credit:type_name -> headrace.protocol.v1.Credit
-	18, // 13: headrace.protocol.v1.IngestResponse.pace:type_name -> headrace.protocol.v1.Pace
-	19, // 14: headrace.protocol.v1.IngestResponse.drain:type_name -> headrace.protocol.v1.Drain
-	20, // 15: headrace.protocol.v1.IngestResponse.reject:type_name -> headrace.protocol.v1.Reject
-	15, // 16: headrace.protocol.v1.IngestResponse.starts_wanted:type_name -> headrace.protocol.v1.StartsWanted
-	0,  // 17: headrace.protocol.v1.Hello.capabilities:type_name -> headrace.protocol.v1.Capability
-	1,  // 18: headrace.protocol.v1.OpenStream.kind:type_name -> headrace.protocol.v1.SourceKind
-	21, // 19: headrace.protocol.v1.Starts.streams:type_name -> headrace.protocol.v1.Starts.Stream
-	17, // 20: headrace.protocol.v1.Welcome.credit:type_name -> headrace.protocol.v1.Credit
-	18, // 21: headrace.protocol.v1.Welcome.pace:type_name -> headrace.protocol.v1.Pace
-	24, // 22: headrace.protocol.v1.StreamOpened.resume:type_name -> headrace.protocol.v1.Position
-	24, // 23: headrace.protocol.v1.StreamOpened.acknowledged:type_name -> headrace.protocol.v1.Position
-	22, // 24: headrace.protocol.v1.Ack.streams:type_name -> headrace.protocol.v1.Ack.Stream
-	17, // 25: headrace.protocol.v1.Ack.credit:type_name -> headrace.protocol.v1.Credit
-	2,  // 26: headrace.protocol.v1.Reject.reason:type_name -> headrace.protocol.v1.RejectReason
-	24, // 27: headrace.protocol.v1.Starts.Stream.position:type_name -> headrace.protocol.v1.Position
-	24, // 28: headrace.protocol.v1.Ack.Stream.position:type_name -> headrace.protocol.v1.Position
-	3,  // 29: headrace.protocol.v1.SourceService.Ingest:input_type -> headrace.protocol.v1.IngestRequest
-	4,  // 30: headrace.protocol.v1.SourceService.Ingest:output_type -> headrace.protocol.v1.IngestResponse
-	30, // [30:31] is the sub-list for method output_type
-	29, // [29:30] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	24, // 9: headrace.protocol.v1.IngestRequest.report:type_name -> headrace.protocol.v1.Report
+	13, // 10: headrace.protocol.v1.IngestResponse.welcome:type_name -> headrace.protocol.v1.Welcome
+	14, // 11: headrace.protocol.v1.IngestResponse.stream_opened:type_name -> headrace.protocol.v1.StreamOpened
+	16, // 12: headrace.protocol.v1.IngestResponse.ack:type_name -> headrace.protocol.v1.Ack
+	17, // 13: headrace.protocol.v1.IngestResponse.credit:type_name -> headrace.protocol.v1.Credit
+	18, // 14: headrace.protocol.v1.IngestResponse.pace:type_name -> headrace.protocol.v1.Pace
+	19, // 15: headrace.protocol.v1.IngestResponse.drain:type_name -> headrace.protocol.v1.Drain
+	20, // 16: headrace.protocol.v1.IngestResponse.reject:type_name -> headrace.protocol.v1.Reject
+	15, // 17: headrace.protocol.v1.IngestResponse.starts_wanted:type_name -> headrace.protocol.v1.StartsWanted
+	0,  // 18: headrace.protocol.v1.Hello.capabilities:type_name -> headrace.protocol.v1.Capability
+	25, // 19: headrace.protocol.v1.Hello.sdk:type_name -> headrace.protocol.v1.Sdk
+	1,  // 20: headrace.protocol.v1.OpenStream.kind:type_name -> headrace.protocol.v1.SourceKind
+	21, // 21: headrace.protocol.v1.Starts.streams:type_name -> headrace.protocol.v1.Starts.Stream
+	17, // 22: headrace.protocol.v1.Welcome.credit:type_name -> headrace.protocol.v1.Credit
+	18, // 23: headrace.protocol.v1.Welcome.pace:type_name -> headrace.protocol.v1.Pace
+	0,  // 24: headrace.protocol.v1.Welcome.capabilities:type_name -> headrace.protocol.v1.Capability
+	26, // 25: headrace.protocol.v1.StreamOpened.resume:type_name -> headrace.protocol.v1.Position
+	26, // 26: headrace.protocol.v1.StreamOpened.acknowledged:type_name -> headrace.protocol.v1.Position
+	22, // 27: headrace.protocol.v1.Ack.streams:type_name -> headrace.protocol.v1.Ack.Stream
+	17, // 28: headrace.protocol.v1.Ack.credit:type_name -> headrace.protocol.v1.Credit
+	2,  // 29: headrace.protocol.v1.Reject.reason:type_name -> headrace.protocol.v1.RejectReason
+	26, // 30: headrace.protocol.v1.Starts.Stream.position:type_name -> headrace.protocol.v1.Position
+	26, // 31: headrace.protocol.v1.Ack.Stream.position:type_name -> headrace.protocol.v1.Position
+	3,  // 32: headrace.protocol.v1.SourceService.Ingest:input_type -> headrace.protocol.v1.IngestRequest
+	4,  // 33: headrace.protocol.v1.SourceService.Ingest:output_type -> headrace.protocol.v1.IngestResponse
+	33, // [33:34] is the sub-list for method output_type
+	32, // [32:33] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_headrace_protocol_v1_source_proto_init() }
@@ -2015,6 +2066,7 @@ func file_headrace_protocol_v1_source_proto_init() {
 	if File_headrace_protocol_v1_source_proto != nil {
 		return
 	}
+	file_headrace_protocol_v1_connector_proto_init()
 	file_headrace_protocol_v1_frame_proto_init()
 	file_headrace_protocol_v1_source_proto_msgTypes[0].OneofWrappers = []any{
 		(*IngestRequest_Hello)(nil),
@@ -2026,6 +2078,7 @@ func file_headrace_protocol_v1_source_proto_init() {
 		(*IngestRequest_CreditRequest)(nil),
 		(*IngestRequest_Goodbye)(nil),
 		(*IngestRequest_Starts)(nil),
+		(*IngestRequest_Report)(nil),
 	}
 	file_headrace_protocol_v1_source_proto_msgTypes[1].OneofWrappers = []any{
 		(*IngestResponse_Welcome)(nil),

@@ -45,8 +45,9 @@ type SourceServiceClient interface {
 	// `Welcome.frame_overhead_bytes`: what the gateway needs to keep a frame of any size. It uses them from when it is sent
 	// until credit returns them, and exactly what it used is returned.
 	//
-	// The gateway ends a session that breaks these rules with a status that names the rule: INVALID_ARGUMENT (a malformed
-	// frame, stream name or request), NOT_FOUND (an unknown stream id), OUT_OF_RANGE (a sequence that goes backwards or is too
+	// The gateway ends a session that breaks these rules with a status that names the rule, and with an ErrorReason for
+	// programs, by which a connector decides whether to reconnect. The statuses are INVALID_ARGUMENT (a malformed frame,
+	// stream name or request), NOT_FOUND (an unknown stream id), OUT_OF_RANGE (a sequence that goes backwards or is too
 	// large), RESOURCE_EXHAUSTED (a frame above the limit, credit overrun, too many open streams), FAILED_PRECONDITION (an
 	// unsupported protocol version, or a message out of order), DEADLINE_EXCEEDED (no Hello in time, or nothing read for too
 	// long), UNAUTHENTICATED, PERMISSION_DENIED (the token does not permit sending streams), ABORTED (a newer session of the
@@ -104,8 +105,9 @@ type SourceServiceServer interface {
 	// `Welcome.frame_overhead_bytes`: what the gateway needs to keep a frame of any size. It uses them from when it is sent
 	// until credit returns them, and exactly what it used is returned.
 	//
-	// The gateway ends a session that breaks these rules with a status that names the rule: INVALID_ARGUMENT (a malformed
-	// frame, stream name or request), NOT_FOUND (an unknown stream id), OUT_OF_RANGE (a sequence that goes backwards or is too
+	// The gateway ends a session that breaks these rules with a status that names the rule, and with an ErrorReason for
+	// programs, by which a connector decides whether to reconnect. The statuses are INVALID_ARGUMENT (a malformed frame,
+	// stream name or request), NOT_FOUND (an unknown stream id), OUT_OF_RANGE (a sequence that goes backwards or is too
 	// large), RESOURCE_EXHAUSTED (a frame above the limit, credit overrun, too many open streams), FAILED_PRECONDITION (an
 	// unsupported protocol version, or a message out of order), DEADLINE_EXCEEDED (no Hello in time, or nothing read for too
 	// long), UNAUTHENTICATED, PERMISSION_DENIED (the token does not permit sending streams), ABORTED (a newer session of the

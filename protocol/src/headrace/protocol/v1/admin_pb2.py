@@ -22,11 +22,12 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from headrace.protocol.v1 import connector_pb2 as headrace_dot_protocol_dot_v1_dot_connector__pb2
 from headrace.protocol.v1 import frame_pb2 as headrace_dot_protocol_dot_v1_dot_frame__pb2
 from headrace.protocol.v1 import sink_pb2 as headrace_dot_protocol_dot_v1_dot_sink__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n headrace/protocol/v1/admin.proto\x12\x14headrace.protocol.v1\x1a headrace/protocol/v1/frame.proto\x1a\x1fheadrace/protocol/v1/sink.proto\"\x12\n\x10GetStatusRequest\"\x9f\x02\n\x11GetStatusResponse\x12\x34\n\x07gateway\x18\x01 \x01(\x0b\x32#.headrace.protocol.v1.GatewayStatus\x12\x33\n\x07streams\x18\x02 \x03(\x0b\x32\".headrace.protocol.v1.StreamStatus\x12\x35\n\x08sessions\x18\x03 \x03(\x0b\x32#.headrace.protocol.v1.SessionStatus\x12\x37\n\tpipelines\x18\x04 \x03(\x0b\x32$.headrace.protocol.v1.PipelineStatus\x12/\n\x05sinks\x18\x05 \x03(\x0b\x32 .headrace.protocol.v1.SinkStatus\"\x88\x02\n\rGatewayStatus\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x11\n\tuptime_ms\x18\x02 \x01(\x04\x12\x16\n\x0e\x62uffered_bytes\x18\x03 \x01(\x04\x12\x1a\n\x12\x62uffer_limit_bytes\x18\x04 \x01(\x04\x12\x10\n\x08\x64raining\x18\x05 \x01(\x08\x12T\n\x11rejected_sessions\x18\x06 \x03(\x0b\x32\x39.headrace.protocol.v1.GatewayStatus.RejectedSessionsEntry\x1a\x37\n\x15RejectedSessionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x85\x04\n\x0cStreamStatus\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x30\n\x05state\x18\x02 \x01(\x0e\x32!.headrace.protocol.v1.StreamState\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\x12\x10\n\x08instance\x18\x04 \x01(\t\x12\x12\n\nreplayable\x18\x05 \x01(\x08\x12\x35\n\x08received\x18\x06 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x00\x88\x01\x01\x12\x39\n\x0c\x61\x63knowledged\x18\x07 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x01\x88\x01\x01\x12\x19\n\x11received_messages\x18\x08 \x01(\x04\x12\x1d\n\x15\x61\x63knowledged_messages\x18\t \x01(\x04\x12\x1a\n\x12\x64uplicate_messages\x18\n \x01(\x04\x12\x0e\n\x06losses\x18\x0b \x01(\x04\x12\x14\n\x0clag_messages\x18\x0c \x01(\x04\x12\x11\n\tlag_bytes\x18\r \x01(\x04\x12 \n\x18oldest_unacknowledged_ms\x18\x0e \x01(\x04\x12<\n\x07holders\x18\x0f \x03(\x0b\x32+.headrace.protocol.v1.AcknowledgementHolderB\x0b\n\t_receivedB\x0f\n\r_acknowledged\"\xb4\x01\n\x15\x41\x63knowledgementHolder\x12\x10\n\x08pipeline\x18\x01 \x01(\t\x12\x32\n\x05state\x18\x02 \x01(\x0e\x32#.headrace.protocol.v1.PipelineState\x12\x36\n\tcommitted\x18\x03 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x00\x88\x01\x01\x12\x0f\n\x07held_ms\x18\x04 \x01(\x04\x42\x0c\n\n_committed\"\x8a\x02\n\rSessionStatus\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x19\n\x11\x63onnector_version\x18\x03 \x01(\t\x12\x10\n\x08instance\x18\x04 \x01(\t\x12\x0c\n\x04peer\x18\x05 \x01(\t\x12\x0e\n\x06\x61ge_ms\x18\x06 \x01(\x04\x12\x0f\n\x07streams\x18\x07 \x01(\r\x12\x14\n\x0c\x63redit_bytes\x18\x08 \x01(\x04\x12\x17\n\x0f\x63redit_messages\x18\t \x01(\x04\x12\x19\n\x11outstanding_bytes\x18\n \x01(\x04\x12\x1c\n\x14outstanding_messages\x18\x0b \x01(\x04\x12\x11\n\tlinger_ms\x18\x0c \x01(\r\"\x9c\x02\n\x0ePipelineStatus\x12\x10\n\x08pipeline\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\x04\x12\x10\n\x08\x61ttached\x18\x03 \x01(\x08\x12\x10\n\x08patterns\x18\x04 \x03(\t\x12\x37\n\tcommitted\x18\x05 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\x12\x0f\n\x07idle_ms\x18\x06 \x01(\x04\x12\x14\n\x0clag_messages\x18\x07 \x01(\x04\x12\x11\n\tlag_bytes\x18\x08 \x01(\x04\x12\x32\n\x05state\x18\t \x01(\x0e\x32#.headrace.protocol.v1.PipelineState\x12\x14\n\x07\x61way_ms\x18\n \x01(\x04H\x00\x88\x01\x01\x42\n\n\x08_away_ms\"\xc2\x02\n\nSinkStatus\x12\x0c\n\x04sink\x18\x01 \x01(\t\x12,\n\x04mode\x18\x02 \x01(\x0e\x32\x1e.headrace.protocol.v1.SinkMode\x12\x11\n\tinstances\x18\x03 \x03(\t\x12\x0c\n\x04\x61way\x18\x04 \x03(\t\x12\x12\n\nopen_parts\x18\x05 \x01(\r\x12\x1c\n\x14pending_transactions\x18\x06 \x01(\r\x12\x17\n\x0fstaged_messages\x18\x07 \x01(\x04\x12\x18\n\x10refused_messages\x18\x08 \x01(\x04\x12\x34\n\tcommitted\x18\t \x03(\x0b\x32!.headrace.protocol.v1.Transaction\x12,\n\x04lost\x18\n \x03(\x0b\x32\x1e.headrace.protocol.v1.LostVote\x12\x0e\n\x06losses\x18\x0b \x01(\x04\"T\n\x08LostVote\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x36\n\x0btransaction\x18\x02 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\"8\n\x15\x46orgetPipelineRequest\x12\x10\n\x08pipeline\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\"\x18\n\x16\x46orgetPipelineResponse*\xa5\x01\n\x0bStreamState\x12\x1c\n\x18STREAM_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13STREAM_STATE_PARKED\x10\x01\x12\x15\n\x11STREAM_STATE_LIVE\x10\x02\x12\x19\n\x15STREAM_STATE_DETACHED\x10\x03\x12\x16\n\x12STREAM_STATE_ENDED\x10\x04\x12\x15\n\x11STREAM_STATE_LOST\x10\x05*\x9e\x01\n\rPipelineState\x12\x1e\n\x1aPIPELINE_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17PIPELINE_STATE_ATTACHED\x10\x01\x12\x17\n\x13PIPELINE_STATE_AWAY\x10\x02\x12\x1b\n\x17PIPELINE_STATE_DETACHED\x10\x03\x12\x1a\n\x16PIPELINE_STATE_AWAITED\x10\x04\x32\xd9\x01\n\x0c\x41\x64minService\x12\\\n\tGetStatus\x12&.headrace.protocol.v1.GetStatusRequest\x1a\'.headrace.protocol.v1.GetStatusResponse\x12k\n\x0e\x46orgetPipeline\x12+.headrace.protocol.v1.ForgetPipelineRequest\x1a,.headrace.protocol.v1.ForgetPipelineResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n headrace/protocol/v1/admin.proto\x12\x14headrace.protocol.v1\x1a$headrace/protocol/v1/connector.proto\x1a headrace/protocol/v1/frame.proto\x1a\x1fheadrace/protocol/v1/sink.proto\"\x12\n\x10GetStatusRequest\"\xdf\x02\n\x11GetStatusResponse\x12\x34\n\x07gateway\x18\x01 \x01(\x0b\x32#.headrace.protocol.v1.GatewayStatus\x12\x33\n\x07streams\x18\x02 \x03(\x0b\x32\".headrace.protocol.v1.StreamStatus\x12\x35\n\x08sessions\x18\x03 \x03(\x0b\x32#.headrace.protocol.v1.SessionStatus\x12\x37\n\tpipelines\x18\x04 \x03(\x0b\x32$.headrace.protocol.v1.PipelineStatus\x12/\n\x05sinks\x18\x05 \x03(\x0b\x32 .headrace.protocol.v1.SinkStatus\x12>\n\rsink_sessions\x18\x06 \x03(\x0b\x32\'.headrace.protocol.v1.SinkSessionStatus\"\x88\x02\n\rGatewayStatus\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x11\n\tuptime_ms\x18\x02 \x01(\x04\x12\x16\n\x0e\x62uffered_bytes\x18\x03 \x01(\x04\x12\x1a\n\x12\x62uffer_limit_bytes\x18\x04 \x01(\x04\x12\x10\n\x08\x64raining\x18\x05 \x01(\x08\x12T\n\x11rejected_sessions\x18\x06 \x03(\x0b\x32\x39.headrace.protocol.v1.GatewayStatus.RejectedSessionsEntry\x1a\x37\n\x15RejectedSessionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x85\x04\n\x0cStreamStatus\x12\x0e\n\x06stream\x18\x01 \x01(\t\x12\x30\n\x05state\x18\x02 \x01(\x0e\x32!.headrace.protocol.v1.StreamState\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\x12\x10\n\x08instance\x18\x04 \x01(\t\x12\x12\n\nreplayable\x18\x05 \x01(\x08\x12\x35\n\x08received\x18\x06 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x00\x88\x01\x01\x12\x39\n\x0c\x61\x63knowledged\x18\x07 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x01\x88\x01\x01\x12\x19\n\x11received_messages\x18\x08 \x01(\x04\x12\x1d\n\x15\x61\x63knowledged_messages\x18\t \x01(\x04\x12\x1a\n\x12\x64uplicate_messages\x18\n \x01(\x04\x12\x0e\n\x06losses\x18\x0b \x01(\x04\x12\x14\n\x0clag_messages\x18\x0c \x01(\x04\x12\x11\n\tlag_bytes\x18\r \x01(\x04\x12 \n\x18oldest_unacknowledged_ms\x18\x0e \x01(\x04\x12<\n\x07holders\x18\x0f \x03(\x0b\x32+.headrace.protocol.v1.AcknowledgementHolderB\x0b\n\t_receivedB\x0f\n\r_acknowledged\"\xb4\x01\n\x15\x41\x63knowledgementHolder\x12\x10\n\x08pipeline\x18\x01 \x01(\t\x12\x32\n\x05state\x18\x02 \x01(\x0e\x32#.headrace.protocol.v1.PipelineState\x12\x36\n\tcommitted\x18\x03 \x01(\x0b\x32\x1e.headrace.protocol.v1.PositionH\x00\x88\x01\x01\x12\x0f\n\x07held_ms\x18\x04 \x01(\x04\x42\x0c\n\n_committed\"\xc9\x01\n\x0eReportedStatus\x12&\n\x03sdk\x18\x01 \x01(\x0b\x32\x19.headrace.protocol.v1.Sdk\x12\x33\n\x05state\x18\x02 \x01(\x0e\x32$.headrace.protocol.v1.ConnectorState\x12\x14\n\x0cstate_age_ms\x18\x03 \x01(\x04\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x34\n\x06\x65rrors\x18\x05 \x03(\x0b\x32$.headrace.protocol.v1.ConnectorError\"\xc2\x02\n\rSessionStatus\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x19\n\x11\x63onnector_version\x18\x03 \x01(\t\x12\x10\n\x08instance\x18\x04 \x01(\t\x12\x0c\n\x04peer\x18\x05 \x01(\t\x12\x0e\n\x06\x61ge_ms\x18\x06 \x01(\x04\x12\x0f\n\x07streams\x18\x07 \x01(\r\x12\x14\n\x0c\x63redit_bytes\x18\x08 \x01(\x04\x12\x17\n\x0f\x63redit_messages\x18\t \x01(\x04\x12\x19\n\x11outstanding_bytes\x18\n \x01(\x04\x12\x1c\n\x14outstanding_messages\x18\x0b \x01(\x04\x12\x11\n\tlinger_ms\x18\x0c \x01(\r\x12\x36\n\x08reported\x18\r \x01(\x0b\x32$.headrace.protocol.v1.ReportedStatus\"\xc8\x01\n\x11SinkSessionStatus\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x0c\n\x04sink\x18\x02 \x01(\t\x12\x11\n\tconnector\x18\x03 \x01(\t\x12\x19\n\x11\x63onnector_version\x18\x04 \x01(\t\x12\x10\n\x08instance\x18\x05 \x01(\t\x12\x0c\n\x04peer\x18\x06 \x01(\t\x12\x0e\n\x06\x61ge_ms\x18\x07 \x01(\x04\x12\x36\n\x08reported\x18\x08 \x01(\x0b\x32$.headrace.protocol.v1.ReportedStatus\"\x9c\x02\n\x0ePipelineStatus\x12\x10\n\x08pipeline\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\x04\x12\x10\n\x08\x61ttached\x18\x03 \x01(\x08\x12\x10\n\x08patterns\x18\x04 \x03(\t\x12\x37\n\tcommitted\x18\x05 \x03(\x0b\x32$.headrace.protocol.v1.StreamPosition\x12\x0f\n\x07idle_ms\x18\x06 \x01(\x04\x12\x14\n\x0clag_messages\x18\x07 \x01(\x04\x12\x11\n\tlag_bytes\x18\x08 \x01(\x04\x12\x32\n\x05state\x18\t \x01(\x0e\x32#.headrace.protocol.v1.PipelineState\x12\x14\n\x07\x61way_ms\x18\n \x01(\x04H\x00\x88\x01\x01\x42\n\n\x08_away_ms\"\xc2\x02\n\nSinkStatus\x12\x0c\n\x04sink\x18\x01 \x01(\t\x12,\n\x04mode\x18\x02 \x01(\x0e\x32\x1e.headrace.protocol.v1.SinkMode\x12\x11\n\tinstances\x18\x03 \x03(\t\x12\x0c\n\x04\x61way\x18\x04 \x03(\t\x12\x12\n\nopen_parts\x18\x05 \x01(\r\x12\x1c\n\x14pending_transactions\x18\x06 \x01(\r\x12\x17\n\x0fstaged_messages\x18\x07 \x01(\x04\x12\x18\n\x10refused_messages\x18\x08 \x01(\x04\x12\x34\n\tcommitted\x18\t \x03(\x0b\x32!.headrace.protocol.v1.Transaction\x12,\n\x04lost\x18\n \x03(\x0b\x32\x1e.headrace.protocol.v1.LostVote\x12\x0e\n\x06losses\x18\x0b \x01(\x04\"T\n\x08LostVote\x12\x10\n\x08instance\x18\x01 \x01(\t\x12\x36\n\x0btransaction\x18\x02 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\"8\n\x15\x46orgetPipelineRequest\x12\x10\n\x08pipeline\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\"\x18\n\x16\x46orgetPipelineResponse*\xa5\x01\n\x0bStreamState\x12\x1c\n\x18STREAM_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13STREAM_STATE_PARKED\x10\x01\x12\x15\n\x11STREAM_STATE_LIVE\x10\x02\x12\x19\n\x15STREAM_STATE_DETACHED\x10\x03\x12\x16\n\x12STREAM_STATE_ENDED\x10\x04\x12\x15\n\x11STREAM_STATE_LOST\x10\x05*\x9e\x01\n\rPipelineState\x12\x1e\n\x1aPIPELINE_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17PIPELINE_STATE_ATTACHED\x10\x01\x12\x17\n\x13PIPELINE_STATE_AWAY\x10\x02\x12\x1b\n\x17PIPELINE_STATE_DETACHED\x10\x03\x12\x1a\n\x16PIPELINE_STATE_AWAITED\x10\x04\x32\xd9\x01\n\x0c\x41\x64minService\x12\\\n\tGetStatus\x12&.headrace.protocol.v1.GetStatusRequest\x1a\'.headrace.protocol.v1.GetStatusResponse\x12k\n\x0e\x46orgetPipeline\x12+.headrace.protocol.v1.ForgetPipelineRequest\x1a,.headrace.protocol.v1.ForgetPipelineResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,34 +36,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_GATEWAYSTATUS_REJECTEDSESSIONSENTRY']._loaded_options = None
   _globals['_GATEWAYSTATUS_REJECTEDSESSIONSENTRY']._serialized_options = b'8\001'
-  _globals['_STREAMSTATE']._serialized_start=2457
-  _globals['_STREAMSTATE']._serialized_end=2622
-  _globals['_PIPELINESTATE']._serialized_start=2625
-  _globals['_PIPELINESTATE']._serialized_end=2783
-  _globals['_GETSTATUSREQUEST']._serialized_start=125
-  _globals['_GETSTATUSREQUEST']._serialized_end=143
-  _globals['_GETSTATUSRESPONSE']._serialized_start=146
-  _globals['_GETSTATUSRESPONSE']._serialized_end=433
-  _globals['_GATEWAYSTATUS']._serialized_start=436
-  _globals['_GATEWAYSTATUS']._serialized_end=700
-  _globals['_GATEWAYSTATUS_REJECTEDSESSIONSENTRY']._serialized_start=645
-  _globals['_GATEWAYSTATUS_REJECTEDSESSIONSENTRY']._serialized_end=700
-  _globals['_STREAMSTATUS']._serialized_start=703
-  _globals['_STREAMSTATUS']._serialized_end=1220
-  _globals['_ACKNOWLEDGEMENTHOLDER']._serialized_start=1223
-  _globals['_ACKNOWLEDGEMENTHOLDER']._serialized_end=1403
-  _globals['_SESSIONSTATUS']._serialized_start=1406
-  _globals['_SESSIONSTATUS']._serialized_end=1672
-  _globals['_PIPELINESTATUS']._serialized_start=1675
-  _globals['_PIPELINESTATUS']._serialized_end=1959
-  _globals['_SINKSTATUS']._serialized_start=1962
-  _globals['_SINKSTATUS']._serialized_end=2284
-  _globals['_LOSTVOTE']._serialized_start=2286
-  _globals['_LOSTVOTE']._serialized_end=2370
-  _globals['_FORGETPIPELINEREQUEST']._serialized_start=2372
-  _globals['_FORGETPIPELINEREQUEST']._serialized_end=2428
-  _globals['_FORGETPIPELINERESPONSE']._serialized_start=2430
-  _globals['_FORGETPIPELINERESPONSE']._serialized_end=2454
-  _globals['_ADMINSERVICE']._serialized_start=2786
-  _globals['_ADMINSERVICE']._serialized_end=3003
+  _globals['_STREAMSTATE']._serialized_start=3022
+  _globals['_STREAMSTATE']._serialized_end=3187
+  _globals['_PIPELINESTATE']._serialized_start=3190
+  _globals['_PIPELINESTATE']._serialized_end=3348
+  _globals['_GETSTATUSREQUEST']._serialized_start=163
+  _globals['_GETSTATUSREQUEST']._serialized_end=181
+  _globals['_GETSTATUSRESPONSE']._serialized_start=184
+  _globals['_GETSTATUSRESPONSE']._serialized_end=535
+  _globals['_GATEWAYSTATUS']._serialized_start=538
+  _globals['_GATEWAYSTATUS']._serialized_end=802
+  _globals['_GATEWAYSTATUS_REJECTEDSESSIONSENTRY']._serialized_start=747
+  _globals['_GATEWAYSTATUS_REJECTEDSESSIONSENTRY']._serialized_end=802
+  _globals['_STREAMSTATUS']._serialized_start=805
+  _globals['_STREAMSTATUS']._serialized_end=1322
+  _globals['_ACKNOWLEDGEMENTHOLDER']._serialized_start=1325
+  _globals['_ACKNOWLEDGEMENTHOLDER']._serialized_end=1505
+  _globals['_REPORTEDSTATUS']._serialized_start=1508
+  _globals['_REPORTEDSTATUS']._serialized_end=1709
+  _globals['_SESSIONSTATUS']._serialized_start=1712
+  _globals['_SESSIONSTATUS']._serialized_end=2034
+  _globals['_SINKSESSIONSTATUS']._serialized_start=2037
+  _globals['_SINKSESSIONSTATUS']._serialized_end=2237
+  _globals['_PIPELINESTATUS']._serialized_start=2240
+  _globals['_PIPELINESTATUS']._serialized_end=2524
+  _globals['_SINKSTATUS']._serialized_start=2527
+  _globals['_SINKSTATUS']._serialized_end=2849
+  _globals['_LOSTVOTE']._serialized_start=2851
+  _globals['_LOSTVOTE']._serialized_end=2935
+  _globals['_FORGETPIPELINEREQUEST']._serialized_start=2937
+  _globals['_FORGETPIPELINEREQUEST']._serialized_end=2993
+  _globals['_FORGETPIPELINERESPONSE']._serialized_start=2995
+  _globals['_FORGETPIPELINERESPONSE']._serialized_end=3019
+  _globals['_ADMINSERVICE']._serialized_start=3351
+  _globals['_ADMINSERVICE']._serialized_end=3568
 # @@protoc_insertion_point(module_scope)

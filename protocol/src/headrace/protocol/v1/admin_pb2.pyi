@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from headrace.protocol.v1 import connector_pb2 as _connector_pb2
 from headrace.protocol.v1 import frame_pb2 as _frame_pb2
 from headrace.protocol.v1 import sink_pb2 as _sink_pb2
 import builtins as _builtins
@@ -117,6 +118,7 @@ class GetStatusResponse(_message.Message):
     SESSIONS_FIELD_NUMBER: _builtins.int
     PIPELINES_FIELD_NUMBER: _builtins.int
     SINKS_FIELD_NUMBER: _builtins.int
+    SINK_SESSIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def gateway(self) -> Global___GatewayStatus:
         """The gateway itself."""
@@ -127,7 +129,7 @@ class GetStatusResponse(_message.Message):
 
     @_builtins.property
     def sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SessionStatus]:
-        """Its sessions, oldest first."""
+        """The sessions of its sources, oldest first."""
 
     @_builtins.property
     def pipelines(self) -> _containers.RepeatedCompositeFieldContainer[Global___PipelineStatus]:
@@ -137,6 +139,10 @@ class GetStatusResponse(_message.Message):
     def sinks(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkStatus]:
         """The sinks that connectors serve or pipelines write to, by name."""
 
+    @_builtins.property
+    def sink_sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkSessionStatus]:
+        """The sessions of its sinks, oldest first."""
+
     def __init__(
         self,
         *,
@@ -145,10 +151,11 @@ class GetStatusResponse(_message.Message):
         sessions: _abc.Iterable[Global___SessionStatus] | None = ...,
         pipelines: _abc.Iterable[Global___PipelineStatus] | None = ...,
         sinks: _abc.Iterable[Global___SinkStatus] | None = ...,
+        sink_sessions: _abc.Iterable[Global___SinkSessionStatus] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["gateway", b"gateway"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gateway", b"gateway", "pipelines", b"pipelines", "sessions", b"sessions", "sinks", b"sinks", "streams", b"streams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gateway", b"gateway", "pipelines", b"pipelines", "sessions", b"sessions", "sink_sessions", b"sink_sessions", "sinks", b"sinks", "streams", b"streams"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -350,8 +357,50 @@ class AcknowledgementHolder(_message.Message):
 Global___AcknowledgementHolder: _TypeAlias = AcknowledgementHolder  # noqa: Y015
 
 @_typing.final
+class ReportedStatus(_message.Message):
+    """What a connector says of itself."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SDK_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    STATE_AGE_MS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
+    state: _connector_pb2.ConnectorState.ValueType
+    """What it is doing; unspecified if it has not reported in this session."""
+    state_age_ms: _builtins.int
+    """How long it has been in this state, in milliseconds."""
+    reason: _builtins.str
+    """Why it is in this state; empty if there is nothing to say."""
+    @_builtins.property
+    def sdk(self) -> _connector_pb2.Sdk:
+        """The library that speaks for it; absent if it did not say."""
+
+    @_builtins.property
+    def errors(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.ConnectorError]:
+        """Its last errors in this session, oldest first; at most 100, and fewer if their texts are long."""
+
+    def __init__(
+        self,
+        *,
+        sdk: _connector_pb2.Sdk | None = ...,
+        state: _connector_pb2.ConnectorState.ValueType = ...,
+        state_age_ms: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        errors: _abc.Iterable[_connector_pb2.ConnectorError] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sdk", b"sdk"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["errors", b"errors", "reason", b"reason", "sdk", b"sdk", "state", b"state", "state_age_ms", b"state_age_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportedStatus: _TypeAlias = ReportedStatus  # noqa: Y015
+
+@_typing.final
 class SessionStatus(_message.Message):
-    """One session."""
+    """One session of a source."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -367,6 +416,7 @@ class SessionStatus(_message.Message):
     OUTSTANDING_BYTES_FIELD_NUMBER: _builtins.int
     OUTSTANDING_MESSAGES_FIELD_NUMBER: _builtins.int
     LINGER_MS_FIELD_NUMBER: _builtins.int
+    REPORTED_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     """Its id."""
     connector: _builtins.str
@@ -391,6 +441,10 @@ class SessionStatus(_message.Message):
     """Messages that it has outstanding."""
     linger_ms: _builtins.int
     """The linger that the gateway last sent it, in milliseconds."""
+    @_builtins.property
+    def reported(self) -> Global___ReportedStatus:
+        """What the connector says of itself."""
+
     def __init__(
         self,
         *,
@@ -406,14 +460,67 @@ class SessionStatus(_message.Message):
         outstanding_bytes: _builtins.int = ...,
         outstanding_messages: _builtins.int = ...,
         linger_ms: _builtins.int = ...,
+        reported: Global___ReportedStatus | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reported", b"reported"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "connector", b"connector", "connector_version", b"connector_version", "credit_bytes", b"credit_bytes", "credit_messages", b"credit_messages", "instance", b"instance", "linger_ms", b"linger_ms", "outstanding_bytes", b"outstanding_bytes", "outstanding_messages", b"outstanding_messages", "peer", b"peer", "session", b"session", "streams", b"streams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "connector", b"connector", "connector_version", b"connector_version", "credit_bytes", b"credit_bytes", "credit_messages", b"credit_messages", "instance", b"instance", "linger_ms", b"linger_ms", "outstanding_bytes", b"outstanding_bytes", "outstanding_messages", b"outstanding_messages", "peer", b"peer", "reported", b"reported", "session", b"session", "streams", b"streams"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SessionStatus: _TypeAlias = SessionStatus  # noqa: Y015
+
+@_typing.final
+class SinkSessionStatus(_message.Message):
+    """One session of a sink."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_FIELD_NUMBER: _builtins.int
+    SINK_FIELD_NUMBER: _builtins.int
+    CONNECTOR_FIELD_NUMBER: _builtins.int
+    CONNECTOR_VERSION_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    PEER_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    REPORTED_FIELD_NUMBER: _builtins.int
+    session: _builtins.str
+    """Its id."""
+    sink: _builtins.str
+    """The sink that it serves."""
+    connector: _builtins.str
+    """The connector's name."""
+    connector_version: _builtins.str
+    """The connector's version."""
+    instance: _builtins.str
+    """The instance."""
+    peer: _builtins.str
+    """The address that it connects from."""
+    age_ms: _builtins.int
+    """How long it has existed, in milliseconds."""
+    @_builtins.property
+    def reported(self) -> Global___ReportedStatus:
+        """What the connector says of itself."""
+
+    def __init__(
+        self,
+        *,
+        session: _builtins.str = ...,
+        sink: _builtins.str = ...,
+        connector: _builtins.str = ...,
+        connector_version: _builtins.str = ...,
+        instance: _builtins.str = ...,
+        peer: _builtins.str = ...,
+        age_ms: _builtins.int = ...,
+        reported: Global___ReportedStatus | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reported", b"reported"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "connector", b"connector", "connector_version", b"connector_version", "instance", b"instance", "peer", b"peer", "reported", b"reported", "session", b"session", "sink", b"sink"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SinkSessionStatus: _TypeAlias = SinkSessionStatus  # noqa: Y015
 
 @_typing.final
 class PipelineStatus(_message.Message):

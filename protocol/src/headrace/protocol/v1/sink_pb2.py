@@ -22,60 +22,62 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from headrace.protocol.v1 import connector_pb2 as headrace_dot_protocol_dot_v1_dot_connector__pb2
 from headrace.protocol.v1 import frame_pb2 as headrace_dot_protocol_dot_v1_dot_frame__pb2
+from headrace.protocol.v1 import source_pb2 as headrace_dot_protocol_dot_v1_dot_source__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fheadrace/protocol/v1/sink.proto\x12\x14headrace.protocol.v1\x1a headrace/protocol/v1/frame.proto\".\n\x0bTransaction\x12\x10\n\x08pipeline\x18\x01 \x01(\t\x12\r\n\x05\x62\x61tch\x18\x02 \x01(\x04\"b\n\x04Part\x12\x36\n\x0btransaction\x18\x01 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\t\"\x87\x03\n\x18SinkServiceAttachRequest\x12\x30\n\x05hello\x18\x01 \x01(\x0b\x32\x1f.headrace.protocol.v1.SinkHelloH\x00\x12.\n\x06staged\x18\x02 \x01(\x0b\x32\x1c.headrace.protocol.v1.StagedH\x00\x12\x32\n\x08prepared\x18\x03 \x01(\x0b\x32\x1e.headrace.protocol.v1.PreparedH\x00\x12\x34\n\tcommitted\x18\x04 \x01(\x0b\x32\x1f.headrace.protocol.v1.CommittedH\x00\x12.\n\x06\x66\x61iled\x18\x05 \x01(\x0b\x32\x1c.headrace.protocol.v1.FailedH\x00\x12\x34\n\x07goodbye\x18\x06 \x01(\x0b\x32!.headrace.protocol.v1.SinkGoodbyeH\x00\x12.\n\x04\x62usy\x18\x07 \x01(\x0b\x32\x1e.headrace.protocol.v1.SinkBusyH\x00\x42\t\n\x07message\"\xef\x03\n\x19SinkServiceAttachResponse\x12\x34\n\x07welcome\x18\x01 \x01(\x0b\x32!.headrace.protocol.v1.SinkWelcomeH\x00\x12\x35\n\nstart_part\x18\x02 \x01(\x0b\x32\x1f.headrace.protocol.v1.StartPartH\x00\x12\x30\n\x05\x66rame\x18\x03 \x01(\x0b\x32\x1f.headrace.protocol.v1.PartFrameH\x00\x12\x31\n\x08\x65nd_part\x18\x04 \x01(\x0b\x32\x1d.headrace.protocol.v1.EndPartH\x00\x12\x33\n\tdrop_part\x18\x05 \x01(\x0b\x32\x1e.headrace.protocol.v1.DropPartH\x00\x12\x30\n\x07prepare\x18\x06 \x01(\x0b\x32\x1d.headrace.protocol.v1.PrepareH\x00\x12.\n\x06\x63ommit\x18\x07 \x01(\x0b\x32\x1c.headrace.protocol.v1.CommitH\x00\x12,\n\x05\x61\x62ort\x18\x08 \x01(\x0b\x32\x1b.headrace.protocol.v1.AbortH\x00\x12\x30\n\x05\x64rain\x18\t \x01(\x0b\x32\x1f.headrace.protocol.v1.SinkDrainH\x00\x42\t\n\x07message\"\xb8\x02\n\tSinkHello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x19\n\x11\x63onnector_version\x18\x03 \x01(\t\x12\x0c\n\x04sink\x18\x04 \x01(\t\x12\x10\n\x08instance\x18\x05 \x01(\t\x12,\n\x04mode\x18\x06 \x01(\x0e\x32\x1e.headrace.protocol.v1.SinkMode\x12*\n\x06staged\x18\x07 \x03(\x0b\x32\x1a.headrace.protocol.v1.Part\x12\x33\n\x08prepared\x18\x08 \x03(\x0b\x32!.headrace.protocol.v1.Transaction\x12\x34\n\tcommitted\x18\t \x03(\x0b\x32!.headrace.protocol.v1.Transaction\"j\n\x0bSinkWelcome\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x17\n\x0fgateway_version\x18\x02 \x01(\t\x12\x0f\n\x07session\x18\x03 \x01(\t\x12\x17\n\x0fread_timeout_ms\x18\x04 \x01(\r\"A\n\tStartPart\x12\n\n\x02id\x18\x01 \x01(\x04\x12(\n\x04part\x18\x02 \x01(\x0b\x32\x1a.headrace.protocol.v1.Part\"C\n\tPartFrame\x12\n\n\x02id\x18\x01 \x01(\x04\x12*\n\x05\x66rame\x18\x02 \x01(\x0b\x32\x1b.headrace.protocol.v1.Frame\"\'\n\x07\x45ndPart\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x10\n\x08messages\x18\x02 \x01(\x04\"\x16\n\x08\x44ropPart\x12\n\n\x02id\x18\x01 \x01(\x04\"x\n\x06Staged\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x35\n\x07refused\x18\x02 \x03(\x0b\x32$.headrace.protocol.v1.Staged.Refused\x1a+\n\x07Refused\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06reason\x18\x02 \x01(\t\"l\n\x07Prepare\x12\x36\n\x0btransaction\x18\x01 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\x12)\n\x05parts\x18\x02 \x03(\x0b\x32\x1a.headrace.protocol.v1.Part\"B\n\x08Prepared\x12\x36\n\x0btransaction\x18\x01 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\"@\n\x06\x43ommit\x12\x36\n\x0btransaction\x18\x01 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\"C\n\tCommitted\x12\x36\n\x0btransaction\x18\x01 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\"?\n\x05\x41\x62ort\x12\x36\n\x0btransaction\x18\x01 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\"m\n\x06\x46\x61iled\x12\x11\n\x07part_id\x18\x01 \x01(\x04H\x00\x12\x38\n\x0btransaction\x18\x02 \x01(\x0b\x32!.headrace.protocol.v1.TransactionH\x00\x12\x0e\n\x06reason\x18\x03 \x01(\tB\x06\n\x04what\"0\n\tSinkDrain\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\n\n\x08SinkBusy\"\x1d\n\x0bSinkGoodbye\x12\x0e\n\x06reason\x18\x01 \x01(\t*{\n\x08SinkMode\x12\x19\n\x15SINK_MODE_UNSPECIFIED\x10\x00\x12\x17\n\x13SINK_MODE_TWO_PHASE\x10\x01\x12\x1e\n\x1aSINK_MODE_BATCH_IDEMPOTENT\x10\x02\x12\x1b\n\x17SINK_MODE_AT_LEAST_ONCE\x10\x03\x32|\n\x0bSinkService\x12m\n\x06\x41ttach\x12..headrace.protocol.v1.SinkServiceAttachRequest\x1a/.headrace.protocol.v1.SinkServiceAttachResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fheadrace/protocol/v1/sink.proto\x12\x14headrace.protocol.v1\x1a$headrace/protocol/v1/connector.proto\x1a headrace/protocol/v1/frame.proto\x1a!headrace/protocol/v1/source.proto\".\n\x0bTransaction\x12\x10\n\x08pipeline\x18\x01 \x01(\t\x12\r\n\x05\x62\x61tch\x18\x02 \x01(\x04\"b\n\x04Part\x12\x36\n\x0btransaction\x18\x01 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\t\"\xb7\x03\n\x18SinkServiceAttachRequest\x12\x30\n\x05hello\x18\x01 \x01(\x0b\x32\x1f.headrace.protocol.v1.SinkHelloH\x00\x12.\n\x06staged\x18\x02 \x01(\x0b\x32\x1c.headrace.protocol.v1.StagedH\x00\x12\x32\n\x08prepared\x18\x03 \x01(\x0b\x32\x1e.headrace.protocol.v1.PreparedH\x00\x12\x34\n\tcommitted\x18\x04 \x01(\x0b\x32\x1f.headrace.protocol.v1.CommittedH\x00\x12.\n\x06\x66\x61iled\x18\x05 \x01(\x0b\x32\x1c.headrace.protocol.v1.FailedH\x00\x12\x34\n\x07goodbye\x18\x06 \x01(\x0b\x32!.headrace.protocol.v1.SinkGoodbyeH\x00\x12.\n\x04\x62usy\x18\x07 \x01(\x0b\x32\x1e.headrace.protocol.v1.SinkBusyH\x00\x12.\n\x06report\x18\x08 \x01(\x0b\x32\x1c.headrace.protocol.v1.ReportH\x00\x42\t\n\x07message\"\xef\x03\n\x19SinkServiceAttachResponse\x12\x34\n\x07welcome\x18\x01 \x01(\x0b\x32!.headrace.protocol.v1.SinkWelcomeH\x00\x12\x35\n\nstart_part\x18\x02 \x01(\x0b\x32\x1f.headrace.protocol.v1.StartPartH\x00\x12\x30\n\x05\x66rame\x18\x03 \x01(\x0b\x32\x1f.headrace.protocol.v1.PartFrameH\x00\x12\x31\n\x08\x65nd_part\x18\x04 \x01(\x0b\x32\x1d.headrace.protocol.v1.EndPartH\x00\x12\x33\n\tdrop_part\x18\x05 \x01(\x0b\x32\x1e.headrace.protocol.v1.DropPartH\x00\x12\x30\n\x07prepare\x18\x06 \x01(\x0b\x32\x1d.headrace.protocol.v1.PrepareH\x00\x12.\n\x06\x63ommit\x18\x07 \x01(\x0b\x32\x1c.headrace.protocol.v1.CommitH\x00\x12,\n\x05\x61\x62ort\x18\x08 \x01(\x0b\x32\x1b.headrace.protocol.v1.AbortH\x00\x12\x30\n\x05\x64rain\x18\t \x01(\x0b\x32\x1f.headrace.protocol.v1.SinkDrainH\x00\x42\t\n\x07message\"\x98\x03\n\tSinkHello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x19\n\x11\x63onnector_version\x18\x03 \x01(\t\x12\x0c\n\x04sink\x18\x04 \x01(\t\x12\x10\n\x08instance\x18\x05 \x01(\t\x12,\n\x04mode\x18\x06 \x01(\x0e\x32\x1e.headrace.protocol.v1.SinkMode\x12*\n\x06staged\x18\x07 \x03(\x0b\x32\x1a.headrace.protocol.v1.Part\x12\x33\n\x08prepared\x18\x08 \x03(\x0b\x32!.headrace.protocol.v1.Transaction\x12\x34\n\tcommitted\x18\t \x03(\x0b\x32!.headrace.protocol.v1.Transaction\x12\x36\n\x0c\x63\x61pabilities\x18\n \x03(\x0e\x32 .headrace.protocol.v1.Capability\x12&\n\x03sdk\x18\x0b \x01(\x0b\x32\x19.headrace.protocol.v1.Sdk\"\xa2\x01\n\x0bSinkWelcome\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x17\n\x0fgateway_version\x18\x02 \x01(\t\x12\x0f\n\x07session\x18\x03 \x01(\t\x12\x17\n\x0fread_timeout_ms\x18\x04 \x01(\r\x12\x36\n\x0c\x63\x61pabilities\x18\x05 \x03(\x0e\x32 .headrace.protocol.v1.Capability\"A\n\tStartPart\x12\n\n\x02id\x18\x01 \x01(\x04\x12(\n\x04part\x18\x02 \x01(\x0b\x32\x1a.headrace.protocol.v1.Part\"C\n\tPartFrame\x12\n\n\x02id\x18\x01 \x01(\x04\x12*\n\x05\x66rame\x18\x02 \x01(\x0b\x32\x1b.headrace.protocol.v1.Frame\"\'\n\x07\x45ndPart\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x10\n\x08messages\x18\x02 \x01(\x04\"\x16\n\x08\x44ropPart\x12\n\n\x02id\x18\x01 \x01(\x04\"x\n\x06Staged\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x35\n\x07refused\x18\x02 \x03(\x0b\x32$.headrace.protocol.v1.Staged.Refused\x1a+\n\x07Refused\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06reason\x18\x02 \x01(\t\"l\n\x07Prepare\x12\x36\n\x0btransaction\x18\x01 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\x12)\n\x05parts\x18\x02 \x03(\x0b\x32\x1a.headrace.protocol.v1.Part\"B\n\x08Prepared\x12\x36\n\x0btransaction\x18\x01 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\"@\n\x06\x43ommit\x12\x36\n\x0btransaction\x18\x01 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\"C\n\tCommitted\x12\x36\n\x0btransaction\x18\x01 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\"?\n\x05\x41\x62ort\x12\x36\n\x0btransaction\x18\x01 \x01(\x0b\x32!.headrace.protocol.v1.Transaction\"m\n\x06\x46\x61iled\x12\x11\n\x07part_id\x18\x01 \x01(\x04H\x00\x12\x38\n\x0btransaction\x18\x02 \x01(\x0b\x32!.headrace.protocol.v1.TransactionH\x00\x12\x0e\n\x06reason\x18\x03 \x01(\tB\x06\n\x04what\"0\n\tSinkDrain\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\n\n\x08SinkBusy\"\x1d\n\x0bSinkGoodbye\x12\x0e\n\x06reason\x18\x01 \x01(\t*{\n\x08SinkMode\x12\x19\n\x15SINK_MODE_UNSPECIFIED\x10\x00\x12\x17\n\x13SINK_MODE_TWO_PHASE\x10\x01\x12\x1e\n\x1aSINK_MODE_BATCH_IDEMPOTENT\x10\x02\x12\x1b\n\x17SINK_MODE_AT_LEAST_ONCE\x10\x03\x32|\n\x0bSinkService\x12m\n\x06\x41ttach\x12..headrace.protocol.v1.SinkServiceAttachRequest\x1a/.headrace.protocol.v1.SinkServiceAttachResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'headrace.protocol.v1.sink_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SINKMODE']._serialized_start=2459
-  _globals['_SINKMODE']._serialized_end=2582
-  _globals['_TRANSACTION']._serialized_start=91
-  _globals['_TRANSACTION']._serialized_end=137
-  _globals['_PART']._serialized_start=139
-  _globals['_PART']._serialized_end=237
-  _globals['_SINKSERVICEATTACHREQUEST']._serialized_start=240
-  _globals['_SINKSERVICEATTACHREQUEST']._serialized_end=631
-  _globals['_SINKSERVICEATTACHRESPONSE']._serialized_start=634
-  _globals['_SINKSERVICEATTACHRESPONSE']._serialized_end=1129
-  _globals['_SINKHELLO']._serialized_start=1132
-  _globals['_SINKHELLO']._serialized_end=1444
-  _globals['_SINKWELCOME']._serialized_start=1446
-  _globals['_SINKWELCOME']._serialized_end=1552
-  _globals['_STARTPART']._serialized_start=1554
-  _globals['_STARTPART']._serialized_end=1619
-  _globals['_PARTFRAME']._serialized_start=1621
-  _globals['_PARTFRAME']._serialized_end=1688
-  _globals['_ENDPART']._serialized_start=1690
-  _globals['_ENDPART']._serialized_end=1729
-  _globals['_DROPPART']._serialized_start=1731
-  _globals['_DROPPART']._serialized_end=1753
-  _globals['_STAGED']._serialized_start=1755
-  _globals['_STAGED']._serialized_end=1875
-  _globals['_STAGED_REFUSED']._serialized_start=1832
-  _globals['_STAGED_REFUSED']._serialized_end=1875
-  _globals['_PREPARE']._serialized_start=1877
-  _globals['_PREPARE']._serialized_end=1985
-  _globals['_PREPARED']._serialized_start=1987
-  _globals['_PREPARED']._serialized_end=2053
-  _globals['_COMMIT']._serialized_start=2055
-  _globals['_COMMIT']._serialized_end=2119
-  _globals['_COMMITTED']._serialized_start=2121
-  _globals['_COMMITTED']._serialized_end=2188
-  _globals['_ABORT']._serialized_start=2190
-  _globals['_ABORT']._serialized_end=2253
-  _globals['_FAILED']._serialized_start=2255
-  _globals['_FAILED']._serialized_end=2364
-  _globals['_SINKDRAIN']._serialized_start=2366
-  _globals['_SINKDRAIN']._serialized_end=2414
-  _globals['_SINKBUSY']._serialized_start=2416
-  _globals['_SINKBUSY']._serialized_end=2426
-  _globals['_SINKGOODBYE']._serialized_start=2428
-  _globals['_SINKGOODBYE']._serialized_end=2457
-  _globals['_SINKSERVICE']._serialized_start=2584
-  _globals['_SINKSERVICE']._serialized_end=2708
+  _globals['_SINKMODE']._serialized_start=2733
+  _globals['_SINKMODE']._serialized_end=2856
+  _globals['_TRANSACTION']._serialized_start=164
+  _globals['_TRANSACTION']._serialized_end=210
+  _globals['_PART']._serialized_start=212
+  _globals['_PART']._serialized_end=310
+  _globals['_SINKSERVICEATTACHREQUEST']._serialized_start=313
+  _globals['_SINKSERVICEATTACHREQUEST']._serialized_end=752
+  _globals['_SINKSERVICEATTACHRESPONSE']._serialized_start=755
+  _globals['_SINKSERVICEATTACHRESPONSE']._serialized_end=1250
+  _globals['_SINKHELLO']._serialized_start=1253
+  _globals['_SINKHELLO']._serialized_end=1661
+  _globals['_SINKWELCOME']._serialized_start=1664
+  _globals['_SINKWELCOME']._serialized_end=1826
+  _globals['_STARTPART']._serialized_start=1828
+  _globals['_STARTPART']._serialized_end=1893
+  _globals['_PARTFRAME']._serialized_start=1895
+  _globals['_PARTFRAME']._serialized_end=1962
+  _globals['_ENDPART']._serialized_start=1964
+  _globals['_ENDPART']._serialized_end=2003
+  _globals['_DROPPART']._serialized_start=2005
+  _globals['_DROPPART']._serialized_end=2027
+  _globals['_STAGED']._serialized_start=2029
+  _globals['_STAGED']._serialized_end=2149
+  _globals['_STAGED_REFUSED']._serialized_start=2106
+  _globals['_STAGED_REFUSED']._serialized_end=2149
+  _globals['_PREPARE']._serialized_start=2151
+  _globals['_PREPARE']._serialized_end=2259
+  _globals['_PREPARED']._serialized_start=2261
+  _globals['_PREPARED']._serialized_end=2327
+  _globals['_COMMIT']._serialized_start=2329
+  _globals['_COMMIT']._serialized_end=2393
+  _globals['_COMMITTED']._serialized_start=2395
+  _globals['_COMMITTED']._serialized_end=2462
+  _globals['_ABORT']._serialized_start=2464
+  _globals['_ABORT']._serialized_end=2527
+  _globals['_FAILED']._serialized_start=2529
+  _globals['_FAILED']._serialized_end=2638
+  _globals['_SINKDRAIN']._serialized_start=2640
+  _globals['_SINKDRAIN']._serialized_end=2688
+  _globals['_SINKBUSY']._serialized_start=2690
+  _globals['_SINKBUSY']._serialized_end=2700
+  _globals['_SINKGOODBYE']._serialized_start=2702
+  _globals['_SINKGOODBYE']._serialized_end=2731
+  _globals['_SINKSERVICE']._serialized_start=2858
+  _globals['_SINKSERVICE']._serialized_end=2982
 # @@protoc_insertion_point(module_scope)

@@ -8,7 +8,9 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from headrace.protocol.v1 import connector_pb2 as _connector_pb2
 from headrace.protocol.v1 import frame_pb2 as _frame_pb2
+from headrace.protocol.v1 import source_pb2 as _source_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -121,6 +123,7 @@ class SinkServiceAttachRequest(_message.Message):
     FAILED_FIELD_NUMBER: _builtins.int
     GOODBYE_FIELD_NUMBER: _builtins.int
     BUSY_FIELD_NUMBER: _builtins.int
+    REPORT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___SinkHello:
         """Begins the session; first, and only once."""
@@ -149,6 +152,10 @@ class SinkServiceAttachRequest(_message.Message):
     def busy(self) -> Global___SinkBusy:
         """The sink is busy and cannot read at the moment."""
 
+    @_builtins.property
+    def report(self) -> _connector_pb2.Report:
+        """How the connector is."""
+
     def __init__(
         self,
         *,
@@ -159,12 +166,13 @@ class SinkServiceAttachRequest(_message.Message):
         failed: Global___Failed | None = ...,
         goodbye: Global___SinkGoodbye | None = ...,
         busy: Global___SinkBusy | None = ...,
+        report: _connector_pb2.Report | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["busy", b"busy", "committed", b"committed", "failed", b"failed", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "prepared", b"prepared", "staged", b"staged"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["busy", b"busy", "committed", b"committed", "failed", b"failed", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "prepared", b"prepared", "report", b"report", "staged", b"staged"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy", b"busy", "committed", b"committed", "failed", b"failed", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "prepared", b"prepared", "staged", b"staged"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy", b"busy", "committed", b"committed", "failed", b"failed", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "prepared", b"prepared", "report", b"report", "staged", b"staged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "staged", "prepared", "committed", "failed", "goodbye", "busy"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "staged", "prepared", "committed", "failed", "goodbye", "busy", "report"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -259,6 +267,8 @@ class SinkHello(_message.Message):
     STAGED_FIELD_NUMBER: _builtins.int
     PREPARED_FIELD_NUMBER: _builtins.int
     COMMITTED_FIELD_NUMBER: _builtins.int
+    CAPABILITIES_FIELD_NUMBER: _builtins.int
+    SDK_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     """The protocol version that the connector speaks: 1."""
     connector: _builtins.str
@@ -291,6 +301,14 @@ class SinkHello(_message.Message):
         fails. A batch-idempotent sink need not know: a pipeline that it does not name is not checked.
         """
 
+    @_builtins.property
+    def capabilities(self) -> _containers.RepeatedScalarFieldContainer[_source_pb2.Capability.ValueType]:
+        """What the connector can do."""
+
+    @_builtins.property
+    def sdk(self) -> _connector_pb2.Sdk:
+        """The library that speaks for it; absent if there is none."""
+
     def __init__(
         self,
         *,
@@ -303,10 +321,12 @@ class SinkHello(_message.Message):
         staged: _abc.Iterable[Global___Part] | None = ...,
         prepared: _abc.Iterable[Global___Transaction] | None = ...,
         committed: _abc.Iterable[Global___Transaction] | None = ...,
+        capabilities: _abc.Iterable[_source_pb2.Capability.ValueType] | None = ...,
+        sdk: _connector_pb2.Sdk | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sdk", b"sdk"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "connector", b"connector", "connector_version", b"connector_version", "instance", b"instance", "mode", b"mode", "prepared", b"prepared", "protocol_version", b"protocol_version", "sink", b"sink", "staged", b"staged"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "committed", b"committed", "connector", b"connector", "connector_version", b"connector_version", "instance", b"instance", "mode", b"mode", "prepared", b"prepared", "protocol_version", b"protocol_version", "sdk", b"sdk", "sink", b"sink", "staged", b"staged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -322,6 +342,7 @@ class SinkWelcome(_message.Message):
     GATEWAY_VERSION_FIELD_NUMBER: _builtins.int
     SESSION_FIELD_NUMBER: _builtins.int
     READ_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    CAPABILITIES_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     """The protocol version that the session speaks."""
     gateway_version: _builtins.str
@@ -332,6 +353,10 @@ class SinkWelcome(_message.Message):
     """How long the connector may neither read nor send anything while the gateway has something to send to it, in
     milliseconds. Then the session ends with DEADLINE_EXCEEDED. Absent means that there is no such limit.
     """
+    @_builtins.property
+    def capabilities(self) -> _containers.RepeatedScalarFieldContainer[_source_pb2.Capability.ValueType]:
+        """What the gateway can do. A gateway that lists nothing may be older than this field."""
+
     def __init__(
         self,
         *,
@@ -339,10 +364,11 @@ class SinkWelcome(_message.Message):
         gateway_version: _builtins.str = ...,
         session: _builtins.str = ...,
         read_timeout_ms: _builtins.int = ...,
+        capabilities: _abc.Iterable[_source_pb2.Capability.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gateway_version", b"gateway_version", "protocol_version", b"protocol_version", "read_timeout_ms", b"read_timeout_ms", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "gateway_version", b"gateway_version", "protocol_version", b"protocol_version", "read_timeout_ms", b"read_timeout_ms", "session", b"session"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

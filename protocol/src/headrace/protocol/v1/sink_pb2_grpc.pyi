@@ -61,8 +61,10 @@ class SinkServiceStub:
     (Failed also to StartPart), to Prepare, to Commit. An answer that was in flight when the gateway sent DropPart or Abort
     is ignored.
 
-    The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message, refused messages
-    that the part does not have), FAILED_PRECONDITION (an unsupported protocol version, a mode that differs from that of the
+    The gateway ends a session that breaks these rules with a status that names the rule, and with an ErrorReason for
+    programs, by which a connector decides whether to reconnect. The statuses are INVALID_ARGUMENT (a malformed name or
+    message, refused messages that the part does not have), RESOURCE_EXHAUSTED (a list that is too long, or more sinks than
+    the gateway can keep), FAILED_PRECONDITION (an unsupported protocol version, a mode that differs from that of the
     sink's other instances, an answer to nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED
     (no Hello in time, or nothing read and nothing sent for too long), ABORTED (a newer session of the same instance took
     over), UNAVAILABLE (the gateway is stopping, or has reached its limit of sessions; reconnect).
@@ -101,8 +103,10 @@ class SinkServiceAsyncStub(SinkServiceStub):
     (Failed also to StartPart), to Prepare, to Commit. An answer that was in flight when the gateway sent DropPart or Abort
     is ignored.
 
-    The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message, refused messages
-    that the part does not have), FAILED_PRECONDITION (an unsupported protocol version, a mode that differs from that of the
+    The gateway ends a session that breaks these rules with a status that names the rule, and with an ErrorReason for
+    programs, by which a connector decides whether to reconnect. The statuses are INVALID_ARGUMENT (a malformed name or
+    message, refused messages that the part does not have), RESOURCE_EXHAUSTED (a list that is too long, or more sinks than
+    the gateway can keep), FAILED_PRECONDITION (an unsupported protocol version, a mode that differs from that of the
     sink's other instances, an answer to nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED
     (no Hello in time, or nothing read and nothing sent for too long), ABORTED (a newer session of the same instance took
     over), UNAVAILABLE (the gateway is stopping, or has reached its limit of sessions; reconnect).
@@ -144,8 +148,10 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
         (Failed also to StartPart), to Prepare, to Commit. An answer that was in flight when the gateway sent DropPart or Abort
         is ignored.
 
-        The gateway ends a session that breaks these rules with INVALID_ARGUMENT (a malformed name or message, refused messages
-        that the part does not have), FAILED_PRECONDITION (an unsupported protocol version, a mode that differs from that of the
+        The gateway ends a session that breaks these rules with a status that names the rule, and with an ErrorReason for
+        programs, by which a connector decides whether to reconnect. The statuses are INVALID_ARGUMENT (a malformed name or
+        message, refused messages that the part does not have), RESOURCE_EXHAUSTED (a list that is too long, or more sinks than
+        the gateway can keep), FAILED_PRECONDITION (an unsupported protocol version, a mode that differs from that of the
         sink's other instances, an answer to nothing or before EndPart), PERMISSION_DENIED, UNAUTHENTICATED, DEADLINE_EXCEEDED
         (no Hello in time, or nothing read and nothing sent for too long), ABORTED (a newer session of the same instance took
         over), UNAVAILABLE (the gateway is stopping, or has reached its limit of sessions; reconnect).

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from headrace.protocol.v1 import connector_pb2 as _connector_pb2
 from headrace.protocol.v1 import frame_pb2 as _frame_pb2
 import builtins as _builtins
 import sys
@@ -29,15 +30,21 @@ class _CapabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Capability
     CAPABILITY_UNSPECIFIED: _Capability.ValueType  # 0
     """Not a capability; ignored."""
     CAPABILITY_PACE: _Capability.ValueType  # 1
-    """Follows Pace."""
+    """A source follows Pace. A gateway sends it."""
+    CAPABILITY_REPORT: _Capability.ValueType  # 2
+    """A source or a sink sends Report. A gateway accepts it."""
 
 class Capability(_Capability, metaclass=_CapabilityEnumTypeWrapper):
-    """Something that a connector can do beyond the minimum."""
+    """Something that a connector or a gateway can do beyond the minimum. Each side lists its own: the connector in Hello or
+    SinkHello, the gateway in Welcome or SinkWelcome. Ignore a capability that you do not know.
+    """
 
 CAPABILITY_UNSPECIFIED: Capability.ValueType  # 0
 """Not a capability; ignored."""
 CAPABILITY_PACE: Capability.ValueType  # 1
-"""Follows Pace."""
+"""A source follows Pace. A gateway sends it."""
+CAPABILITY_REPORT: Capability.ValueType  # 2
+"""A source or a sink sends Report. A gateway accepts it."""
 Global___Capability: _TypeAlias = Capability  # noqa: Y015
 
 class _SourceKind:
@@ -111,6 +118,7 @@ class IngestRequest(_message.Message):
     CREDIT_REQUEST_FIELD_NUMBER: _builtins.int
     GOODBYE_FIELD_NUMBER: _builtins.int
     STARTS_FIELD_NUMBER: _builtins.int
+    REPORT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello:
         """Begins the session; first, and only once."""
@@ -147,6 +155,10 @@ class IngestRequest(_message.Message):
     def starts(self) -> Global___Starts:
         """Answers StartsWanted."""
 
+    @_builtins.property
+    def report(self) -> _connector_pb2.Report:
+        """How the connector is."""
+
     def __init__(
         self,
         *,
@@ -159,12 +171,13 @@ class IngestRequest(_message.Message):
         credit_request: Global___CreditRequest | None = ...,
         goodbye: Global___Goodbye | None = ...,
         starts: Global___Starts | None = ...,
+        report: _connector_pb2.Report | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "close_stream", b"close_stream", "credit_request", b"credit_request", "frame", b"frame", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "open_stream", b"open_stream", "position_lost", b"position_lost", "starts", b"starts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "close_stream", b"close_stream", "credit_request", b"credit_request", "frame", b"frame", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "open_stream", b"open_stream", "position_lost", b"position_lost", "report", b"report", "starts", b"starts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "close_stream", b"close_stream", "credit_request", b"credit_request", "frame", b"frame", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "open_stream", b"open_stream", "position_lost", b"position_lost", "starts", b"starts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "close_stream", b"close_stream", "credit_request", b"credit_request", "frame", b"frame", "goodbye", b"goodbye", "hello", b"hello", "message", b"message", "open_stream", b"open_stream", "position_lost", b"position_lost", "report", b"report", "starts", b"starts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "open_stream", "frame", "backlog", "position_lost", "close_stream", "credit_request", "goodbye", "starts"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "open_stream", "frame", "backlog", "position_lost", "close_stream", "credit_request", "goodbye", "starts", "report"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -249,6 +262,7 @@ class Hello(_message.Message):
     CONNECTOR_VERSION_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
     CAPABILITIES_FIELD_NUMBER: _builtins.int
+    SDK_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     """The protocol version that the connector speaks: 1."""
     connector: _builtins.str
@@ -263,6 +277,10 @@ class Hello(_message.Message):
     def capabilities(self) -> _containers.RepeatedScalarFieldContainer[Global___Capability.ValueType]:
         """What the connector can do."""
 
+    @_builtins.property
+    def sdk(self) -> _connector_pb2.Sdk:
+        """The library that speaks for it; absent if there is none."""
+
     def __init__(
         self,
         *,
@@ -271,10 +289,11 @@ class Hello(_message.Message):
         connector_version: _builtins.str = ...,
         instance: _builtins.str = ...,
         capabilities: _abc.Iterable[Global___Capability.ValueType] | None = ...,
+        sdk: _connector_pb2.Sdk | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sdk", b"sdk"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "connector", b"connector", "connector_version", b"connector_version", "instance", b"instance", "protocol_version", b"protocol_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "connector", b"connector", "connector_version", b"connector_version", "instance", b"instance", "protocol_version", b"protocol_version", "sdk", b"sdk"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -594,6 +613,7 @@ class Welcome(_message.Message):
     CREDIT_FIELD_NUMBER: _builtins.int
     PACE_FIELD_NUMBER: _builtins.int
     FRAME_OVERHEAD_BYTES_FIELD_NUMBER: _builtins.int
+    CAPABILITIES_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     """The protocol version that the session speaks."""
     gateway_version: _builtins.str
@@ -618,6 +638,10 @@ class Welcome(_message.Message):
     def pace(self) -> Global___Pace:
         """The first pace."""
 
+    @_builtins.property
+    def capabilities(self) -> _containers.RepeatedScalarFieldContainer[Global___Capability.ValueType]:
+        """What the gateway can do. A gateway that lists nothing may be older than this field."""
+
     def __init__(
         self,
         *,
@@ -630,10 +654,11 @@ class Welcome(_message.Message):
         credit: Global___Credit | None = ...,
         pace: Global___Pace | None = ...,
         frame_overhead_bytes: _builtins.int = ...,
+        capabilities: _abc.Iterable[Global___Capability.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["credit", b"credit", "pace", b"pace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["credit", b"credit", "frame_overhead_bytes", b"frame_overhead_bytes", "gateway_version", b"gateway_version", "max_frame_bytes", b"max_frame_bytes", "max_frame_messages", b"max_frame_messages", "max_streams", b"max_streams", "pace", b"pace", "protocol_version", b"protocol_version", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "credit", b"credit", "frame_overhead_bytes", b"frame_overhead_bytes", "gateway_version", b"gateway_version", "max_frame_bytes", b"max_frame_bytes", "max_frame_messages", b"max_frame_messages", "max_streams", b"max_streams", "pace", b"pace", "protocol_version", b"protocol_version", "session", b"session"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
