@@ -26,15 +26,15 @@ class InvalidSource(HeadraceError):
 
 
 class InvalidMessage(HeadraceError):
-    """The source yielded what cannot be sent: for instance columns of different lengths, or a sequence that steps back."""
+    """The source yielded something that cannot be sent: for instance columns of different lengths, or decreasing sequences."""
 
 
 class MessageTooLarge(InvalidMessage):
-    """A single message exceeds the gateway's limit. The text names its stream, sequence and size, and the limit."""
+    """A single message exceeds the gateway's limit. The error text gives its stream, sequence and size, and the limit."""
 
 
 class SourceFailed(HeadraceError):
-    """A method of the source raised. The exception is the `__cause__`."""
+    """A method of the source raised an exception, which is the `__cause__`."""
 
 
 class InvalidSink(HeadraceError):
@@ -48,11 +48,11 @@ class InvalidOutcomes(HeadraceError):
 
 
 class SinkFailed(HeadraceError):
-    """A method of the sink raised before a session could begin. The exception is the `__cause__`. The SDK retries."""
+    """A method of the sink raised an exception, the `__cause__`, before a session could begin. The SDK retries."""
 
 
 class PositionLost(HeadraceError):
-    """Raise it from `read` if the source no longer has the messages after the position.
+    """Raised by a source's `read` if the source no longer has the messages after the position.
 
     Attributes:
         reason: What happened, in plain text.
@@ -60,7 +60,7 @@ class PositionLost(HeadraceError):
     """
 
     def __init__(self, reason: str = "the source no longer has this position", *, earliest: int | None = None) -> None:
-        """Keeps the reason and the earliest sequence."""
+        """Initializes the error; see the attributes."""
         super().__init__(reason)
         self.reason = reason
         self.earliest = earliest
@@ -74,17 +74,17 @@ class SessionEnded(HeadraceError):
     """
 
     def __init__(self, message: str, status: str = "UNKNOWN") -> None:
-        """Keeps the status beside the message."""
+        """Initializes the error with the name of a gRPC status."""
         super().__init__(message)
         self.status = status
 
 
 class GatewayUnavailable(SessionEnded):
-    """The gateway is away or stops, or the connection broke. The SDK reconnects."""
+    """The gateway is unreachable or shutting down, or the connection broke. The SDK reconnects."""
 
 
 class GatewayRefused(SessionEnded):
-    """The gateway refused the session, and would refuse it again."""
+    """The gateway refused the session permanently. The SDK does not retry."""
 
 
 class SessionTakenOver(GatewayRefused):

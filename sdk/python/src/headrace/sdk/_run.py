@@ -1,4 +1,4 @@
-"""Runs a connector as a process, with signals and exit codes."""
+"""Runs a connector as a process, with signal handling and exit codes."""
 
 import asyncio
 import contextlib
@@ -33,8 +33,8 @@ def run(
 
     A source runs until it has ended and everything is acknowledged, a sink until it is stopped. SIGTERM and SIGINT stop it
     cleanly. A source then sends what it has read, and waits up to `settings.drain_seconds` for acknowledgements; the next run
-    sends again what is not acknowledged by then. A sink answers what has arrived, within that time. A second signal ends the
-    process at once.
+    resends everything that is not acknowledged by then. A sink finishes and answers what it has received, within that time. A
+    second signal ends the process immediately.
 
     Args:
         connector: The source or sink.
@@ -45,8 +45,8 @@ def run(
         settings: As for `serve`.
 
     Returns:
-        The exit code: 0 if the source has ended or the connector was stopped, 1 if it failed, 2 if it or a setting is
-        invalid. Failures are logged. A forced stop exits with 130 or 143.
+        The exit code: 0 if the source has ended or the connector was stopped, 1 if it failed, 2 if the connector or a setting
+        is invalid. Failures are logged. After a second signal, the process exits with 130 or 143.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
 
@@ -65,7 +65,7 @@ def run(
 
 @contextlib.contextmanager
 def _signals_set(stop: asyncio.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT set the event; the second one ends the process."""
+    """Makes SIGTERM and SIGINT set the event; a second signal ends the process."""
     loop = asyncio.get_running_loop()
 
     def received(number: int) -> None:

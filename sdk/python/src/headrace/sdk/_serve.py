@@ -1,4 +1,4 @@
-"""Keeps a connector connected to a gateway, session after session, until its source ends or it is stopped."""
+"""Keeps a connector connected to a gateway, reconnecting as needed, until its source ends or it is stopped."""
 
 import asyncio
 import contextlib
@@ -43,25 +43,25 @@ async def serve(
 ) -> None:
     """Streams a source into a gateway until it has ended and everything is acknowledged, or serves a sink until it is stopped.
 
-    If the gateway is away or restarts, it is waited for without limit.
+    If the gateway is unreachable or restarts, the SDK reconnects indefinitely.
 
     Args:
         connector: The source or sink.
         gateway: Address of the gateway, `host:port`. Default: HEADRACE_GATEWAY, else 127.0.0.1:7433.
-        instance: Which deployment of the connector this is, the same across its restarts: a newer session of an
-            instance takes over the streams of the older one, or its place as a sink. Default: the connector's name.
-        token: The token by which the connector authenticates. Default: HEADRACE_TOKEN, else none.
-        tls: Transport security; None connects without encryption.
-        settings: Settings that rarely need a change.
-        stop: Set it to stop. A source then sends what it has read, and waits up to `settings.drain_seconds` for
-            acknowledgements; a sink answers what has arrived, within that time.
+        instance: Identifies this deployment of the connector, and stays the same across its restarts. A newer session of an
+            instance takes over the streams of the older one, or replaces it as a sink. Default: the connector's name.
+        token: The connector's authentication token. Default: HEADRACE_TOKEN, else none.
+        tls: TLS settings; None connects without encryption.
+        settings: Settings that rarely need to be changed.
+        stop: Set this event to stop the connector. A source then sends what it has read, and waits up to
+            `settings.drain_seconds` for acknowledgements; a sink finishes and answers what it has received, within that time.
 
     Raises:
         InvalidSource: The source or a setting is invalid.
         InvalidSink: The sink is invalid.
-        SourceFailed: The source raised.
+        SourceFailed: A method of the source raised an exception.
         InvalidMessage: The source yielded something that cannot be sent.
-        GatewayRefused: The gateway refused the session, and would again; its subclasses say why.
+        GatewayRefused: The gateway refused the session permanently; the subclass gives the reason.
     """
     settings = settings or Settings()
     stop = stop or asyncio.Event()
@@ -80,7 +80,7 @@ async def serve(
 
 
 async def _keep_connected(attempt: _Attempt, settings: Settings, stop: asyncio.Event) -> None:
-    """Connects again and again, until a session ends for good."""
+    """Reconnects, with backoff, until a session ends for good."""
     backoff = Backoff(settings.first_backoff_seconds, settings.max_backoff_seconds)
     reported_at = -_REPORT_SECONDS
     while not stop.is_set():
@@ -116,7 +116,7 @@ async def _greet(call: _Call, driver: Driver, instance: str) -> pb.Welcome:
     """Sends Hello, and returns Welcome.
 
     Raises:
-        GatewayRefused: The gateway answered with something else.
+        GatewayRefused: The gateway did not answer with Welcome.
     """
     hello = pb.Hello(
         protocol_version=PROTOCOL_VERSION,

@@ -14,12 +14,12 @@ _PART = re.compile(NAME)
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Transport security.
+    """TLS settings.
 
     Attributes:
-        ca: File with the certificates to trust, PEM; None trusts those of the system.
-        certificate: File with this connector's own certificate chain, PEM, for mutual TLS.
-        key: File with the private key that belongs to it, PEM.
+        ca: PEM file with the certificates to trust; None trusts the system's.
+        certificate: PEM file with this connector's certificate chain, for mutual TLS.
+        key: PEM file with the private key of the certificate.
         server_name: The name that the gateway's certificate must have, if it differs from the address.
     """
 
@@ -31,7 +31,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class FrameTarget:
-    """How large a frame should become before it is sent without waiting for more."""
+    """The size at which a frame is sent without waiting for more messages."""
 
     bytes: int = 256 * 1024
     messages: int = 8192
@@ -39,19 +39,20 @@ class FrameTarget:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings that rarely need a change. Times are in seconds, sizes in bytes.
+    """Settings that rarely need to be changed. Times are in seconds, sizes in bytes.
 
     Attributes:
         linger_seconds: How long to collect messages for a frame, until the gateway sets another pace.
         frame: The size at which a frame is sent without waiting for more messages.
-        drain_seconds: How long to wait for acknowledgements, or for a sink to finish, when the connector is asked to stop.
-        partition_poll_seconds: How often the source is asked for its partitions.
-        welcome_seconds: How long to wait for a gateway's answer before trying again.
-        first_backoff_seconds: The longest wait before the first reconnect; it doubles with each further one.
-        max_backoff_seconds: The longest wait before any reconnect.
-        stuck_seconds: After how long a `read` that does not yield is reported; at shutdown, it is abandoned then.
-        queue_bytes: How much may be queued for a sink (for each part of a two-phase sink) before the SDK stops reading from the
-            gateway. If another part needs rows meanwhile, the excess goes to a temporary file.
+        drain_seconds: How long to wait for acknowledgements, or for a sink to finish, when the connector is stopped.
+        partition_poll_seconds: The interval at which the SDK calls `partitions`.
+        welcome_seconds: How long to wait for the gateway's Welcome before retrying.
+        first_backoff_seconds: The maximum wait before the first reconnect; it doubles with each further one.
+        max_backoff_seconds: The maximum wait before any reconnect.
+        stuck_seconds: How long a `read` may take to yield when it is being closed, before the SDK logs a warning; at shutdown,
+            the SDK then abandons it.
+        queue_bytes: The size of a sink's queue (of each part's queue, for a two-phase sink) at which the SDK stops reading from
+            the gateway. If another part needs rows in the meantime, the excess goes to a temporary file.
         hold_bytes: How much of unfinished transactions to keep in memory for a batch-idempotent sink; the rest goes to a
             temporary file.
     """
@@ -78,7 +79,7 @@ class Endpoint:
 
 
 def endpoint(gateway: str | None, token: str | None, tls: Tls | None) -> Endpoint:
-    """The endpoint, with HEADRACE_GATEWAY and HEADRACE_TOKEN as defaults."""
+    """Returns the endpoint, with HEADRACE_GATEWAY and HEADRACE_TOKEN as defaults."""
     return Endpoint(
         gateway=gateway or os.environ.get("HEADRACE_GATEWAY") or DEFAULT_GATEWAY,
         token=token or os.environ.get("HEADRACE_TOKEN") or None,
@@ -93,10 +94,11 @@ def is_loopback(gateway: str) -> bool:
 
 
 def stream_name(source: str, partition: str) -> str:
-    """The name of a partition's stream.
+    """Returns the name of a partition's stream.
 
     Raises:
-        InvalidSource: A part contains characters other than letters, digits and `._-`, or the name is too long.
+        InvalidSource: `source` or `partition` is empty or contains characters other than letters, digits and `._-`, or the
+            resulting name is too long.
     """
     for what, part in (("source name", source), ("partition name", partition)):
         if not _PART.fullmatch(part):

@@ -1,1 +1,1 @@
-"""Sinks: the classes that authors subclass, and the session that serves them in each of the three modes."""
+"""Sinks: the base classes, and the session that serves them in each of the three modes."""

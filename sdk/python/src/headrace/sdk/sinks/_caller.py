@@ -20,11 +20,11 @@ class Caller(Protocol):
         """Calls a method concurrently with others. Cancelling the wait does not interrupt it."""
 
     def close(self) -> None:
-        """Ends the caller; running methods are not waited for."""
+        """Closes the caller, without waiting for running methods."""
 
 
 class ThreadCaller:
-    """Calls blocking methods: in order on one thread, or concurrently on a thread each."""
+    """Calls blocking methods: in order on one thread, or concurrently on separate threads."""
 
     def __init__(self, name: str) -> None:
         """Starts the thread."""
@@ -41,18 +41,18 @@ class ThreadCaller:
     async def call_concurrently(self, method: Method, *arguments: object) -> Any:
         """As `Caller.call_concurrently`."""
         future: Future[Any] = Future()
-        # Not in a pool, whose threads would keep the process from exiting.
+        # A pool's threads would keep the process from exiting.
         threading.Thread(
             target=_run_call, args=(future, method, arguments), name=f"headrace sink {self._name} concurrent", daemon=True
         ).start()
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Ends the thread after the calls that are queued."""
+        """Ends the thread after the queued calls."""
         self._calls.put(None)
 
     def _run(self) -> None:
-        """Makes one call after the other."""
+        """Runs the queued calls, one after the other."""
         while (call := self._calls.get()) is not None:
             _run_call(*call)
 
@@ -61,7 +61,7 @@ class TaskCaller:
     """Calls coroutines: in order, or concurrently."""
 
     def __init__(self) -> None:
-        """Starts without calls."""
+        """Begins without calls."""
         self._turn = asyncio.Lock()
         self._running: set[asyncio.Task[Any]] = set()
 
@@ -100,7 +100,7 @@ class TaskCaller:
         return task
 
     def _done(self, task: asyncio.Task[Any]) -> None:
-        """Removes a finished task; retrieves its error, which no caller may be waiting for any more."""
+        """Removes a finished task, and retrieves its error, since its caller may have been cancelled."""
         self._running.discard(task)
         if not task.cancelled():
             task.exception()
@@ -113,6 +113,6 @@ def _run_call(future: Future[Any], method: Method, arguments: tuple[object, ...]
     try:
         future.set_result(method(*arguments))
     except StopIteration as error:
-        future.set_exception(RuntimeError(f"StopIteration: {error}"))  # a future takes it for something else
+        future.set_exception(RuntimeError(f"StopIteration: {error}"))  # a future cannot raise StopIteration
     except BaseException as error:
         future.set_exception(error)

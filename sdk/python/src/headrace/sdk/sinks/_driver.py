@@ -20,10 +20,10 @@ class SinkDriver:
     """A validated sink, and the caller of its methods."""
 
     def __init__(self, sink: AnySink) -> None:
-        """Checks the sink.
+        """Validates the sink.
 
         Raises:
-            InvalidSink: Its name is not allowed.
+            InvalidSink: Its name is missing or not allowed.
         """
         if not sink.name:
             raise InvalidSink(f"{type(sink).__name__} has no name: set the attribute `name` to what Spark calls the sink")
@@ -36,10 +36,10 @@ class SinkDriver:
         self._seen: set[str] = set()
 
     async def hello(self, instance: str) -> pb.SinkHello:
-        """The Hello of a session, with what the sink has stored.
+        """Returns the Hello of a session, with the transactions that the sink has stored.
 
         Raises:
-            SinkFailed: The sink raised while it was asked what it has stored.
+            SinkFailed: The sink raised an exception, or its answer is invalid.
         """
         try:
             recovered = await self._recovered()
@@ -64,7 +64,7 @@ class SinkDriver:
         self._seen.add(pipeline)
 
     async def _recovered(self) -> Recovered:
-        """Asks the sink what it has stored."""
+        """Asks the sink for its stored transactions."""
         sink = self.sink
         if isinstance(sink, TwoPhaseSink | AsyncTwoPhaseSink):
             recovered = await self.caller.call(sink.recover)
@@ -79,37 +79,37 @@ class SinkDriver:
 
 
 def describe(error: BaseException) -> str:
-    """The type and text of an exception."""
+    """Returns the type and text of an exception."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def part_to_wire(part: Part) -> pb.Part:
-    """The protocol message for a part."""
+    """Converts a part to its protocol message."""
     return pb.Part(transaction=transaction_to_wire(part.transaction), partition=part.partition, attempt=part.attempt)
 
 
 def transaction_to_wire(transaction: Transaction) -> pb.Transaction:
-    """The protocol message for a transaction."""
+    """Converts a transaction to its protocol message."""
     return pb.Transaction(pipeline=transaction.pipeline, batch=transaction.batch)
 
 
 def part_from_wire(part: pb.Part) -> Part:
-    """The part of a protocol message."""
+    """Converts a part from its protocol message."""
     return Part(transaction_from_wire(part.transaction), part.partition, part.attempt)
 
 
 def parts_from_wire(parts: Iterable[pb.Part]) -> Sequence[Part]:
-    """The parts of protocol messages."""
+    """Converts parts from their protocol messages."""
     return [part_from_wire(part) for part in parts]
 
 
 def transaction_from_wire(transaction: pb.Transaction) -> Transaction:
-    """The transaction of a protocol message."""
+    """Converts a transaction from its protocol message."""
     return Transaction(transaction.pipeline, transaction.batch)
 
 
 def _mode(sink: Any) -> pb.SinkMode.ValueType:
-    """The mode of a sink, by its class."""
+    """Returns the mode of a sink, by its class."""
     if isinstance(sink, TwoPhaseSink | AsyncTwoPhaseSink):
         return pb.SINK_MODE_TWO_PHASE
     if isinstance(sink, IdempotentSink | AsyncIdempotentSink):

@@ -1,4 +1,4 @@
-"""A temporary file for frames that do not fit into memory."""
+"""A temporary file for frames that exceed a memory limit."""
 
 import os
 import tempfile
@@ -19,7 +19,7 @@ class Place:
 
 
 class FrameFile:
-    """A temporary file of frames, created with the first one. One thread may write while another one reads."""
+    """A temporary file of frames, created when the first one is written. One thread may write while another one reads."""
 
     def __init__(self) -> None:
         """Begins without a file."""
@@ -41,7 +41,7 @@ class FrameFile:
         return place
 
     def read(self, place: Place) -> Rows:
-        """The frame at a place."""
+        """Returns the rows of the frame at a place."""
         with self._open:
             assert self._file is not None, "what has a place was written"
             data = os.pread(self._file.fileno(), place.size, place.offset)

@@ -1,4 +1,4 @@
-"""Handlers of the gateway's messages to a sink: what the three modes have in common."""
+"""The interface that the handlers of the three sink modes share, and their answers to the gateway."""
 
 import asyncio
 import logging
@@ -21,17 +21,17 @@ class SinkHandler(Protocol):
     """Handles the gateway's messages, in order, and answers them."""
 
     async def take(self, message: pb.SinkServiceAttachResponse) -> None:
-        """Takes a message; waits while the sink is behind."""
+        """Accepts a message; waits while the sink is behind."""
 
     async def finish(self) -> None:
-        """Handles and answers what has arrived completely. No more messages are taken."""
+        """Handles and answers everything that has arrived completely. `take` must not be called afterwards."""
 
     async def close(self) -> None:
-        """Drops the rest; returns once no method of the sink runs for this session."""
+        """Drops the remaining messages; returns once no method of the sink runs for this session."""
 
 
 def report_failure(task: "asyncio.Task[None]", fail: Fail) -> "asyncio.Task[None]":
-    """Ends the session with the error that a task raises; returns the task."""
+    """Makes an error of a task end the session; returns the task."""
 
     def done(task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -42,10 +42,10 @@ def report_failure(task: "asyncio.Task[None]", fail: Fail) -> "asyncio.Task[None
 
 
 class Answers:
-    """The answers of a handler to the gateway."""
+    """Sends a handler's answers to the gateway."""
 
     def __init__(self, driver: SinkDriver, say: Say) -> None:
-        """Sends the answers of a sink with `say`."""
+        """Sends answers with `say`."""
         self._name = driver.name
         self._say = say
 
@@ -78,6 +78,6 @@ class Answers:
         await self._say(pb.SinkServiceAttachRequest(failed=answer))
 
     def abort_failed(self, transaction: Transaction, doing: str, error: Exception) -> None:
-        """Logs that an abort failed; the gateway expects no answer to it."""
+        """Logs that an abort failed; the gateway expects no answer to an abort."""
         where = f"batch {transaction.batch} of pipeline {transaction.pipeline}"
         log.error("sink %s: %s of %s: %s", self._name, doing, where, describe(error), exc_info=error)

@@ -12,28 +12,28 @@ T = TypeVar("T")
 
 
 class Dropped(Exception):
-    """The part was dropped: its result is no longer needed."""
+    """The part was dropped, so its result is no longer needed."""
 
     def __init__(self) -> None:
-        """Sets the text."""
+        """Initializes the error."""
         super().__init__("the part was dropped")
 
 
 class _End(Enum):
-    """How a hand-off ended."""
+    """How a queue ended."""
 
     WHOLE = "all items have been put in"
     DROPPED = "dropped"
 
 
 class Handoff(Generic[T]):
-    """A queue between the event loop and one consumer, which is a thread or a task.
+    """A queue from the event loop to one consumer, which is a thread or a task.
 
-    `put` waits while more than the limit is queued. A single item may be larger than the limit.
+    `put` waits while the queued items reach the limit. A single item may exceed the limit.
     """
 
     def __init__(self, limit: int, moved: Callable[[], None] = lambda: None) -> None:
-        """Holds up to about `limit` bytes.
+        """Creates an empty queue.
 
         Args:
             limit: The limit, in bytes.
@@ -74,7 +74,7 @@ class Handoff(Generic[T]):
         self._finish(_End.WHOLE)
 
     def drop(self) -> None:
-        """Makes the consumer's next step raise `Dropped`, unless it has the end already."""
+        """Makes the consumer's next step raise `Dropped`, unless it has already reached the end."""
         self._finish(_End.DROPPED)
 
     def discard(self) -> None:
@@ -88,12 +88,12 @@ class Handoff(Generic[T]):
 
     @property
     def full(self) -> bool:
-        """Whether the limit is reached, and the items were not dropped."""
+        """Whether the limit is reached and the items were not dropped."""
         return self._held >= self._limit and self._end is not _End.DROPPED
 
     @property
     def waiting(self) -> bool:
-        """Whether the consumer waits for an item."""
+        """Whether the consumer is waiting for an item."""
         return self._waiting and not self._items and self._end is None
 
     @property
@@ -107,7 +107,7 @@ class Handoff(Generic[T]):
         return self._end is _End.DROPPED
 
     def items(self) -> Iterator[T]:
-        """The items, for a thread; blocks until there is one.
+        """Yields the items, for a thread; blocks until there is one.
 
         Raises:
             Dropped: The items were dropped.
@@ -123,7 +123,7 @@ class Handoff(Generic[T]):
             yield item[0]
 
     async def items_on_loop(self) -> AsyncIterator[T]:
-        """The items, for a task.
+        """Yields the items, for a task.
 
         Raises:
             Dropped: The items were dropped.
@@ -143,7 +143,7 @@ class Handoff(Generic[T]):
                 yield item[0]
 
     def _take(self) -> tuple[T, int] | None:
-        """The next item; None at the end."""
+        """Removes and returns the next item; None at the end."""
         if self._end is _End.DROPPED:
             raise Dropped
         if not self._items:
@@ -151,13 +151,13 @@ class Handoff(Generic[T]):
         item = self._items.popleft()
         self._held -= item[1]
         if self._held < self._limit <= self._held + item[1]:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and nothing waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and nothing is waiting
                 self._loop.call_soon_threadsafe(self._make_room)
             self._moved()
         return item
 
     def _note_waiting(self) -> None:
-        """Notes that the consumer waits for an item."""
+        """Notes that the consumer is waiting for an item."""
         self._waiting = True
         self._moved()
 

@@ -1,4 +1,4 @@
-"""Keeps the rows of parts until it is known which parts count."""
+"""Buffers the rows of parts until it is known which parts count."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -9,19 +9,19 @@ from headrace.sdk.sinks._rows import Rows
 
 
 class Hold:
-    """The memory that all parts together may use."""
+    """The memory budget that all parts share."""
 
     def __init__(self, limit: int) -> None:
-        """Keeps up to `limit` bytes in memory."""
+        """Allows up to `limit` bytes in memory."""
         self.limit = limit
         self.bytes = 0
 
 
 class HeldPart:
-    """The rows of a part: the first ones in memory, those that do not fit in a temporary file."""
+    """The rows of a part: in memory as far as they fit, and the rest in a temporary file."""
 
     def __init__(self, hold: Hold) -> None:
-        """Starts without rows."""
+        """Begins without rows."""
         self._hold = hold
         self._frames: list[Frame] = []
         self._bytes = 0
@@ -30,7 +30,7 @@ class HeldPart:
         self.messages = 0
 
     async def add(self, rows: Rows) -> None:
-        """Adds rows."""
+        """Appends rows."""
         size = rows.frame.ByteSize()
         if not self._places and self._hold.bytes + size <= self._hold.limit:
             self._frames.append(rows.frame)
@@ -41,19 +41,19 @@ class HeldPart:
         self.messages += len(rows)
 
     def rows(self) -> Iterator[Rows]:
-        """All rows, in order."""
+        """Yields all rows, in order."""
         yield from map(Rows, self._frames)
         yield from map(self._file.read, self._places)
 
     async def rows_on_loop(self) -> AsyncIterator[Rows]:
-        """All rows, in order, without blocking the event loop."""
+        """Yields all rows, in order, without blocking the event loop."""
         for frame in self._frames:
             yield Rows(frame)
         for place in self._places:
             yield await asyncio.to_thread(self._file.read, place)
 
     def release(self) -> None:
-        """Releases all rows."""
+        """Deletes all rows, and returns their memory to the budget."""
         self._hold.bytes -= self._bytes
         self._frames, self._bytes, self._places = [], 0, []
         self._file.close()

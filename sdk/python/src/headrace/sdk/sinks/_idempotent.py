@@ -1,4 +1,4 @@
-"""Batch-idempotent sinks: parts are held until Spark has named those that count, and then written atomically."""
+"""Batch-idempotent sinks: parts are buffered until Spark has chosen those that count, and then written atomically."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from headrace.sdk.sinks._types import Part, Transaction
 
 @dataclass(slots=True)
 class _Arriving:
-    """A part, and what has arrived of it."""
+    """A part, and the rows of it that have arrived."""
 
     part: Part
     held: HeldPart
@@ -29,7 +29,7 @@ class _Arriving:
 
 
 class IdempotentHandler(InOrderHandler):
-    """Holds parts, and writes each transaction when its vote is asked for."""
+    """Buffers parts, and writes each transaction when its vote is requested."""
 
     def __init__(
         self, sink: IdempotentSink | AsyncIdempotentSink, driver: SinkDriver, settings: Settings, say: Say, fail: Fail
@@ -92,7 +92,7 @@ class IdempotentHandler(InOrderHandler):
         await self._answers.prepared(transaction)
 
     def abort(self, transaction: Transaction) -> None:
-        """As `InOrderHandler.abort`; what is written stays."""
+        """As `InOrderHandler.abort`; written rows remain."""
         self._release(transaction)
 
     async def close(self) -> None:
@@ -102,10 +102,10 @@ class IdempotentHandler(InOrderHandler):
             self.drop(id_)
 
     async def _write(self, transaction: Transaction, parts: Sequence[Part]) -> None:
-        """Lets the sink write a transaction, unless it already has.
+        """Calls the sink to write a transaction, unless it already has.
 
         Raises:
-            InvalidMessage: A part is no longer held.
+            InvalidMessage: A part is not in the buffer.
             InvalidOutcomes: The sink refused a message.
         """
         if await self._call(self._sink.last, transaction.pipeline) == transaction.batch:

@@ -1,4 +1,4 @@
-"""Handlers that process messages strictly one after the other; that of at-least-once sinks."""
+"""The base class of handlers that process messages strictly in order, and the handler of at-least-once sinks."""
 
 import asyncio
 import contextlib
@@ -43,11 +43,11 @@ class InOrderHandler(ABC):
         self._queue.drop()
         self._working.cancel()
         await asyncio.wait({self._working})
-        # This call returns only after a running method has.
+        # This call returns only after the running method has returned.
         await self._call(nothing if self._driver.blocks else nothing_on_loop)
 
     async def _work(self) -> None:
-        """Processes one message after the other."""
+        """Processes the queued messages, one after the other."""
         with contextlib.suppress(Dropped):
             async for message in self._queue.items_on_loop():
                 await self._do(message)
@@ -119,7 +119,7 @@ class AtLeastOnceHandler(InOrderHandler):
         self._parts[id_] = _Writing(part)
 
     async def rows(self, id_: int, rows: Rows) -> None:
-        """As `InOrderHandler.rows`; those of a part that has failed are dropped."""
+        """As `InOrderHandler.rows`; rows of a failed part are dropped."""
         if (writing := self._parts.get(id_)) is None:
             return
         try:
@@ -143,15 +143,15 @@ class AtLeastOnceHandler(InOrderHandler):
             await self._answers.staged(id_, writing.refused)
 
     def drop(self, id_: int) -> None:
-        """As `InOrderHandler.drop`; what is written stays."""
+        """As `InOrderHandler.drop`; written rows remain."""
         self._parts.pop(id_, None)
 
     async def prepare(self, transaction: Transaction, parts: list[Part]) -> None:
-        """As `InOrderHandler.prepare`; everything was already written."""
+        """As `InOrderHandler.prepare`; everything is already written."""
         await self._answers.prepared(transaction)
 
     def abort(self, transaction: Transaction) -> None:
-        """As `InOrderHandler.abort`; what is written stays."""
+        """As `InOrderHandler.abort`; written rows remain."""
         self._parts = {id_: writing for id_, writing in self._parts.items() if writing.part.transaction != transaction}
 
 
@@ -166,8 +166,8 @@ def check_whole(arrived: int, messages: int) -> None:
 
 
 def nothing() -> None:
-    """Does nothing: waits for earlier calls when called in order."""
+    """Does nothing. Called in order, it returns after all earlier calls."""
 
 
 async def nothing_on_loop() -> None:
-    """Does nothing: waits for earlier calls when called in order."""
+    """Does nothing. Called in order, it returns after all earlier calls."""

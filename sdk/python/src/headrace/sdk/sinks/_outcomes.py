@@ -8,12 +8,12 @@ from headrace.sdk.sinks._types import WRITTEN, Outcomes, Refused
 
 
 def refusals(outcomes: Outcomes, first: int, count: int) -> list[pb.Staged.Refused]:
-    """The refused messages, by their places in the part.
+    """Returns the refused messages, by their places in the part.
 
     Args:
-        outcomes: What the sink returned.
+        outcomes: The outcomes that the sink returned.
         first: The place of the first message in the part.
-        count: The number of messages that it was given.
+        count: The number of messages that the sink received.
 
     Raises:
         InvalidOutcomes: Not every message has exactly one outcome.

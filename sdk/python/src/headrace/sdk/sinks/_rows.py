@@ -20,16 +20,16 @@ class Rows:
     """Consecutive messages of one part. Columns are decoded on first use."""
 
     def __init__(self, frame: Frame, part: Part | None = None) -> None:
-        """Wraps a frame, whose sequences are the places of the messages in their part."""
+        """Wraps a frame whose sequences are the places of the messages in their part."""
         self._frame = frame
         self._part = part
 
     @classmethod
     def of(cls, *messages: Message, first: int = 0, part: Part | None = None) -> "Rows":
-        """Makes rows from messages, for tests. Their places count from `first`, regardless of their sequences.
+        """Creates rows from messages, for tests. Their places count from `first`, regardless of their sequences.
 
         Raises:
-            InvalidMessage: There are none, or one of them cannot be sent.
+            InvalidMessage: There is no message, or one of them cannot be sent.
         """
         columns = pack([replace(message, sequence=None) for message in messages], first, None)
         if columns is None:
@@ -39,7 +39,7 @@ class Rows:
         return cls(frame, part)
 
     def __len__(self) -> int:
-        """The number of messages."""
+        """Returns the number of messages."""
         return self._frame.count
 
     @property
@@ -54,27 +54,27 @@ class Rows:
 
     @property
     def part(self) -> Part | None:
-        """The part of the rows, in `Sink.write`; None elsewhere."""
+        """The part of the rows in `Sink.write`; None elsewhere."""
         return self._part
 
     def messages(self) -> list[Message]:
-        """The messages one by one; the sequence of each is its place in the part, counted from 0."""
+        """The decoded messages; the sequence of each is its place in the part, counted from 0."""
         return decode_frame(self._frame)
 
     @cached_property
     def values(self) -> Packed:
-        """The values, joined; a length of `NULL` is a row without a value."""
+        """The values, packed; a length of `NULL` means a row without a value."""
         return Packed(self._frame.values, _numbers("I", self._frame.value_lengths))
 
     @cached_property
     def keys(self) -> Packed | None:
-        """The keys, likewise; None if no message has one."""
+        """The keys, packed; None if no message has one."""
         lengths = self._frame.key_lengths
         return Packed(self._frame.keys, _numbers("I", lengths)) if lengths else None
 
     @cached_property
     def message_ids(self) -> Packed | None:
-        """The ids of the messages in UTF-8, likewise; None if no message has one."""
+        """The message ids, packed in UTF-8; None if no message has one."""
         lengths = self._frame.message_id_lengths
         return Packed(self._frame.message_ids, _numbers("I", lengths)) if lengths else None
 
@@ -84,7 +84,7 @@ class Rows:
         return _numbers("q", self._frame.event_times) if self._frame.event_times else None
 
     def without(self, places: Collection[int]) -> "Rows | None":
-        """The rows without those at these places in the part; None if none is left."""
+        """Returns the rows except those at these places in the part; None if none is left."""
         sequences = _sequences(self._frame)
         kept = [sequence not in places for sequence in sequences]
         left = list(compress(sequences, kept))
@@ -94,7 +94,7 @@ class Rows:
 
 
 def _picked(frame: Frame, kept: list[bool], left: list[int]) -> Frame:
-    """The frame of the messages that are kept, and whose sequences are `left`."""
+    """Returns a frame with only the messages that are kept; `left` are their sequences."""
     picked = Frame(stream_id=frame.stream_id, first_sequence=left[0], count=len(left))
     deltas = array("I", [after - before for before, after in pairwise(left)])
     if deltas and max(deltas) > 1:
@@ -116,7 +116,7 @@ def _picked(frame: Frame, kept: list[bool], left: list[int]) -> Frame:
 
 
 def _picked_column(data: bytes, lengths: bytes, kept: list[bool]) -> tuple[bytes, bytes]:
-    """The data and lengths of the entries that are kept."""
+    """Returns the data and lengths of the entries that are kept."""
     if not lengths:
         return b"", b""
     numbers = _numbers("I", lengths)

@@ -21,8 +21,8 @@ async def attach(driver: SinkDriver, settings: Settings, where: Endpoint, instan
     """Connects and runs one session.
 
     Raises:
-        SessionEnded: The gateway is away, or refused the session.
-        SinkFailed: The sink could not report what it has stored.
+        SessionEnded: The gateway is unreachable, or refused the session.
+        SinkFailed: The sink could not report its stored transactions.
     """
     hello = await unless_stopped(driver.hello(instance), stop)
     if hello is None:
@@ -42,7 +42,7 @@ async def _greet(call: _Call, hello: pb.SinkHello) -> pb.SinkWelcome:
     """Sends Hello, and returns Welcome.
 
     Raises:
-        GatewayRefused: The gateway answered with something else.
+        GatewayRefused: The gateway did not answer with Welcome.
     """
     await call.write(pb.SinkServiceAttachRequest(hello=hello))
     response = await call.read()

@@ -25,12 +25,12 @@ Write = Callable[[pb.SinkServiceAttachRequest], Awaitable[None]]
 
 _DRAIN_SHARE = 0.9
 _BUSY_SHARE = 0.25
-"""The fraction of the gateway's read timeout after which it is told that the sink is busy."""
+"""The interval between busy messages, as a fraction of the gateway's read timeout."""
 _GOODBYE_SECONDS = 1.0
 
 
 class SinkSession:
-    """The sink's side of one call."""
+    """The sink's side of one session."""
 
     def __init__(
         self, driver: SinkDriver, settings: Settings, welcome: pb.SinkWelcome, write: Write, read: Read, stop: asyncio.Event
@@ -53,7 +53,7 @@ class SinkSession:
         """Serves the session until it ends; no method of the sink runs for it afterwards.
 
         Raises:
-            Exception: What the call raised when it broke.
+            Exception: The error of the call, if it broke.
         """
         receiving = self._tasks.start(self._receive())
         self._tasks.start(self._watch_stop())
@@ -69,7 +69,7 @@ class SinkSession:
             await self._close()
 
     async def _receive(self) -> None:
-        """Receives messages until the call ends. Those that arrive while the session is ending are ignored."""
+        """Receives messages until the call ends. Ignores those that arrive while the session is ending."""
         while True:
             message = await self._read()
             if message.HasField("drain"):
@@ -81,14 +81,14 @@ class SinkSession:
                 self._taking = False
 
     async def _tell_busy(self) -> None:
-        """Tells the gateway that the sink is busy, while a message waits for it and nothing more is read."""
+        """Sends SinkBusy periodically while a message waits for the sink and nothing more is read."""
         while True:
             await asyncio.sleep(self._busy_seconds)
             if self._taking:
                 await self._say(pb.SinkServiceAttachRequest(busy=pb.SinkBusy()))
 
     async def _say(self, request: pb.SinkServiceAttachRequest) -> None:
-        """Sends an answer. If the call has broken, ends the session; the answer is then not needed."""
+        """Sends an answer. If the call is broken, ends the session; the answer is then not needed."""
         try:
             async with self._writing:
                 await self._write(request)
@@ -101,13 +101,13 @@ class SinkSession:
         self._leave(Ending.STOPPED, self._settings.drain_seconds)
 
     def _leave(self, why: Ending, seconds: float) -> None:
-        """Takes no more messages; ends the session once what has arrived is answered, or after `seconds`."""
+        """Stops accepting messages; ends the session once everything that has arrived is answered, or after `seconds`."""
         if self._leaving is None:
             self._leaving = why
             self._tasks.start(self._finish(why, seconds))
 
     async def _finish(self, why: Ending, seconds: float) -> None:
-        """Answers what has arrived, then ends `run`."""
+        """Answers everything that has arrived, then ends `run`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._handler.finish()
@@ -120,7 +120,7 @@ class SinkSession:
             self._end.set_exception(error)
 
     async def _close(self) -> None:
-        """Waits until no method of the sink runs; only for a limited time if the connector must stop."""
+        """Waits until no method of the sink runs, for a limited time if the connector must stop."""
         if self._end.done() and not self._end.cancelled():
             self._end.exception()
         if tasks := self._tasks.cancel():
@@ -145,12 +145,12 @@ class SinkSession:
             await asyncio.gather(closing, stopping, return_exceptions=True)
 
     def _close_timeout(self) -> float:
-        """How long to wait for a sink before a report, or before it is abandoned, in seconds."""
+        """How long to wait for a sink before a warning is logged or it is abandoned, in seconds."""
         return min(self._settings.stuck_seconds, self._settings.drain_seconds)
 
 
 def _handler(driver: SinkDriver, settings: Settings, say: Say, fail: Fail) -> SinkHandler:
-    """The handler for the sink's mode."""
+    """Creates the handler for the sink's mode."""
     sink = driver.sink
     if isinstance(sink, TwoPhaseSink | AsyncTwoPhaseSink):
         return TwoPhaseHandler(sink, driver, settings, say, fail)

@@ -1,4 +1,4 @@
-"""The classes that the author of a sink subclasses, and their contract."""
+"""The base classes of sinks, and their contract."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -8,10 +8,10 @@ from headrace.sdk.sinks._types import Outcomes, Part, Recovered, Transaction
 
 
 class SinkBase:
-    """What every sink declares."""
+    """The attributes of every sink."""
 
     name: str = ""
-    """Its name in Spark: `df.writeStream.format("headrace").option("sink", name)`. Letters, digits and `._-`."""
+    """The sink's name in Spark: `df.writeStream.format("headrace").option("sink", name)`. Letters, digits and `._-`."""
     connector: str = ""
     """The connector's name, shown with its sessions; `name` if it is empty."""
     version: str = "0"
@@ -21,92 +21,92 @@ class SinkBase:
 class Sink(SinkBase, ABC):
     """A sink that writes at least once: subclass it, set `name`, implement `write`.
 
-    What Spark delivers again after a failure is written again. All methods are called on one thread, in order, and may block:
-    Spark then waits. An exception is reported to the gateway as a failure of the part, of which nothing then counts as written.
+    Rows that Spark redelivers after a failure are written again. All methods are called on one thread, in order, and may block:
+    Spark then waits. If a method raises, the SDK reports the part to the gateway as failed, and none of it counts as written.
     """
 
     @abstractmethod
     def write(self, rows: Rows) -> Outcomes:
-        """Writes rows. Rows of different parts may alternate; those of one part come in order.
+        """Writes rows. Rows of different parts may be interleaved; the rows of one part arrive in order.
 
         Returns:
-            None if all are written, else an outcome for each message: `WRITTEN`, or `Refused(reason)` for one that will never
-            be accepted. Any other number of outcomes is an error, and nothing counts as written.
+            None if all are written; otherwise one outcome for each message: `WRITTEN`, or `Refused(reason)` for one that will
+            never be accepted. Any other number of outcomes is an error, and nothing counts as written.
         """
 
     def flush(self) -> None:
-        """Makes what was written durable. Called at the end of each part. The default does nothing."""
+        """Makes all written rows durable. Called at the end of each part. The default does nothing."""
 
 
 class IdempotentSink(SinkBase, ABC):
-    """A sink that writes each transaction atomically together with its id, and the same transaction only once.
+    """A sink that writes each transaction only once, atomically with its id.
 
-    The SDK keeps the parts of a transaction, in memory and in a temporary file, until Spark has named those that count. All
-    methods are called on one thread, in order, and may block. An exception is reported to the gateway as a failure.
+    The SDK buffers the parts of a transaction, in memory and in a temporary file, until Spark has chosen those that count. All
+    methods are called on one thread, in order, and may block. If a method raises, the SDK reports a failure to the gateway.
     """
 
     @abstractmethod
     def write(self, transaction: Transaction, rows: Iterator[Rows]) -> Outcomes:
         """Writes all rows of a transaction and its id, or nothing. If the id is already stored, it must write nothing.
 
-        Called once Spark has named the parts that count, and again if it raised.
+        Called once Spark has chosen the parts that count, and again if it raised.
 
         Args:
-            transaction: The id.
-            rows: The rows by partition, in order. Consume them one after the other.
+            transaction: The id of the transaction.
+            rows: The rows, ordered by partition. Consume them one after the other.
 
         Returns:
-            None, or `WRITTEN` for each message. Messages can only be refused in `check`.
+            None, or `WRITTEN` for each message. Only `check` can refuse messages.
         """
 
     def check(self, rows: Rows) -> Outcomes:
-        """Checks rows as they arrive, and refuses those that must not be written. The default accepts all.
+        """Checks rows when they arrive, and refuses those that must not be written. The default accepts all.
 
         Returns:
-            None if all can be written, else an outcome for each message, as for `Sink.write`.
+            None if all can be written; otherwise one outcome for each message, as for `Sink.write`.
         """
         return None
 
     def last(self, pipeline: str) -> int | None:
-        """The last batch of a pipeline that was written; None if there is none, or it is unknown. The default is None.
+        """Returns the last written batch of a pipeline; None if there is none or it is unknown. The default is None.
 
         `write` is not called for this batch.
         """
         return None
 
     def pipelines(self) -> Sequence[str]:
-        """The pipelines whose `last` batch is reported when the connector starts. The default is none."""
+        """Returns the pipelines whose `last` batch the SDK reports when the connector starts. The default is none."""
         return ()
 
 
 class TwoPhaseSink(SinkBase, ABC):
-    """A sink that writes exactly once: it stages parts durably, votes, and makes them visible when it is told to.
+    """A sink that writes exactly once: it stages parts durably, votes, and makes them visible on commit.
 
-    `stage` is called on a separate thread for each part, so that several may run concurrently. All other methods are called on
-    one thread, in order. All may block. An exception is reported to the gateway as a failure; the call may then be repeated.
-    A staged part is not visible, and survives a crash until it is committed, dropped or aborted.
+    `stage` is called on a separate thread for each part, so several calls may run concurrently. All other methods are called on
+    one thread, in order. All may block. If a method raises, the SDK reports a failure to the gateway, and the call may be
+    repeated. A staged part is not visible, and survives a crash until it is committed, dropped or aborted.
     """
 
     @abstractmethod
     def stage(self, part: Part, rows: Iterator[Rows]) -> Outcomes:
-        """Stores a part durably. Nothing of it may be visible yet.
+        """Stores a part durably. None of it may be visible yet.
 
         Args:
             part: The part.
-            rows: Its rows, in order, as they arrive. Consume them to the end. The iterator raises if the part is dropped
-                meanwhile; `drop` is then called, as it is if this method raises.
+            rows: Its rows, in order, as they arrive. Consume them to the end. The iterator raises if the part is dropped in the
+                meantime. The SDK calls `drop` if the part is dropped or this method raises.
 
         Returns:
-            None if all are staged, else an outcome for each message of the part, as for `Sink.write`.
+            None if all are staged; otherwise one outcome for each message of the part, as for `Sink.write`.
         """
 
     @abstractmethod
     def drop(self, part: Part) -> None:
-        """Deletes everything stored of a part. Does nothing if nothing is stored."""
+        """Deletes all stored data of a part. Does nothing if nothing is stored."""
 
     @abstractmethod
     def prepare(self, transaction: Transaction, parts: Sequence[Part]) -> None:
-        """Promises to commit these staged parts when asked to, even after a crash; drops all others of the transaction.
+        """Promises to commit these staged parts when `commit` is called, even after a crash; drops the transaction's other parts.
 
         Args:
             transaction: The transaction.
@@ -119,8 +119,8 @@ class TwoPhaseSink(SinkBase, ABC):
 
     @abstractmethod
     def abort(self, transaction: Transaction) -> None:
-        """Drops everything of a transaction that is not committed. Does nothing if nothing is stored."""
+        """Deletes all data of an uncommitted transaction. Does nothing if nothing is stored."""
 
     @abstractmethod
     def recover(self) -> Recovered:
-        """Reports what is stored; completes a commit that a crash has interrupted. Called each time the connector connects."""
+        """Returns what is stored, after completing a commit that a crash interrupted. Called each time the connector connects."""

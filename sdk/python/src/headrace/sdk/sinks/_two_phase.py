@@ -1,4 +1,4 @@
-"""Two-phase sinks: parts are staged as they arrive, several concurrently; decisions are carried out in order."""
+"""Two-phase sinks: parts are staged concurrently as they arrive; decisions are carried out in order."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ class _Staging:
     part: Part
     incoming: Handoff[Rows | Place]
     file: FrameFile = field(default_factory=FrameFile)
-    """Rows that do not fit into memory, so that other parts need not wait for them."""
+    """Rows that exceed the queue's limit, so that other parts need not wait for them."""
     messages: int = 0
     """The number of its messages; known once all have arrived."""
     taken: int = 0
@@ -51,7 +51,7 @@ class _Staging:
 
 @dataclass(eq=False, slots=True)
 class _Decision:
-    """A decision of the gateway, and the parts that began before it."""
+    """A decision from the gateway, and the parts that began before it."""
 
     message: pb.SinkServiceAttachResponse
     transaction: Transaction
@@ -62,7 +62,7 @@ class _Decision:
 class TwoPhaseHandler:
     """Stages each part in a separate task, and carries out decisions in another one.
 
-    A decision waits for the parts of its transaction that began before it, and parts that begin after it wait for it.
+    A decision waits for the parts of its transaction that began before it; parts that begin after it wait for the decision.
     """
 
     def __init__(
@@ -132,9 +132,9 @@ class TwoPhaseHandler:
     # Parts
 
     async def _take_rows(self, staging: _Staging, rows: Rows, size: int) -> None:
-        """Takes rows of a part, then waits until there is room for more, or until another part waits for rows.
+        """Queues rows of a part, then waits until there is room for more, or until another part waits for rows.
 
-        A sink may stage one part only after another: the rows of that one must not wait because the queue of the first is full.
+        A sink may stage one part only after another: the other part's rows must not wait because the first one's queue is full.
         """
         if staging.incoming.full:
             staging.incoming.offer(await asyncio.to_thread(staging.file.write, rows.frame), 0)
@@ -149,20 +149,20 @@ class TwoPhaseHandler:
             self._blocked = False
 
     def _note_moved(self) -> None:
-        """Wakes `_take_rows` when a part has moved on."""
+        """Wakes `_take_rows` when a part has made progress."""
         if self._blocked:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and nothing waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and nothing is waiting
                 self._loop.call_soon_threadsafe(self._moved.set)
 
     def _start(self, id_: int, part: Part) -> None:
-        """Starts to stage a part."""
+        """Starts staging a part."""
         staging = self._stagings[id_] = _Staging(id_, part, Handoff(self._settings.queue_bytes, self._note_moved))
         staging.task = asyncio.create_task(self._stage(staging, self._last_decision.get(part.transaction)))
         self._running.add(report_failure(staging.task, self._fail))
         staging.task.add_done_callback(self._running.discard)
 
     async def _stage(self, staging: _Staging, before: _Decision | None) -> None:
-        """Lets the sink stage a part; drops the part if that fails."""
+        """Calls the sink to stage a part; drops the part if that fails."""
         if before is not None:
             await before.done.wait()
         if staging.incoming.dropped:
@@ -186,7 +186,7 @@ class TwoPhaseHandler:
             staging.file.close()
 
     async def _drop(self, part: Part) -> None:
-        """Lets the sink drop a part."""
+        """Calls the sink to drop a part; logs an error."""
         try:
             await self._caller.call(self._sink.drop, part)
         except Exception as error:
@@ -195,13 +195,13 @@ class TwoPhaseHandler:
     # Decisions
 
     async def _enqueue_for_all(self, message: pb.SinkServiceAttachResponse, transaction: pb.Transaction) -> None:
-        """Queues a decision that concerns all parts of a transaction."""
+        """Queues a decision that affects all parts of a transaction."""
         decided = transaction_from_wire(transaction)
         before = [staging for staging in self._stagings.values() if staging.part.transaction == decided]
         await self._enqueue(message, decided, before)
 
     async def _enqueue(self, message: pb.SinkServiceAttachResponse, transaction: Transaction, before: list[_Staging]) -> None:
-        """Queues a decision; the parts that it concerns take no more rows."""
+        """Queues a decision; the parts that it affects accept no more rows."""
         counting = set(map(part_from_wire, message.prepare.parts)) if message.HasField("prepare") else set()
         for staging in before:
             del self._stagings[staging.id]
@@ -212,7 +212,7 @@ class TwoPhaseHandler:
         await self._decisions.put(decision, 1)
 
     async def _decide(self) -> None:
-        """Carries out one decision after the other."""
+        """Carries out the queued decisions, one after the other."""
         with contextlib.suppress(Dropped):
             async for decision in self._decisions.items_on_loop():
                 for staging in decision.before:
@@ -244,7 +244,7 @@ class TwoPhaseHandler:
                     self._answers.abort_failed(decision.transaction, "aborting", error)
 
     async def _told(self, transaction: Transaction, doing: str, method: Callable[..., object], *arguments: object) -> bool:
-        """Calls a method of the sink; answers with the failure if it raises. Returns whether it succeeded."""
+        """Calls a method of the sink; sends a failure if it raises. Returns whether it succeeded."""
         try:
             await self._caller.call(method, *arguments)
         except Exception as error:
@@ -254,7 +254,7 @@ class TwoPhaseHandler:
 
 
 def _rows(staging: _Staging) -> Iterator[Rows]:
-    """The rows of a part as they arrive, counted."""
+    """Yields and counts the rows of a part as they arrive."""
     for item in staging.incoming.items():
         rows = item if isinstance(item, Rows) else staging.file.read(item)
         staging.taken += len(rows)
@@ -264,7 +264,7 @@ def _rows(staging: _Staging) -> Iterator[Rows]:
 
 
 async def _rows_on_loop(staging: _Staging) -> AsyncIterator[Rows]:
-    """The rows of a part as they arrive, counted."""
+    """Yields and counts the rows of a part as they arrive."""
     async for item in staging.incoming.items_on_loop():
         rows = item if isinstance(item, Rows) else await asyncio.to_thread(staging.file.read, item)
         staging.taken += len(rows)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Transaction:
-    """What one micro-batch of one pipeline writes to one sink.
+    """Everything that one micro-batch of one pipeline writes to one sink.
 
     Attributes:
-        pipeline: The id of the pipeline's query, which its checkpoint keeps.
+        pipeline: The id of the pipeline's query, stored in its checkpoint.
         batch: The micro-batch, counted from 0.
     """
 
@@ -24,7 +24,7 @@ class Part:
     Attributes:
         transaction: The transaction that it belongs to.
         partition: The task's partition, counted from 0.
-        attempt: Which try to deliver the partition this is; only one will count.
+        attempt: The name of this attempt to deliver the partition; only one attempt will count.
     """
 
     transaction: Transaction
@@ -34,12 +34,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a two-phase sink has stored.
+    """The stored transactions of a two-phase sink.
 
     Attributes:
         staged: Every staged part, including those of prepared transactions.
         prepared: Every transaction that is prepared and neither committed nor aborted.
-        committed: The last committed transaction of each pipeline. A pipeline that is missing counts as lost.
+        committed: The last committed transaction of each pipeline. Transactions of a pipeline that is missing here count as lost.
     """
 
     staged: Sequence[Part] = ()
@@ -54,7 +54,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The outcome of a message that the sink will never accept. It becomes a dead letter; nothing of it may be written.
+    """The outcome of a message that the sink will never accept. It becomes a dead letter, and must not be written.
 
     Attributes:
         reason: The reason, in plain text.

@@ -1,1 +1,1 @@
-"""Sources: the classes that authors subclass, and the session that serves them."""
+"""Sources: the base classes, and the session that serves them."""

@@ -1,23 +1,23 @@
-"""What a session may still send."""
+"""A session's credit: how much it may still send."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
 class Window:
-    """The credit that is left."""
+    """The remaining credit."""
 
     bytes: int
     messages: int
     frame_overhead: int = 0
-    """What each frame takes besides its own bytes."""
+    """The credit that each frame costs besides its own size, in bytes."""
 
     def grant(self, bytes_: int, messages: int) -> None:
-        """Adds what the gateway gave."""
+        """Adds credit."""
         self.bytes += bytes_
         self.messages += messages
 
     def spend(self, bytes_: int, messages: int) -> None:
-        """Takes what is about to be sent."""
+        """Subtracts the credit of a frame."""
         self.bytes -= bytes_
         self.messages -= messages

@@ -1,4 +1,4 @@
-"""Calls a source in the way that suits it: on threads, or on the event loop."""
+"""Validates a source, and calls its methods on threads or on the event loop."""
 
 import asyncio
 import contextlib
@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 
 class Driver:
-    """A source, checked, and how its methods are called."""
+    """A validated source, and the caller of its methods."""
 
     def __init__(self, source: Source | AsyncSource) -> None:
         """Checks the source.
 
         Raises:
-            InvalidSource: It is not a source, or its name is not allowed.
+            InvalidSource: It is not a source, its name is not allowed, or it is redelivering and chooses starts.
         """
         if not isinstance(source, Source | AsyncSource):
             raise InvalidSource(f"{type(source).__name__} is neither a Source nor an AsyncSource")
@@ -48,11 +48,11 @@ class Driver:
         self._asking: asyncio.Future[Any] | None = None
 
     async def partitions(self, at_most: int) -> Sequence[str]:
-        """Asks for the partitions.
+        """Returns the source's partitions.
 
         Raises:
-            SourceFailed: The source raised.
-            InvalidSource: A name is not allowed, or listed twice, or there are more than the gateway allows.
+            SourceFailed: The source raised an exception.
+            InvalidSource: A name is not allowed or listed twice, or there are more partitions than the gateway allows streams.
         """
         source = self._source
         source.streams_allowed = at_most
@@ -79,10 +79,10 @@ class Driver:
         return partitions
 
     async def _ask_for_starts(self, partitions: Sequence[str]) -> Mapping[str, Position]:
-        """Asks where partitions begin.
+        """Returns the positions at which partitions begin.
 
         Raises:
-            SourceFailed: The source raised.
+            SourceFailed: The source raised an exception.
         """
         source = self._source
         try:
@@ -101,9 +101,9 @@ class Driver:
         return ThreadReader(self._source, task)
 
     async def _ask(self, question: Callable[[], T]) -> T:
-        """Calls the source on a thread: never twice at a time, and on one that does not keep a process that wants to exit."""
+        """Calls the source on a daemon thread, which does not keep the process from exiting; one call at a time."""
         while self._asking is not None and not self._asking.done():
-            # One whose asker was cancelled goes on.
+            # A call whose caller was cancelled continues.
             await asyncio.wait({self._asking})
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
@@ -114,7 +114,7 @@ class Driver:
                 complete = partial(_complete, answer, question(), None)
             except BaseException as raised:
                 complete = partial(_complete, answer, None, raised)
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and nothing waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody awaits the result
                 loop.call_soon_threadsafe(complete)
 
         threading.Thread(target=ask, name=f"headrace partitions of {self.name}", daemon=True).start()

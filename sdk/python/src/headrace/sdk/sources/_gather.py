@@ -1,4 +1,4 @@
-"""The bounded hand-off between the reader of a partition and the session's sender."""
+"""The bounded buffer between the reader of a partition and the session's sender."""
 
 import asyncio
 import contextlib
@@ -18,10 +18,11 @@ _CAPACITY_IN_FRAMES = 4
 
 
 class Gather:
-    """What a partition has read and its session has not sent yet.
+    """Messages of a partition that were read and not yet sent.
 
-    The reader adds, on its own thread or on the loop, and stops while `full`. The sender takes, on the loop; `changed` is
-    called there whenever there is a reason to look: something to send, enough for a whole frame, caught up, ended.
+    The reader adds items, on its thread or on the event loop, and pauses while `full` is set. The sender takes them on the event
+    loop. `changed` is called there when there is something to send, enough for a whole frame, or when the source has caught up
+    or ended.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, changed: Callable[[], None], target: FrameTarget) -> None:
@@ -44,17 +45,17 @@ class Gather:
 
     @property
     def enough(self) -> bool:
-        """True where a whole frame waits."""
+        """Whether there is enough for a whole frame."""
         return self.bytes >= self._target.bytes or self.messages >= self._target.messages
 
     def add(self, item: Item) -> None:
-        """Adds what the source yielded. The caller looks at `full` afterwards.
+        """Adds an item that the source yielded. The caller must check `full` afterwards.
 
         Raises:
-            InvalidMessage: It is neither a message nor a batch.
+            InvalidMessage: The item is neither a message nor a batch, or a key or value is not bytes.
         """
         size, count = _weight(item)
-        # Once for each message: the lock itself rather than the condition around it, and every attribute once.
+        # Runs for each message, so it uses the lock directly instead of the condition, and touches each attribute once.
         with self._lock:
             self._items.append(item)
             self.bytes = gathered_bytes = self.bytes + size
@@ -69,7 +70,7 @@ class Gather:
                 self._raise_to(_SOME)
 
     def report(self, backlog: Backlog | None, *, caught_up: bool) -> None:
-        """Notes what the source has left, or that it has nothing now."""
+        """Notes the source's backlog, and whether the source has caught up."""
         with self.condition:
             if self.caught_up == caught_up and self.backlog == backlog:
                 return
@@ -78,14 +79,14 @@ class Gather:
             self._raise_to(_FLUSH, again=True)
 
     def end(self, last: Close | None = None) -> None:
-        """Notes that the source has ended, as it said `last`: for ever, for now (`CLOSE`), or never to come back (`GONE`)."""
+        """Notes that the source has ended; `last` is None (for good), `CLOSE` (temporarily) or `GONE` (permanently removed)."""
         with self.condition:
             self.ended, self.gone = True, last is GONE
             self.for_now = last is not None and not self.gone
             self._raise_to(_FULL, again=True)
 
     def take(self) -> list[Item]:
-        """Takes whole items for about one frame, at least one where there is any."""
+        """Removes and returns items for about one frame, and at least one if there is any."""
         with self.condition:
             if not self.enough:
                 items = list(self._items)
@@ -101,7 +102,7 @@ class Gather:
         return items
 
     def _take_some(self) -> list[Item]:
-        """Takes items up to the target, not beyond it."""
+        """Takes at least one item, and more without exceeding the target."""
         size = count = taken = 0
         for item in self._items:
             item_size, item_count = _weight(item)
@@ -123,21 +124,21 @@ class Gather:
             self.condition.notify_all()
 
     def _is_full(self) -> bool:
-        """True where the reader must wait; it goes on once half is taken, so as not to change hands for every item."""
+        """Whether the reader must wait. It continues once half is taken, to avoid a thread switch for every item."""
         share = _CAPACITY_IN_FRAMES // 2 if self.full else _CAPACITY_IN_FRAMES
         return self.bytes >= share * self._target.bytes or self.messages >= share * self._target.messages
 
     def _raise_to(self, level: int, *, again: bool = False) -> None:
-        """Wakes the sender, once for each level."""
+        """Wakes the sender when the fill level rises; with `again`, always."""
         if level > self._level or again:
             self._level = max(level, self._level)
-            # A reader that its owner gave up at shutdown may outlive the loop.
+            # A reader that was abandoned at shutdown may outlive the loop.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._changed)
 
 
 def _weight(item: Item) -> tuple[int, int]:
-    """The bytes and messages of an item."""
+    """The size of an item: the bytes of its keys and values, and the number of messages."""
     try:
         if isinstance(item, Message):
             value, key = item.value, item.key

@@ -1,4 +1,4 @@
-"""Readers of partitions: they call the source's methods, on a thread for a sync source, in tasks for an async one."""
+"""Readers of partitions: they call the source's methods, on a thread for a blocking source, in tasks for an async one."""
 
 import asyncio
 import contextlib
@@ -23,15 +23,15 @@ BACKLOG_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ReaderTask:
-    """What a reader reads, and whom it tells.
+    """The arguments of a reader.
 
     Attributes:
         stream: The stream's name, for errors.
         partition: The partition.
-        position: Where to go on.
-        acknowledged: What was acknowledged before, or None.
-        gather: Where items go.
-        ended_badly: Called on the loop when the source raised; the reader is over then.
+        position: The position after which to read; None for the first message.
+        acknowledged: The position that was acknowledged before, or None.
+        gather: The buffer for items.
+        ended_badly: Called on the event loop with the error when the source raised; the reader has then ended.
         stuck_seconds: How long to wait for a source that does not yield.
     """
 
@@ -45,26 +45,26 @@ class ReaderTask:
 
 
 class Reader(Protocol):
-    """Reads one partition, and tells its source what was acknowledged."""
+    """Reads one partition, and passes acknowledgements to its source."""
 
     def pause(self) -> None:
-        """Asks for no more items, and goes on acknowledging."""
+        """Stops reading items, but continues to deliver acknowledgements."""
 
     def acknowledge(self, position: Position, tokens: Sequence[object]) -> None:
-        """Has the source told, soon."""
+        """Schedules the calls of `settle` and `acknowledged`."""
 
     def decide(self, unsendable: Unsendable, left_out: Callable[[], None]) -> None:
-        """Has the source decide, soon, about a message that cannot be sent; calls `left_out` on the loop if it is left out."""
+        """Schedules the call of `unsendable` for a message; if it returns, `left_out` is called on the event loop."""
 
     async def stop(self, give_up: asyncio.Event) -> None:
-        """Delivers what is left to acknowledge, closes the iterator and waits until it is closed.
+        """Delivers pending acknowledgements, closes the iterator, and waits until it is closed.
 
-        Where `give_up` is set it waits only for a while.
+        If `give_up` is set, abandons it after about `ReaderTask.stuck_seconds`.
         """
 
 
 def source_failed(task: ReaderTask, error: BaseException) -> HeadraceError:
-    """The error that ends the connector."""
+    """Returns the error that ends the connector when its source raises `error`."""
     if isinstance(error, HeadraceError) and not isinstance(error, PositionLost):
         return type(error)(f"stream {task.stream}: {error}")
     failure = SourceFailed(f"stream {task.stream}: the source raised {type(error).__name__}: {error}")
@@ -73,7 +73,7 @@ def source_failed(task: ReaderTask, error: BaseException) -> HeadraceError:
 
 
 class ThreadReader:
-    """Reads a partition of a sync source on one thread, which also makes every other call for the partition."""
+    """Reads a partition of a blocking source on one thread, which also makes every other call for the partition."""
 
     def __init__(self, source: Source, task: ReaderTask) -> None:
         """Starts the thread."""
@@ -83,7 +83,7 @@ class ThreadReader:
         self._condition = task.gather.condition
         self._loop = asyncio.get_running_loop()
         self._closed = asyncio.Event()
-        # Guarded by the condition; `attention` says that one of the others wants to be looked at.
+        # Guarded by the condition; `attention` is set when one of the others has changed.
         self._attention = False
         self._paused = False
         self._stopped = False
@@ -131,19 +131,19 @@ class ThreadReader:
                     return
 
     def _main(self) -> None:
-        """The thread."""
+        """Runs the thread."""
         try:
             self._deliver()
             if self._read():
                 self._wait_stopped()
-        except BaseException as error:  # whatever it is, the connector must learn of it
+        except BaseException as error:  # the connector must be notified of any error
             failure = error if isinstance(error, _Lost) else source_failed(self._task, error)
             self._post(self._task.ended_badly, failure.lost if isinstance(failure, _Lost) else failure)
         finally:
             self._post(self._closed.set)
 
     def _read(self) -> bool:
-        """Reads until the source ends (True) or the reader is stopped (False)."""
+        """Reads until the source ends, returning True, or the reader is stopped, returning False."""
         gather, last = self._gather, None
         if not self._attend():
             return False
@@ -172,7 +172,7 @@ class ThreadReader:
         return True
 
     def _attend(self) -> bool:
-        """Delivers acknowledgements, and waits while it must not read. False where the reader is stopped."""
+        """Delivers acknowledgements, and waits while the reader is paused or full. Returns False if it was stopped."""
         while True:
             self._deliver()
             with self._condition:
@@ -199,11 +199,11 @@ class ThreadReader:
 
     @property
     def _has_news(self) -> bool:
-        """Whether there is something for the source; guarded by the condition."""
+        """Whether a call to the source is pending; guarded by the condition."""
         return self._position is not None or self._undecided is not None
 
     def _deliver(self) -> None:
-        """Tells the source what was acknowledged, and of what cannot be sent."""
+        """Calls the source with pending acknowledgements, and with the message that cannot be sent."""
         with self._condition:
             position, tokens, undecided = self._position, self._tokens, self._undecided
             self._position, self._tokens, self._undecided = None, [], None
@@ -217,7 +217,7 @@ class ThreadReader:
             self._post(left_out)
 
     def _pass_idle_time(self) -> None:
-        """The source has nothing now: waits a little, unless something wants attention."""
+        """Waits `idle_seconds` after the source yielded None, or until something needs attention."""
         self._report_backlog(caught_up=True)
         deadline = time.monotonic() + self._source.idle_seconds
         with self._condition:
@@ -225,22 +225,22 @@ class ThreadReader:
                 self._condition.wait(left)
 
     def _report_backlog(self, *, caught_up: bool) -> None:
-        """Asks the source what is left, about once a second, or when it has just caught up."""
+        """Asks the source for its backlog, about once a second, or when it has just caught up."""
         now = time.monotonic()
         if not (caught_up and self._gather.caught_up) or now >= self._next_backlog:
             self._next_backlog = now + BACKLOG_SECONDS
             self._gather.report(self._source.backlog(self._task.partition), caught_up=caught_up)
 
     def _post(self, function: Callable[..., object], *arguments: object) -> None:
-        """Calls on the loop, unless the loop is gone: a thread that was given up may outlive it."""
+        """Calls a function on the event loop, unless the loop is closed: an abandoned thread may outlive it."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
 class _Lost(Exception):
-    """Carries a PositionLost that `read` raised past the handlers for other methods' exceptions."""
+    """Wraps a PositionLost from `read`, to distinguish it from one that another method raised."""
 
     def __init__(self, lost: PositionLost) -> None:
-        """Keeps it."""
+        """Wraps `lost`."""
         super().__init__(str(lost))
         self.lost = lost

@@ -1,4 +1,4 @@
-"""Decides what a session sends next, and sends it: control messages first, then frames by turns, within credit and pace."""
+"""Sends a session's messages: control messages first, then frames, round-robin over the streams, within credit and pace."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from headrace.sdk.sources._stream import Stream
 
 _GOODBYE_SECONDS = 1.0
 _ASK_FOR_OTHERS_SECONDS = 0.1
-"""How long the stream whose turn it is waits for credit before those behind it ask for their own."""
+"""How long the stream whose turn it is waits for credit before the streams behind it request credit, in seconds."""
 
 
 class Sender:
@@ -29,16 +29,16 @@ class Sender:
         failed: Callable[[Stream, HeadraceError], None],
         unsendable: Callable[[Stream], None],
     ) -> None:
-        """Sends nothing yet.
+        """Sends nothing before `run`.
 
         Args:
             welcome: The gateway's limits.
             window: The session's credit.
-            write: Writes one message; returns when the transport has taken it.
-            linger: How long to gather messages, in seconds.
-            sent: Told after something of a stream was sent.
-            failed: Told of a stream whose source gave what is wrong, other than single messages.
-            unsendable: Told of a stream whose next message cannot be sent; it calls `go_on` once that is dealt with.
+            write: Writes one message; returns when the transport has accepted it.
+            linger: How long to collect messages, in seconds.
+            sent: Called after a frame or the end of a stream was sent.
+            failed: Called with a stream whose source yielded something invalid, other than single messages.
+            unsendable: Called with a stream whose next message cannot be sent; the callee calls `go_on` once it is handled.
         """
         self.linger = linger
         self._max_bytes = welcome.max_frame_bytes
@@ -75,12 +75,12 @@ class Sender:
                 self._others_timer.cancel()
 
     def say(self, request: pb.IngestRequest) -> None:
-        """Sends a control message, before any further frame."""
+        """Queues a control message, which is sent before any further frame."""
         self._control.append(request)
         self._wake.set()
 
     async def goodbye(self, reason: str) -> None:
-        """Sends the last message of the session, and waits until it is out, for a moment."""
+        """Sends the last message of the session, and waits briefly until it is written."""
         self.mute()
         self.say(pb.IngestRequest(goodbye=pb.Goodbye(reason=reason[:500])))
         with contextlib.suppress(TimeoutError):
@@ -88,17 +88,17 @@ class Sender:
                 await self._gone.wait()
 
     def wake(self) -> None:
-        """Looks again whether something can be sent."""
+        """Checks again whether something can be sent."""
         self._wake.set()
 
     def grant(self, credit: pb.Credit) -> None:
-        """Goes on with more credit."""
+        """Adds credit to the session, and continues sending."""
         self._window.grant(credit.bytes, credit.messages)
         self._asked_for_credit = False
         self._wake.set()
 
     def grant_to(self, stream: Stream, credit: pb.Credit) -> None:
-        """Sends a frame of the stream that the credit is for next: a batch waits for it."""
+        """Adds credit for one stream, and sends its frame next, because a batch waits for it."""
         stream.grant(credit.bytes, credit.messages)
         if stream.due and not stream.muted:
             self._due.remove(stream)
@@ -112,13 +112,13 @@ class Sender:
         self._muted = True
 
     def flush(self, streams: Iterable[Stream]) -> None:
-        """Sends everything that was gathered, from now on without waiting for more."""
+        """Sends everything that was gathered; from now on, frames do not wait for more messages."""
         self._flushing = True
         for stream in streams:
             self.look(stream)
 
     def look(self, stream: Stream) -> None:
-        """Sees whether a stream has something to send, now or after it has gathered for a while."""
+        """Schedules a stream that has something to send, immediately or after it has collected messages for `linger`."""
         if stream.muted or stream.due or self._muted or stream.unsendable is not None:
             return
         gather = stream.gather
@@ -126,7 +126,7 @@ class Sender:
         if self._flushing or gather.enough or gather.ended:
             at = now
         elif gather.caught_up:
-            # Nothing comes for now: no need to wait, as long as that does not make more frames than the pace allows.
+            # The source is idle, so there is no need to wait, except as the pace requires.
             at = stream.last_frame_at + self.linger
         elif gather.messages:
             at = now + self.linger
@@ -139,12 +139,12 @@ class Sender:
             stream.timer = self._loop.call_at(at, self._make_due, stream)
 
     def go_on(self, stream: Stream) -> None:
-        """Sends what comes after a message that cannot be sent."""
+        """Continues a stream after a message that cannot be sent."""
         stream.unsendable = None
         self._make_due(stream)
 
     def _make_due(self, stream: Stream) -> None:
-        """Gives a stream its turn."""
+        """Queues a stream for its turn."""
         stream.cancel_timer()
         if not stream.due and not stream.muted and stream.unsendable is None:
             stream.due = True
@@ -152,7 +152,7 @@ class Sender:
             self._wake.set()
 
     def _next(self) -> pb.IngestRequest | None:
-        """The next message to write; None where there is none, or no credit for it."""
+        """Returns the next message to write; None if there is none, or no credit for it."""
         if self._control:
             return self._control.popleft()
         while self._due and not self._muted:
@@ -169,12 +169,12 @@ class Sender:
             if request is not None:
                 return request
             if stream.due:
-                # The one whose turn it is keeps it until it has credit, or a large message would wait for ever.
+                # The stream keeps its turn until it has credit. Otherwise a large message could wait forever.
                 return self._ask_for_credit(stream) or self._ask_for_others()
         return None
 
     def _next_of(self, stream: Stream) -> pb.IngestRequest | None:
-        """The next message of a stream; None where it has none (and its turn is over) or no credit (and it is still due)."""
+        """Returns a stream's next message; None if it has none, and so ends its turn, or no credit, and so remains due."""
         if stream.load():
             request = stream.frame(self._max_bytes, self._max_messages, self._window)
             if request is not None:
@@ -206,16 +206,16 @@ class Sender:
         stream.due = False
 
     def _ask_for_credit(self, stream: Stream) -> pb.IngestRequest | None:
-        """Asks for room for a message, once for each frame and each grant: the gateway knows whether waiting would help."""
+        """Returns a request for credit, once for each frame and each grant; None if it was already sent."""
         if self._asked_for_credit and stream.asked_for_credit:
             return None
         self._asked_for_credit = True
         return stream.credit_request(self._max_bytes, self._max_messages)
 
     def _ask_for_others(self) -> pb.IngestRequest | None:
-        """Asks for credit for the streams behind the one whose turn it is, once it has waited for a while.
+        """Returns a request for credit for a stream behind the one whose turn it is, after a delay; None if there is none.
 
-        A batch may wait for any of them, and what the first one holds may come back only after that batch.
+        A batch may wait for any of them, and the credit that the first one has used may return only after that batch.
         """
         if not self._others_may_ask:
             if len(self._due) > 1 and self._others_timer is None:

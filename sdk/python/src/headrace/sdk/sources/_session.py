@@ -1,4 +1,4 @@
-"""One session with a gateway, from Welcome to its end: streams are opened, read, sent, acknowledged and reopened."""
+"""One session with a gateway, from Welcome to its end: opens streams, reads and sends them, and receives acknowledgements."""
 
 import asyncio
 import contextlib
@@ -58,7 +58,7 @@ class Session:
         self._ended: set[str] = set()
         self._closed: set[str] = set()
         self._gone: set[str] = set()
-        """Those that have ended and will not be offered again, until the source lists them no longer."""
+        """Partitions that were permanently removed, until the source no longer lists them."""
         self._any_ended = False
         self._next_id = 1
         self._lost_in_a_row: dict[str, int] = {}
@@ -70,11 +70,11 @@ class Session:
         self._end: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> Ending:
-        """Serves the session until it ends; leaves no reader behind.
+        """Serves the session until it ends, then stops all readers.
 
         Raises:
-            HeadraceError: The source failed, or gave what cannot be sent, or the gateway refused a stream.
-            Exception: What the call raised when it broke.
+            HeadraceError: The source failed or yielded something that cannot be sent, or the gateway refused a stream.
+            Exception: The error of the call, if it broke.
         """
         receiving = self._tasks.start(self._receive())
         self._tasks.start(self._sender.run())
@@ -95,7 +95,7 @@ class Session:
         finally:
             await self._close()
 
-    # Messages of the gateway
+    # Messages from the gateway
 
     async def _receive(self) -> None:
         """Receives messages until the call ends."""
@@ -129,7 +129,7 @@ class Session:
                     log.debug("a message that this version does not know: ignored")
 
     def _granted(self, credit: pb.Credit) -> None:
-        """Takes credit, for one stream or for all."""
+        """Handles credit, for one stream or for all."""
         stream = self._streams.get(credit.stream_id) if credit.HasField("stream_id") else None
         if stream is None:
             self._sender.grant(credit)
@@ -159,12 +159,12 @@ class Session:
         )
 
     def _acknowledged(self, stream: Stream, position: Position | None) -> None:
-        """A checkpoint has a position of a stream, and so needs to be told no more where that begins."""
+        """Notes that a checkpoint has a position of a stream, and so no longer needs its start."""
         if position is not None:
             self._driver.starts.acknowledged(stream.partition, position)
 
     def _rejected(self, reject: pb.Reject) -> None:
-        """Gives a stream up, or opens it again."""
+        """Reopens a rejected stream, or stops the connector."""
         stream = self._streams.get(reject.stream_id)
         if stream is None or stream.muted:
             return
@@ -181,12 +181,12 @@ class Session:
     # Streams
 
     async def _watch_partitions(self) -> None:
-        """Opens a stream for each partition, now and as they appear; ends the session when all have ended."""
+        """Polls for partitions, opens a stream for each, and ends the session when all have ended."""
         while self._leaving is None:
             self._poll_now.clear()
             ended = self._all_finished()
             try:
-                # Those that have ended count no longer, here and at the gateway.
+                # Streams that have ended no longer count, neither here nor at the gateway.
                 partitions = await self._driver.partitions(self._welcome.max_streams + len(self._ended))
                 self._let_go_of_gone(partitions)
                 fresh = [partition for partition in partitions if partition not in self._current and partition not in self._ended]
@@ -203,18 +203,18 @@ class Session:
                 async with asyncio.timeout(self._settings.partition_poll_seconds):
                     await self._poll_now.wait()
             if self._driver.takes_turns:
-                # One that has ended is seldom the only one.
+                # Streams tend to end in groups: poll once for several.
                 await asyncio.sleep(_TURN_SECONDS)
 
     def _let_go_of_gone(self, partitions: Sequence[str]) -> None:
-        """Keeps nothing of partitions that are gone and not listed; one that is listed later is a new one."""
+        """Forgets removed partitions that are no longer listed; one that is listed later is a new one."""
         if self._gone:
             unlisted = self._gone.difference(partitions)
             self._gone -= unlisted
             self._ended -= unlisted
 
     def _open(self, partition: str) -> None:
-        """Asks for a stream under a new id."""
+        """Opens a stream under a new id."""
         self._closed.discard(partition)
         stream_id = self._next_id
         self._next_id += 1
@@ -226,7 +226,7 @@ class Session:
         self._sender.say(pb.IngestRequest(open_stream=request))
 
     async def _say_starts(self) -> None:
-        """Says where all streams begin, whenever the gateway has to know of one."""
+        """Sends the starts of all streams whenever the gateway requests them."""
         while True:
             await self._starts_wanted.wait()
             self._starts_wanted.clear()
@@ -238,13 +238,13 @@ class Session:
             answer = pb.Starts()
             for partition, start in starts.items():
                 if partition not in self._current:
-                    continue  # it has ended meanwhile
+                    continue  # it has ended in the meantime
                 position = None if start is None else frame_pb2.Position(sequence=start.sequence, cursor=start.cursor)
                 answer.streams.add(stream_id=self._current[partition].id, position=position)
             self._sender.say(pb.IngestRequest(starts=answer))
 
     def _reopen(self, stream: Stream, delay: float) -> None:
-        """Stops a stream's reader and asks for the stream again, under a new id."""
+        """Stops a stream's reader, and reopens the stream under a new id after `delay` seconds."""
         stream.retire()
 
         async def reopen() -> None:
@@ -259,17 +259,17 @@ class Session:
         self._look_for_end()
 
     def _reader_ended_badly(self, stream: Stream, error: HeadraceError) -> None:
-        """The source raised."""
+        """Handles an exception of the source."""
         if stream.muted:
             log.debug("stream %s: raised while it was closed: %s", stream.name, error)
         elif isinstance(error, PositionLost):
             self._position_lost(stream, error)
         else:
-            # What it gave before is sound, and is sent first.
+            # Messages that it yielded before are valid, and are sent first.
             self._leave(error, self._settings.drain_seconds, flush=True)
 
     def _position_lost(self, stream: Stream, lost: PositionLost) -> None:
-        """Tells the gateway, and asks for the stream again; ever more rarely where that does not help."""
+        """Reports the loss to the gateway, and reopens the stream, with increasing delays if the loss recurs."""
         log.warning("stream %s: position lost: %s", stream.name, lost.reason)
         message = pb.PositionLost(stream_id=stream.id, earliest_sequence=lost.earliest, reason=lost.reason)
         self._sender.say(pb.IngestRequest(position_lost=message))
@@ -278,18 +278,18 @@ class Session:
         self._reopen(stream, min(_MAX_LOST_RETRY_SECONDS, _FIRST_LOST_RETRY_SECONDS * 2 ** (times - 1)) if times else 0.0)
 
     def _unsendable(self, stream: Stream) -> None:
-        """Has the source decide about a message that cannot be sent; what comes after it waits for that."""
+        """Lets the source decide about a message that cannot be sent; later messages wait for the decision."""
         assert stream.reader is not None
         assert stream.unsendable is not None
         stream.reader.decide(stream.unsendable, lambda: self._left_out(stream))
 
     def _left_out(self, stream: Stream) -> None:
-        """A message was left out."""
+        """Continues a stream after the source has left out a message."""
         self._sender.go_on(stream)
         self._look_for_end()
 
     def _stream_failed(self, stream: Stream, error: HeadraceError) -> None:
-        """Stops the connector because of one stream, after what the others have read is sent and acknowledged."""
+        """Stops the connector because of one stream, once the messages of the others are sent and acknowledged."""
         if isinstance(error, InvalidMessage) and stream.name not in str(error):
             error = type(error)(f"stream {stream.name}: {error}")
         stream.mute()
@@ -303,7 +303,7 @@ class Session:
         self._leave(Ending.STOPPED, self._settings.drain_seconds, flush=True)
 
     def _leave(self, why: Ending | HeadraceError, seconds: float, *, flush: bool) -> None:
-        """Reads no more; ends the session once all is acknowledged, or after a while."""
+        """Stops reading; ends the session once everything is acknowledged, or after `seconds`."""
         if self._leaving is not None:
             return
         self._leaving, self._flush = why, flush
@@ -320,7 +320,7 @@ class Session:
         self._look_for_end()
 
     async def _leave_late(self, seconds: float) -> None:
-        """Ends the session though something is not acknowledged: it comes again with the next one."""
+        """Ends the session after `seconds`; the next session resends what is not acknowledged by then."""
         await asyncio.sleep(seconds)
         waiting = [stream.name for stream in self._streams.values() if stream.unsent or stream.unacknowledged]
         log.info("not acknowledged in time, to be sent again: %s", ", ".join(waiting[:10]))
@@ -334,13 +334,13 @@ class Session:
         self._look_for_end()
 
     def _forget_if_finished(self, stream: Stream) -> None:
-        """Keeps nothing of a stream that has ended, or was closed for now, once all of it is acknowledged."""
+        """Forgets a stream that has ended or was closed, once all of it is acknowledged."""
         if not stream.finished or self._leaving is not None or self._streams.pop(stream.id, None) is None:
             return
         del self._current[stream.partition]
         (self._closed if stream.gather.for_now else self._ended).add(stream.partition)
         if stream.gather.gone:
-            # Where partitions come and go, others may follow.
+            # If partitions are removed, new ones may appear: the source has not ended.
             self._gone.add(stream.partition)
         elif not stream.gather.for_now:
             self._any_ended = True
@@ -350,7 +350,7 @@ class Session:
             self._poll_now.set()
 
     def _look_for_end(self) -> None:
-        """Ends the session where nothing is left to do."""
+        """Ends the session if nothing is left to do."""
         if self._leaving is not None:
             if self._all_acknowledged() and not (self._flush and any(s.unsent for s in self._streams.values())):
                 self._finish(self._leaving)
@@ -358,11 +358,11 @@ class Session:
             self._poll_now.set()
 
     def _all_finished(self) -> bool:
-        """True where there were partitions, and all have ended and are acknowledged."""
+        """Whether there were partitions, and all have ended and are acknowledged."""
         return self._any_ended and not self._current and not self._closed
 
     def _all_acknowledged(self) -> bool:
-        """True where nothing that was sent is outstanding."""
+        """Whether everything that was sent is acknowledged."""
         return not any(stream.unacknowledged for stream in self._streams.values())
 
     def _finish(self, why: Ending | BaseException | None) -> None:
@@ -384,7 +384,7 @@ class Session:
         for stream in self._streams.values():
             stream.mute()
             if stream.reader is not None:
-                # A task of its own: it goes on where this one is cancelled.
+                # A separate task, which continues if this one is cancelled.
                 tasks.append(asyncio.create_task(stream.reader.stop(give_up)))
         if tasks:
             await asyncio.wait(tasks)

@@ -1,4 +1,4 @@
-"""The classes that the author of a source subclasses, and their contract."""
+"""The base classes of sources, and their contract."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -29,123 +29,129 @@ class _SourceBase:
     kind: SourceKind = SourceKind.REPLAYABLE
     """How the source sends messages again after a failure."""
     chooses_start: bool = False
-    """Whether partitions need not begin with their first message for a query that is new: then `starts` says where."""
+    """Whether `starts` chooses where partitions begin for a new query; otherwise they begin with their first message."""
     takes_turns: bool = False
-    """Whether its streams end, or are closed for now, so that more partitions than the gateway has streams for can take turns."""
+    """Whether partitions share streams: streams end or are closed temporarily, so there may be more partitions than streams."""
     streams_allowed: int = 2**31
-    """How many streams the gateway allows a session. The SDK sets it before it calls `partitions`."""
+    """The number of streams that the gateway allows per session. The SDK sets it before it calls `partitions`."""
     idle_seconds: float = 0.01
-    """How long the SDK waits after `read` yielded None before it asks again. An acknowledgement ends the wait early."""
+    """How long the SDK waits after `read` yielded None before it resumes `read`. An acknowledgement ends the wait early."""
 
 
 class Source(_SourceBase, ABC):
-    """A source whose methods block: subclass it, set `name`, write `read`.
+    """A source with blocking methods: subclass it, set `name`, implement `read`.
 
-    Everything that concerns one partition (`read` and its iterator, `acknowledged`, `settle`, `unsendable`, `backlog`) is
-    called on one thread of that partition and never at the same time, so that a client library which is not thread-safe needs no
-    lock. Different partitions run on different threads. `partitions` has a thread of its own.
+    The SDK makes all calls for one partition (`read` and its iterator, `acknowledged`, `settle`, `unsendable`, `backlog`) on one
+    thread, one at a time, so a client library that is not thread-safe needs no lock. Different partitions run on different
+    threads. `partitions` and `starts` run on a separate thread.
 
     An exception that a method raises, other than `PositionLost` from `read`, ends the connector with `SourceFailed`.
     """
 
     def partitions(self) -> Sequence[str]:
-        """Lists the partitions that exist now. Default: one, named `0`.
+        """Returns the partitions that exist now. Default: one, named `0`.
 
-        Called at the start of a session and every few seconds after, so new partitions appear while it runs. One that is
-        no longer listed goes on until its `read` ends. When every partition has ended and is acknowledged, and no new one is
-        listed, the connector ends.
+        Called at the start of a session and every few seconds afterwards, so new partitions are found while the connector runs. A
+        partition that is no longer listed continues until its `read` ends. When every partition has ended and is acknowledged,
+        and no new one is listed, the connector ends.
         """
         return ["0"]
 
     def starts(self, partitions: Sequence[str]) -> Mapping[str, Position]:
-        """Says where partitions begin for a query that is new to the source; only called where `chooses_start` is set.
+        """Returns where partitions begin for a query that is new to the source; called only if `chooses_start` is set.
 
-        What it says is written into the query's checkpoint before any message. It is kept until then, also over a restart of
-        the gateway, so that nothing which arrives meanwhile is left out. Not called for partitions that appear while the
-        connector runs: these begin with their first message. So does one that the answer does not name, which is how to name the
-        place before a message of sequence 0. May take as long as it needs; it is called on the thread of `partitions`.
+        The query's checkpoint stores these positions before any message. Until then the SDK keeps them, also across a restart of
+        the gateway, so that no message that arrives in the meantime is left out. Not called for partitions that appear while the
+        connector runs: these begin with their first message. So does a partition that the result omits; this is the only way to
+        begin before a message with sequence 0. May block for as long as necessary.
 
         Args:
-            partitions: Those of which it is not known.
+            partitions: The partitions whose start is not yet known.
         """
         return {}
 
     @abstractmethod
     def read(self, partition: str, position: Position | None) -> Iterator[Message | Batch | Close | None]:
-        """Yields what comes after `position`, in order.
+        """Yields the messages after `position`, in order.
 
-        Called when a pipeline waits for the partition, and again after each reconnect; the iterator before is closed
-        first. Write it as a generator that opens what it needs, and closes it in `finally`.
+        Called when a pipeline waits for the partition, and again after each reconnect; the previous iterator is closed first.
+        Write it as a generator that opens the resources it needs, and closes them in `finally`.
 
-        Yield None when there is nothing now. The SDK then sends what it gathered, reports that the source has caught up, waits
-        `idle_seconds`, delivers acknowledgements and, if need be, closes the iterator. All this can only happen between two
-        items: never wait longer than about a second inside, and rather not at all. Returning means that the partition has
-        ended for ever; yielding `CLOSE` that this is all for now: the stream is closed, and opened anew when `partitions` lists
-        it once all of it is acknowledged. Yield `GONE` last instead where the partition has ended and will never be listed
-        again, since what it was read from was removed: it is then forgotten, once all of it is acknowledged. A source that
-        needs its connection to acknowledge goes on yielding None until it was told.
+        Yield None if no message is available. The SDK then sends what it has collected, reports that the source has caught up,
+        waits `idle_seconds`, delivers acknowledgements and, if necessary, closes the iterator. It can do this only between two
+        items, so do not block for more than about a second inside `read`.
 
-        Sequences must increase strictly. Gaps are fine. A source that may raise PositionLost gives sequences of its own: where
-        the loss is accepted, `read` is called again with None, and what its pipelines have seen is dropped by sequence.
+        How to end the iterator:
+
+        - Return if the partition has ended for good. A source that needs its connection to acknowledge messages continues to
+          yield None until everything is acknowledged.
+        - Yield `CLOSE` last to end temporarily. The stream is closed, and opened again if `partitions` lists the partition after
+          all of it is acknowledged.
+        - Yield `GONE` last if the partition was removed and will not be listed again. The SDK forgets it once all of it is
+          acknowledged.
+
+        Sequences must increase strictly; gaps are allowed. A source that may raise PositionLost must set sequences: if the loss
+        is accepted, `read` is called again with None, and messages that the pipelines have already received are dropped by
+        sequence.
 
         Args:
             partition: One of `partitions`.
-            position: Where to go on: after this sequence. None means from the first message that exists. A source may go back to
-                `position.cursor` instead and give some messages again, provided that it gives their sequences. Always None
-                for a redelivering source.
+            position: Resume after this sequence; None means from the first message that exists. A source may instead resume from
+                `position.cursor` and yield some messages again, provided that it sets their sequences. Always None for a
+                redelivering source.
 
         Raises:
-            PositionLost: The source no longer has what comes after `position`.
+            PositionLost: The source no longer has the messages after `position`.
         """
 
     def acknowledged(self, partition: str, position: Position) -> None:
-        """Learns that everything at or before `position` is in the checkpoint of every pipeline that reads it. Default: nothing.
+        """Called when everything up to `position` is in the checkpoint of every pipeline that reads it. Default: does nothing.
 
-        Only now may the source forget those messages. Called at most once for a position; never with an older one in the
-        same session; positions may be skipped. Also called before `read` with what was acknowledged earlier.
-        A source that cannot act on it must raise, not swallow it.
+        Only now may the source delete those messages. Within a session, positions increase, and some may be skipped. Also called
+        before `read`, with the last acknowledged position. If the source cannot process the call, it must raise an exception.
         """
 
     def settle(self, partition: str, tokens: Sequence[object]) -> None:
-        """Acknowledges messages at the system behind the source, by the tokens that it gave with them. Default: nothing.
+        """Acknowledges messages in the external system, using their `Message.token`s. Default: does nothing.
 
-        Called before `acknowledged`, with the tokens of every message newly covered, in the order in which they were
-        yielded, each exactly once; not at all where messages carry none. For a system that acknowledges
-        cumulatively, `tokens[-1]` is enough. Tokens of a lost session are never given: its messages come again.
+        Called before `acknowledged`, with the tokens of all newly acknowledged messages, in the order in which they were yielded,
+        each exactly once; not called if there are none. For a system that acknowledges cumulatively, `tokens[-1]` is enough.
+        Tokens of a lost session are never passed: its messages are redelivered.
         """
 
     def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
-        """Decides about a message that the gateway cannot take. Default: raises `error`, which ends the connector.
+        """Handles a message that the gateway cannot accept. Default: raises `error`, which ends the connector.
 
-        Called for each message that makes a frame above the gateway's limit (`MessageTooLarge`), has an event time beyond 64
-        bits, an id or a header that is no text, and the like. Messages before it are on their way; those after it wait. Return to
-        leave it out, after having kept, counted or rejected it: the stream goes on with the next. It may be called again for the
-        same message after a restart. A sequence that does not increase, or columns that differ in length, always end it.
+        Called for each message that exceeds the gateway's frame size limit (`MessageTooLarge`), has an event time beyond 64
+        bits, an id or a header name that is not text, and the like. Earlier messages are already on their way; later ones wait.
+        To skip the message, store, count or reject it, and return: the stream continues with the next one. After a restart, it
+        may be called again for the same message. Sequences that do not increase, and columns of different lengths, always end
+        the connector.
 
-        The token of the message is not given to `settle`: acknowledge or reject it here. For a system that acknowledges
-        cumulatively nothing need be done, as long as messages follow.
+        The message's token is not passed to `settle`: acknowledge or reject it here. For a system that acknowledges cumulatively,
+        nothing needs to be done as long as messages follow.
 
         Args:
-            partition: The partition that it came from.
-            message: The message; one of a batch, as a message of its own.
-            error: What is wrong with it.
+            partition: The partition of the message.
+            message: The message; a message of a batch is converted to a Message.
+            error: Why it cannot be sent.
         """
         raise error
 
     def backlog(self, partition: str) -> Backlog | None:
-        """Tells what is left after what `read` has yielded, for people who watch lag. Default: None, it cannot tell.
+        """Returns what remains after the messages that `read` has yielded, for monitoring. Default: None, which means unknown.
 
-        Called between items about once a second, so it should be cheap. Where it returns None, a yielded None is reported as
-        "nothing left".
+        Called between items, about once a second, so it should be cheap. If it returns None, a None that `read` yields is
+        reported as an empty backlog.
         """
         return None
 
 
 class AsyncSource(_SourceBase, ABC):
-    """The same for asyncio: every method is a coroutine and runs on the connector's event loop.
+    """A source for asyncio: every method is a coroutine and runs on the connector's event loop, which must not be blocked.
 
-    Unlike with `Source`, `acknowledged`, `settle` and `unsendable` may run while `read` waits for its next item. Nothing may
-    block the loop. An iterator is stopped by cancelling it where it waits.
+    Unlike with `Source`, `acknowledged`, `settle` and `unsendable` may run while `read` waits for its next item. To stop an
+    iterator, the SDK cancels it while it waits.
     """
 
     async def partitions(self) -> Sequence[str]:
@@ -158,10 +164,10 @@ class AsyncSource(_SourceBase, ABC):
 
     @abstractmethod
     def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | Close | None]:
-        """As `Source.read`: write it as an `async def` generator. It may wait for its next item as long as it likes.
+        """As `Source.read`: write it as an `async def` generator. It may wait for its next item without limit.
 
         Raises:
-            PositionLost: The source no longer has what comes after `position`.
+            PositionLost: The source no longer has the messages after `position`.
         """
 
     async def acknowledged(self, partition: str, position: Position) -> None:

@@ -1,4 +1,4 @@
-"""Where partitions begin for queries that are new: asked of the source once, and kept until a checkpoint has it."""
+"""The positions at which partitions begin for new queries: requested once, and kept until a checkpoint has them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -7,38 +7,39 @@ from headrace.sdk._errors import InvalidSource
 from headrace.sdk.wire._message import Position
 
 Starts = Mapping[str, Position | None]
-"""Where partitions begin; None for the first message."""
+"""The start of each partition; None for the first message."""
 
 
 class KnownStarts:
     """The starts of a source's partitions that no checkpoint has yet.
 
-    They outlive sessions: a gateway that was restarted asks again, and what arrived since it was told must not be left out.
+    They outlive sessions: a restarted gateway asks again, and messages that have arrived since the first answer must not be
+    skipped.
     """
 
     def __init__(self, ask: Callable[[Sequence[str]], Awaitable[Mapping[str, Position]]]) -> None:
-        """Knows none yet. `ask` asks the source."""
+        """Begins without starts. `ask` requests them from the source."""
         self._ask = ask
         self._starts: dict[str, Position | None] = {}
         self._listed: set[str] | None = None
 
     def listed(self, partitions: Sequence[str]) -> None:
-        """Notes which partitions there are. Those that appear later begin with their first message."""
+        """Notes the partitions that exist. Those that appear later begin with their first message."""
         if self._listed is not None:
             self._starts.update(dict.fromkeys([partition for partition in partitions if partition not in self._listed]))
         self._listed = {*(self._listed or ()), *partitions}
 
     def acknowledged(self, partition: str, position: Position) -> None:
-        """A checkpoint has a position: a query that is new after that begins elsewhere."""
+        """Forgets a start that a checkpoint has reached: the next new query gets another one."""
         start = self._starts.get(partition)
         if start is None or position.sequence >= start.sequence:
             self._starts.pop(partition, None)
 
     async def of(self, partitions: Sequence[str]) -> Starts:
-        """Where partitions begin.
+        """Returns the starts of partitions, and asks the source for those that are not known.
 
         Raises:
-            HeadraceError: The source cannot tell.
+            HeadraceError: The source failed, or its answer is invalid.
         """
         unknown = [partition for partition in partitions if partition not in self._starts]
         if unknown:
@@ -49,10 +50,10 @@ class KnownStarts:
 
 
 def _check(told: Mapping[str, Position], asked: Sequence[str]) -> None:
-    """Refuses what a source cannot mean.
+    """Checks the positions that a source returned.
 
     Raises:
-        InvalidSource: A partition was not asked for, or a position is not one of a replayable source.
+        InvalidSource: A partition was not requested, or a position is invalid for a replayable source.
     """
     for partition, position in told.items():
         if partition not in asked:

@@ -1,4 +1,4 @@
-"""One stream within one session: what is next to send, what is outstanding, what was acknowledged."""
+"""One stream within one session: its messages to send, and its sent and acknowledged sequences."""
 
 import asyncio
 from collections import deque
@@ -34,7 +34,7 @@ class Stream:
         self.close_sent = False
         self.unsendable: Unsendable | None = None
         self.asked_for_credit = False
-        """True while a request for credit stands: since the stream's last frame."""
+        """Whether credit was requested since the stream's last frame."""
         self._lent = Window(0, 0)
         self._epoch = 0
         self._pieces: deque[Piece] = deque()
@@ -49,7 +49,7 @@ class Stream:
         self._told: pb.Backlog | None = None
 
     def opened(self, answer: pb.StreamOpened) -> tuple[Position | None, Position | None]:
-        """Takes the gateway's answer; returns the resume and the acknowledged position, where they are of this epoch."""
+        """Handles the gateway's answer; returns the resume and the acknowledged position, each only if of the current epoch."""
         self._epoch = answer.epoch
         resume = self._position(answer.resume) if answer.HasField("resume") else None
         acknowledged = self._position(answer.acknowledged) if answer.HasField("acknowledged") else None
@@ -62,34 +62,34 @@ class Stream:
 
     @property
     def unsent(self) -> bool:
-        """True where something was read and not sent."""
+        """Whether messages were read and not yet sent."""
         return not self.muted and (self.packed_left or self.unsendable is not None or self.gather.messages > 0)
 
     @property
     def packed_left(self) -> bool:
-        """True where something was taken from what was gathered, and not sent."""
+        """Whether messages were taken from the buffer and not yet sent."""
         return self._columns is not None or bool(self._pieces)
 
     @property
     def unacknowledged(self) -> bool:
-        """True where something was sent and not acknowledged."""
+        """Whether messages were sent and not yet acknowledged."""
         return self._last_sent is not None and self._acknowledged < self._last_sent
 
     @property
     def finished(self) -> bool:
-        """True where the source has ended and everything before the end is acknowledged."""
+        """Whether the source has ended and everything before the end is acknowledged."""
         if not self.close_sent or self.muted:
             return False
         ends = [end for end in (self._resume, self._last_sent) if end is not None]
         return not ends or self._acknowledged >= max(ends)
 
     def load(self) -> bool:
-        """Packs what was gathered, unless something packed is left. False where there is nothing to send.
+        """Packs what was gathered, unless packed messages are left. Returns False if there is nothing to send.
 
-        Where the next message is one that cannot be sent, it is in `unsendable`, and nothing is sent before that is None again.
+        If the next message cannot be sent, it is stored in `unsendable`, and nothing is sent until that is None again.
 
         Raises:
-            InvalidMessage: The source gave something that is wrong, and not because of a single message.
+            InvalidMessage: The source yielded something invalid, other than single messages.
         """
         while self._columns is None and self.unsendable is None:
             if not self._pieces:
@@ -113,11 +113,11 @@ class Stream:
         return self._columns is not None
 
     def frame(self, max_bytes: int, max_messages: int, window: Window) -> pb.IngestRequest | None:
-        """Cuts the next frame of what is loaded and spends its credit.
+        """Cuts the next frame from the loaded messages, and spends its credit.
 
         Returns:
-            The frame; None where not even one message has credit, or the next one is above the limit of the gateway, and so in
-            `unsendable`.
+            The frame; None if the credit is not enough for one message, or if the next message exceeds the gateway's limit and
+            was stored in `unsendable`.
         """
         columns, start = self._columns, self._at
         assert columns is not None
@@ -142,16 +142,16 @@ class Stream:
         return request
 
     def grant(self, bytes_: int, messages: int) -> None:
-        """Takes credit that is for this stream's next frame."""
+        """Adds credit for this stream's next frame."""
         self._lent.grant(bytes_, messages)
 
     def release_grant(self, window: Window) -> None:
-        """Gives credit that was for this stream alone to the session: its frame goes out, or never will."""
+        """Returns the stream's own credit to the session, because its frame is about to be sent, or never will be."""
         window.grant(self._lent.bytes, self._lent.messages)
         self._lent = Window(0, 0)
 
     def credit_request(self, max_bytes: int, max_messages: int) -> pb.IngestRequest:
-        """Asks for room for the next message that is loaded, or, where a batch waits for the stream, for all that is."""
+        """Returns a request for credit for the next message; it also states the size of all that could be sent in one frame."""
         columns, start = self._columns, self._at
         assert columns is not None
         self.asked_for_credit = True
@@ -163,12 +163,12 @@ class Stream:
         return pb.IngestRequest(credit_request=request)
 
     def next_size(self) -> int:
-        """The size of a frame that holds only the next message that is loaded."""
+        """The size in bytes of a frame with only the next loaded message."""
         assert self._columns is not None
         return frame_size(self._columns, self.id, self._at, self._at + 1)
 
     def backlog(self) -> pb.Backlog | None:
-        """What to tell about what is left, if that is news; only where nothing is loaded."""
+        """Returns the backlog to report, if it has changed. Call it only if nothing is loaded."""
         gather = self.gather
         with gather.condition:
             left, caught_up = gather.backlog, gather.caught_up
@@ -194,9 +194,9 @@ class Stream:
         return answer
 
     def acknowledge(self, position: pb.Ack.Stream) -> Position | None:
-        """Takes an acknowledgement, passes it to the source, and returns it.
+        """Passes an acknowledgement to the source, and returns its position; None if it is old.
 
-        One of an older epoch concerns messages that come again, and counts for nothing.
+        One of an older epoch is ignored: its messages are redelivered.
         """
         sequence = position.position.sequence
         if position.position.epoch != self._epoch or sequence <= self._acknowledged:
@@ -211,7 +211,7 @@ class Stream:
         return acknowledged
 
     def mute(self) -> None:
-        """Sends no more; what was sent may still be acknowledged."""
+        """Stops sending; what was sent may still be acknowledged."""
         self.muted = True
         self.unsendable = None
         self._pieces.clear()
@@ -220,7 +220,7 @@ class Stream:
         self.cancel_timer()
 
     def retire(self) -> None:
-        """Sends no more, and expects nothing any more."""
+        """Stops sending, and expects no more acknowledgements."""
         self.mute()
         self._last_sent = None
         self._tokens.clear()
@@ -232,7 +232,7 @@ class Stream:
             self.timer = None
 
     def _sent(self, columns: Columns, start: int, stop: int) -> None:
-        """Notes that messages `start` up to `stop` go out."""
+        """Notes that messages `start` to `stop` (exclusive) are sent."""
         sequences: Sequence[int] = columns.sequences if columns.tokens or stop < columns.count else ()
         if columns.tokens:
             pairs = zip(sequences[start:stop], columns.tokens[start:stop], strict=True)
@@ -241,22 +241,22 @@ class Stream:
         self._move_on(columns, stop)
 
     def _set_aside(self, unsendable: Unsendable) -> None:
-        """Has the source look at a message that cannot be sent. It has a sequence, as if it had been."""
+        """Notes a message that cannot be sent; it uses up a sequence as if it were sent."""
         self.unsendable = unsendable
         own = unsendable.message.sequence
         self._next_sequence = (own if type(own) is int else self._next_sequence) + 1
 
     def _move_on(self, columns: Columns, stop: int) -> None:
-        """Notes that messages up to `stop` have been dealt with."""
+        """Notes that messages before `stop` are sent or set aside."""
         self._at = stop
         if stop == columns.count:
             self._columns = None
 
     def _position(self, position: frame_pb2.Position) -> Position | None:
-        """The position, where it is of this stream's epoch."""
+        """The position, if it is of this stream's epoch; otherwise None."""
         return _position(position) if position.epoch == self._epoch else None
 
 
 def _position(position: frame_pb2.Position) -> Position:
-    """A position as sources see it."""
+    """Converts a position from the protocol."""
     return Position(position.sequence, position.cursor if position.HasField("cursor") else None, position.epoch)

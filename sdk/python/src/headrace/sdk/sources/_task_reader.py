@@ -67,7 +67,7 @@ class TaskReader:
                 break
 
     async def _acknowledge(self) -> None:
-        """Tells the source what was acknowledged, and of what cannot be sent, until the reader is stopped."""
+        """Calls the source with acknowledgements, and with messages that cannot be sent, until the reader is stopped."""
         try:
             while True:
                 position, tokens = self._position, self._tokens
@@ -109,7 +109,7 @@ class TaskReader:
                         if gather.full:
                             await gather.room.wait()
                         elif gather.enough:
-                            # An iterator that never waits must not keep the loop from sending.
+                            # An iterator that never waits must not starve the sender.
                             await asyncio.sleep(0)
                     if not self._may_read.is_set():
                         await self._may_read.wait()
@@ -124,14 +124,14 @@ class TaskReader:
             self._task.ended_badly(source_failed(self._task, error))
 
     async def _pass_idle_time(self) -> None:
-        """The source has nothing now: waits a little, unless something was acknowledged."""
+        """Waits `idle_seconds` after the source yielded None, or until something is acknowledged."""
         await self._report_backlog(caught_up=True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._source.idle_seconds):
                 await self._acknowledged.wait()
 
     async def _report_backlog(self, *, caught_up: bool) -> None:
-        """Asks the source what is left, about once a second, or when it has just caught up."""
+        """Asks the source for its backlog, about once a second, or when it has just caught up."""
         now = time.monotonic()
         if not (caught_up and self._gather.caught_up) or now >= self._next_backlog:
             self._next_backlog = now + BACKLOG_SECONDS

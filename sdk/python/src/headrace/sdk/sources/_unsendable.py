@@ -1,4 +1,4 @@
-"""Messages that cannot be sent, told apart from their neighbours, which can. Pure functions."""
+"""Separates messages that cannot be sent from those that can. Pure functions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Unsendable:
-    """A message that the gateway cannot take.
+    """A message that the gateway cannot accept.
 
     Attributes:
-        message: The message, as the source gave it.
-        error: What is wrong with it.
+        message: The message, as the source yielded it.
+        error: Why it cannot be sent.
     """
 
     message: Message
@@ -34,14 +34,14 @@ Piece = list[Item] | Unsendable
 
 
 def separated(items: Sequence[Item], error: InvalidMessage) -> list[Piece]:
-    """Divides items that cannot be packed into those that can, and the messages between them that cannot.
+    """Splits items that cannot be packed together into runs that can, and single messages that cannot.
 
     Args:
-        items: What a source yielded, in order.
+        items: The items that a source yielded, in order.
         error: Why they cannot be packed together.
 
     Raises:
-        InvalidMessage: `error`, where it is not due to single messages: columns differ in length, sequences do not increase.
+        InvalidMessage: `error`, if no single message causes it: columns differ in length, or sequences do not increase.
     """
     pieces: list[Piece] = []
     sound: list[Item] = []
@@ -60,7 +60,7 @@ def separated(items: Sequence[Item], error: InvalidMessage) -> list[Piece]:
 
 
 def message_at(columns: Columns, at: int) -> Message:
-    """The message at an index of columns, with its token."""
+    """Returns the message at an index of columns, with its token."""
     headers = None
     if columns.header_counts is not None and columns.header_counts[at]:
         assert columns.header_names is not None
@@ -83,7 +83,7 @@ def message_at(columns: Columns, at: int) -> Message:
 
 
 def _is_sound(item: Item) -> bool:
-    """Whether a batch can be packed as it is, or this is a message, to be looked at by itself."""
+    """Whether the item is a batch that can be packed, or a message, which is checked separately."""
     if isinstance(item, Message):
         return True
     try:
@@ -94,7 +94,7 @@ def _is_sound(item: Item) -> bool:
 
 
 def _wrong(message: Message) -> InvalidMessage | None:
-    """What is wrong with a message by itself: not its sequence and its cursor, which are for the source to get right."""
+    """Returns why a message cannot be packed, or None. Ignores its sequence and cursor, for which the source is responsible."""
     try:
         pack_messages([replace(message, sequence=None, cursor=None)], 1)
     except InvalidMessage as error:
@@ -103,10 +103,10 @@ def _wrong(message: Message) -> InvalidMessage | None:
 
 
 def _messages(batch: Item, error: InvalidMessage) -> list[Message]:
-    """A batch as messages, of which some cannot be packed.
+    """Converts a batch to messages.
 
     Raises:
-        InvalidMessage: `error`: its columns do not have an entry for each message.
+        InvalidMessage: `error`, if not every column has an entry for each message.
     """
     assert isinstance(batch, Batch)
     count = len(batch)
@@ -130,7 +130,7 @@ def _messages(batch: Item, error: InvalidMessage) -> list[Message]:
 
 
 def _listed(column: Sequence[T] | None, count: int, error: InvalidMessage) -> Sequence[T | None]:
-    """A column with an entry for each message."""
+    """Returns a column, or nulls if it is None; raises `error` if it does not have an entry for each message."""
     if column is None:
         return [None] * count
     if len(column) != count:
@@ -139,7 +139,7 @@ def _listed(column: Sequence[T] | None, count: int, error: InvalidMessage) -> Se
 
 
 def _entries(column: Sequence[bytes | None] | Packed | None, count: int, error: InvalidMessage) -> Sequence[bytes | None]:
-    """The entries of a column that may be packed."""
+    """Returns the entries of a column, packed or not; raises `error` if it does not have an entry for each message."""
     if not isinstance(column, Packed):
         return _listed(column, count, error)
     if len(column.lengths) != count or sum(length for length in column.lengths if length != NULL) != len(column.data):
@@ -149,7 +149,7 @@ def _entries(column: Sequence[bytes | None] | Packed | None, count: int, error: 
 
 
 def _texts(column: Sequence[str | None] | Packed | None, count: int, error: InvalidMessage) -> Sequence[str | None]:
-    """The entries of a column of texts. Bytes that are no UTF-8 become what cannot be packed."""
+    """Returns the entries of a text column. Invalid UTF-8 becomes surrogates, which packing rejects."""
     if not isinstance(column, Packed):
         return _listed(column, count, error)
     entries = _entries(column, count, error)
