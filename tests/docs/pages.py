@@ -10,6 +10,7 @@ PAGES = tuple(sorted({path.relative_to(ROOT).as_posix() for pattern in _PATTERNS
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
+_ANCHOR = re.compile(r'<a id="([\w-]+)"></a>')
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,10 @@ def codes(cell: str) -> list[str]:
 
 
 def anchors(page: str) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """The anchors of a page: those of its headings, as GitHub makes them, and those that it sets."""
     headings = (match[2] for match in _HEADING.finditer(prose(page)))
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    made = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return made | set(_ANCHOR.findall(prose(page)))
 
 
 def _without_fences(whole: str) -> str:

@@ -87,11 +87,11 @@ func (ConnectorState) EnumDescriptor() ([]byte, []int) {
 // The status of a session that the gateway ends carries a `google.rpc.ErrorInfo` in its details
 // (`grpc-status-details-bin`). The domain is `headrace`. The reason is the name of one of these values without
 // `ERROR_REASON_`, such as `CREDIT_OVERRUN`. The metadata has what is named with each value, as far as it is known. Numbers
-// are decimal.
+// are decimal (SES-25).
 //
 // Reconnect, with backoff, after a reason that says so. After any other, the same input leads to the same end. A later
 // version may add reasons. Decide by the status if you do not know the reason, or if there is none, which is so with an
-// older gateway, with a proxy, and whenever gRPC itself ends the call.
+// older gateway, with a proxy, and whenever gRPC itself ends the call (SES-27 to SES-30).
 type ErrorReason int32
 
 const (
@@ -234,7 +234,7 @@ func (ErrorReason) EnumDescriptor() ([]byte, []int) {
 // The library that speaks the protocol for a connector. A connector that uses none leaves it out.
 type Sdk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name, such as `headrace-python`. Each text here has at most 255 bytes.
+	// Its name, such as `headrace-python`. Each text here has at most 255 bytes (SES-4).
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Its version, for humans.
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
@@ -361,12 +361,12 @@ func (x *ConnectorError) GetStream() string {
 
 // How the connector is, for operators: `headrace status` shows it. Nothing else depends on it. It needs no answer.
 //
-// Send it only to a gateway whose Welcome lists CAPABILITY_REPORT: an older gateway ends the session. Send it after Welcome,
-// at each change of state or reason, and when there are new errors, for new errors at most once a second. The gateway keeps
-// the last hundred errors of a session.
+// Send it only to a gateway whose Welcome lists CAPABILITY_REPORT: an older gateway ends the session (SES-22). Send it after
+// Welcome, at each change of state or reason, and when there are new errors, for new errors at most once a second. The
+// gateway keeps the last hundred errors of a session.
 //
 // A Report without a state or with an unknown one, or with a text that is too long, ends the session with INVALID_ARGUMENT
-// (MALFORMED_MESSAGE), one with too many errors with RESOURCE_EXHAUSTED (LIST_TOO_LONG).
+// (MALFORMED_MESSAGE), one with too many errors with RESOURCE_EXHAUSTED (LIST_TOO_LONG). Rule SES-23.
 type Report struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the connector is doing.

@@ -29,11 +29,12 @@ type Position struct {
 	// The generation of the stream's sequences. Chosen by the gateway when it opens a stream. Always 0 for a replayable
 	// stream; larger with every session of a redelivering one, whose sequences start over.
 	Epoch uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// The sequence of the last message at or before this position. At most 2^63 - 1, because Spark has no unsigned integers.
+	// The sequence of the last message at or before this position. At most 2^63 - 1, because Spark has no unsigned integers
+	// (SRC-23).
 	Sequence uint64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// The cursor of the last frame that ended at or before this position, as its connector wrote it; absent if no frame had
 	// one. Opaque to everything but the connector. It may refer to a place before `sequence`: the gateway drops what a
-	// connector sends again from there up to `sequence`.
+	// connector sends again from there up to `sequence` (SRC-14).
 	Cursor        []byte `protobuf:"bytes,3,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -151,17 +152,17 @@ func (x *StreamPosition) GetPosition() *Position {
 // turn a frame into arrays without touching individual messages. A `lengths` column has `count` entries of 4 bytes (u32),
 // whose sum is the length of the bytes column it belongs to. The entry 0xFFFFFFFF stands for null and adds nothing. An
 // optional column that is completely empty is null for every message. The gateway checks these sums, and that ids and header
-// names are valid UTF-8. It never interprets a message.
+// names are valid UTF-8. It never interprets a message. Rules: FRM-1 to FRM-15 in docs/protocol.md.
 type Frame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream, by the id under which its session opened it. Meaningless in FetchResponse, which names the range instead.
 	StreamId uint32 `protobuf:"varint,1,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
-	// The sequence of the first message. Larger than any sequence sent before on this stream id.
+	// The sequence of the first message. Larger than any sequence sent before on this stream id (SRC-22).
 	FirstSequence uint64 `protobuf:"varint,2,opt,name=first_sequence,json=firstSequence,proto3" json:"first_sequence,omitempty"`
-	// The number of messages in the frame; at least 1.
+	// The number of messages in the frame; at least 1 (FRM-1).
 	Count uint32 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	// The distance of each message's sequence from the previous one: count - 1 entries of 4 bytes (u32), each at least 1.
-	// Empty if every distance is 1. A distance of 2^32 or more requires a new frame.
+	// Empty if every distance is 1. A distance of 2^32 or more requires a new frame (FRM-4).
 	SequenceDeltas []byte `protobuf:"bytes,4,opt,name=sequence_deltas,json=sequenceDeltas,proto3" json:"sequence_deltas,omitempty"`
 	// The keys of all messages, joined. Optional column.
 	Keys []byte `protobuf:"bytes,5,opt,name=keys,proto3" json:"keys,omitempty"`
@@ -169,26 +170,26 @@ type Frame struct {
 	KeyLengths []byte `protobuf:"bytes,6,opt,name=key_lengths,json=keyLengths,proto3" json:"key_lengths,omitempty"`
 	// The values of all messages, joined.
 	Values []byte `protobuf:"bytes,7,opt,name=values,proto3" json:"values,omitempty"`
-	// The length of each value, in bytes; u32, 0xFFFFFFFF for null. Required.
+	// The length of each value, in bytes; u32, 0xFFFFFFFF for null. Required (FRM-6).
 	ValueLengths []byte `protobuf:"bytes,8,opt,name=value_lengths,json=valueLengths,proto3" json:"value_lengths,omitempty"`
 	// When each message happened, in microseconds since 1970-01-01 UTC: count entries of 8 bytes (i64), -2^63 for null.
 	// Optional column.
 	EventTimes []byte `protobuf:"bytes,9,opt,name=event_times,json=eventTimes,proto3" json:"event_times,omitempty"`
-	// The ids of all messages, as assigned by their source, each in UTF-8, joined. Optional column.
+	// The ids of all messages, as assigned by their source, each in UTF-8, joined (FRM-9). Optional column.
 	MessageIds []byte `protobuf:"bytes,10,opt,name=message_ids,json=messageIds,proto3" json:"message_ids,omitempty"`
 	// The length of each message id, in bytes; u32, 0xFFFFFFFF for null.
 	MessageIdLengths []byte `protobuf:"bytes,11,opt,name=message_id_lengths,json=messageIdLengths,proto3" json:"message_id_lengths,omitempty"`
-	// The number of headers of each message: count entries of 4 bytes (u32). Empty if no message has headers.
+	// The number of headers of each message: count entries of 4 bytes (u32). Empty if no message has headers (FRM-10).
 	HeaderCounts []byte `protobuf:"bytes,12,opt,name=header_counts,json=headerCounts,proto3" json:"header_counts,omitempty"`
 	// The names of all headers of all messages, each in UTF-8, joined.
 	HeaderNames []byte `protobuf:"bytes,13,opt,name=header_names,json=headerNames,proto3" json:"header_names,omitempty"`
-	// The length of each header name, in bytes: as many u32 entries as header_counts adds up to; null is not allowed.
+	// The length of each header name, in bytes: as many u32 entries as header_counts adds up to; null is not allowed (FRM-11).
 	HeaderNameLengths []byte `protobuf:"bytes,14,opt,name=header_name_lengths,json=headerNameLengths,proto3" json:"header_name_lengths,omitempty"`
 	// The values of all headers of all messages, joined.
 	HeaderValues []byte `protobuf:"bytes,15,opt,name=header_values,json=headerValues,proto3" json:"header_values,omitempty"`
 	// The length of each header value, in bytes: as many entries as names; u32, 0xFFFFFFFF for null.
 	HeaderValueLengths []byte `protobuf:"bytes,16,opt,name=header_value_lengths,json=headerValueLengths,proto3" json:"header_value_lengths,omitempty"`
-	// Where the connector would seek to send what follows this frame's last message; at most 4 KiB.
+	// Where the connector would seek to send what follows this frame's last message; at most 4 KiB (FRM-12).
 	Cursor        []byte `protobuf:"bytes,17,opt,name=cursor,proto3,oneof" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

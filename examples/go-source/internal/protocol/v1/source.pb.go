@@ -22,7 +22,7 @@ const (
 )
 
 // Something that a connector or a gateway can do beyond the minimum. Each side lists its own: the connector in Hello or
-// SinkHello, the gateway in Welcome or SinkWelcome. Ignore a capability that you do not know.
+// SinkHello, the gateway in Welcome or SinkWelcome. Ignore a capability that you do not know (SES-7).
 type Capability int32
 
 const (
@@ -81,10 +81,10 @@ type SourceKind int32
 const (
 	// Not allowed.
 	SourceKind_SOURCE_KIND_UNSPECIFIED SourceKind = 0
-	// The same position always yields the same messages (a file, a log). Sequences are the source's own.
+	// The same position always yields the same messages (a file, a log). Sequences are the source's own (SRC-1).
 	SourceKind_SOURCE_KIND_REPLAYABLE SourceKind = 1
 	// Unacknowledged messages are redelivered, in no guaranteed order (a classic queue). Sequences are counted from 1 in each
-	// session.
+	// session (SRC-2).
 	SourceKind_SOURCE_KIND_REDELIVERING SourceKind = 2
 )
 
@@ -135,11 +135,11 @@ type RejectReason int32
 const (
 	// Not used.
 	RejectReason_REJECT_REASON_UNSPECIFIED RejectReason = 0
-	// The resume position has changed: open the stream again, under a new id, to receive it.
+	// The resume position has changed: open the stream again, under a new id, to receive it (SRC-44).
 	RejectReason_REJECT_REASON_REOPEN RejectReason = 1
-	// Another instance owns the stream; the message names it. Try again later.
+	// Another instance owns the stream; the message names it. Try again later (SRC-45).
 	RejectReason_REJECT_REASON_OWNED RejectReason = 2
-	// The connector's token does not permit this stream.
+	// The connector's token does not permit this stream (SRC-46).
 	RejectReason_REJECT_REASON_NOT_PERMITTED RejectReason = 3
 )
 
@@ -340,7 +340,7 @@ type isIngestRequest_Message interface {
 }
 
 type IngestRequest_Hello struct {
-	// Begins the session; first, and only once.
+	// Begins the session; first, and only once (SES-1).
 	Hello *Hello `protobuf:"bytes,1,opt,name=hello,proto3,oneof"`
 }
 
@@ -601,14 +601,14 @@ func (*IngestResponse_StartsWanted) isIngestResponse_Message() {}
 // Identifies the connector.
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The protocol version that the connector speaks: 1.
+	// The protocol version that the connector speaks: 1 (SES-3).
 	ProtocolVersion uint32 `protobuf:"varint,1,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
 	// The connector's name, such as `file`.
 	Connector string `protobuf:"bytes,2,opt,name=connector,proto3" json:"connector,omitempty"`
 	// The connector's own version, for humans.
 	ConnectorVersion string `protobuf:"bytes,3,opt,name=connector_version,json=connectorVersion,proto3" json:"connector_version,omitempty"`
 	// Which deployment of the connector this is, stable across its restarts: a newer session of the same instance takes over
-	// the streams of the older one.
+	// the streams of the older one (SES-5, SES-8).
 	Instance string `protobuf:"bytes,4,opt,name=instance,proto3" json:"instance,omitempty"`
 	// What the connector can do.
 	Capabilities []Capability `protobuf:"varint,5,rep,packed,name=capabilities,proto3,enum=headrace.protocol.v1.Capability" json:"capabilities,omitempty"`
@@ -693,15 +693,15 @@ func (x *Hello) GetSdk() *Sdk {
 // Opens a stream.
 type OpenStream struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id for this stream in frames and answers; never used before in this session.
+	// The id for this stream in frames and answers; never used before in this session (SRC-6).
 	StreamId uint32 `protobuf:"varint,1,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
-	// The stream's name, `source/partition`: two non-empty parts of ASCII letters, digits and `._-`, at most 255 bytes.
+	// The stream's name, `source/partition`: two non-empty parts of ASCII letters, digits and `._-`, at most 255 bytes (SRC-5).
 	Stream string `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`
-	// How the source repeats messages.
+	// How the source repeats messages (SRC-8).
 	Kind SourceKind `protobuf:"varint,3,opt,name=kind,proto3,enum=headrace.protocol.v1.SourceKind" json:"kind,omitempty"`
 	// True if the connector decides where the stream begins for a pipeline that is new to the source, which need not be its
-	// first message: it answers StartsWanted. Only for replayable streams. False or absent: the stream begins with the first
-	// message.
+	// first message: it answers StartsWanted. Only for replayable streams (SRC-8). False or absent: the stream begins with the
+	// first message.
 	ChoosesStart  bool `protobuf:"varint,4,opt,name=chooses_start,json=choosesStart,proto3" json:"chooses_start,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -768,12 +768,12 @@ func (x *OpenStream) GetChoosesStart() bool {
 // Where the streams of this session begin for a pipeline that is new to their source. The gateway has the position written
 // into the pipeline's checkpoint before any message of its source. From then on, the checkpoint says where to continue. One
 // message names every stream of the session that chooses its start, opened or parked, so that the checkpoint has all of them
-// or none. If the checkpoint has a position in one stream of a source, every other stream of the source appeared later and
-// begins with its first message.
+// or none (SRC-18). If the checkpoint has a position in one stream of a source, every other stream of the source appeared
+// later and begins with its first message.
 //
 // Keep the answer until it is acknowledged, and give the same answer to a gateway that asks again: it may have been
-// restarted before the checkpoint had it. A stream that appears after the gateway asked for others of its source begins with
-// its first message.
+// restarted before the checkpoint had it (SRC-20). A stream that appears after the gateway asked for others of its source
+// begins with its first message (SRC-21).
 type Starts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Each stream once.
@@ -820,13 +820,13 @@ func (x *Starts) GetStreams() []*Starts_Stream {
 }
 
 // What the source holds beyond the last frame that the session sent, for monitoring lag and for bounded runs. Send it when a
-// stream is opened, when it has caught up, and about once a second.
+// stream is opened, when it has caught up, and about once a second (SRC-24).
 type Backlog struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream.
 	StreamId uint32 `protobuf:"varint,1,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
-	// No message that exists now has a larger sequence. Equal to the last sequence sent when the stream has caught up, 0 for
-	// an empty stream. Absent if nothing new is known about it.
+	// No message that exists now has a larger sequence (SRC-25). Equal to the last sequence sent when the stream has caught up,
+	// 0 for an empty stream. Absent if nothing new is known about it.
 	LatestSequence *uint64 `protobuf:"varint,2,opt,name=latest_sequence,json=latestSequence,proto3,oneof" json:"latest_sequence,omitempty"`
 	// The number of messages left; absent if the source cannot tell.
 	Messages *uint64 `protobuf:"varint,3,opt,name=messages,proto3,oneof" json:"messages,omitempty"`
@@ -895,7 +895,7 @@ func (x *Backlog) GetBytes() uint64 {
 }
 
 // The source cannot resume: messages after the resume position are gone. The gateway answers with Reject (REOPEN). The
-// stream that is then opened stays parked until its pipelines accept the loss.
+// stream that is then opened stays parked until its pipelines accept the loss (SRC-41, SRC-42).
 type PositionLost struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream.
@@ -960,14 +960,16 @@ func (x *PositionLost) GetReason() string {
 }
 
 // No more frames on this stream id. Its acks still arrive. The connector may end once the last message that it sent, or the
-// resume position if it sent none, is acknowledged.
+// resume position if it sent none, is acknowledged (SRC-39, SRC-40).
 type CloseStream struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream.
 	StreamId uint32 `protobuf:"varint,1,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
-	// True if the source has ended and will never have more; false if only this connector gives up the stream.
+	// True if the source has ended and will never have more; false if only this connector gives up the stream
+	// (SRC-37).
 	EndOfStream bool `protobuf:"varint,2,opt,name=end_of_stream,json=endOfStream,proto3" json:"end_of_stream,omitempty"`
-	// Only with end_of_stream: the source will never offer this stream again (its file was deleted, its partition removed).
+	// Only with end_of_stream: the source will never offer this stream again (its file was deleted, its partition removed;
+	// SRC-38).
 	// Once every pipeline that reads it has committed all of it, it is forgotten everywhere. A stream of this name that is
 	// opened later is a new one and begins with its first message. If the stream is opened before that, it continues from
 	// where it was, or waits until it is forgotten if that has begun. No effect if the stream was opened with chooses_start,
@@ -1032,12 +1034,13 @@ func (x *CloseStream) GetGone() bool {
 // others. In the first, the frame is larger than the session's window: the gateway answers with Credit as soon as its memory
 // allows. In the second, a batch waits for the stream while other streams of the session have used up its credit: the
 // gateway answers immediately with Credit for this stream. Only the gateway knows which streams a batch waits for. So every
-// stream that waits for credit asks, not only the stream whose turn it is, and also while frames of other streams go first.
+// stream that waits for credit asks, not only the stream whose turn it is, and also while frames of other streams go first
+// (SRC-33, SRC-35).
 //
 // A request remains in force until a frame of its stream arrives or the stream is closed. A later request replaces it.
 //
-// A session whose request can never be granted ends with RESOURCE_EXHAUSTED: a frame above max_frame_bytes or max_frame_messages, or of
-// more messages than a session may ever have outstanding.
+// A session whose request can never be granted ends with RESOURCE_EXHAUSTED: a frame above max_frame_bytes or
+// max_frame_messages, or of more messages than a session may ever have outstanding (SRC-34).
 type CreditRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The size of the smallest frame that the stream could send next, in bytes, without `Welcome.frame_overhead_bytes`.
@@ -1175,11 +1178,11 @@ type Welcome struct {
 	GatewayVersion string `protobuf:"bytes,2,opt,name=gateway_version,json=gatewayVersion,proto3" json:"gateway_version,omitempty"`
 	// The session's id, for logs and `headrace status`.
 	Session string `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
-	// The maximum size of a Frame message, in bytes.
+	// The maximum size of a Frame message, in bytes (FRM-2).
 	MaxFrameBytes uint64 `protobuf:"varint,4,opt,name=max_frame_bytes,json=maxFrameBytes,proto3" json:"max_frame_bytes,omitempty"`
-	// The maximum number of messages in a frame.
+	// The maximum number of messages in a frame (FRM-2).
 	MaxFrameMessages uint32 `protobuf:"varint,5,opt,name=max_frame_messages,json=maxFrameMessages,proto3" json:"max_frame_messages,omitempty"`
-	// The maximum number of open streams of the session; closed streams do not count.
+	// The maximum number of open streams of the session; closed streams do not count (SRC-9).
 	MaxStreams uint32 `protobuf:"varint,6,opt,name=max_streams,json=maxStreams,proto3" json:"max_streams,omitempty"`
 	// The first credit.
 	Credit *Credit `protobuf:"bytes,7,opt,name=credit,proto3" json:"credit,omitempty"`
@@ -1299,16 +1302,16 @@ type StreamOpened struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream.
 	StreamId uint32 `protobuf:"varint,1,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
-	// The epoch of the sequences that the session will send.
+	// The epoch of the sequences that the session will send (SRC-3).
 	Epoch uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Send what comes after this position; absent means from the first message. Sequence 0 may be an ordinary message, so
-	// presence counts, not the value.
+	// presence counts, not the value (SRC-13).
 	Resume *Position `protobuf:"bytes,3,opt,name=resume,proto3,oneof" json:"resume,omitempty"`
 	// Everything at or before this position is acknowledged; absent if nothing is. Never after `resume`. If they are equal, no
-	// further Ack comes for what is before.
+	// further Ack comes for what is before (SRC-15).
 	Acknowledged *Position `protobuf:"bytes,4,opt,name=acknowledged,proto3,oneof" json:"acknowledged,omitempty"`
 	// Messages after the resume position were lost and the pipelines accept the loss: continue with the first message after it
-	// that still exists.
+	// that still exists (SRC-16).
 	SkipLost      bool `protobuf:"varint,5,opt,name=skip_lost,json=skipLost,proto3" json:"skip_lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1380,7 +1383,8 @@ func (x *StreamOpened) GetSkipLost() bool {
 }
 
 // A pipeline that is new to the source needs to know where a stream begins. Answer with Starts. Sent only for streams that
-// were opened with chooses_start: once for each stream id, and before StreamOpened if no other pipeline reads the stream.
+// were opened with chooses_start: not again before the answer, and before StreamOpened if no other pipeline reads the stream
+// (SRC-17).
 type StartsWanted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream.
@@ -1481,8 +1485,8 @@ func (x *Ack) GetCredit() *Credit {
 	return nil
 }
 
-// Grants credit, which is added to what is left. Less may be returned than was used: windows shrink as sessions join. Wait
-// for enough credit for a whole frame rather than send fragments of it.
+// Grants credit, which is added to what is left. Less may be returned than was used: windows shrink as sessions join
+// (SRC-31). Wait for enough credit for a whole frame rather than send fragments of it.
 type Credit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// More bytes, as frames are charged: see `Welcome.frame_overhead_bytes`.
@@ -1490,8 +1494,9 @@ type Credit struct {
 	// More messages.
 	Messages uint64 `protobuf:"varint,2,opt,name=messages,proto3" json:"messages,omitempty"`
 	// The id of the stream that this credit is for: a batch waits for it, and it has asked. Its next frame spends this credit
-	// first, and is sent before frames of other streams, which must not spend it. What that frame does not use belongs to the
-	// session. If the stream has nothing left to send, all of the credit does. Absent means that any stream may spend it.
+	// first, and is sent before frames of other streams, which must not spend it (SRC-32). What that frame does not use
+	// belongs to the session. If the stream has nothing left to send, all of the credit does. Absent means that any stream may
+	// spend it.
 	StreamId      *uint32 `protobuf:"varint,3,opt,name=stream_id,json=streamId,proto3,oneof" json:"stream_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1548,7 +1553,7 @@ func (x *Credit) GetStreamId() uint32 {
 	return 0
 }
 
-// How long a connector should gather messages before it sends a frame that is not full.
+// How long a connector should gather messages before it sends a frame that is not full (SRC-36).
 type Pace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In milliseconds; replaces the previous value. 0 means not at all.
@@ -1595,7 +1600,7 @@ func (x *Pace) GetLingerMs() uint32 {
 }
 
 // Finish and reconnect: send nothing new (frames in flight are fine), process the acks that still arrive, and end the
-// session with Goodbye by the deadline, or sooner.
+// session with Goodbye by the deadline, or sooner (SES-20, SES-21).
 type Drain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How long the gateway waits before it closes the session, in milliseconds.
@@ -1651,8 +1656,8 @@ func (x *Drain) GetReason() string {
 }
 
 // A stream is closed by the gateway, or was not opened; the session continues. Frames of its id that are still in flight are
-// dropped and their credit is returned. It may also arrive for a stream that has ended and is not fully acknowledged: what
-// follows the new resume position must then be sent again.
+// dropped and their credit is returned (SRC-43). It may also arrive for a stream that has ended and is not fully
+// acknowledged: what follows the new resume position must then be sent again.
 type Reject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream.
@@ -1730,8 +1735,8 @@ type Starts_Stream struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream.
 	StreamId uint32 `protobuf:"varint,1,opt,name=stream_id,json=streamId,proto3" json:"stream_id,omitempty"`
-	// The stream begins with the first message after this position; absent means with its first message. The epoch is 0. A
-	// source that has a message with sequence 0 can name the place before it only by omitting this field.
+	// The stream begins with the first message after this position; absent means with its first message (SRC-19). The epoch
+	// is 0. A source that has a message with sequence 0 can name the place before it only by omitting this field.
 	Position      *Position `protobuf:"bytes,2,opt,name=position,proto3,oneof" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

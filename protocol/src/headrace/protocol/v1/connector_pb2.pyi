@@ -135,11 +135,11 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     The status of a session that the gateway ends carries a `google.rpc.ErrorInfo` in its details
     (`grpc-status-details-bin`). The domain is `headrace`. The reason is the name of one of these values without
     `ERROR_REASON_`, such as `CREDIT_OVERRUN`. The metadata has what is named with each value, as far as it is known. Numbers
-    are decimal.
+    are decimal (SES-25).
 
     Reconnect, with backoff, after a reason that says so. After any other, the same input leads to the same end. A later
     version may add reasons. Decide by the status if you do not know the reason, or if there is none, which is so with an
-    older gateway, with a proxy, and whenever gRPC itself ends the call.
+    older gateway, with a proxy, and whenever gRPC itself ends the call (SES-27 to SES-30).
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
@@ -228,7 +228,7 @@ class Sdk(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     LANGUAGE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Its name, such as `headrace-python`. Each text here has at most 255 bytes."""
+    """Its name, such as `headrace-python`. Each text here has at most 255 bytes (SES-4)."""
     version: _builtins.str
     """Its version, for humans."""
     language: _builtins.str
@@ -282,12 +282,12 @@ Global___ConnectorError: _TypeAlias = ConnectorError  # noqa: Y015
 class Report(_message.Message):
     """How the connector is, for operators: `headrace status` shows it. Nothing else depends on it. It needs no answer.
 
-    Send it only to a gateway whose Welcome lists CAPABILITY_REPORT: an older gateway ends the session. Send it after Welcome,
-    at each change of state or reason, and when there are new errors, for new errors at most once a second. The gateway keeps
-    the last hundred errors of a session.
+    Send it only to a gateway whose Welcome lists CAPABILITY_REPORT: an older gateway ends the session (SES-22). Send it after
+    Welcome, at each change of state or reason, and when there are new errors, for new errors at most once a second. The
+    gateway keeps the last hundred errors of a session.
 
     A Report without a state or with an unknown one, or with a text that is too long, ends the session with INVALID_ARGUMENT
-    (MALFORMED_MESSAGE), one with too many errors with RESOURCE_EXHAUSTED (LIST_TOO_LONG).
+    (MALFORMED_MESSAGE), one with too many errors with RESOURCE_EXHAUSTED (LIST_TOO_LONG). Rule SES-23.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

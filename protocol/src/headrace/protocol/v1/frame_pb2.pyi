@@ -33,11 +33,13 @@ class Position(_message.Message):
     stream; larger with every session of a redelivering one, whose sequences start over.
     """
     sequence: _builtins.int
-    """The sequence of the last message at or before this position. At most 2^63 - 1, because Spark has no unsigned integers."""
+    """The sequence of the last message at or before this position. At most 2^63 - 1, because Spark has no unsigned integers
+    (SRC-23).
+    """
     cursor: _builtins.bytes
     """The cursor of the last frame that ended at or before this position, as its connector wrote it; absent if no frame had
     one. Opaque to everything but the connector. It may refer to a place before `sequence`: the gateway drops what a
-    connector sends again from there up to `sequence`.
+    connector sends again from there up to `sequence` (SRC-14).
     """
     def __init__(
         self,
@@ -94,7 +96,7 @@ class Frame(_message.Message):
     turn a frame into arrays without touching individual messages. A `lengths` column has `count` entries of 4 bytes (u32),
     whose sum is the length of the bytes column it belongs to. The entry 0xFFFFFFFF stands for null and adds nothing. An
     optional column that is completely empty is null for every message. The gateway checks these sums, and that ids and header
-    names are valid UTF-8. It never interprets a message.
+    names are valid UTF-8. It never interprets a message. Rules: FRM-1 to FRM-15 in docs/protocol.md.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -119,12 +121,12 @@ class Frame(_message.Message):
     stream_id: _builtins.int
     """The stream, by the id under which its session opened it. Meaningless in FetchResponse, which names the range instead."""
     first_sequence: _builtins.int
-    """The sequence of the first message. Larger than any sequence sent before on this stream id."""
+    """The sequence of the first message. Larger than any sequence sent before on this stream id (SRC-22)."""
     count: _builtins.int
-    """The number of messages in the frame; at least 1."""
+    """The number of messages in the frame; at least 1 (FRM-1)."""
     sequence_deltas: _builtins.bytes
     """The distance of each message's sequence from the previous one: count - 1 entries of 4 bytes (u32), each at least 1.
-    Empty if every distance is 1. A distance of 2^32 or more requires a new frame.
+    Empty if every distance is 1. A distance of 2^32 or more requires a new frame (FRM-4).
     """
     keys: _builtins.bytes
     """The keys of all messages, joined. Optional column."""
@@ -133,27 +135,27 @@ class Frame(_message.Message):
     values: _builtins.bytes
     """The values of all messages, joined."""
     value_lengths: _builtins.bytes
-    """The length of each value, in bytes; u32, 0xFFFFFFFF for null. Required."""
+    """The length of each value, in bytes; u32, 0xFFFFFFFF for null. Required (FRM-6)."""
     event_times: _builtins.bytes
     """When each message happened, in microseconds since 1970-01-01 UTC: count entries of 8 bytes (i64), -2^63 for null.
     Optional column.
     """
     message_ids: _builtins.bytes
-    """The ids of all messages, as assigned by their source, each in UTF-8, joined. Optional column."""
+    """The ids of all messages, as assigned by their source, each in UTF-8, joined (FRM-9). Optional column."""
     message_id_lengths: _builtins.bytes
     """The length of each message id, in bytes; u32, 0xFFFFFFFF for null."""
     header_counts: _builtins.bytes
-    """The number of headers of each message: count entries of 4 bytes (u32). Empty if no message has headers."""
+    """The number of headers of each message: count entries of 4 bytes (u32). Empty if no message has headers (FRM-10)."""
     header_names: _builtins.bytes
     """The names of all headers of all messages, each in UTF-8, joined."""
     header_name_lengths: _builtins.bytes
-    """The length of each header name, in bytes: as many u32 entries as header_counts adds up to; null is not allowed."""
+    """The length of each header name, in bytes: as many u32 entries as header_counts adds up to; null is not allowed (FRM-11)."""
     header_values: _builtins.bytes
     """The values of all headers of all messages, joined."""
     header_value_lengths: _builtins.bytes
     """The length of each header value, in bytes: as many entries as names; u32, 0xFFFFFFFF for null."""
     cursor: _builtins.bytes
-    """Where the connector would seek to send what follows this frame's last message; at most 4 KiB."""
+    """Where the connector would seek to send what follows this frame's last message; at most 4 KiB (FRM-12)."""
     def __init__(
         self,
         *,

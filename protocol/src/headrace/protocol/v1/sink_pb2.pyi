@@ -89,7 +89,7 @@ class Part(_message.Message):
     """The task's partition, counted from 0."""
     attempt: _builtins.str
     """Identifies this attempt to deliver the partition. Unique among all attempts, in any run of the pipeline; only one will
-    count. ASCII, at most 255 bytes. It contains a `/`, so escape it before you use it as a file name.
+    count. ASCII, at most 255 bytes. It contains a `/`, so escape it before you use it as a file name (SNK-19).
     """
     @_builtins.property
     def transaction(self) -> Global___Transaction:
@@ -126,7 +126,7 @@ class SinkServiceAttachRequest(_message.Message):
     REPORT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___SinkHello:
-        """Begins the session; first, and only once."""
+        """Begins the session; first, and only once (SES-1)."""
 
     @_builtins.property
     def staged(self) -> Global___Staged:
@@ -270,21 +270,23 @@ class SinkHello(_message.Message):
     CAPABILITIES_FIELD_NUMBER: _builtins.int
     SDK_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
-    """The protocol version that the connector speaks: 1."""
+    """The protocol version that the connector speaks: 1 (SES-3)."""
     connector: _builtins.str
     """The connector's name, for humans."""
     connector_version: _builtins.str
     """The connector's own version, for humans."""
     sink: _builtins.str
-    """The sink that it serves: ASCII letters, digits and `._-`. Every name here has at most 255 bytes."""
+    """The sink that it serves: ASCII letters, digits and `._-` (SNK-1). Every name here has at most 255 bytes (SES-4)."""
     instance: _builtins.str
-    """Which deployment of the connector this is, stable across its restarts: a newer session of an instance takes over."""
+    """Which deployment of the connector this is, stable across its restarts: a newer session of an instance takes over
+    (SES-5, SES-8).
+    """
     mode: Global___SinkMode.ValueType
-    """What it promises; the same for every instance of a sink."""
+    """What it promises; the same for every instance of a sink (SNK-2)."""
     @_builtins.property
     def staged(self) -> _containers.RepeatedCompositeFieldContainer[Global___Part]:
         """Two-phase: every part that is staged, including those of prepared transactions. This list and the two that follow have
-        at most 20,000 entries each; a longer list ends the session with RESOURCE_EXHAUSTED.
+        at most 20,000 entries each; a longer list ends the session with RESOURCE_EXHAUSTED (SNK-3).
         """
 
     @_builtins.property
@@ -298,7 +300,7 @@ class SinkHello(_message.Message):
         """The last transaction of each pipeline that is committed (two-phase) or written (batch-idempotent). A two-phase sink
         names every pipeline of which it has committed anything. If it has voted for a batch that is in the commit log, and
         lists neither that batch as prepared nor that batch or a later one here, its rows are lost, and the pipeline's query
-        fails. A batch-idempotent sink need not know: a pipeline that it does not name is not checked.
+        fails (SNK-9). A batch-idempotent sink need not know: a pipeline that it does not name is not checked (SNK-6).
         """
 
     @_builtins.property
@@ -405,7 +407,7 @@ Global___StartPart: _TypeAlias = StartPart  # noqa: Y015
 @_typing.final
 class PartFrame(_message.Message):
     """Rows of a part. Any column except the values may be absent, as in any frame, and so may single keys. At most 4 MiB
-    serialized, unless the gateway is configured for larger frames.
+    serialized, unless the gateway is configured for larger frames (SNK-11, SNK-12).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -435,7 +437,7 @@ Global___PartFrame: _TypeAlias = PartFrame  # noqa: Y015
 @_typing.final
 class EndPart(_message.Message):
     """All frames of a part have been sent: answer with Staged, or with Failed, unless Failed was sent before. Ignore it if the
-    part was dropped, or if its transaction was aborted or prepared without it.
+    part was dropped, or if its transaction was aborted or prepared without it (SNK-16, SNK-17).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -462,7 +464,9 @@ Global___EndPart: _TypeAlias = EndPart  # noqa: Y015
 
 @_typing.final
 class DropPart(_message.Message):
-    """The task that delivers a part has failed, or another attempt counts: discard whatever has arrived of the part."""
+    """The task that delivers a part has failed, or another attempt counts: discard whatever has arrived of the part
+    (SNK-17).
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -518,7 +522,7 @@ class Staged(_message.Message):
     """The part."""
     @_builtins.property
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___Staged.Refused]:
-        """Messages that are refused permanently, each once, by ascending sequence. All others are staged."""
+        """Messages that are refused permanently, each once, by ascending sequence (SNK-15). All others are staged."""
 
     def __init__(
         self,
@@ -537,7 +541,7 @@ Global___Staged: _TypeAlias = Staged  # noqa: Y015
 @_typing.final
 class Prepare(_message.Message):
     """Asks for the vote. Drop the parts of the transaction that are not named, including those of earlier sessions: they do not
-    count. A sink that does not have all the named parts answers with Failed.
+    count. A sink that does not have all the named parts answers with Failed (SNK-21).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -592,10 +596,10 @@ Global___Prepared: _TypeAlias = Prepared  # noqa: Y015
 
 @_typing.final
 class Commit(_message.Message):
-    """The transaction is in Spark's commit log: make it visible. Repeated until Committed has arrived, also in later sessions.
-    The commits of one pipeline arrive by ascending batch, except that one that failed comes again. A sink that does not know
-    the transaction answers with Committed only if it finds the transaction among those that are visible, and otherwise with
-    Failed: what it had staged is lost.
+    """The transaction is in Spark's commit log: make it visible. Repeated until Committed has arrived, also in later sessions
+    (SNK-27). The commits of one pipeline arrive by ascending batch, except that one that failed comes again (SNK-28). A sink
+    that does not know the transaction answers with Committed only if it finds the transaction among those that are visible,
+    and otherwise with Failed: what it had staged is lost (SNK-29).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -645,7 +649,7 @@ Global___Committed: _TypeAlias = Committed  # noqa: Y015
 @_typing.final
 class Abort(_message.Message):
     """Drops everything of a transaction that is staged or prepared. It needs no answer. If there is nothing to drop, it has no
-    effect.
+    effect (SNK-30).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -684,7 +688,7 @@ class Failed(_message.Message):
     @_builtins.property
     def transaction(self) -> Global___Transaction:
         """A Prepare or a Commit. Also, without being asked, a transaction that the sink can no longer vote for, such as one
-        whose parts it has lost; ignored if nothing waits for its vote.
+        whose parts it has lost; ignored if nothing waits for its vote (SNK-24).
         """
 
     def __init__(
@@ -706,7 +710,7 @@ Global___Failed: _TypeAlias = Failed  # noqa: Y015
 
 @_typing.final
 class SinkDrain(_message.Message):
-    """Finish and reconnect: answers that arrive by the deadline are accepted."""
+    """Finish and reconnect: answers that arrive by the deadline are accepted (SES-20, SES-21)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -34,32 +34,34 @@ class SinkServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SinkServiceAsyncStub: ...
     Attach: _grpc.StreamStreamMultiCallable[_sink_pb2.SinkServiceAttachRequest, _sink_pb2.SinkServiceAttachResponse]
-    """Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session.
+    """Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session. Numbers
+    such as SNK-13 name the rules of docs/protocol.md.
 
     A transaction is what one micro-batch of one pipeline writes to the sink. It arrives in parts, one for each Spark task:
-    StartPart, frames, EndPart. The sink answers EndPart with Staged. Then Prepare names the parts that count, and the sink
-    answers with Prepared, which is its vote. Spark's commit log alone decides what follows: Commit, answered with
-    Committed, or Abort, which may arrive at any time and needs no answer.
+    StartPart, frames, EndPart. The sink answers EndPart with Staged (SNK-13). Then Prepare names the parts that count, and
+    the sink answers with Prepared, which is its vote (SNK-20). Spark's commit log alone decides what follows: Commit,
+    answered with Committed, or Abort, which may arrive at any time and needs no answer (SNK-25 to SNK-30).
 
     What Staged and Prepared promise depends on the mode that SinkHello declares:
     two-phase: Staged means that the part survives a crash, Prepared that the whole transaction does; nothing is visible
-      before Commit. A sink that reconnects lists what it has staged and prepared, and receives Commit or Abort for each.
+      before Commit. A sink that reconnects lists what it has staged and prepared, and receives Commit or Abort for each
+      (SNK-5, SNK-7, SNK-14, SNK-22).
     batch-idempotent: Staged means that the part has arrived. Prepared means that all parts are written in one atomic step,
-      together with the transaction's id (pipeline and batch); if that id already exists, nothing is written again.
-    at-least-once: Staged means that the part is written and flushed. Prepared adds nothing.
+      together with the transaction's id (pipeline and batch); if that id already exists, nothing is written again (SNK-32).
+    at-least-once: Staged means that the part is written and flushed (SNK-14). Prepared adds nothing.
 
-    Frames of one part arrive in order; frames of several parts may be interleaved. If a sink has several instances, the
-    parts of a transaction are distributed over them by partition, and an instance participates only if it has parts. A
-    batch-idempotent sink is different: one instance receives all parts of a transaction, and it is the same instance for
-    each batch of a pipeline as long as it is attached, because the transaction's id is written once. If that instance is
-    lost, the vote fails, the batch runs again, and another instance may receive it. So the instances of a batch-idempotent
-    sink must share one storage. The gateway sends no faster than the connector reads: to slow it down, stop reading. The
-    gateway ends the session of a connector that neither reads nor sends anything for longer than
-    `SinkWelcome.read_timeout_ms`; send SinkBusy meanwhile.
+    Frames of one part arrive in order; frames of several parts may be interleaved (SNK-10). If a sink has several
+    instances, the parts of a transaction are distributed over them by partition, and an instance participates only if it
+    has parts (SNK-31). A batch-idempotent sink is different: one instance receives all parts of a transaction, and it is
+    the same instance for each batch of a pipeline as long as it is attached, because the transaction's id is written once.
+    If that instance is lost, the vote fails, the batch runs again, and another instance may receive it. So the instances of
+    a batch-idempotent sink must share one storage (SNK-33, SNK-34). The gateway sends no faster than the connector reads:
+    to slow it down, stop reading. The gateway ends the session of a connector that neither reads nor sends anything for
+    longer than `SinkWelcome.read_timeout_ms`; send SinkBusy meanwhile (SNK-35).
 
     An answer (Staged, Prepared, Committed, or Failed for a part) is given once, to what this session was asked: to EndPart
     (Failed also to StartPart), to Prepare, to Commit. An answer that was in flight when the gateway sent DropPart or Abort
-    is ignored.
+    is ignored (SNK-13, SNK-18, SNK-23).
 
     The gateway ends a session that breaks these rules with a status that names the rule, and with an ErrorReason for
     programs, by which a connector decides whether to reconnect. The statuses are INVALID_ARGUMENT (a malformed name or
@@ -76,32 +78,34 @@ class SinkServiceAsyncStub(SinkServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Attach: _aio.StreamStreamMultiCallable[_sink_pb2.SinkServiceAttachRequest, _sink_pb2.SinkServiceAttachResponse]  # type: ignore[assignment]
-    """Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session.
+    """Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session. Numbers
+    such as SNK-13 name the rules of docs/protocol.md.
 
     A transaction is what one micro-batch of one pipeline writes to the sink. It arrives in parts, one for each Spark task:
-    StartPart, frames, EndPart. The sink answers EndPart with Staged. Then Prepare names the parts that count, and the sink
-    answers with Prepared, which is its vote. Spark's commit log alone decides what follows: Commit, answered with
-    Committed, or Abort, which may arrive at any time and needs no answer.
+    StartPart, frames, EndPart. The sink answers EndPart with Staged (SNK-13). Then Prepare names the parts that count, and
+    the sink answers with Prepared, which is its vote (SNK-20). Spark's commit log alone decides what follows: Commit,
+    answered with Committed, or Abort, which may arrive at any time and needs no answer (SNK-25 to SNK-30).
 
     What Staged and Prepared promise depends on the mode that SinkHello declares:
     two-phase: Staged means that the part survives a crash, Prepared that the whole transaction does; nothing is visible
-      before Commit. A sink that reconnects lists what it has staged and prepared, and receives Commit or Abort for each.
+      before Commit. A sink that reconnects lists what it has staged and prepared, and receives Commit or Abort for each
+      (SNK-5, SNK-7, SNK-14, SNK-22).
     batch-idempotent: Staged means that the part has arrived. Prepared means that all parts are written in one atomic step,
-      together with the transaction's id (pipeline and batch); if that id already exists, nothing is written again.
-    at-least-once: Staged means that the part is written and flushed. Prepared adds nothing.
+      together with the transaction's id (pipeline and batch); if that id already exists, nothing is written again (SNK-32).
+    at-least-once: Staged means that the part is written and flushed (SNK-14). Prepared adds nothing.
 
-    Frames of one part arrive in order; frames of several parts may be interleaved. If a sink has several instances, the
-    parts of a transaction are distributed over them by partition, and an instance participates only if it has parts. A
-    batch-idempotent sink is different: one instance receives all parts of a transaction, and it is the same instance for
-    each batch of a pipeline as long as it is attached, because the transaction's id is written once. If that instance is
-    lost, the vote fails, the batch runs again, and another instance may receive it. So the instances of a batch-idempotent
-    sink must share one storage. The gateway sends no faster than the connector reads: to slow it down, stop reading. The
-    gateway ends the session of a connector that neither reads nor sends anything for longer than
-    `SinkWelcome.read_timeout_ms`; send SinkBusy meanwhile.
+    Frames of one part arrive in order; frames of several parts may be interleaved (SNK-10). If a sink has several
+    instances, the parts of a transaction are distributed over them by partition, and an instance participates only if it
+    has parts (SNK-31). A batch-idempotent sink is different: one instance receives all parts of a transaction, and it is
+    the same instance for each batch of a pipeline as long as it is attached, because the transaction's id is written once.
+    If that instance is lost, the vote fails, the batch runs again, and another instance may receive it. So the instances of
+    a batch-idempotent sink must share one storage (SNK-33, SNK-34). The gateway sends no faster than the connector reads:
+    to slow it down, stop reading. The gateway ends the session of a connector that neither reads nor sends anything for
+    longer than `SinkWelcome.read_timeout_ms`; send SinkBusy meanwhile (SNK-35).
 
     An answer (Staged, Prepared, Committed, or Failed for a part) is given once, to what this session was asked: to EndPart
     (Failed also to StartPart), to Prepare, to Commit. An answer that was in flight when the gateway sent DropPart or Abort
-    is ignored.
+    is ignored (SNK-13, SNK-18, SNK-23).
 
     The gateway ends a session that breaks these rules with a status that names the rule, and with an ErrorReason for
     programs, by which a connector decides whether to reconnect. The statuses are INVALID_ARGUMENT (a malformed name or
@@ -121,32 +125,34 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_sink_pb2.SinkServiceAttachRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_sink_pb2.SinkServiceAttachResponse], _abc.AsyncIterator[_sink_pb2.SinkServiceAttachResponse]]:
-        """Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session.
+        """Streams the rows of Spark queries to one instance of a sink, in transactions, for the lifetime of the session. Numbers
+        such as SNK-13 name the rules of docs/protocol.md.
 
         A transaction is what one micro-batch of one pipeline writes to the sink. It arrives in parts, one for each Spark task:
-        StartPart, frames, EndPart. The sink answers EndPart with Staged. Then Prepare names the parts that count, and the sink
-        answers with Prepared, which is its vote. Spark's commit log alone decides what follows: Commit, answered with
-        Committed, or Abort, which may arrive at any time and needs no answer.
+        StartPart, frames, EndPart. The sink answers EndPart with Staged (SNK-13). Then Prepare names the parts that count, and
+        the sink answers with Prepared, which is its vote (SNK-20). Spark's commit log alone decides what follows: Commit,
+        answered with Committed, or Abort, which may arrive at any time and needs no answer (SNK-25 to SNK-30).
 
         What Staged and Prepared promise depends on the mode that SinkHello declares:
         two-phase: Staged means that the part survives a crash, Prepared that the whole transaction does; nothing is visible
-          before Commit. A sink that reconnects lists what it has staged and prepared, and receives Commit or Abort for each.
+          before Commit. A sink that reconnects lists what it has staged and prepared, and receives Commit or Abort for each
+          (SNK-5, SNK-7, SNK-14, SNK-22).
         batch-idempotent: Staged means that the part has arrived. Prepared means that all parts are written in one atomic step,
-          together with the transaction's id (pipeline and batch); if that id already exists, nothing is written again.
-        at-least-once: Staged means that the part is written and flushed. Prepared adds nothing.
+          together with the transaction's id (pipeline and batch); if that id already exists, nothing is written again (SNK-32).
+        at-least-once: Staged means that the part is written and flushed (SNK-14). Prepared adds nothing.
 
-        Frames of one part arrive in order; frames of several parts may be interleaved. If a sink has several instances, the
-        parts of a transaction are distributed over them by partition, and an instance participates only if it has parts. A
-        batch-idempotent sink is different: one instance receives all parts of a transaction, and it is the same instance for
-        each batch of a pipeline as long as it is attached, because the transaction's id is written once. If that instance is
-        lost, the vote fails, the batch runs again, and another instance may receive it. So the instances of a batch-idempotent
-        sink must share one storage. The gateway sends no faster than the connector reads: to slow it down, stop reading. The
-        gateway ends the session of a connector that neither reads nor sends anything for longer than
-        `SinkWelcome.read_timeout_ms`; send SinkBusy meanwhile.
+        Frames of one part arrive in order; frames of several parts may be interleaved (SNK-10). If a sink has several
+        instances, the parts of a transaction are distributed over them by partition, and an instance participates only if it
+        has parts (SNK-31). A batch-idempotent sink is different: one instance receives all parts of a transaction, and it is
+        the same instance for each batch of a pipeline as long as it is attached, because the transaction's id is written once.
+        If that instance is lost, the vote fails, the batch runs again, and another instance may receive it. So the instances of
+        a batch-idempotent sink must share one storage (SNK-33, SNK-34). The gateway sends no faster than the connector reads:
+        to slow it down, stop reading. The gateway ends the session of a connector that neither reads nor sends anything for
+        longer than `SinkWelcome.read_timeout_ms`; send SinkBusy meanwhile (SNK-35).
 
         An answer (Staged, Prepared, Committed, or Failed for a part) is given once, to what this session was asked: to EndPart
         (Failed also to StartPart), to Prepare, to Commit. An answer that was in flight when the gateway sent DropPart or Abort
-        is ignored.
+        is ignored (SNK-13, SNK-18, SNK-23).
 
         The gateway ends a session that breaks these rules with a status that names the rule, and with an ErrorReason for
         programs, by which a connector decides whether to reconnect. The statuses are INVALID_ARGUMENT (a malformed name or

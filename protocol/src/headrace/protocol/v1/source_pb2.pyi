@@ -36,7 +36,7 @@ class _CapabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Capability
 
 class Capability(_Capability, metaclass=_CapabilityEnumTypeWrapper):
     """Something that a connector or a gateway can do beyond the minimum. Each side lists its own: the connector in Hello or
-    SinkHello, the gateway in Welcome or SinkWelcome. Ignore a capability that you do not know.
+    SinkHello, the gateway in Welcome or SinkWelcome. Ignore a capability that you do not know (SES-7).
     """
 
 CAPABILITY_UNSPECIFIED: Capability.ValueType  # 0
@@ -56,10 +56,10 @@ class _SourceKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SourceKind
     SOURCE_KIND_UNSPECIFIED: _SourceKind.ValueType  # 0
     """Not allowed."""
     SOURCE_KIND_REPLAYABLE: _SourceKind.ValueType  # 1
-    """The same position always yields the same messages (a file, a log). Sequences are the source's own."""
+    """The same position always yields the same messages (a file, a log). Sequences are the source's own (SRC-1)."""
     SOURCE_KIND_REDELIVERING: _SourceKind.ValueType  # 2
     """Unacknowledged messages are redelivered, in no guaranteed order (a classic queue). Sequences are counted from 1 in each
-    session.
+    session (SRC-2).
     """
 
 class SourceKind(_SourceKind, metaclass=_SourceKindEnumTypeWrapper):
@@ -68,10 +68,10 @@ class SourceKind(_SourceKind, metaclass=_SourceKindEnumTypeWrapper):
 SOURCE_KIND_UNSPECIFIED: SourceKind.ValueType  # 0
 """Not allowed."""
 SOURCE_KIND_REPLAYABLE: SourceKind.ValueType  # 1
-"""The same position always yields the same messages (a file, a log). Sequences are the source's own."""
+"""The same position always yields the same messages (a file, a log). Sequences are the source's own (SRC-1)."""
 SOURCE_KIND_REDELIVERING: SourceKind.ValueType  # 2
 """Unacknowledged messages are redelivered, in no guaranteed order (a classic queue). Sequences are counted from 1 in each
-session.
+session (SRC-2).
 """
 Global___SourceKind: _TypeAlias = SourceKind  # noqa: Y015
 
@@ -84,11 +84,11 @@ class _RejectReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RejectRe
     REJECT_REASON_UNSPECIFIED: _RejectReason.ValueType  # 0
     """Not used."""
     REJECT_REASON_REOPEN: _RejectReason.ValueType  # 1
-    """The resume position has changed: open the stream again, under a new id, to receive it."""
+    """The resume position has changed: open the stream again, under a new id, to receive it (SRC-44)."""
     REJECT_REASON_OWNED: _RejectReason.ValueType  # 2
-    """Another instance owns the stream; the message names it. Try again later."""
+    """Another instance owns the stream; the message names it. Try again later (SRC-45)."""
     REJECT_REASON_NOT_PERMITTED: _RejectReason.ValueType  # 3
-    """The connector's token does not permit this stream."""
+    """The connector's token does not permit this stream (SRC-46)."""
 
 class RejectReason(_RejectReason, metaclass=_RejectReasonEnumTypeWrapper):
     """Why a stream was refused or closed."""
@@ -96,11 +96,11 @@ class RejectReason(_RejectReason, metaclass=_RejectReasonEnumTypeWrapper):
 REJECT_REASON_UNSPECIFIED: RejectReason.ValueType  # 0
 """Not used."""
 REJECT_REASON_REOPEN: RejectReason.ValueType  # 1
-"""The resume position has changed: open the stream again, under a new id, to receive it."""
+"""The resume position has changed: open the stream again, under a new id, to receive it (SRC-44)."""
 REJECT_REASON_OWNED: RejectReason.ValueType  # 2
-"""Another instance owns the stream; the message names it. Try again later."""
+"""Another instance owns the stream; the message names it. Try again later (SRC-45)."""
 REJECT_REASON_NOT_PERMITTED: RejectReason.ValueType  # 3
-"""The connector's token does not permit this stream."""
+"""The connector's token does not permit this stream (SRC-46)."""
 Global___RejectReason: _TypeAlias = RejectReason  # noqa: Y015
 
 @_typing.final
@@ -121,7 +121,7 @@ class IngestRequest(_message.Message):
     REPORT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello:
-        """Begins the session; first, and only once."""
+        """Begins the session; first, and only once (SES-1)."""
 
     @_builtins.property
     def open_stream(self) -> Global___OpenStream:
@@ -264,14 +264,14 @@ class Hello(_message.Message):
     CAPABILITIES_FIELD_NUMBER: _builtins.int
     SDK_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
-    """The protocol version that the connector speaks: 1."""
+    """The protocol version that the connector speaks: 1 (SES-3)."""
     connector: _builtins.str
     """The connector's name, such as `file`."""
     connector_version: _builtins.str
     """The connector's own version, for humans."""
     instance: _builtins.str
     """Which deployment of the connector this is, stable across its restarts: a newer session of the same instance takes over
-    the streams of the older one.
+    the streams of the older one (SES-5, SES-8).
     """
     @_builtins.property
     def capabilities(self) -> _containers.RepeatedScalarFieldContainer[Global___Capability.ValueType]:
@@ -310,15 +310,15 @@ class OpenStream(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     CHOOSES_START_FIELD_NUMBER: _builtins.int
     stream_id: _builtins.int
-    """The id for this stream in frames and answers; never used before in this session."""
+    """The id for this stream in frames and answers; never used before in this session (SRC-6)."""
     stream: _builtins.str
-    """The stream's name, `source/partition`: two non-empty parts of ASCII letters, digits and `._-`, at most 255 bytes."""
+    """The stream's name, `source/partition`: two non-empty parts of ASCII letters, digits and `._-`, at most 255 bytes (SRC-5)."""
     kind: Global___SourceKind.ValueType
-    """How the source repeats messages."""
+    """How the source repeats messages (SRC-8)."""
     chooses_start: _builtins.bool
     """True if the connector decides where the stream begins for a pipeline that is new to the source, which need not be its
-    first message: it answers StartsWanted. Only for replayable streams. False or absent: the stream begins with the first
-    message.
+    first message: it answers StartsWanted. Only for replayable streams (SRC-8). False or absent: the stream begins with the
+    first message.
     """
     def __init__(
         self,
@@ -341,12 +341,12 @@ class Starts(_message.Message):
     """Where the streams of this session begin for a pipeline that is new to their source. The gateway has the position written
     into the pipeline's checkpoint before any message of its source. From then on, the checkpoint says where to continue. One
     message names every stream of the session that chooses its start, opened or parked, so that the checkpoint has all of them
-    or none. If the checkpoint has a position in one stream of a source, every other stream of the source appeared later and
-    begins with its first message.
+    or none (SRC-18). If the checkpoint has a position in one stream of a source, every other stream of the source appeared
+    later and begins with its first message.
 
     Keep the answer until it is acknowledged, and give the same answer to a gateway that asks again: it may have been
-    restarted before the checkpoint had it. A stream that appears after the gateway asked for others of its source begins with
-    its first message.
+    restarted before the checkpoint had it (SRC-20). A stream that appears after the gateway asked for others of its source
+    begins with its first message (SRC-21).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -363,8 +363,8 @@ class Starts(_message.Message):
         """The stream."""
         @_builtins.property
         def position(self) -> _frame_pb2.Position:
-            """The stream begins with the first message after this position; absent means with its first message. The epoch is 0. A
-            source that has a message with sequence 0 can name the place before it only by omitting this field.
+            """The stream begins with the first message after this position; absent means with its first message (SRC-19). The epoch
+            is 0. A source that has a message with sequence 0 can name the place before it only by omitting this field.
             """
 
         def __init__(
@@ -402,7 +402,7 @@ Global___Starts: _TypeAlias = Starts  # noqa: Y015
 @_typing.final
 class Backlog(_message.Message):
     """What the source holds beyond the last frame that the session sent, for monitoring lag and for bounded runs. Send it when a
-    stream is opened, when it has caught up, and about once a second.
+    stream is opened, when it has caught up, and about once a second (SRC-24).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -414,8 +414,8 @@ class Backlog(_message.Message):
     stream_id: _builtins.int
     """The stream."""
     latest_sequence: _builtins.int
-    """No message that exists now has a larger sequence. Equal to the last sequence sent when the stream has caught up, 0 for
-    an empty stream. Absent if nothing new is known about it.
+    """No message that exists now has a larger sequence (SRC-25). Equal to the last sequence sent when the stream has caught up,
+    0 for an empty stream. Absent if nothing new is known about it.
     """
     messages: _builtins.int
     """The number of messages left; absent if the source cannot tell."""
@@ -451,7 +451,7 @@ Global___Backlog: _TypeAlias = Backlog  # noqa: Y015
 @_typing.final
 class PositionLost(_message.Message):
     """The source cannot resume: messages after the resume position are gone. The gateway answers with Reject (REOPEN). The
-    stream that is then opened stays parked until its pipelines accept the loss.
+    stream that is then opened stays parked until its pipelines accept the loss (SRC-41, SRC-42).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -485,7 +485,7 @@ Global___PositionLost: _TypeAlias = PositionLost  # noqa: Y015
 @_typing.final
 class CloseStream(_message.Message):
     """No more frames on this stream id. Its acks still arrive. The connector may end once the last message that it sent, or the
-    resume position if it sent none, is acknowledged.
+    resume position if it sent none, is acknowledged (SRC-39, SRC-40).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -496,9 +496,12 @@ class CloseStream(_message.Message):
     stream_id: _builtins.int
     """The stream."""
     end_of_stream: _builtins.bool
-    """True if the source has ended and will never have more; false if only this connector gives up the stream."""
+    """True if the source has ended and will never have more; false if only this connector gives up the stream
+    (SRC-37).
+    """
     gone: _builtins.bool
-    """Only with end_of_stream: the source will never offer this stream again (its file was deleted, its partition removed).
+    """Only with end_of_stream: the source will never offer this stream again (its file was deleted, its partition removed;
+    SRC-38).
     Once every pipeline that reads it has committed all of it, it is forgotten everywhere. A stream of this name that is
     opened later is a new one and begins with its first message. If the stream is opened before that, it continues from
     where it was, or waits until it is forgotten if that has begun. No effect if the stream was opened with chooses_start,
@@ -525,12 +528,13 @@ class CreditRequest(_message.Message):
     others. In the first, the frame is larger than the session's window: the gateway answers with Credit as soon as its memory
     allows. In the second, a batch waits for the stream while other streams of the session have used up its credit: the
     gateway answers immediately with Credit for this stream. Only the gateway knows which streams a batch waits for. So every
-    stream that waits for credit asks, not only the stream whose turn it is, and also while frames of other streams go first.
+    stream that waits for credit asks, not only the stream whose turn it is, and also while frames of other streams go first
+    (SRC-33, SRC-35).
 
     A request remains in force until a frame of its stream arrives or the stream is closed. A later request replaces it.
 
-    A session whose request can never be granted ends with RESOURCE_EXHAUSTED: a frame above max_frame_bytes or max_frame_messages, or of
-    more messages than a session may ever have outstanding.
+    A session whose request can never be granted ends with RESOURCE_EXHAUSTED: a frame above max_frame_bytes or
+    max_frame_messages, or of more messages than a session may ever have outstanding (SRC-34).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -621,11 +625,11 @@ class Welcome(_message.Message):
     session: _builtins.str
     """The session's id, for logs and `headrace status`."""
     max_frame_bytes: _builtins.int
-    """The maximum size of a Frame message, in bytes."""
+    """The maximum size of a Frame message, in bytes (FRM-2)."""
     max_frame_messages: _builtins.int
-    """The maximum number of messages in a frame."""
+    """The maximum number of messages in a frame (FRM-2)."""
     max_streams: _builtins.int
-    """The maximum number of open streams of the session; closed streams do not count."""
+    """The maximum number of open streams of the session; closed streams do not count (SRC-9)."""
     frame_overhead_bytes: _builtins.int
     """The credit that each frame uses in addition to its own bytes, in bytes; it does not count towards max_frame_bytes.
     Absent means 0.
@@ -678,21 +682,21 @@ class StreamOpened(_message.Message):
     stream_id: _builtins.int
     """The stream."""
     epoch: _builtins.int
-    """The epoch of the sequences that the session will send."""
+    """The epoch of the sequences that the session will send (SRC-3)."""
     skip_lost: _builtins.bool
     """Messages after the resume position were lost and the pipelines accept the loss: continue with the first message after it
-    that still exists.
+    that still exists (SRC-16).
     """
     @_builtins.property
     def resume(self) -> _frame_pb2.Position:
         """Send what comes after this position; absent means from the first message. Sequence 0 may be an ordinary message, so
-        presence counts, not the value.
+        presence counts, not the value (SRC-13).
         """
 
     @_builtins.property
     def acknowledged(self) -> _frame_pb2.Position:
         """Everything at or before this position is acknowledged; absent if nothing is. Never after `resume`. If they are equal, no
-        further Ack comes for what is before.
+        further Ack comes for what is before (SRC-15).
         """
 
     def __init__(
@@ -722,7 +726,8 @@ Global___StreamOpened: _TypeAlias = StreamOpened  # noqa: Y015
 @_typing.final
 class StartsWanted(_message.Message):
     """A pipeline that is new to the source needs to know where a stream begins. Answer with Starts. Sent only for streams that
-    were opened with chooses_start: once for each stream id, and before StreamOpened if no other pipeline reads the stream.
+    were opened with chooses_start: not again before the answer, and before StreamOpened if no other pipeline reads the stream
+    (SRC-17).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -801,8 +806,8 @@ Global___Ack: _TypeAlias = Ack  # noqa: Y015
 
 @_typing.final
 class Credit(_message.Message):
-    """Grants credit, which is added to what is left. Less may be returned than was used: windows shrink as sessions join. Wait
-    for enough credit for a whole frame rather than send fragments of it.
+    """Grants credit, which is added to what is left. Less may be returned than was used: windows shrink as sessions join
+    (SRC-31). Wait for enough credit for a whole frame rather than send fragments of it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -816,8 +821,9 @@ class Credit(_message.Message):
     """More messages."""
     stream_id: _builtins.int
     """The id of the stream that this credit is for: a batch waits for it, and it has asked. Its next frame spends this credit
-    first, and is sent before frames of other streams, which must not spend it. What that frame does not use belongs to the
-    session. If the stream has nothing left to send, all of the credit does. Absent means that any stream may spend it.
+    first, and is sent before frames of other streams, which must not spend it (SRC-32). What that frame does not use
+    belongs to the session. If the stream has nothing left to send, all of the credit does. Absent means that any stream may
+    spend it.
     """
     def __init__(
         self,
@@ -838,7 +844,7 @@ Global___Credit: _TypeAlias = Credit  # noqa: Y015
 
 @_typing.final
 class Pace(_message.Message):
-    """How long a connector should gather messages before it sends a frame that is not full."""
+    """How long a connector should gather messages before it sends a frame that is not full (SRC-36)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -861,7 +867,7 @@ Global___Pace: _TypeAlias = Pace  # noqa: Y015
 @_typing.final
 class Drain(_message.Message):
     """Finish and reconnect: send nothing new (frames in flight are fine), process the acks that still arrive, and end the
-    session with Goodbye by the deadline, or sooner.
+    session with Goodbye by the deadline, or sooner (SES-20, SES-21).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -889,8 +895,8 @@ Global___Drain: _TypeAlias = Drain  # noqa: Y015
 @_typing.final
 class Reject(_message.Message):
     """A stream is closed by the gateway, or was not opened; the session continues. Frames of its id that are still in flight are
-    dropped and their credit is returned. It may also arrive for a stream that has ended and is not fully acknowledged: what
-    follows the new resume position must then be sent again.
+    dropped and their credit is returned (SRC-43). It may also arrive for a stream that has ended and is not fully
+    acknowledged: what follows the new resume position must then be sent again.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -48,21 +48,22 @@ class SourceServiceServicer:
 
     def Ingest(self, request_iterator, context):
         """Streams the messages of one connector into the gateway, and acknowledgements back, for the lifetime of the session.
+        Numbers such as SRC-10 name the rules of docs/protocol.md.
 
-        The connector sends Hello first and waits for Welcome. It then opens its streams, each under an id of its own choice. An
-        open stream is parked until a pipeline that reads it is attached, because only that pipeline's checkpoint knows where to
-        resume. The gateway then sends StreamOpened, and only then may the connector send frames of the stream. Frames of one
-        stream carry strictly increasing sequences; gaps are normal. Messages at or below the resume position are dropped
-        silently.
+        The connector sends Hello first and waits for Welcome (SES-1, SES-6). It then opens its streams, each under an id of its
+        own choice. An open stream is parked until a pipeline that reads it is attached (SRC-10), because only that pipeline's
+        checkpoint knows where to resume. The gateway then sends StreamOpened, and only then may the connector send frames of the
+        stream (SRC-12). Frames of one stream carry strictly increasing sequences; gaps are normal (SRC-22). Messages at or below
+        the resume position are dropped silently (SRC-14).
 
-        An Ack means that everything at or before its position is in the checkpoint of every pipeline that reads the stream.
-        Until then the connector, or the system behind it, must be able to send the message again. The acks of a stream never go
-        backwards and may skip positions.
+        An Ack means that everything at or before its position is in the checkpoint of every pipeline that reads the stream
+        (SRC-26). Until then the connector, or the system behind it, must be able to send the message again (SRC-28). The acks
+        of a stream never go backwards and may skip positions (SRC-27).
 
         The connector may have no more bytes and messages outstanding than it was granted (Welcome, Ack, Credit). A frame uses
         the bytes of its serialized Frame message, as it is sent, without the tag and length before it in IngestRequest, plus
         `Welcome.frame_overhead_bytes`: what the gateway needs to keep a frame of any size. It uses them from when it is sent
-        until credit returns them, and exactly what it used is returned.
+        until credit returns them, and exactly what it used is returned (SRC-30, SRC-31).
 
         The gateway ends a session that breaks these rules with a status that names the rule, and with an ErrorReason for
         programs, by which a connector decides whether to reconnect. The statuses are INVALID_ARGUMENT (a malformed frame,
@@ -72,11 +73,11 @@ class SourceServiceServicer:
         long), UNAUTHENTICATED, PERMISSION_DENIED (the token does not permit sending streams), ABORTED (a newer session of the
         same instance took over: leave the streams to it), UNAVAILABLE (the gateway is stopping, or has reached its limit of
         sessions). Of these, only UNAVAILABLE and DEADLINE_EXCEEDED are worth a reconnect with the same input. So are the
-        statuses that gRPC itself reports for a broken connection.
+        statuses that gRPC itself reports for a broken connection (SES-24 to SES-31).
 
         Keepalive pings are accepted every 10 s, with or without calls. A client that pings more often than every second is
         disconnected with GOAWAY ENHANCE_YOUR_CALM (too_many_pings), which gRPC may report as RESOURCE_EXHAUSTED: treat it as a
-        broken connection.
+        broken connection (SES-16, SES-30).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
