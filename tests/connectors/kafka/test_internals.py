@@ -21,7 +21,7 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 from tests.connectors.private_names import private_names
 
 import headrace.connectors.kafka as package
-from headrace.connectors.kafka import _client, _consumer, _producer
+from headrace.connectors.kafka import _client, _producer, _stretches
 from headrace.connectors.kafka._checksum import crc32c
 from headrace.connectors.kafka._internals import HearingManager, raw, sender, take_apart_with, transactions
 from headrace.connectors.kafka._stretches import Fetched
@@ -46,7 +46,7 @@ def test_all_that_is_used_is_in_one_module():
 
 
 @pytest.mark.parametrize(
-    "kind", [_client.Client, _client._Manager, _producer.Producer, _producer._Client, _consumer.StretchConsumer]
+    "kind", [_client.Client, _client._Manager, _producer.Producer, _producer._Client, _stretches.StretchConsumer]
 )
 def test_no_private_method_is_overridden_elsewhere(kind):
     theirs = [base for base in kind.__mro__ if base.__module__.startswith("kafka.")]

@@ -10,8 +10,8 @@ from kafka.errors import KafkaTimeoutError
 from pydantic import ValidationError
 
 from headrace.connectors.kafka import KAFKA, KafkaAway, KafkaFailed, KafkaParameters, KafkaSinkParameters, _connection
-from headrace.connectors.kafka._consumer import StretchConsumer
 from headrace.connectors.kafka._producer import Producer
+from headrace.connectors.kafka._stretches import StretchConsumer
 
 HERE = {"bootstrap_servers": "127.0.0.1:9092"}
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from kafka import TopicPartition
 from kafka import errors as kafka_errors
 
-from headrace.connectors.kafka._consumer import StretchConsumer
 from headrace.connectors.kafka._errors import connect
 from headrace.connectors.kafka._parameters import KafkaParameters
-from headrace.connectors.kafka._stretches import Stretch
+from headrace.connectors.kafka._stretches import Stretch, StretchConsumer
 
 _POLL_MS = 100
 _POLL_MS_WHERE_SOME_WAIT = 20

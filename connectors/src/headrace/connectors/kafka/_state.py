@@ -7,8 +7,8 @@ from kafka import TopicPartition
 
 from headrace.connectors.kafka._cluster import Cluster
 from headrace.connectors.kafka._connection import KafkaConnection
-from headrace.connectors.kafka._consumer import StretchConsumer
 from headrace.connectors.kafka._errors import KafkaAway, KafkaFailed, connect
+from headrace.connectors.kafka._stretches import StretchConsumer
 from headrace.sdk import Transaction
 
 # Small segments, because the active segment is not compacted, and all of it is read when the sink starts.

@@ -4,12 +4,13 @@ import struct
 from collections import deque
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from kafka import IsolationLevel, TopicPartition
+from kafka import IsolationLevel, KafkaConsumer, TopicPartition
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 
-from headrace.connectors.kafka._internals import raw
+from headrace.connectors.kafka._internals import raw, take_apart_with
 from headrace.connectors.kafka._records import Records
 from headrace.sdk import InvalidMessage
 
@@ -241,3 +242,16 @@ def _end(batch: Any) -> int | None:
     if batch.magic != 2:
         return int(batch.base_offset) + 1
     return int(batch.next_offset) if batch.records_count == batch.last_offset_delta + 1 else None
+
+
+class StretchConsumer(KafkaConsumer):  # type: ignore[misc]
+    """A `KafkaConsumer` whose `poll` returns `Stretch`es instead of records; everything else is unchanged.
+
+    `tests/connectors/kafka/test_records.py` compares the results with those of the unchanged consumer.
+    """
+
+    def __init__(self, **configs: Any) -> None:
+        """As `KafkaConsumer`."""
+        super().__init__(**configs)
+        suspects: dict[TopicPartition, int] = {}
+        take_apart_with(self, partial(Fetched, suspects=suspects))

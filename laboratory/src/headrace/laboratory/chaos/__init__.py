@@ -1,10 +1,10 @@
 """The proof by killing everything: a world of processes, a validator that shares no code with them, and kills by a seed."""
 
-from headrace.laboratory.chaos.errors import ChaosError
 from headrace.laboratory.chaos.evidence import IDEMPOTENT, TWO_PHASE, Layout
 from headrace.laboratory.chaos.roles import Role
 from headrace.laboratory.chaos.site import Site
 from headrace.laboratory.chaos.validator import Finding, verdict
 from headrace.laboratory.chaos.world import World
+from headrace.laboratory.errors import ChaosError
 
 __all__ = ["IDEMPOTENT", "TWO_PHASE", "ChaosError", "Finding", "Layout", "Role", "Site", "World", "verdict"]

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from headrace.laboratory.chaos.errors import ChaosError
 from headrace.laboratory.chaos.evidence import IDEMPOTENT, SINKS, TWO_PHASE, Layout, last_commit
 from headrace.laboratory.chaos.observer import Observer
 from headrace.laboratory.chaos.roles import Role
 from headrace.laboratory.chaos.site import Site
 from headrace.laboratory.chaos.validator import Finding, verdict
 from headrace.laboratory.chaos.workload import REDELIVERING, REPLAYABLE
+from headrace.laboratory.errors import ChaosError
 from headrace.processes import OwnedProcess, Scratch, executors, headrace, spark_environ
 
 DEADLINE_S = 240.0

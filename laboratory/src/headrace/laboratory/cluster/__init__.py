@@ -7,6 +7,6 @@ with SparkCluster(Path("cluster"), workers=2) as cluster:
 
 from headrace.laboratory.cluster.cluster import SparkCluster
 from headrace.laboratory.cluster.daemon import Worker
-from headrace.laboratory.cluster.errors import ClusterError
+from headrace.laboratory.errors import ClusterError
 
 __all__ = ["ClusterError", "SparkCluster", "Worker"]

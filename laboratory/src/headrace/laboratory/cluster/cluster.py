@@ -10,8 +10,8 @@ import pyspark
 
 from headrace.engine.spark._class_archive import class_archive, use
 from headrace.laboratory.cluster.daemon import Worker, daemon, master_command, worker_command
-from headrace.laboratory.cluster.errors import ClusterError
 from headrace.laboratory.cluster.master_page import MasterPage, read_page
+from headrace.laboratory.errors import ClusterError
 from headrace.processes import OwnedProcess, Scratch, free_address, spark_environ
 
 DEADLINE_S = 120.0

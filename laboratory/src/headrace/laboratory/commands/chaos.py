@@ -41,11 +41,10 @@ def chaos(ctx: click.Context, minutes: float, seed: int | None, master: str, kee
       headrace chaos --minutes 2 --seed 7
       headrace chaos --minutes 0.5 --master 'local[2,4]' --json | jq .result.kills
     """
-    from headrace.laboratory.chaos.errors import ChaosError
     from headrace.laboratory.chaos.report import document, print_outcome, summary
     from headrace.laboratory.chaos.run import Run
-    from headrace.laboratory.demo.errors import EnvironmentLacks
     from headrace.laboratory.demo.java import require_java
+    from headrace.laboratory.errors import ChaosError, EnvironmentLacks
 
     try:
         require_java()

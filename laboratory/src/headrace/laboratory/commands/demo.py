@@ -45,9 +45,9 @@ def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, a
             raise Failure(f"options of {ctx.invoked_subcommand} follow its name", EXIT_INVALID)
         return
     from headrace.laboratory.demo.chaos import plan_kills
-    from headrace.laboratory.demo.errors import DemoError
     from headrace.laboratory.demo.flights_run import CHAOS_PACE, FULL_SPEED, FlightsRun
     from headrace.laboratory.demo.view import choose_view
+    from headrace.laboratory.errors import DemoError
 
     if seed is not None and not chaos:
         raise Failure("--seed decides on the kills of --chaos: give both, or neither", EXIT_INVALID)
@@ -87,9 +87,9 @@ def market_spread(ctx: click.Context, messages: int, keep: Path | None, as_json:
       headrace demo market-spread --messages 10000000
       headrace demo market-spread --json | jq .result.rejected
     """
-    from headrace.laboratory.demo.errors import DemoError
     from headrace.laboratory.demo.market_run import MarketRun
     from headrace.laboratory.demo.view import choose_view
+    from headrace.laboratory.errors import DemoError
 
     end_at_sigterm()
     with work_folder(keep, "demo") as folder:
@@ -120,8 +120,8 @@ def cluster(ctx: click.Context, keep: Path | None, as_json: bool) -> None:
       headrace demo cluster --json | jq .result.kills
     """
     from headrace.laboratory.demo.cluster_run import cluster_run
-    from headrace.laboratory.demo.errors import DemoError
     from headrace.laboratory.demo.view import choose_view
+    from headrace.laboratory.errors import DemoError
 
     end_at_sigterm()
     with work_folder(keep, "demo") as folder:

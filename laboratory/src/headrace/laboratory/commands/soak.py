@@ -63,7 +63,7 @@ def soak(
       headrace soak --minutes 10 --rate 20000 --keys 1000000 --bound 50
       headrace soak --json | jq '.result.processes[] | {name, mb_per_hour, verdict}'
     """
-    from headrace.laboratory.demo.errors import DemoError
+    from headrace.laboratory.errors import DemoError
     from headrace.laboratory.soak.report import document, print_outcome, summary
     from headrace.laboratory.soak.run import Plan, Soak
 

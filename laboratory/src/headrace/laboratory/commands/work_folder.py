@@ -17,7 +17,7 @@ from headrace.processes import scratch_folder
 from headrace.terminal import EXIT_INVALID, Failure, print_action
 
 if TYPE_CHECKING:
-    from headrace.laboratory.demo.errors import DemoError
+    from headrace.laboratory.errors import DemoError
 
 _LOOKS_EVERY_S = 0.2
 

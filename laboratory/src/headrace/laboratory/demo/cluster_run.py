@@ -8,11 +8,11 @@ from pathlib import Path
 from headrace.laboratory.cluster import ClusterError, SparkCluster
 from headrace.laboratory.demo.chaos import Kill, Killed
 from headrace.laboratory.demo.cluster_view import ClusterView, Starting
-from headrace.laboratory.demo.errors import DemoError
 from headrace.laboratory.demo.flights_run import CHAOS_PACE, FlightsRun
 from headrace.laboratory.demo.progress import RunProgress
 from headrace.laboratory.demo.run import Processes
 from headrace.laboratory.demo.view import View
+from headrace.laboratory.errors import DemoError
 from headrace.processes import process_group
 
 WORKERS = 3

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from headrace.laboratory.demo.errors import EnvironmentLacks
+from headrace.laboratory.errors import EnvironmentLacks
 
 COLUMNS = (
     "year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time", "arr_delay", "carrier",

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.laboratory.demo.errors import DemoError
+from headrace.laboratory.errors import DemoError
 from headrace.processes import OwnedProcess
 
 _LOOK_EVERY_S = 0.04

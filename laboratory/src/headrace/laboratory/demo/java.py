@@ -1,7 +1,7 @@
 """Is there a Java that a demo can run Spark on?"""
 
 from headrace import processes
-from headrace.laboratory.demo.errors import EnvironmentLacks
+from headrace.laboratory.errors import EnvironmentLacks
 
 
 def require_java() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from struct import Struct
 from types import ModuleType
 
-from headrace.laboratory.demo.errors import EnvironmentLacks
+from headrace.laboratory.errors import EnvironmentLacks
 
 MOST = 0.05
 """Dollars, and share, by which bid and offer differ where orders are rejected."""

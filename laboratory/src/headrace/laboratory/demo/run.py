@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from headrace.laboratory.demo.chaos import CONNECTOR, DRIVER, GATEWAY
-from headrace.laboratory.demo.errors import DemoError
 from headrace.laboratory.demo.gateway import address_in, failed
 from headrace.laboratory.demo.observer import Observer
 from headrace.laboratory.demo.outcome import RunOutcome
 from headrace.laboratory.demo.progress import RunProgress
 from headrace.laboratory.demo.view import View
+from headrace.laboratory.errors import DemoError
 from headrace.processes import OwnedProcess, headrace, process_group
 
 _LOOK_EVERY_S = 0.04

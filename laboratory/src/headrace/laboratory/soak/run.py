@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 
-from headrace.laboratory.demo.errors import DemoError
 from headrace.laboratory.demo.gateway import address_in, failed
 from headrace.laboratory.demo.status import GatewayStatus
+from headrace.laboratory.errors import DemoError
 from headrace.laboratory.soak import application
 from headrace.laboratory.soak.heap import alive_mb, settings
 from headrace.laboratory.soak.memory import Memory, memory_of, named_processes
