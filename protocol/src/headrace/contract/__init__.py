@@ -1,1 +1,1 @@
-"""What all parts of Headrace agree on beside the protocol's messages. Needs nothing but the standard library."""
+"""Constants, types and rules that all parts of Headrace share besides the protocol's messages. Standard library only."""

@@ -1,4 +1,4 @@
-"""Exponential backoff with jitter, so that clients of a server that was away do not return all at once."""
+"""Exponential backoff with jitter, so that clients do not all reconnect to a restarted server at the same time."""
 
 import random
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 @dataclass
 class Backoff:
-    """How long to wait before each attempt.
+    """Computes how long to wait before each attempt.
 
     Attributes:
-        first: The upper bound of the first wait, in seconds. It doubles with each further one.
+        first: The upper bound of the first wait, in seconds. It doubles with each further wait.
         longest: The upper bound of all waits, in seconds.
-        jitter: The share of the bound that is random: 1 for waits from 0 up to the bound, 0.25 for the last quarter of it.
-        attempts: How many attempts have failed in a row.
+        jitter: The random fraction of the bound: with 1, waits are between 0 and the bound; with 0.25, within its last quarter.
+        attempts: The number of consecutive failed attempts.
     """
 
     first: float
@@ -21,12 +21,12 @@ class Backoff:
     attempts: int = 0
 
     def next(self) -> float:
-        """How long to wait now, in seconds."""
-        # Past 2**60 the bound is `longest` in any case, and the power is no float for ever.
+        """Returns how long to wait before the next attempt, in seconds, and counts the attempt."""
+        # The bound is `longest` long before 2**60, and a larger power would overflow a float.
         bound = min(self.longest, self.first * 2.0 ** min(self.attempts, 60))
         self.attempts += 1
         return bound * random.uniform(1 - self.jitter, 1)
 
     def reset(self) -> None:
-        """Starts again with the first wait: an attempt has succeeded."""
+        """Starts over with the first wait, after an attempt has succeeded."""
         self.attempts = 0

@@ -1,8 +1,8 @@
-"""The root of every error of Headrace, whichever distribution raises it."""
+"""The root of all errors that Headrace raises."""
 
 
 class HeadraceError(Exception):
-    """Something went wrong in Headrace. Each distribution has a hierarchy of its own below this class."""
+    """The base class of all Headrace errors. Each distribution has its own hierarchy below this class."""
 
     exit_code = 1
-    """What a command exits with that ends by this error."""
+    """The exit code of a command that ends with this error."""

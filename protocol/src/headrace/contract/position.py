@@ -1,16 +1,16 @@
-"""The order of positions in a stream."""
+"""Positions in a stream, and their order."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Position:
-    """A place in a stream: everything at or before it has been seen. Ordered by epoch and sequence; the cursor does not count.
+    """A position in a stream: everything up to it was received. Ordered by epoch and sequence, regardless of the cursor.
 
     Attributes:
         epoch: The generation of the stream's sequences; 0 for a replayable source.
         sequence: The sequence of the last message at or before this position; -1 before the first message.
-        cursor: The last cursor that the source gave at or before this position, if any.
+        cursor: The last cursor that the source supplied at or before this position, if any.
     """
 
     epoch: int

@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them: `64mb`, `90s`. They mean the same in every option, flag and file.
+"""Sizes and durations as text: `64mb`, `90s`. Every option, flag and file uses the same syntax.
 
 Units of sizes are powers of 1024, as in Spark: `64mb`, `64m` and `64MiB` are all 67,108,864 bytes.
 """
@@ -30,14 +30,14 @@ _DURATION_ADVICE = "write for instance 30s; units are us, ms, s, m (minutes), h 
 
 
 class UnitError(ValueError):
-    """A text is not a size, or not a duration. The message has the text, and what to write instead."""
+    """A text is not a size or a duration. The message contains the text, and what to write instead."""
 
 
 def parse_size(text: str) -> int:
-    """A size in bytes: `1048576`, `256kb`, `64MiB`, `1.5 g`. A fraction of a byte is dropped.
+    """Parses a size, such as `1048576`, `256kb`, `64MiB` or `1.5 g`; returns it in bytes, rounded down.
 
     Raises:
-        UnitError: It is not a size.
+        UnitError: The text is not a size.
     """
     if bare := _BARE.fullmatch(text):
         return int(Fraction(bare[1]))
@@ -48,21 +48,21 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size: int) -> str:
-    """A size in bytes as a text that `parse_size` reads as the same number: `64mb`, `1000b`."""
+    """Formats a size in bytes, such as `64mb` or `1000b`, so that `parse_size` returns the same number."""
     power = next((power for power in range(len(_SIZE_UNITS) - 1, 0, -1) if size and size % 1024**power == 0), 0)
     return f"{size // 1024**power}{_SIZE_UNITS[power][0]}"
 
 
 @lru_cache(256)
 def parse_duration(text: str, *, unit_required: bool = False) -> timedelta:
-    """A duration, to the microsecond: `500ms`, `30s`, `1.5h`, `5 minutes`, `1 hour 30 minutes`.
+    """Parses a duration, to the microsecond: `500ms`, `30s`, `1.5h`, `5 minutes`, `1 hour 30 minutes`.
 
     Args:
-        text: What was written.
-        unit_required: Whether a bare number is refused; else it is seconds.
+        text: The text.
+        unit_required: Whether to reject a number without a unit; otherwise it is in seconds.
 
     Raises:
-        UnitError: It is not a duration, or a longer one than a timedelta can hold.
+        UnitError: The text is not a duration, or the duration is too long for a timedelta.
     """
     if (bare := _BARE.fullmatch(text)) and not unit_required:
         return _timedelta(text, Fraction(bare[1]) * 1_000_000)
@@ -76,10 +76,10 @@ def parse_duration(text: str, *, unit_required: bool = False) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """A duration as a text that `parse_duration` reads as the same: `500ms`, `90s`, `2h`.
+    """Formats a duration, such as `500ms`, `90s` or `2h`, so that `parse_duration` returns the same duration.
 
     Raises:
-        ValueError: It is negative.
+        ValueError: The duration is negative.
     """
     microseconds = duration // timedelta(microseconds=1)
     if microseconds < 0:

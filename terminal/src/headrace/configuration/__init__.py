@@ -1,4 +1,4 @@
-"""Configuration files: TOML with variables, checked by pydantic models, every problem with its file, line and field."""
+"""Configuration files: TOML with variables, validated by pydantic models. Each problem is reported with file, line and key."""
 
 from headrace.configuration.errors import ConfigurationError, Problem
 from headrace.configuration.fields import Size, takes_size

@@ -1,6 +1,6 @@
-"""What is wrong with a configuration.
+"""The errors of a configuration.
 
-ConfigurationError    holds every problem found
+ConfigurationError    contains all problems found
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from headrace.contract.errors import HeadraceError
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong.
+    """One problem in a configuration.
 
     Attributes:
-        place: The file, or the option of the command line that the value came with.
-        line: Where in the file, from 1; None for the file as a whole, and for an option.
-        key: The dotted key, `gateway.address`; empty where no key is to blame.
+        place: The file, or the command-line option that set the value.
+        line: The line in the file, counted from 1; None for the whole file, or for an option.
+        key: The dotted key, such as `gateway.address`; empty if the problem has no key.
         message: What is wrong, and what to write instead.
     """
 
@@ -36,6 +36,6 @@ class ConfigurationError(HeadraceError):
     exit_code = 2
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        """Keeps the problems, in the order of their lines."""
+        """Stores the problems, sorted by line."""
         self.problems = tuple(sorted(problems, key=lambda problem: problem.line or 0))
         super().__init__("\n".join(map(str, self.problems)))

@@ -1,4 +1,4 @@
-"""Types for the fields of models that declare a configuration."""
+"""Field types for configuration models."""
 
 from typing import Annotated, Any, get_args
 
@@ -17,11 +17,11 @@ def _size(value: object) -> object:
 
 
 Size = Annotated[int, BeforeValidator(_size), Field(json_schema_extra={"format": "size"})]
-"""Bytes, as a number or as text such as `64mb`."""
+"""A size in bytes, as a number or as text such as `64mb`."""
 
 
 def takes_size(field: FieldInfo) -> bool:
-    """True for a field of type `Size`, or `Size | None`."""
+    """Returns whether a field has the type `Size` or `Size | None`."""
 
     def marks(metadata: Any) -> bool:
         return any(isinstance(mark, BeforeValidator) and mark.func is _size for mark in metadata)

@@ -1,4 +1,4 @@
-"""A configuration that is being read: a TOML file with variables, options that win over it, and everything that is wrong."""
+"""Reads a configuration: a TOML file with variables, and command-line options that override it. Collects all problems."""
 
 import os
 import re
@@ -23,16 +23,16 @@ _PLACE = re.compile(r" ?\(at (?:line (\d+), column \d+|end of document)\)$")
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A value from the command line, and the option it came with."""
+    """A value from the command line, and the option that set it."""
 
     option: str
     value: Any
 
 
 class ConfigurationFile:
-    """Gathers the problems of a configuration, so that all of them are reported at once.
+    """Collects the problems of a configuration, so that all of them are reported together.
 
-    Variables in texts are expanded as `variables.expanded` does. Values of options are taken as they are.
+    Variables in texts are expanded with `variables.expanded`. Values of options are used unchanged.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class ConfigurationFile:
         """Reads a file.
 
         Args:
-            path: The file; None where there are only options, or nothing.
-            environ: Where variables are looked up.
-            flags: Values that replace those of the file, by key: `("limits", "buffer_bytes")`.
+            path: The file; None if there is none.
+            environ: The environment in which variables are looked up.
+            flags: Values that override those of the file, by key: `("limits", "buffer_bytes")`.
 
         Raises:
-            ConfigurationError: It cannot be read, or is not TOML.
+            ConfigurationError: The file cannot be read, or is not TOML.
         """
         self._path = path
         self._environ = environ
@@ -57,11 +57,11 @@ class ConfigurationFile:
 
     @property
     def folder(self) -> Path:
-        """What paths are relative to: the file's folder, absolute; the current one where there is no file."""
+        """The absolute folder that paths are relative to: the file's, or the working directory if there is no file."""
         return Path.cwd() if self._path is None else self._path.absolute().parent
 
     def table(self, key: Key = ()) -> dict[str, Any]:
-        """A table, with all variables in it expanded and with the values of options; empty where there is none."""
+        """Returns a table, with expanded variables and the values of options; empty if it does not exist."""
         found = self._at(key)
         if found is not None and not isinstance(found, dict):
             self.report(key, "must be a table")
@@ -73,21 +73,21 @@ class ConfigurationFile:
         return table
 
     def names(self, key: Key = ()) -> list[str]:
-        """The keys of a table of the file, in their order."""
+        """Returns the keys of a table in the file, in order."""
         found = self._at(key)
         return list(found) if isinstance(found, dict) else []
 
     def count(self, key: Key) -> int:
-        """How many elements an array of the file has; 0 where there is none."""
+        """Returns the number of elements of an array in the file; 0 if it does not exist."""
         found = self._at(key)
         return len(found) if isinstance(found, list) else 0
 
     def secret(self, key: Key) -> str | None:
-        """The value of the variable that a text refers to as a whole: `${NAME}`. A secret is never in the file itself.
+        """Returns the value of the variable that a text consists of: `${NAME}`. The file must not contain the secret itself.
 
         Returns:
-            None where the key does not exist; an empty text, with the problem noted, where it is not such a reference or the
-            variable is not set.
+            None if the key does not exist; an empty text, after recording the problem, if the value is not such a reference or
+            the variable is not set.
         """
         found = self._at(key)
         if found is None:
@@ -101,13 +101,13 @@ class ConfigurationFile:
         return self._secrets[key]
 
     def take(self, model: type[M], values: Mapping[str, Any], key: Key = (), known: Sequence[str] = ()) -> M | None:
-        """The values as an instance of a model; None, with the problems noted, where they are invalid.
+        """Converts values to an instance of a model; returns None, after recording the problems, if they are invalid.
 
         Args:
-            model: What declares them.
-            values: As `table` returned them.
-            key: The table that they are in.
-            known: Dotted keys that may stand beside those of the model.
+            model: The model.
+            values: The values, from `table`.
+            key: The table that contains them.
+            known: Dotted keys that are allowed besides those of the model.
         """
         result = validated(model, values, known, folder=self.folder)
         if not isinstance(result, list):
@@ -117,21 +117,21 @@ class ConfigurationFile:
         return None
 
     def report(self, key: Key, message: str) -> None:
-        """Notes a problem; the first of a key is its cause, what follows from it is left out."""
+        """Records a problem. Only the first problem of each key is kept: it is the cause of the others."""
         self._problems.setdefault(key, message)
 
     def check(self) -> None:
-        """Ends the reading of a configuration that has a problem.
+        """Checks that no problem was recorded.
 
         Raises:
-            ConfigurationError: It has.
+            ConfigurationError: The configuration has problems.
         """
         if self._problems:
             lines = key_lines(self._text)
             raise ConfigurationError([self._problem(lines, key, message) for key, message in self._problems.items()])
 
     def place(self, key: Key) -> str:
-        """Where a key is, for errors: `deploy.toml:3: gateway.listen`."""
+        """Returns the location of a key, for errors: `deploy.toml:3: gateway.listen`."""
         return f"{self._path}:{_line(key_lines(self._text), key)}: {_dotted(key)}"
 
     def _problem(self, lines: Mapping[Key, int], key: Key, message: str) -> Problem:
@@ -143,7 +143,7 @@ class ConfigurationFile:
         return Problem(str(self._path), _line(lines, key), _dotted(key), message)
 
     def _at(self, key: Key) -> Any:
-        """What the file has at a key; None for nothing."""
+        """Returns the file's value of a key; None if it does not exist."""
         found: Any = self._document
         for part in key:
             if isinstance(part, int):
@@ -167,7 +167,7 @@ class ConfigurationFile:
 
 
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
-    """A file's text, and what it says."""
+    """Returns the text of a file, and its parsed contents."""
 
     def unreadable(message: str, line: int | None = None) -> ConfigurationError:
         return ConfigurationError([Problem(str(path), line, "", message)])
@@ -186,17 +186,17 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _set(table: dict[str, Any], at: tuple[str, ...], value: Any) -> None:
-    """Puts a value into nested tables, making those that are missing."""
+    """Sets a value in nested tables, creating those that are missing."""
     for name in at[:-1]:
         inner = table.setdefault(name, {})
         if not isinstance(inner, dict):
-            return  # The file is wrong there, which its model will report.
+            return  # The file has another type there, which the model will report.
         table = inner
     table[at[-1]] = value
 
 
 def _line(lines: Mapping[Key, int], key: Key) -> int | None:
-    """The line of a key, or of the innermost table around it; None for the file as a whole."""
+    """Returns the line of a key, or of the innermost table around it; None for the whole file."""
     around = (key[:length] for length in range(len(key), 0, -1))
     return next((lines[known] for known in around if known in lines), None)
 

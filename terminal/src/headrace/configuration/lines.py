@@ -1,6 +1,6 @@
-"""Where each key of a TOML document stands, which tomllib does not tell.
+"""Finds the line of each key in a TOML document, which tomllib does not provide.
 
-The document has been read by tomllib already, so it is well-formed: the scanner only needs to recognise what it passes.
+tomllib has already parsed the document, so it is well-formed, and the scanner need not validate it.
 """
 
 import re
@@ -20,13 +20,13 @@ _ESCAPED = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r"}
 def key_lines(document: str) -> dict[Path, int]:
     """Maps each key and each array element of a well-formed TOML document to its line, counted from 1.
 
-    An element of an array is named by its index, `("streams", 0, "pattern")`. A table has the line of its first mention.
+    An array element is identified by its index: `("streams", 0, "pattern")`. A table has the line of its first mention.
     """
     return _Scanner(document).scan()
 
 
 class _Scanner:
-    """Walks a document once, noting where each key begins."""
+    """Scans a document once, and records where each key begins."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -52,7 +52,7 @@ class _Scanner:
         return self._lines
 
     def _header(self, brackets: int) -> Path:
-        """Passes `[a.b]` or `[[a.b]]`; the path goes through the newest element of each array of tables on its way."""
+        """Scans `[a.b]` or `[[a.b]]`; the returned path contains the latest index of each array of tables in it."""
         self._at += brackets
         keys = self._keys()
         self._at += brackets
@@ -64,7 +64,7 @@ class _Scanner:
         return path
 
     def _pair(self, table: Path) -> None:
-        """Passes `key = value`."""
+        """Scans `key = value`."""
         start = self._at
         path = (*table, *self._keys())
         self._note_all(path, start)
@@ -73,7 +73,7 @@ class _Scanner:
         self._value(path)
 
     def _value(self, path: Path) -> None:
-        """Passes a value, noting the elements of arrays and the keys of inline tables."""
+        """Scans a value, and records the elements of arrays and the keys of inline tables."""
         if self._peek("["):
             self._at += 1
             self._skip(_BLANK)
@@ -95,7 +95,7 @@ class _Scanner:
             self._skip(_SCALAR)
 
     def _keys(self) -> list[str]:
-        """Passes a dotted key, up to the `=` or `]` that follows it."""
+        """Scans a dotted key, up to the `=` or `]` that follows it."""
         keys = []
         while True:
             self._skip(_SPACE)
@@ -127,14 +127,14 @@ class _Scanner:
             self._skip(_BLANK)
 
     def _note_all(self, path: Path, at: int) -> None:
-        """Notes the line of `at` for a path and for those above it that have none yet."""
+        """Records the line of the offset `at` for a path, and for its parents that have none yet."""
         line = self._text.count("\n", 0, at) + 1
         for length in range(1, len(path) + 1):
             self._lines.setdefault(path[:length], line)
 
 
 def _unquoted(quoted: str) -> str:
-    """The text of a quoted key."""
+    """Returns the text of a quoted key."""
     if quoted.startswith("'"):
         return quoted[1:-1]
     return _ESCAPE.sub(lambda m: chr(int(m[1][1:], 16)) if m[1][0] in "uU" else _ESCAPED.get(m[1], m[1]), quoted[1:-1])

@@ -1,4 +1,4 @@
-"""Values against the model that declares them: what is wrong, in words that say what to write instead."""
+"""Validates values against a model. The messages state what to write instead."""
 
 import difflib
 import re
@@ -32,19 +32,19 @@ _QUOTED = re.compile(r"'([^']+)'")
 Found = tuple[tuple[str | int, ...], str]
 """A key and what is wrong with its value."""
 _Tables = dict[tuple[str, ...], list[str]]
-"""The keys that each table may have. A table in an array has the path of the array."""
+"""The keys that each table may contain. A table in an array has the path of the array."""
 
 
 def validated(model: type[M], values: Mapping[str, Any], known: Sequence[str] = (), **context: Any) -> M | list[Found]:
-    """The values as an instance of `model`, or what is wrong with them.
+    """Converts values to an instance of `model`, or returns the problems found.
 
-    Messages have no values in them, which may be secret, unless a validator of the model puts them there.
+    Messages do not contain values, which may be secret, unless a validator of the model includes them.
 
     Args:
-        model: What declares them.
-        values: By key.
-        known: Dotted keys that may stand beside those of the model; one of them may have been meant.
-        context: What the model's validators get as their context.
+        model: The model.
+        values: The values, by key.
+        known: Dotted keys that are allowed besides those of the model, and may be suggested.
+        context: The context for the model's validators.
     """
     try:
         return model.model_validate(dict(values), context=context)
@@ -53,7 +53,7 @@ def validated(model: type[M], values: Mapping[str, Any], known: Sequence[str] = 
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """`; did you mean ...?`, where there is a name that resembles this one."""
+    """Returns `; did you mean ...?` if one of `names` resembles `name`; otherwise an empty text."""
     near = difflib.get_close_matches(name, names, 1)
     return f"; did you mean {near[0]}?" if near else ""
 
@@ -70,7 +70,7 @@ def _findings(error: ValidationError, model: type[BaseModel], known: Sequence[st
 
 
 def _meant(key: tuple[str | int, ...], model: type[BaseModel], known: Sequence[str]) -> str:
-    """The key that an unknown one was probably meant to be: in its own table first, then the same one in another table."""
+    """Suggests the key that was probably meant: a similar one in the same table, or the same one in another table."""
     *table, name = (part for part in key if isinstance(part, str))
     tables = _tables(model)
     for dotted in known:
@@ -92,7 +92,7 @@ def _tables(model: type[BaseModel], path: tuple[str, ...] = ()) -> _Tables:
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The models in an annotation: `Tls | None`, `tuple[Token, ...]`."""
+    """Yields the models in an annotation, such as `Tls | None` or `tuple[Token, ...]`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for part in get_args(annotation):

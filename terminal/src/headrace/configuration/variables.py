@@ -11,22 +11,22 @@ _REFERENCE = re.compile(rf"\$\{{({_NAME})\}}")
 
 
 class VariableError(ValueError):
-    """A text refers to a variable that is not set, or in a way that is not understood. The message has no value in it."""
+    """A text refers to an unset variable, or the reference is malformed. The message contains no values."""
 
 
 def expanded(text: str, environ: Mapping[str, str]) -> str:
-    """A text with its variables replaced; `$$` is a `$`.
+    """Expands the variables in a text; `$$` stands for `$`.
 
-    The default of `${NAME:-default}` is taken where the variable is not set or empty; it cannot contain a `}`.
+    The default in `${NAME:-default}` is used if the variable is unset or empty; it cannot contain `}`.
 
     Raises:
-        VariableError: A variable without a default is not set, or what follows `${` is neither of the two forms.
+        VariableError: A variable without a default is not set, or a reference is malformed.
     """
     return _DOLLAR.sub(lambda match: "$" if match[1] is None else _value(match[1], bool(match[2]), environ), text)
 
 
 def referred(text: str) -> str | None:
-    """The name of the variable where a text is `${NAME}` and nothing else."""
+    """Returns the name of the variable if the whole text is `${NAME}`; otherwise None."""
     match = _REFERENCE.fullmatch(text)
     return match[1] if match else None
 
@@ -34,7 +34,7 @@ def referred(text: str) -> str | None:
 def _value(inner: str, closed: bool, environ: Mapping[str, str]) -> str:
     variable = _VARIABLE.fullmatch(inner) if closed else None
     if variable is None:
-        # What is written there may be part of a secret: at most the name is shown.
+        # The text may be part of a secret, so at most the name is shown.
         other = _OTHER_DEFAULT.match(inner)
         if other is not None:
             raise VariableError(f"write ${{{other[1]}:-default}}: the default of a variable follows :-")

@@ -1,4 +1,4 @@
-"""What all command lines share: output, exit codes and the options that reach a gateway."""
+"""Shared parts of all command lines: output, exit codes, and the options for connecting to a gateway."""
 
 from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.terminal.connection import CALL_TIMEOUT_S, Connection, connection_options

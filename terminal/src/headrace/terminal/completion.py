@@ -1,4 +1,4 @@
-"""`completion`: the script by which a shell completes a program's commands and options."""
+"""`completion`: prints the shell completion script of a program."""
 
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,6 @@ def _completer(command: click.Command, name: str, shell: str) -> "ShellComplete"
 
     found = get_completion_class(shell)
     assert found is not None
-    # The variable by which click knows that a shell asks, as `click.Command.main` derives it from the program's name.
+    # The variable with which a shell requests completion, derived from the program's name as in `click.Command.main`.
     variable = f"_{name}_COMPLETE".replace("-", "_").replace(".", "_").upper()
     return found(command, {}, name, variable)

@@ -1,4 +1,4 @@
-"""The options of every command that calls a gateway, and what a failed call means for whoever typed it."""
+"""The options of every command that calls a gateway, and the error messages for failed calls."""
 
 import functools
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach a gateway. TLS is spoken where it is asked for, or where any of its files is given."""
+    """How to connect to a gateway. Uses TLS if `tls` is set, or if any certificate file is given."""
 
     gateway: str
     token: str | None = None
@@ -34,16 +34,16 @@ class Connection:
 
     @property
     def encrypted(self) -> bool:
-        """True where the connection speaks TLS."""
+        """Whether the connection uses TLS."""
         return self.tls or self.tls_ca is not None or self.tls_cert is not None
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What to send with every call."""
+        """The metadata to send with every call."""
         return (("authorization", f"Bearer {self.token}"),) if self.token else ()
 
     def channel(self) -> "grpc.Channel":
-        """A channel to the gateway; close it after use."""
+        """Opens a channel to the gateway; the caller must close it."""
         import grpc
 
         options = [("grpc.max_receive_message_length", -1)]
@@ -53,7 +53,7 @@ class Connection:
         return grpc.secure_channel(self.gateway, credentials, options)
 
     def failure(self, error: "grpc.RpcError") -> Failure:
-        """One clear line for a call that failed."""
+        """Converts the error of a call to a one-line failure."""
         import grpc
 
         code, details = _status(error)
@@ -72,7 +72,7 @@ class Connection:
 
 
 def _status(error: "grpc.RpcError") -> "tuple[grpc.StatusCode | None, str]":
-    """Code and details; errors of blocking and of asyncio calls both carry them."""
+    """Returns the status code and details of an error, from a blocking or an asyncio call."""
     code = error.code() if hasattr(error, "code") else None
     details = error.details() if hasattr(error, "details") else None
     return code, details or ""
@@ -98,7 +98,7 @@ def _read(path: Path | None) -> bytes | None:
 
 
 def connection_options(command: _Command) -> _Command:
-    """Adds the options --gateway, --token and --tls*; the command gets them as one argument, `connection`."""
+    """Adds the options --gateway, --token and --tls*; the command receives them as one argument, `connection`."""
 
     @click.option(
         "--gateway",

@@ -1,4 +1,4 @@
-"""What commands print: failures as one line, tables for people, JSON for programs."""
+"""The output of commands: one-line failures, tables for people, JSON for programs."""
 
 import json
 import os
@@ -26,17 +26,17 @@ class Failure(click.ClickException):
 
 
 def print_json(document: Any, *, compact: bool = False) -> None:
-    """Prints one JSON document; on one line where `compact`, or where no person reads it."""
+    """Prints one JSON document, on one line if `compact` is set or standard output is not a terminal."""
     click.echo(json.dumps(document, indent=2 if sys.stdout.isatty() and not compact else None))
 
 
 def print_action(command: str, summary: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
-    """Prints what an action did, as the one object that every action's --json prints."""
+    """Prints the result of an action, as the object that every action prints with --json."""
     print_json({"command": command, "ok": error is None, "summary": summary, "result": result, "error": error})
 
 
 def console() -> "Console":
-    """A console on standard output: colours on a terminal without NO_COLOR, lines in ASCII where UTF-8 is not spoken."""
+    """Creates a console on standard output, with colours on a terminal unless NO_COLOR is set, and ASCII lines without UTF-8."""
     from rich.console import Console
 
     terminal = sys.stdout.isatty()
@@ -44,7 +44,7 @@ def console() -> "Console":
 
 
 def bytes_text(count: int) -> str:
-    """A size for people: `3.4 MiB`."""
+    """Formats a size in bytes for people: `3.4 MiB`."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
@@ -54,7 +54,7 @@ def bytes_text(count: int) -> str:
 
 
 def duration_text(milliseconds: int) -> str:
-    """A time span for people: `140 ms`, `3.2 s`, `4m 05s`, `3h 12m`, `2d 04h`."""
+    """Formats a time span for people: `140 ms`, `3.2 s`, `4m 05s`, `3h 12m`, `2d 04h`."""
     seconds = milliseconds / 1000
     if seconds < 1:
         return f"{milliseconds} ms"

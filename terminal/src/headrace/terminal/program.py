@@ -1,4 +1,4 @@
-"""A program from its start to its exit code, and commands that know by which program they are run."""
+"""Runs a program, and click commands whose help depends on the program that runs them."""
 
 import os
 import sys
@@ -12,15 +12,15 @@ class ProgramCommand(click.Command):
     """A command whose help names the program that runs it."""
 
     def get_help(self, ctx: click.Context) -> str:
-        """The help, with its examples as they are typed here."""
+        """Returns the help, with examples for the running program."""
         return as_typed(super().get_help(ctx), ctx)
 
 
 class ProgramGroup(click.Group):
-    """A group that is mounted in `headrace`, and is the program of a distribution of its own, too.
+    """A group that is mounted in `headrace` and is also a separate program.
 
     Args:
-        typed: At the root of a program: how commands of `headrace` are typed there, such as
+        typed: For the root of a program: how commands of `headrace` are typed in it, such as
             `{"headrace gateway": "headrace-gateway"}`.
     """
 
@@ -31,15 +31,15 @@ class ProgramGroup(click.Group):
         self.typed = dict(typed or {})
 
     def get_help(self, ctx: click.Context) -> str:
-        """The help, with its examples as they are typed here."""
+        """Returns the help, with examples for the running program."""
         return as_typed(super().get_help(ctx), ctx)
 
     def program(self, name: str, typed: Mapping[str, str], **more: click.Command) -> "ProgramGroup":
-        """This group as a program: the same options and commands, `more` commands beside them, and `--version`.
+        """Returns this group as a program: the same options and commands, the commands in `more`, and `--version`.
 
         Args:
-            name: The program, which is called like its distribution.
-            typed: How commands of `headrace` are typed there.
+            name: The name of the program, and of its distribution.
+            typed: How commands of `headrace` are typed in it.
             more: Further commands, by name.
         """
         group = ProgramGroup(
@@ -56,11 +56,11 @@ class ProgramGroup(click.Group):
 
 
 def as_typed(text: str, ctx: click.Context | None = None) -> str:
-    """A text that names commands of `headrace`, with each as it is typed in the program that runs.
+    """Replaces commands of `headrace` in a text with the commands of the running program.
 
     Args:
-        text: Such as `headrace connector list names them all`.
-        ctx: The command that runs; without it the one that runs in this thread, if any.
+        text: The text, such as `headrace connector list names them all`.
+        ctx: The context of the running command; None for the current one, if any.
     """
     ctx = ctx or click.get_current_context(silent=True)
     root = None if ctx is None else ctx.find_root().command
@@ -71,7 +71,7 @@ def as_typed(text: str, ctx: click.Context | None = None) -> str:
 
 
 def run_program(command: click.Command, name: str) -> NoReturn:
-    """Runs a program and exits with its code."""
+    """Runs a program, and exits with its exit code."""
     try:
         code = command.main(prog_name=name, standalone_mode=False)
     except click.ClickException as error:
@@ -80,7 +80,7 @@ def run_program(command: click.Command, name: str) -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
-        # Whoever read our output has seen enough; keep the interpreter from complaining about it at exit.
+        # The reader of the output has closed the pipe; keep the interpreter from reporting it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
