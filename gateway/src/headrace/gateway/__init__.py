@@ -1,4 +1,4 @@
-"""The Headrace gateway: it connects source and sink connectors with Spark queries, and keeps nothing on disk.
+"""The Headrace gateway: it connects source and sink connectors with Spark queries, and stores nothing on disk.
 
 `headrace gateway` loads its configuration with `load_config`, and runs `serve`.
 """
@@ -37,10 +37,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the server on first use: reading a configuration does not need it.
+    """Imports the server on first use, since reading a configuration does not need it.
 
     Raises:
-        AttributeError: there is no such name.
+        AttributeError: the module has no such attribute.
     """
     if name != "serve":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,7 +23,7 @@ from headrace.contract.units import format_size
 from headrace.terminal import as_typed
 
 _FRAME_OVERHEAD = 512
-"""What a frame takes of the buffer besides its bytes, as charged by `core`."""
+"""The bytes of buffer that `core` charges for a frame besides its size."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -44,7 +44,7 @@ def _name_pattern(value: str) -> str:
 
 
 def _file(value: Path, info: ValidationInfo) -> Path:
-    """Paths in a file are relative to that file's folder."""
+    """Resolves a path relative to the folder of the configuration file."""
     folder: Path = (info.context or {}).get("folder", Path())
     path = folder / value.expanduser()
     if not path.is_file():
@@ -58,7 +58,7 @@ ExistingFile = Annotated[Path, AfterValidator(_file)]
 
 
 class _Model(BaseModel):
-    """Frozen, and refuses keys that it does not know."""
+    """A frozen model that rejects unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -67,32 +67,32 @@ class Limits(_Model):
     """The limits of the gateway. Sizes are numbers of bytes or text such as `64mb`."""
 
     buffer_bytes: Size = Field(default=128 * 2**20, ge=2**20)
-    """Bytes of frames held for all sessions together. Sources wait when it is full."""
+    """The size of the buffer for the frames of all sessions, in bytes. Sources wait when it is full."""
     max_frame_bytes: Size = Field(default=4 * 2**20 - 2**16, ge=2**10, le=2**30)
-    """The largest frame accepted, serialized. With its envelope, a frame of the default size fits gRPC's limit of 4 MiB."""
+    """The maximum size of a serialized frame. With its envelope, a frame of the default size fits in gRPC's limit of 4 MiB."""
     max_frame_messages: int = Field(default=100_000, ge=1)
-    """The largest number of messages in a frame."""
+    """The maximum number of messages in a frame."""
     max_sessions: int = Field(default=2_000, ge=1)
-    """The largest number of concurrent sessions."""
+    """The maximum number of concurrent sessions."""
     max_streams_per_session: int = Field(default=1_000, ge=1)
-    """The largest number of streams that one session may have open."""
+    """The maximum number of open streams per session."""
     session_messages: int = Field(default=4_000_000, ge=1)
-    """The largest number of messages that one session may have outstanding."""
+    """The maximum number of outstanding messages per session."""
     hello_timeout_ms: int = Field(default=10_000, ge=1)
     """How long a new session may take to send Hello."""
     write_timeout_ms: int = Field(default=30_000, ge=1)
-    """How long a client may not read while messages are queued for it; a sink that reports that it is busy may take longer."""
+    """How long a client may stop reading while messages are queued for it; a sink that reports being busy may take longer."""
     drain_timeout_ms: int = Field(default=10_000, ge=0)
-    """How long a stopping gateway waits for messages in flight to be acknowledged."""
+    """How long a gateway that is shutting down waits for messages in flight to be acknowledged."""
     query_lease_ms: int = Field(default=60_000, ge=100)
-    """How long a query may make no call before others go on without it. A running query calls several times in this period."""
+    """How long a query may make no call before others continue without it. A running query calls several times in this period."""
     forget_after_ms: int = Field(default=0, ge=0)
     """How long after its last call an absent query is forgotten, which releases its acknowledgements; 0 means never."""
 
     @field_validator("max_frame_bytes")
     @classmethod
     def _fits_in_buffer(cls, value: int, info: ValidationInfo) -> int:
-        # A quarter of the buffer is reserved for small windows, so a frame must fit in the rest.
+        # A quarter of the buffer is reserved for minimum windows, so a frame must fit in the rest.
         buffer = info.data.get("buffer_bytes")
         if buffer is not None and value + _FRAME_OVERHEAD > buffer * 3 // 4:
             raise _problem(f"{format_size(value)} is more than three quarters of limits.buffer_bytes = {format_size(buffer)}")
@@ -114,7 +114,7 @@ class StreamRule(_Model):
 
 
 class Tls(_Model):
-    """PEM files. With `client_ca`, clients must present a certificate signed by it; tokens still decide what they may do."""
+    """PEM files. With `client_ca`, clients must present a certificate signed by it; their rights still depend on tokens."""
 
     cert: ExistingFile
     key: ExistingFile
@@ -138,7 +138,7 @@ class Token(_Model):
     writes: tuple[NamePattern, ...] = ()
     """Sinks that its pipelines may write to."""
     admin: bool = False
-    """Whether it may see the status and forget pipelines."""
+    """Whether it may read the status and forget pipelines."""
 
     @field_validator("sha256", mode="before")
     @classmethod
@@ -176,9 +176,9 @@ class Config(_Model):
     tokens: tuple[Token, ...] = ()
     log: Log = Log()
     insecure: bool = False
-    """Allows listening without TLS on an address that other machines can reach."""
+    """Whether to allow listening without TLS on an address that other machines can reach."""
     listen: str = Field(default=DEFAULT_GATEWAY, validate_default=True)
-    """`host:port`; port 0 takes a free one."""
+    """The address to listen on, `host:port`; port 0 picks a free port."""
 
     @field_validator("tokens")
     @classmethod
@@ -208,7 +208,7 @@ def split_address(address: str) -> tuple[str, int]:
     """Splits `host:port` or `[v6]:port`.
 
     Raises:
-        PydanticCustomError: it is neither.
+        PydanticCustomError: the address has neither form.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
@@ -217,7 +217,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the host."""
+    """Returns whether a host is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -8,12 +8,12 @@ from headrace.contract.errors import HeadraceError
 
 
 class GatewayError(HeadraceError):
-    """Root of the errors that starting a gateway raises. Each class has the exit code of the command."""
+    """The root of the errors that starting a gateway raises. Each class defines the exit code of the command."""
 
     exit_code = 1
 
 
 class ListenError(GatewayError):
-    """The gateway cannot listen on its address; the text says why and what to do."""
+    """The gateway cannot listen on its address; the text gives the reason and the remedy."""
 
     exit_code = 3

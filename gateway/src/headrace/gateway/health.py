@@ -1,4 +1,4 @@
-"""The health service. It needs no token, so the resources that a caller can hold are limited."""
+"""The health service. It requires no token, so the resources that a caller can use are limited."""
 
 from collections import Counter
 from typing import Any
@@ -11,7 +11,7 @@ from headrace.contract.limits import MAX_NAME_BYTES
 
 WATCHES_PER_CONNECTION = 10
 WATCHES = 1_000
-"""For all connections together; each watch takes about 20 kB."""
+"""The maximum number of watches on all connections; each takes about 20 kB."""
 
 
 class Health(health.aio.HealthServicer):  # type: ignore[misc]  # it has no types
@@ -26,7 +26,7 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc]  # it has no type
         request: health_pb2.HealthListRequest,
         context: "grpc.aio.ServicerContext[Any, Any]",
     ) -> health_pb2.HealthListResponse:
-        """The state of every service, which gRPC's own servicer leaves out."""
+        """Returns the state of every service; gRPC's own servicer does not implement this method."""
         statuses = {name: health_pb2.HealthCheckResponse(status=status) for name, status in self._server_status.items()}
         return health_pb2.HealthListResponse(statuses=statuses)
 

@@ -1,7 +1,7 @@
 """Authentication of callers, and their rights.
 
-Every call passes `AuthInterceptor`. If tokens are configured, it needs `authorization: Bearer <token>`, except for
-grpc.health.v1, which stays open so that probes need no secret. A call that did not pass the interceptor has no rights.
+Every call passes `AuthInterceptor`. If tokens are configured, it must send `authorization: Bearer <token>`, except for
+grpc.health.v1, which remains open so that probes need no secret. A call that did not pass the interceptor has no rights.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ _UNKNOWN = "this gateway does not know the token that was sent"
 
 @dataclass(frozen=True)
 class Identity:
-    """The rights of a token's holder. All but `admin` are patterns of names; names that none covers are not permitted."""
+    """The rights of a token's holder. All but `admin` are name patterns; a name that no pattern covers is not permitted."""
 
     name: str
     sources: tuple[str, ...] = ()
@@ -34,34 +34,34 @@ class Identity:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     digest: str = field(default="", repr=False)
-    """The SHA-256 of the token that was sent, so that a session ends when its own token is revoked, not another of that name."""
+    """The SHA-256 of the token that was sent, so that revoking another token of the same name does not end the session."""
 
     def has(self, right: Right) -> bool:
-        """Whether it has the right for at least one name."""
+        """Returns whether it has the right for at least one name."""
         return bool(getattr(self, right.value))
 
     def may_open(self, stream: str) -> bool:
-        """Whether a connector may send this stream."""
+        """Returns whether a connector may send this stream."""
         return _any_covers(self.sources, stream)
 
     def may_write(self, sink: str) -> bool:
-        """Whether a connector may attach as this sink."""
+        """Returns whether a connector may attach as this sink."""
         return _any_covers(self.sinks, sink)
 
     def may_run(self, pipeline: str) -> bool:
-        """Whether an engine may attach as this pipeline."""
+        """Returns whether an engine may attach as this pipeline."""
         return _any_covers(self.pipelines, pipeline)
 
     def may_read(self, streams: str) -> bool:
-        """Whether its pipelines may read every stream that the name or pattern covers."""
+        """Returns whether its pipelines may read every stream that the name or pattern covers."""
         return _any_covers(self.reads, streams)
 
     def may_deliver(self, sink: str) -> bool:
-        """Whether its pipelines may write to this sink."""
+        """Returns whether its pipelines may write to this sink."""
         return _any_covers(self.writes, sink)
 
     def may_administer(self) -> bool:
-        """Whether it may call AdminService."""
+        """Returns whether it may call AdminService."""
         return self.admin
 
 
@@ -79,18 +79,18 @@ _current: ContextVar[Identity] = ContextVar("headrace_identity", default=NOBODY)
 
 
 def identity_of(context: "grpc.aio.ServicerContext[Any, Any]") -> Identity:
-    """The identity of a call's sender. Must be called in the RPC's own task."""
+    """Returns the identity of a call's sender. Must be called in the RPC's own task."""
     del context  # The interceptor ran in the same task, and set the context variable.
     return _current.get()
 
 
 def token_digest(token: str) -> str:
-    """The SHA-256 of a token in hex, as in the configuration."""
+    """Returns the SHA-256 of a token in hex, as in the configuration."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 class TokenRegistry:
-    """The valid tokens, by digest. As long as there has never been one, every caller may do everything."""
+    """The valid tokens, by digest. Until one is configured for the first time, every caller has all rights."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.is_open = True
@@ -99,12 +99,12 @@ class TokenRegistry:
         self.replace(tokens)
 
     def replace(self, tokens: Sequence[Token]) -> None:
-        """Replaces the tokens, for calls that begin from now on. A gateway that has had tokens never opens to all again."""
+        """Replaces the tokens, for calls that begin from now on. A gateway that once had tokens always requires one."""
         self.is_open = self.is_open and not tokens
         self._identities = [(digest.encode(), _identity(token, digest)) for token in tokens for digest in token.sha256]
 
     def find(self, token: str) -> Identity | None:
-        """The identity of a token; None if it is unknown. Takes the same time for an unknown token as for a valid one."""
+        """Returns the identity of a token; None if it is unknown. Takes the same time for unknown and for valid tokens."""
         digest = token_digest(token).encode()
         found = None
         for known, identity in self._identities:
@@ -113,7 +113,7 @@ class TokenRegistry:
         return found
 
     def holds(self, identity: Identity) -> bool:
-        """Whether an identity is still valid, with the same rights."""
+        """Returns whether an identity is still valid, with the same rights."""
         return identity == EVERYTHING if self.is_open else any(known == identity for _, known in self._identities)
 
 
@@ -135,7 +135,7 @@ Continuation: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler
 
 
 class AuthInterceptor(grpc.aio.ServerInterceptor):
-    """Ends calls without a known token with UNAUTHENTICATED, those without the method's rights with PERMISSION_DENIED."""
+    """Ends calls without a known token with UNAUTHENTICATED, and calls without the required rights with PERMISSION_DENIED."""
 
     def __init__(self, registry: TokenRegistry) -> None:
         self._registry = registry
@@ -180,7 +180,7 @@ def _bearer_token(details: grpc.HandlerCallDetails) -> str | None:
 
 
 def _refusal(status: grpc.StatusCode, message: str) -> Handler:
-    """A handler that ends any kind of call. It is a streaming one, which does not wait for a first request."""
+    """Returns a handler that ends any kind of call. It is a streaming handler, which does not wait for a first request."""
 
     async def refuse(requests: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterator[bytes]:
         await context.abort(status, message)

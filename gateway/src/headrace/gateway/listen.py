@@ -17,18 +17,18 @@ _HANDSHAKE_TIMEOUT_MS = 10_000
 
 
 def new_server(config: Config, registry: TokenRegistry) -> grpc.aio.Server:
-    """A server that authenticates callers by the registry's tokens. It has no services and no address yet."""
+    """Creates a server that authenticates callers with the registry's tokens. It has no services and no address yet."""
     options = [
-        # The gateway's own check names the limit; gRPC's only has to stop messages far above it.
+        # The gateway's own check names the limit in its error; gRPC's limit only stops messages far above it.
         ("grpc.max_receive_message_length", min(2 * config.limits.max_frame_bytes + 2**20, 2**31 - 1)),
         ("grpc.max_send_message_length", -1),
-        # Probing for the best window costs a ping with nearly every message; a window large enough for any network costs nothing.
+        # Probing for a good window size costs a ping with nearly every message; a fixed, large window costs nothing.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", 4 << 20),
         ("grpc.http2.max_frame_size", 1 << 20),
-        # A second gateway on the same port must fail, not share it.
+        # A second gateway on the same port must fail instead of sharing it.
         ("grpc.so_reuseport", 0),
-        # A client that disappears without closing its connection is noticed within 40 seconds.
+        # Detects within 40 s that a client has disappeared without closing its connection.
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),
@@ -46,7 +46,7 @@ def listen(server: grpc.aio.Server, config: Config) -> str:
     """Binds the server to the configured address, and returns the actual one.
 
     Raises:
-        ListenError: the address cannot be bound; the error says why.
+        ListenError: the address cannot be bound; the error gives the reason.
     """
     host, _ = split_address(config.listen)
     try:
@@ -60,7 +60,7 @@ def listen(server: grpc.aio.Server, config: Config) -> str:
 
 
 def _why_not(address: str) -> str:
-    """Why an address cannot be bound. gRPC does not say, so the operating system is asked."""
+    """Explains why an address cannot be bound. gRPC gives no reason, so this tries to bind it with a socket."""
     host, port = split_address(address)
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -84,7 +84,7 @@ def _why_not(address: str) -> str:
 
 
 def exposure(config: Config) -> str | None:
-    """The warning to log if others may use this gateway without TLS or credentials; None if there is nothing to warn of."""
+    """Returns the warning to log if others can use this gateway without TLS or credentials; None if there is none."""
     host, _ = split_address(config.listen)
     if is_loopback(host):
         return None

@@ -1,4 +1,4 @@
-"""Loads a `Config` from a TOML file, environment variables and command-line flags, and prints one as TOML."""
+"""Loads a `Config` from a TOML file, environment variables and command-line flags, and formats a `Config` as TOML."""
 
 import os
 from collections.abc import Mapping
@@ -34,17 +34,17 @@ def load_config(
     Args:
         path: A TOML file; None means all defaults.
         flags: Values that override the file, by key such as `("limits", "buffer_bytes")`.
-        environ: Where `${NAME}` and `${NAME:-default}` are looked up.
+        environ: The environment in which `${NAME}` and `${NAME:-default}` are looked up.
 
     Raises:
-        ConfigurationError: It is invalid; the error names every problem with file, line and key, or with the option.
+        ConfigurationError: It is invalid; the error lists every problem with file, line and key, or with the option.
     """
     reading = ConfigurationFile(path, environ, flags)
     secrets = [reading.secret(("tokens", index, "token")) for index in range(reading.count(("tokens",)))]
     document = reading.table()
     for index, secret in enumerate(secrets):
         if secret is not None:
-            # The digest replaces the token, so that the secret is not kept.
+            # The digest replaces the token, so that the secret is not kept in memory.
             table = document["tokens"][index]
             del table["token"]
             table.setdefault("sha256", [token_digest(secret)])
@@ -58,7 +58,7 @@ def load_config(
 
 
 def redacted_toml(config: Config) -> str:
-    """The configuration as TOML, without the tokens' digests."""
+    """Formats a configuration as TOML, without the tokens' digests."""
     plain = config.model_dump(mode="json", exclude_none=True)
     for token in plain["tokens"]:
         token["sha256"] = "(hidden)"

@@ -1,4 +1,4 @@
-"""Structured logs on standard error: one event a line, with its context as keys."""
+"""Structured logs on standard error: one event per line, with its context as keys."""
 
 import logging
 import os
@@ -52,7 +52,7 @@ def configure_logging(log: Log, stream: TextIO | None = None) -> None:
 
 
 def hide_secrets(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Replaces the values of keys that may hold secrets."""
+    """Replaces the values of keys that may contain secrets."""
     for key in _SECRET_KEYS & event.keys():
         event[key] = "(hidden)"
     return event

@@ -1,4 +1,4 @@
-"""Applies changes of the tokens in the configuration file while the gateway runs."""
+"""Applies changes to the tokens in the configuration file while the gateway runs."""
 
 import asyncio
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class ConfigSource:
 
 
 async def follow(source: ConfigSource, config: Config, registry: TokenRegistry, gateway: Gateway) -> None:
-    """Checks the file for changes once a second, and applies them, until it is cancelled."""
+    """Checks the file for changes once a second, and applies them. Runs until cancelled."""
     seen, in_force = stamp_of(source.path), config
     while True:
         await asyncio.sleep(INTERVAL_S)
@@ -45,7 +45,7 @@ async def follow(source: ConfigSource, config: Config, registry: TokenRegistry, 
 def reload(source: ConfigSource, in_force: Config, registry: TokenRegistry, gateway: Gateway) -> Config:
     """Applies the file's tokens, and ends the sessions of removed ones; returns the configuration that is now in effect.
 
-    An invalid file changes nothing: the old tokens stay valid, and the log says why.
+    An invalid file changes nothing: the old tokens remain valid, and the problems are logged.
     """
     try:
         config = source.load()

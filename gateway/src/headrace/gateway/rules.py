@@ -1,11 +1,11 @@
-"""Which rights each method needs. A method without a rule is refused."""
+"""The rights that each method requires. A method without a rule is rejected."""
 
 from collections.abc import Mapping
 from enum import Enum
 
 
 class Right(Enum):
-    """A right of a token, by the key that grants it in the configuration."""
+    """A right of a token. The value is the key that grants it in the configuration."""
 
     SEND = "sources"
     SERVE_SINK = "sinks"
@@ -31,10 +31,10 @@ RULES: Mapping[str, frozenset[Right]] = {
     f"{_V1}EngineService/Settle": frozenset({Right.RUN, Right.WRITE}),
     f"{_V1}AdminService/GetStatus": frozenset({Right.ADMINISTER}),
     f"{_V1}AdminService/ForgetPipeline": frozenset({Right.ADMINISTER}),
-    # Any token may ask what the gateway serves.
+    # Any token may list the gateway's services.
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": frozenset(),
 }
-"""The rights that a caller needs for at least one name; the services check which names it may use."""
+"""The rights that a caller must have for at least one name; the services check which names it may use."""
 
 OPEN_METHODS = frozenset(f"/grpc.health.v1.Health/{method}" for method in ("Check", "Watch", "List"))
-"""Methods that need no token, for probes; they only reveal SERVING or NOT_SERVING."""
+"""Methods that require no token, for probes; they reveal only SERVING or NOT_SERVING."""

@@ -1,4 +1,4 @@
-"""Runs a gateway: its services, its health, and the handling of signals."""
+"""Runs a gateway: its services, its health service, and its signal handlers."""
 
 import asyncio
 import os
@@ -33,13 +33,13 @@ _log = structlog.get_logger(__name__)
 async def serve(config: Config, *, ready: Callable[[str], None] | None = None, source: ConfigSource | None = None) -> None:
     """Runs a gateway until SIGTERM or SIGINT, or until cancelled.
 
-    The first signal drains: health reports NOT_SERVING, sessions are told to finish, and messages in flight have
-    `limits.drain_timeout_ms` to be acknowledged. A second signal ends the process at once, with status 128 + its number.
+    The first signal drains: health reports NOT_SERVING, sessions are asked to finish, and messages in flight have
+    `limits.drain_timeout_ms` to be acknowledged. A second signal ends the process immediately, with status 128 + its number.
 
     Args:
         config: the configuration.
         ready: called with the actual address once the gateway listens.
-        source: the source of the configuration; changes of its tokens are applied without a restart.
+        source: the source of the configuration; changes to its tokens are applied without a restart.
 
     Raises:
         ListenError: the gateway cannot listen on its address.
@@ -86,7 +86,7 @@ def _announce(config: Config, address: str) -> None:
 
 @contextmanager
 def _stop_signals() -> Iterator[asyncio.Event]:
-    """An event that the first SIGTERM or SIGINT sets."""
+    """Provides an event that the first SIGTERM or SIGINT sets."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 

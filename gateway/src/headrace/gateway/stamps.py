@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def stamp_of(path: Path) -> tuple[int, int, int] | None:
-    """Modification time, inode and size of a file, which change when it is written or replaced; None if it does not exist."""
+    """Returns a file's modification time, inode and size, which change when it is written or replaced; None without a file."""
     try:
         found = path.stat()
     except OSError:

@@ -40,9 +40,9 @@ def _no_password() -> str:
 
 
 def server_credentials(tls: Tls) -> grpc.ServerCredentials:
-    """The credentials to listen with; clients must authenticate if `client_ca` is set. `check_files` has checked the files.
+    """Creates the server's credentials; clients must authenticate if `client_ca` is set. Call `check_files` first.
 
-    Each connection uses what the files contain when it is made, so that certificates can be rotated without a restart.
+    Each connection uses the current contents of the files, so certificates can be rotated without a restart.
     """
     files = _RotatedFiles(tls)
     return grpc.dynamic_ssl_server_credentials(
@@ -51,7 +51,7 @@ def server_credentials(tls: Tls) -> grpc.ServerCredentials:
 
 
 class _RotatedFiles:
-    """Detects when the files change. gRPC asks before each handshake, in its own thread."""
+    """Detects changes of the files. gRPC calls it before each handshake, on its own thread."""
 
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
@@ -59,11 +59,11 @@ class _RotatedFiles:
         self._current = _certificates(tls)
 
     def changed(self) -> grpc.ServerCertificateConfiguration:
-        """What the files contain now, or what they contained before if they cannot be used."""
+        """Returns the current contents of the files, or the previous ones if they cannot be used."""
         stamps = self._stamps()
         if stamps == self._seen:
             return self._current
-        # Files are replaced one by one: if they do not match yet, they are read again for the next connection.
+        # Files are replaced one by one: if they do not match yet, the next connection reads them again.
         problems = list(check_files(self._tls))
         if problems:
             _log.error("new TLS files cannot be used; the old ones stay in force", problems=[text for _, text in problems])

@@ -1,6 +1,6 @@
-"""The command line of the gateway: `headrace-gateway`. `headrace` has the same commands.
+"""The command line of the gateway, `headrace-gateway`. `headrace` has the same commands.
 
-The gateway itself is imported only by the command that runs it.
+Only the command that runs the gateway imports it.
 """
 
 from headrace.gateway_cli.forget import forget

@@ -82,7 +82,7 @@ def gateway(
     """
     if ctx.invoked_subcommand is not None:
         return
-    # gRPC's own log lines are unstructured, and do not name causes.
+    # gRPC's own log lines are unstructured, and do not name the causes of errors.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from headrace.configuration import ConfigurationError, Flag
     from headrace.gateway import OPTION_KEYS, ConfigSource, load_config, redacted_toml
@@ -129,7 +129,7 @@ def _absolute(flag: Any) -> Any:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Writes a file atomically, so that a process that waits for it never reads half an address."""
+    """Writes a file atomically, so that a process that waits for it never reads a partial address."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     temporary.write_text(text)
     temporary.replace(path)

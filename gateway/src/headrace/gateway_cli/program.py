@@ -1,4 +1,4 @@
-"""`headrace-gateway`: the options and commands of `headrace gateway`, and also `status` and `forget`."""
+"""`headrace-gateway`: the options and commands of `headrace gateway`, plus `status` and `forget`."""
 
 from typing import NoReturn
 

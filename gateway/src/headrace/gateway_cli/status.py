@@ -75,7 +75,7 @@ def _fetch(channel: "grpc.Channel", connection: Connection) -> dict[str, Any]:
 
 
 def _watch(channel: "grpc.Channel", connection: Connection, interval: float) -> None:
-    """Shows tables until interrupted. If the gateway is away, shows that, and keeps trying."""
+    """Shows tables until interrupted. If the gateway is unreachable, shows the error and keeps trying."""
     from rich.live import Live
     from rich.text import Text
 

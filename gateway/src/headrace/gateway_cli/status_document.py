@@ -17,7 +17,7 @@ from headrace.protocol.v1.sink_pb2 import SinkMode
 
 
 def status_document(address: str, status: GetStatusResponse) -> dict[str, Any]:
-    """The status as plain data: absent values are None, enums are lower-case words."""
+    """Converts a status to plain data: absent values become None, enums lower-case words."""
     gateway = status.gateway
     return {
         "gateway": {

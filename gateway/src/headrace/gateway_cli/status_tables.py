@@ -12,11 +12,11 @@ from headrace.terminal import bytes_text, duration_text
 
 _STATE_STYLES = {"live": "green", "parked": "yellow", "detached": "yellow", "ended": "dim", "lost": "bold red"}
 _LONG_HELD_MS = 60_000
-"""A running query holds acknowledgements for the duration of a batch; only longer times are shown."""
+"""Acknowledgements held for less than this, in milliseconds, are not shown: a running query holds them for a whole batch."""
 
 
 def status_tables(document: dict[str, Any]) -> RenderableType:
-    """The tables for one status document."""
+    """Returns the tables for one status document."""
     return Group(*_parts(document))
 
 
@@ -156,14 +156,14 @@ def _instances(names: list[str], lost: list[dict[str, Any]]) -> Text:
 
 
 def _position(position: dict[str, Any] | None) -> str:
-    """A sequence, preceded by its epoch if the stream has epochs."""
+    """Formats a position as its sequence, preceded by its epoch if the stream has epochs."""
     if position is None:
         return "-"
     return f"{position['epoch']}:{position['sequence']}" if position["epoch"] else str(position["sequence"])
 
 
 def _table(title: str, *columns: str) -> Table:
-    """An empty table; columns whose names begin with # are numeric."""
+    """Creates an empty table; columns whose names begin with # are numeric."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, header_style="dim")
     for column in columns:
         table.add_column(column.removeprefix("#"), justify="right" if column.startswith("#") else "left", overflow="fold")

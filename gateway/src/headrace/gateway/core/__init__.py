@@ -1,4 +1,4 @@
-"""The core of the gateway: its state and its rules, without any I/O."""
+"""The core of the gateway: its state and rules, without I/O."""
 
 from headrace.gateway.core.errors import ProtocolError
 from headrace.gateway.core.gateway import Gateway

@@ -1,4 +1,4 @@
-"""Acknowledges to sources what every query that reads a stream has committed, and releases its frames."""
+"""Acknowledges messages to sources once every query that reads the stream has committed them, and releases their frames."""
 
 from headrace.contract.position import Position
 from headrace.gateway.core.position import BEGINNING
@@ -6,7 +6,7 @@ from headrace.gateway.core.stream import Stream
 
 
 def acknowledge(stream: Stream) -> None:
-    """Releases frames that no running reader needs, and acknowledges to the connector what every reader has committed."""
+    """Releases frames that no running reader needs, and sends the connector the position that every reader has committed."""
     position = committed_by_all(stream)
     committed = BEGINNING if position is None else position
     stream.release(_needed_after(stream, committed), committed)
@@ -23,17 +23,17 @@ def acknowledge(stream: Stream) -> None:
 
 
 def committed_by_all(stream: Stream) -> Position | None:
-    """What every reader has committed, including those that are away; None if that is not known."""
+    """Returns the position that every reader has committed, including those that are away; None if it is not known."""
     if not stream.readers or not all(p.knows(stream.name) for p in stream.readers):
         return None
     return min(p.position(stream.name) for p in stream.readers)
 
 
 def _needed_after(stream: Stream, committed: Position) -> Position:
-    """The position after which running readers need frames.
+    """Returns the position after which running readers need frames.
 
-    A replayable source sends again what other readers need when they resume. A redelivering source cannot, so its frames are
-    kept until every reader has committed them.
+    A replayable source resends what other readers need when they resume. A redelivering source cannot, so its frames are kept
+    until every reader has committed them.
     """
     running = [p for p in stream.readers if p.attached]
     if not stream.replayable or not all(p.knows(stream.name) for p in running):

@@ -1,4 +1,4 @@
-"""When a run with Trigger.AvailableNow has read everything that existed when it started."""
+"""Decides when a run with Trigger.AvailableNow has read everything that existed when it started."""
 
 import time
 from collections.abc import Iterable
@@ -9,17 +9,17 @@ from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.stream import Stream
 
 FIRST_STREAM_WAIT_S = 10.0
-"""How long such a run waits for a first stream before it assumes that there is none."""
+"""How long such a run waits for a first stream before it assumes that there is none, in seconds."""
 ENDS_WAIT_S = 1.0
-"""How long it waits, once it has everything, for open streams to end."""
+"""How long it waits for open streams to end once it has everything, in seconds."""
 CONNECTOR_WAIT_S = 60.0
-"""How long it waits for the connector of a stream that its checkpoint knows, before it goes on without it."""
+"""How long it waits for the connector of a stream in its checkpoint before it continues without it, in seconds."""
 MOST_AWAY = 100
-"""How many missing patterns and streams one answer names."""
+"""The maximum number of missing patterns and streams in a response."""
 
 
 def exhausted(pipeline: Pipeline, streams: Iterable[Stream]) -> bool:
-    """Whether the pipeline has planned or committed everything that existed when its streams first reported their ends."""
+    """Returns whether everything that existed when the streams first reported their ends is planned or committed."""
     mine = [stream for stream in streams if pipeline in stream.readers]
     if not mine:
         return time.monotonic() - pipeline.attached_at > FIRST_STREAM_WAIT_S
@@ -30,7 +30,7 @@ def exhausted(pipeline: Pipeline, streams: Iterable[Stream]) -> bool:
 
 
 def streams_away(pipeline: Pipeline, streams: Iterable[Stream]) -> list[str]:
-    """What such a run waits for: patterns without an attached stream, and streams with unread messages but no connector."""
+    """Returns what such a run waits for: patterns without an attached stream, and unread streams without a connector."""
     mine = [stream for stream in streams if pipeline.asks_for(stream.name)]
     away = []
     for pattern in pipeline.patterns:
@@ -47,9 +47,9 @@ def streams_away(pipeline: Pipeline, streams: Iterable[Stream]) -> list[str]:
 
 
 def _is_here(pipeline: Pipeline, pattern: str, stream: Stream) -> bool:
-    """Whether a stream has a connector, or has ended and so needs none.
+    """Returns whether a stream has a connector, or has ended and so needs none.
 
-    An ended stream does not stand for the other streams of its pattern: their connector may still be starting.
+    For a pattern, an ended stream is not enough: the connector of the other streams may still be starting.
     """
     if stream.attachment is not None:
         return True
@@ -58,7 +58,7 @@ def _is_here(pipeline: Pipeline, pattern: str, stream: Stream) -> bool:
 
 
 def has_waited_for_ends(pipeline: Pipeline) -> bool:
-    """Whether sources that have sent their last message have had time to end their streams."""
+    """Returns whether sources that have sent their last message have had time to end their streams."""
     now = time.monotonic()
     if pipeline.exhausted_at is None:
         pipeline.exhausted_at = now
@@ -66,26 +66,26 @@ def has_waited_for_ends(pipeline: Pipeline) -> bool:
 
 
 def _has_read(pipeline: Pipeline, stream: Stream) -> bool:
-    """Whether the pipeline has planned or committed everything that it should read of a stream."""
+    """Returns whether the pipeline has planned or committed everything that it should read of a stream."""
     target = pipeline.targets.get(stream.name)
     return target is not None and _reached(pipeline, stream) >= target
 
 
 def _is_given_up(pipeline: Pipeline, stream: Stream) -> bool:
-    """Whether the connector of a stream in the checkpoint has been missing for so long that the run goes on without it."""
+    """Returns whether the connector of a stream in the checkpoint is missing for so long that the run continues without it."""
     if stream.attachment is not None or stream.name in pipeline.targets:
         return False
     return time.monotonic() - pipeline.attached_at > CONNECTOR_WAIT_S and _reached(pipeline, stream) >= stream.received
 
 
 def _reached(pipeline: Pipeline, stream: Stream) -> Position:
-    """Up to where the pipeline has planned, or has nothing to plan: a redelivering stream starts again with each session."""
+    """Returns the position up to which nothing is left to plan. A redelivering stream restarts with each session."""
     planned = pipeline.planned.get(stream.name, pipeline.position(stream.name))
     return planned if stream.replayable else max(planned, stream.start)
 
 
 def _target(pipeline: Pipeline, stream: Stream) -> Position | None:
-    """The end of what exists in the stream now; None if its source has not reported it, or is not attached yet."""
+    """Returns the current end of the stream; None if its source has not reported it, or is not attached yet."""
     if stream.ended or (stream.attachment is None and stream.name in pipeline.ended):
         return stream.received
     attachment, latest = stream.attachment, stream.backlog.latest_sequence

@@ -1,4 +1,4 @@
-"""Limits on names: how many a request may hold, how long they may be, and how many the gateway keeps. They bound its memory."""
+"""Limits that bound the gateway's memory: the length of names, and their number in a request and in the gateway."""
 
 from collections.abc import Sized
 
@@ -7,7 +7,7 @@ from headrace.gateway.core.errors import LimitExceeded, MalformedMessage
 from headrace.protocol.v1 import source_pb2
 
 MAX_PATTERNS = 100
-"""Stream patterns of one pipeline: each is matched against every new stream."""
+"""Stream patterns of a pipeline: each is matched against every new stream."""
 MAX_POSITIONS = 200_000
 """Positions and ranges in one request, and streams that the gateway keeps."""
 MAX_PARTS = 100_000
@@ -15,13 +15,13 @@ MAX_PARTS = 100_000
 MAX_LISTED = 20_000
 """Entries in each list of a SinkHello."""
 MAX_AWAY = 100
-"""Disconnected instances of one sink that the gateway remembers."""
+"""Disconnected instances of a sink that the gateway remembers."""
 MAX_SEGMENTS = 256
 """Run segments in one request."""
 MAX_WRITTEN = 256
 """Sinks, and readers, that a pipeline may name."""
 MAX_VOTES = 20_000
-"""Votes of instances of sinks that the gateway remembers."""
+"""Votes of sink instances that the gateway remembers."""
 MAX_PIPELINES = 1_000
 """Pipelines, and commit logs, that the gateway keeps."""
 MAX_SINKS = 1_000
@@ -51,17 +51,17 @@ def check_count(what: str, items: Sized, most: int) -> None:
 
 
 def check_room(what: str, known: Sized, most: int) -> None:
-    """Checks whether the gateway may keep one more.
+    """Checks that the gateway may keep one more item.
 
     Raises:
-        LimitExceeded: it already keeps as many as it may.
+        LimitExceeded: the limit is reached.
     """
     if len(known) >= most:
         raise LimitExceeded(f"{what}: this gateway keeps at most {most}, and has as many; unused ones are forgotten in time")
 
 
 def check_hello(hello: source_pb2.Hello) -> None:
-    """Checks the size of a Hello, which is kept as long as its session.
+    """Checks the size of a Hello, which is kept for the duration of its session.
 
     Raises:
         MalformedMessage: it is too large.

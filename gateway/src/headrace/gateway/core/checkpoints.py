@@ -1,4 +1,4 @@
-"""Applies what pipelines report of their checkpoints."""
+"""Applies the positions that pipelines report from their checkpoints."""
 
 import time
 from collections.abc import Iterable
@@ -22,11 +22,11 @@ log = structlog.get_logger("headrace.gateway")
 
 
 def identify(gateway: Gateway, name: str, run: Run, patterns: tuple[str, ...], skip_lost: bool) -> Pipeline:
-    """The pipeline that calls, known or new; renews its lease.
+    """Returns the calling pipeline, known or new, and renews its lease.
 
     Raises:
-        Superseded: another run of it has taken over.
-        LimitExceeded: it is new, and the gateway already keeps as many as it may.
+        Superseded: another run of the pipeline has taken over.
+        LimitExceeded: the pipeline is new, and the limit of pipelines is reached.
     """
     pipeline = gateway.pipelines.get(name)
     if pipeline is not None and not pipeline.admits(run):
@@ -55,7 +55,7 @@ def check_reads(pipeline: Pipeline, streams: Iterable[str]) -> None:
     """Checks that a pipeline names only streams that its patterns cover.
 
     Raises:
-        NotPermitted: it names another stream.
+        NotPermitted: the pipeline names another stream.
     """
     for stream in streams:
         if not pipeline.asks_for(stream):
@@ -73,7 +73,7 @@ def attach(
     available_now: bool,
     ended: Iterable[str] = (),
 ) -> None:
-    """Attaches a pipeline with every position of its checkpoint, and the streams in it that have ended."""
+    """Attaches a pipeline with every position in its checkpoint; `ended` names the streams among them that have ended."""
     pipeline.attached, pipeline.complete, pipeline.available_now = True, True, available_now
     pipeline.attached_at, pipeline.away_since = time.monotonic(), None
     pipeline.take_checkpoint(committed, planned)
@@ -97,10 +97,10 @@ def attach(
 
 
 def adopt(gateway: Gateway, pipeline: Pipeline, stream_name: str, committed: Position, batch_end: Position) -> Stream:
-    """Takes one position of a pipeline from a fetch, which may be all that a restarted gateway knows; returns the stream.
+    """Adopts the position of a pipeline from a fetch, which may be all that a restarted gateway knows; returns the stream.
 
     Raises:
-        LimitExceeded: the stream is new, and the gateway already keeps as many as it may.
+        LimitExceeded: the stream is new, and the limit of streams is reached.
     """
     stream = gateway.stream(stream_name)
     begins_first = committed == BEGINNING and begin_with_first(pipeline, stream_name)
@@ -120,10 +120,10 @@ def adopt(gateway: Gateway, pipeline: Pipeline, stream_name: str, committed: Pos
 
 
 def commit(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Position], ended: Iterable[str] = ()) -> None:
-    """Acknowledges what a pipeline's checkpoint has committed; `ended` names the streams among them that have ended.
+    """Records a pipeline's committed positions, and acknowledges them; `ended` names the streams that have ended.
 
     Raises:
-        UnknownPipeline: its other positions are not known; it must attach first.
+        UnknownPipeline: the pipeline's other positions are not known; it must attach first.
     """
     if not pipeline.complete:
         raise UnknownPipeline(f"pipeline {pipeline.name} is not attached to this gateway; attach it with all its positions")

@@ -8,7 +8,7 @@ from headrace.gateway.core.errors import LimitExceeded
 
 @dataclass(slots=True, eq=False)
 class CreditAccount:
-    """What one session may still send, and what it has outstanding."""
+    """The credit of one session: how much it may still send, and how much is outstanding."""
 
     pool: "CreditPool"
     grant: Callable[[int, int], None]
@@ -18,15 +18,15 @@ class CreditAccount:
     bytes_held: int = 0
     messages_held: int = 0
     bytes_requested: int = 0
-    """The size of the largest frame that waits for credit."""
+    """The size in bytes of the largest frame that waits for credit."""
     _requested: dict[int, int] = field(default_factory=dict)
-    """The size of each such frame, by the id of its stream."""
+    """The size in bytes of each frame that waits for credit, by the id of its stream."""
 
     def charge(self, size: int, count: int) -> None:
         """Charges a frame against the credit of the session.
 
         Raises:
-            LimitExceeded: the credit that is left is too small.
+            LimitExceeded: the remaining credit is too small.
         """
         if size > self.bytes_left or count > self.messages_left:
             raise LimitExceeded(
@@ -45,27 +45,27 @@ class CreditAccount:
         self.pool.released(self, size)
 
     def request(self, stream_id: int, size: int) -> None:
-        """Requests credit for one frame of a stream that is larger than the credit that is left."""
+        """Requests credit for one frame of a stream that exceeds the remaining credit."""
         self._requested[stream_id] = size
         self.bytes_requested = max(self._requested.values())
         self.pool.unbalanced[self] = None
 
     def clear_request(self, stream_id: int) -> None:
-        """Notes that the frame has arrived, or never will."""
+        """Clears the request of a stream, because the frame has arrived or never will."""
         if self._requested.pop(stream_id, 0) == self.bytes_requested:
             self.bytes_requested = max(self._requested.values(), default=0)
 
     def default_stream_grant(self) -> tuple[int, int]:
-        """What to grant a stream that does not say how much it has ready: bytes and messages.
+        """Returns how many bytes and messages to grant a stream that does not report how much it has ready.
 
-        Other streams may spend what its frame leaves over, so the grant is zero once the session has more than its window.
+        Other streams may spend the credit that its frame leaves unused, so the grant is zero once the session exceeds its window.
         """
         if self.bytes_left + self.bytes_held > self.pool.largest_window:
             return 0, 0
         return self.pool.smallest_window, self.pool.window_messages // 4
 
     def grant_at_once(self, size: int, count: int) -> None:
-        """Adds credit immediately, whatever the session holds: a batch cannot end without it."""
+        """Adds credit immediately, regardless of what the session has outstanding: a batch cannot end without it."""
         self.bytes_left += size
         self.messages_left += count
         self.pool.used_bytes += size
@@ -76,7 +76,7 @@ class CreditPool:
     """Divides a budget of bytes among sessions.
 
     A quarter of the budget is reserved so that every session always has a small window. The rest is divided equally among the
-    open sessions, at most half of what is free at a time. Granted credit cannot be revoked, so the share of a new session grows
+    open sessions, at most half of the free part at a time. Granted credit cannot be revoked, so the share of a new session grows
     as the frames of others are released.
     """
 
@@ -86,7 +86,7 @@ class CreditPool:
     accounts: dict[CreditAccount, None] = field(default_factory=dict)
     unbalanced: dict[CreditAccount, None] = field(default_factory=dict)
     used_bytes: int = 0
-    """Credit that is granted and not used, and frames that are held, including those of closed accounts."""
+    """Unused granted credit plus the held frames, including those of closed accounts, in bytes."""
     _short: dict[CreditAccount, None] = field(default_factory=dict)
     _waiting: dict[CreditAccount, None] = field(default_factory=dict)
     """Accounts with a frame that waits for credit."""
@@ -95,12 +95,12 @@ class CreditPool:
 
     @property
     def smallest_window(self) -> int:
-        """What every session may have outstanding, in bytes, regardless of how many there are."""
+        """How much every session may have outstanding, in bytes, regardless of the number of sessions."""
         return max(self.budget_bytes // 4 // self.max_sessions, 4096)
 
     @property
     def largest_window(self) -> int:
-        """What a session may have outstanding without requesting more, in bytes, with the current number of sessions."""
+        """How much a session may have outstanding without requesting more, in bytes, with the current number of sessions."""
         return self._window()
 
     @property
@@ -135,9 +135,9 @@ class CreditPool:
             self.unbalanced[account] = None
 
     def rebalance(self) -> None:
-        """Grants what released frames have freed: to their own sessions, then to those with a waiting frame, then to others.
+        """Grants the credit of released frames: to their own sessions, then to those with a waiting frame, then to others.
 
-        The last two are visited only while something is free for them: of a thousand sessions, most lack credit.
+        Visits the last two groups only while credit is free for them: of a thousand sessions, most lack credit.
         """
         unbalanced, self.unbalanced = self.unbalanced, {}
         for account in unbalanced:
@@ -173,7 +173,7 @@ class CreditPool:
         return max(0, self.shared_bytes - self.used_bytes)
 
     def _due(self, account: CreditAccount) -> tuple[int, int]:
-        """How many bytes and messages the account may be granted now."""
+        """Returns how many bytes and messages may be granted to the account now."""
         has = account.bytes_left + account.bytes_held
         room = max(self._window(), account.bytes_requested) - has
         free = self._free() if account.bytes_requested else self._free() // 2
@@ -181,7 +181,7 @@ class CreditPool:
         return size, max(0, self.window_messages - account.messages_left - account.messages_held)
 
     def _note_short(self, account: CreditAccount) -> None:
-        """Appends an account to those that lack enough for a grant to be worthwhile: a quarter of a window, or a frame's size."""
+        """Lists an account if a grant is worthwhile: it has a waiting frame, or lacks a quarter of a window."""
         self._short.pop(account, None)
         self._waiting.pop(account, None)
         has, window = account.bytes_left + account.bytes_held, self._window()
@@ -191,7 +191,7 @@ class CreditPool:
             self._short[account] = None
 
     def _note_window(self) -> None:
-        """Lists all accounts as short once the window has grown by a quarter: a grant may be worthwhile now."""
+        """Lists all accounts as short once the window has grown by a quarter, because a grant may be worthwhile now."""
         window = self._window()
         if window * 4 >= self._noted_window * 5:
             self._short = dict.fromkeys(account for account in self.accounts if account not in self._waiting)

@@ -1,7 +1,7 @@
-"""The messages around a frame, read and written without touching the frame: its bytes are handed on as they came.
+"""Reads and writes the messages around a frame without parsing the frame, whose bytes are forwarded unchanged.
 
-A field of a message is a tag, a length and the field's bytes, so that a frame can be taken out of one message and put into
-another without being parsed and serialized again.
+A message field is a tag, a length and the field's bytes, so a frame can be moved from one message to another without being
+parsed and serialized again.
 """
 
 from functools import lru_cache
@@ -10,18 +10,18 @@ from headrace.protocol.v1 import engine_pb2, sink_pb2
 
 _VARINT, _BYTES = 0, 2
 _LONGEST_LENGTH = 5
-"""So many bytes the length of a message has at most, in its shortest form."""
+"""The maximum size in bytes of a message's length, in its shortest form."""
 
 
 def size_of_only_field(data: bytes, number: int) -> int | None:
-    """How many bytes a message's field has, where the message is this field and nothing else: so many of its last bytes.
+    """Returns the size in bytes of a field, if the message consists of this field only. The field's bytes are the last ones.
 
     Args:
-        data: Any bytes, not only those of a message.
+        data: Any bytes, not necessarily a valid message.
         number: The field's number; at most 15.
 
     Returns:
-        None where there is something else, or the length is not in its shortest form: only a parser can tell what it means then.
+        The size; None if there is anything else, or if the length is not in its shortest form. The message must then be parsed.
     """
     if not data or data[0] != number << 3 | _BYTES:
         return None
@@ -36,11 +36,11 @@ def size_of_only_field(data: bytes, number: int) -> int | None:
 
 @lru_cache(maxsize=1024)
 def range_frame_head(index: int, size: int) -> bytes:
-    """What comes before the bytes of a frame so as to make a RangeFrame of a FetchResponse: several of them make one response.
+    """Returns the bytes that precede a frame in a RangeFrame of a FetchResponse. A response may contain several.
 
     Args:
-        index: Which of the request's ranges the frame is of.
-        size: How many bytes the frame has.
+        index: The index of the frame's range in the request.
+        size: The size of the frame, in bytes.
     """
     return _head(
         engine_pb2.FetchResponse.FRAMES_FIELD_NUMBER,
@@ -52,7 +52,7 @@ def range_frame_head(index: int, size: int) -> bytes:
 
 
 def part_frame(part: int, frame: memoryview) -> bytes:
-    """A SinkServiceAttachResponse with a frame of the part that has the id `part` in its session."""
+    """Serializes a SinkServiceAttachResponse with a frame; `part` is the id of its part in the session."""
     head = _head(
         sink_pb2.SinkServiceAttachResponse.FRAME_FIELD_NUMBER,
         sink_pb2.PartFrame.ID_FIELD_NUMBER,
@@ -64,14 +64,14 @@ def part_frame(part: int, frame: memoryview) -> bytes:
 
 
 def _head(outer: int, number: int, value: int, inner: int, size: int) -> bytes:
-    """The beginning of a message in field `outer`, with a number in one field and then `size` bytes in field `inner`."""
+    """Returns the beginning of a message in field `outer`: a number in one field, then `size` bytes in field `inner`."""
     named = _varint(number << 3 | _VARINT) + _varint(value) if value else b""
     head = named + _varint(inner << 3 | _BYTES) + _varint(size)
     return _varint(outer << 3 | _BYTES) + _varint(len(head) + size) + head
 
 
 def _varint(number: int) -> bytes:
-    """A number as protobuf writes it: seven bits a byte, the lowest first."""
+    """Encodes a number as a protobuf varint: seven bits per byte, lowest first."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)

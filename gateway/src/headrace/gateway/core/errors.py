@@ -4,14 +4,14 @@ ProtocolError
 ├── MalformedMessage      INVALID_ARGUMENT     an invalid frame, name or request
 ├── UnknownStream         NOT_FOUND            a stream id that was never opened
 ├── UnknownPipeline       NOT_FOUND            a pipeline whose positions this gateway does not know
-├── SequenceOutOfRange    OUT_OF_RANGE         a sequence that steps back or is too large
+├── SequenceOutOfRange    OUT_OF_RANGE         a sequence that decreases or is too large
 ├── LimitExceeded         RESOURCE_EXHAUSTED   credit, frame, session or stream limits
 ├── OutOfTurn             FAILED_PRECONDITION  a message that the session's state does not allow
 ├── TooSlow               DEADLINE_EXCEEDED    no Hello in time, or nothing read for too long
 ├── NotPermitted          PERMISSION_DENIED    the token does not allow it
 ├── TokenRevoked          UNAUTHENTICATED      the session's token is no longer valid
 ├── Superseded            ABORTED              a newer session or run has taken over
-├── SourceSilent          DEADLINE_EXCEEDED    a source that sends nothing of what a batch needs
+├── SourceSilent          DEADLINE_EXCEEDED    a source sends none of the messages that a batch needs
 ├── AtCapacity            UNAVAILABLE          the limit of sessions is reached; try again later
 ├── Draining              UNAVAILABLE          the gateway is stopping
 ├── SinkAway              UNAVAILABLE          the sink's session was lost
@@ -30,11 +30,11 @@ from headrace.contract.errors import HeadraceError
 
 
 class ProtocolError(HeadraceError):
-    """Ends the call that caused it with `status`; the message says what was wrong, where, and what to do."""
+    """Ends the call that caused it with `status`; the message states what is wrong, where, and what to do."""
 
     status: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
     reason: ClassVar[str | None] = None
-    """A reason for programs, sent as metadata; None if the status code is enough."""
+    """A machine-readable reason, sent as metadata; None if the status code is enough."""
 
 
 class MalformedMessage(ProtocolError):
@@ -56,7 +56,7 @@ class UnknownPipeline(ProtocolError):
 
 
 class SequenceOutOfRange(ProtocolError):
-    """A sequence steps back within its session, or is larger than Spark's largest integer."""
+    """A sequence decreases within its session, or is larger than Spark's largest integer."""
 
     status = grpc.StatusCode.OUT_OF_RANGE
 
@@ -74,19 +74,19 @@ class OutOfTurn(ProtocolError):
 
 
 class TooSlow(ProtocolError):
-    """The client did not send Hello in time, or did not read for too long."""
+    """The client did not send Hello in time, or stopped reading for too long."""
 
     status = grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 class NotPermitted(ProtocolError):
-    """The caller's token does not allow what it asks for."""
+    """The caller's token does not permit the request."""
 
     status = grpc.StatusCode.PERMISSION_DENIED
 
 
 class TokenRevoked(ProtocolError):
-    """The token that a session was opened with is no longer valid, or has other rights now."""
+    """The token that opened the session is no longer valid, or its rights have changed."""
 
     status = grpc.StatusCode.UNAUTHENTICATED
 
@@ -99,7 +99,7 @@ class Superseded(ProtocolError):
 
 
 class SourceSilent(ProtocolError):
-    """A source has sent nothing of what a batch needs for as long as the caller is willing to wait."""
+    """A source has sent none of the messages that a batch needs within the caller's timeout."""
 
     status = grpc.StatusCode.DEADLINE_EXCEEDED
 
@@ -111,7 +111,7 @@ class AtCapacity(ProtocolError):
 
 
 class Draining(ProtocolError):
-    """The gateway is stopping; another one, or the same one restarted, will serve."""
+    """The gateway is stopping; the client should reconnect to another one, or to this one after its restart."""
 
     status = grpc.StatusCode.UNAVAILABLE
 

@@ -1,7 +1,7 @@
-"""Forgetting streams that have ended and that their source will never offer again.
+"""Forgets streams that have ended permanently.
 
-A stream is forgotten once all of its readers have committed all of it. After the first reader was told to leave it out of its
-checkpoint, no stream of that name is opened until all readers have done so: else they would disagree on where it begins.
+A stream is forgotten once all of its readers have committed all of it. After the first reader was told to drop it from its
+checkpoint, no stream of that name is opened until all readers have done so; otherwise they would disagree on where it begins.
 """
 
 from collections.abc import Iterable
@@ -14,17 +14,17 @@ from headrace.gateway.core.position import BEGINNING
 from headrace.gateway.core.stream import Stream
 
 MOST_AT_ONCE = 1_000
-"""How many forgotten streams one answer names."""
+"""The maximum number of forgotten streams in a response."""
 
 
 def to_forget(gateway: Gateway, pipeline: Pipeline, *, tell_ends: bool, with_batch: bool) -> list[str]:
-    """The streams that a pipeline must leave out of the offset at the end of its next batch.
+    """Returns the streams that a pipeline must omit from the offset at the end of its next batch.
 
     Args:
         gateway: The gateway.
         pipeline: The pipeline.
-        tell_ends: Whether its checkpoint records which streams have ended; if so, a stream is named only after it has the end.
-        with_batch: Whether a batch is planned anyway; if not, only streams are named whose names new streams wait for.
+        tell_ends: Whether its checkpoint records which streams have ended; if so, a stream is returned only once it has the end.
+        with_batch: Whether a batch is planned anyway; if not, only streams whose names are needed by new streams are returned.
     """
     found: list[str] = []
     if not pipeline.forgets:
@@ -42,13 +42,13 @@ def to_forget(gateway: Gateway, pipeline: Pipeline, *, tell_ends: bool, with_bat
 
 
 def begin_to_forget(gateway: Gateway, names: Iterable[str]) -> None:
-    """Keeps new streams of these names closed, since a pipeline is told to leave the names out of its checkpoint."""
+    """Keeps new streams of these names closed, since a pipeline is about to drop the names from its checkpoint."""
     for name in names:
         gateway.streams[name].forgetting = True
 
 
 def leave_out(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Position]) -> None:
-    """Drops positions that a checkpoint no longer has; ignores those that it was not known to have."""
+    """Drops positions that a checkpoint no longer contains; ignores those that it was not known to contain."""
     for name, position in positions.items():
         if pipeline.committed.get(name) == position and pipeline.planned.get(name, position) <= position:
             pipeline.leave_out(name)
@@ -60,7 +60,7 @@ def leave_out(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Positio
 
 
 def forget_gone(gateway: Gateway) -> None:
-    """Forgets the streams that are gone and that no checkpoint has any more."""
+    """Forgets the streams that have ended permanently and that no checkpoint contains any more."""
     for name in list(gateway.gone):
         stream = gateway.streams[name]
         if stream.gone or stream.forgetting:
@@ -70,7 +70,7 @@ def forget_gone(gateway: Gateway) -> None:
 
 
 def _is_done(stream: Stream) -> bool:
-    """Whether every reader has committed all of a stream; readers that attached later got nothing of it, and never will."""
+    """Returns whether every reader has committed all of a stream, or attached too late to receive any of it."""
     if stream.forgetting:
         return True
     if not stream.gone or stream.former or (not stream.readers and stream.received > BEGINNING):
@@ -83,7 +83,7 @@ def _is_done(stream: Stream) -> bool:
 
 
 def _has_all(pipeline: Pipeline, stream: Stream) -> bool:
-    """Whether a pipeline has committed all of a stream, and is able to leave it out of its checkpoint if that has it."""
+    """Returns whether a pipeline has committed all of a stream, and can drop it from its checkpoint if it is there."""
     can_forget = stream.name not in pipeline.committed or (pipeline.attached and pipeline.forgets)
     return can_forget and pipeline.position(stream.name) >= stream.received
 
@@ -93,7 +93,7 @@ def _is_named_by(pipeline: Pipeline, name: str) -> bool:
 
 
 def _forget_if_done(gateway: Gateway, stream: Stream) -> None:
-    """Forgets a stream that no checkpoint has any more. A new stream of that name that waits begins with its first message."""
+    """Forgets a stream that no checkpoint contains. A waiting new stream of that name then begins with its first message."""
     if not _is_done(stream) or any(_is_named_by(p, stream.name) for p in stream.readers):
         return
     gateway.gone.pop(stream.name, None)

@@ -1,4 +1,4 @@
-"""Frames as the gateway holds them, and the check that their columns add up."""
+"""Frames in the gateway's memory, and the validation of frames."""
 
 import struct
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NULL = 0xFFFFFFFF
 OVERHEAD_BYTES = 512
-"""What a frame takes of its session's credit besides its bytes, since a frame of one byte takes some 330 bytes of memory."""
+"""The credit in bytes that a frame costs besides its size: even a frame of one byte takes some 330 bytes of memory."""
 
 _U32 = np.dtype("<u4")
 _FEW = 64
@@ -28,21 +28,21 @@ _GROUP = 3
 
 @dataclass(slots=True)
 class HeldFrame:
-    """A frame in memory: its bytes as they came, and what planning needs to know of it."""
+    """A frame in memory: its bytes as received, and the fields that planning needs."""
 
     first: int
     last: int
     count: int
     size: int
     payload: bytes
-    """Bytes of which the last `size` are the frame's: to take them out would be to copy them."""
+    """The received bytes, of which the last `size` are the frame; extracting them would copy them."""
     cursor: bytes | None
-    """Where the source would seek to for what follows: the frame's own cursor, else the latest before it."""
+    """Where the source can seek to resume after the frame: the frame's own cursor, or the latest one before it."""
     received_at: float
     account: "CreditAccount | None"
-    """Whose credit the frame uses; None once it uses nobody's."""
+    """The account whose credit the frame uses; None if it uses none."""
     charged: int = 0
-    """How many bytes of credit it uses: what came of it, and the overhead."""
+    """The credit that it uses, in bytes: its size as received, and the overhead."""
 
     @property
     def serialized(self) -> memoryview:
@@ -59,11 +59,11 @@ class HeldFrame:
 
 
 def check(frame: pb.Frame, size: int, max_bytes: int, max_messages: int, stream: str) -> int:
-    """Checks that a frame is within the limits and that its columns add up; returns its last sequence.
+    """Checks that a frame is within the limits and that its columns are consistent; returns its last sequence.
 
     Raises:
-        LimitExceeded: it is too large.
-        MalformedMessage: it does not add up; names stream, sequence and column.
+        LimitExceeded: the frame is too large.
+        MalformedMessage: its columns are inconsistent; the error names stream, sequence and column.
         SequenceOutOfRange: a sequence is larger than 2^63 - 1.
     """
     try:
@@ -73,10 +73,10 @@ def check(frame: pb.Frame, size: int, max_bytes: int, max_messages: int, stream:
 
 
 def check_order(first: int, last_before: int, stream: str) -> None:
-    """Checks that sequences do not step back within a session.
+    """Checks that sequences increase within a session.
 
     Raises:
-        SequenceOutOfRange: they do.
+        SequenceOutOfRange: `first` is not larger than `last_before`.
     """
     if first <= last_before:
         raise SequenceOutOfRange(
@@ -109,7 +109,7 @@ def _check(frame: pb.Frame, size: int, max_bytes: int, max_messages: int) -> int
 
 
 def _check_unknown(frame: pb.Frame) -> None:
-    """Refuses groups: nested as deeply as this parser allows, they are too deep for the parser of the frame's reader."""
+    """Rejects groups: nested as deeply as this parser allows, they are too deep for the parser of the frame's reader."""
     unknown = UnknownFieldSet(frame)
     for field in (unknown[at] for at in range(len(unknown))):
         if field.wire_type == _GROUP:
@@ -148,7 +148,7 @@ def _check_bytes_column(name: str, total: int, lengths: bytes, count: int) -> No
 
 
 def _sum(numbers: bytes) -> int:
-    """The sum of a column of u32. To make an array takes longer than to add a few numbers, and small frames have nothing else."""
+    """Sums a column of u32. For the few numbers of a small frame, creating an array would take longer than adding them."""
     if len(numbers) <= 4 * _FEW:
         return sum(_UNPACK[len(numbers) // 4](numbers))
     return int(np.add.reduce(np.frombuffer(numbers, _U32), dtype=np.uint64))
@@ -180,9 +180,9 @@ def _check_headers(frame: pb.Frame, count: int) -> None:
 
 
 def _first_broken_text(joined: bytes, lengths: bytes) -> int | None:
-    """The first entry of a column that is not UTF-8; None where all are. Looks at the column, not at its entries.
+    """Returns the first entry of a column that is not UTF-8; None if all are. Checks the column as a whole.
 
-    The column is UTF-8 as a whole, and no entry begins within a character: then each entry is UTF-8.
+    If the column is UTF-8, and no entry begins within a character, then each entry is UTF-8.
     """
     if joined.isascii():
         return None
@@ -201,13 +201,13 @@ def _first_broken_text(joined: bytes, lengths: bytes) -> int | None:
 
 
 def _sequence_at(frame: pb.Frame, index: int) -> int:
-    """The sequence of a frame's message."""
+    """Returns the sequence of the message at an index of a frame."""
     deltas = np.frombuffer(frame.sequence_deltas, _U32)
     return frame.first_sequence + (int(deltas[:index].sum(dtype=np.uint64)) if len(deltas) else index)
 
 
 def trim(frame: pb.Frame, seen: int) -> pb.Frame:
-    """The frame without its first `seen` messages, of which the gateway has been sent better copies already."""
+    """Returns the frame without its first `seen` messages, which the gateway has already received."""
     deltas = np.frombuffer(frame.sequence_deltas, _U32)
     skipped = int(deltas[:seen].sum(dtype=np.uint64)) if len(deltas) else seen
     headers = int(np.frombuffer(frame.header_counts[: 4 * seen], _U32).sum(dtype=np.uint64))
@@ -235,7 +235,7 @@ def trim(frame: pb.Frame, seen: int) -> pb.Frame:
 
 
 def count_up_to(frame: pb.Frame, sequence: int) -> int:
-    """How many of a frame's messages have a sequence at or below the given one."""
+    """Returns how many of a frame's messages have a sequence at or below the given one."""
     distance = sequence - frame.first_sequence
     if distance < 0:
         return 0
@@ -246,6 +246,6 @@ def count_up_to(frame: pb.Frame, sequence: int) -> int:
 
 
 def _width(lengths: bytes, entries: int) -> int:
-    """How many bytes the first entries of a column take."""
+    """Returns the size in bytes of the first `entries` entries of a column."""
     first = np.frombuffer(lengths[: 4 * entries], _U32)
     return int(first[first != NULL].sum(dtype=np.uint64))

@@ -1,8 +1,7 @@
 """The gateway: its streams, sessions and pipelines.
 
-Everything runs on one event loop, and nothing here waits except the drain, so that each call sees and leaves a consistent
-state. Nothing is durable: after a restart, pipelines report their positions again from their checkpoints, and connectors send
-again from their sources.
+Everything runs on one event loop, and only the drain waits, so each call sees and leaves a consistent state. Nothing is durable:
+after a restart, pipelines report the positions in their checkpoints again, and connectors resend from their sources.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ from headrace.protocol.v1 import sink_pb2, source_pb2
 
 STOPPING = "the gateway is stopping"
 SINKS_SHARE = 0.2
-"""The fraction of a drain's time that is reserved for sinks, if sources use up the rest."""
+"""The fraction of the drain timeout that is reserved for sinks, in case sources use up the rest."""
 
 
 class Gateway:
@@ -39,7 +38,7 @@ class Gateway:
         self.started_at = time.monotonic()
         self.streams: dict[str, Stream] = {}
         self.gone: dict[str, None] = {}
-        """Ended streams that their sources will never offer again, until they are forgotten."""
+        """Streams that have ended permanently, until they are forgotten."""
         self.sessions: dict[str, Session] = {}
         self.pipelines: dict[str, Pipeline] = {}
         self.sinks: dict[str, Sink] = {}
@@ -47,16 +46,16 @@ class Gateway:
         self.commit_logs: dict[str, CommitLog] = {}
         """The commit log of each pipeline that writes to sinks, as last reported."""
         self.commits_reported_at: dict[str, float] = {}
-        """When each of them was last reported, on the monotonic clock."""
+        """When each commit log was last reported, on the monotonic clock."""
         self.commits_reported = Signal()
-        """A run has reported its commit log."""
+        """Notified when a run has reported its commit log."""
         self.voted_batches: dict[str, VotedBatch] = {}
-        """The last batch of each such pipeline that its sinks voted for, until its commit is known."""
+        """The last batch of each pipeline that its sinks voted for, until its commit is known."""
         self.owners = QueryOwners()
         self.sinks_changed = Signal()
-        """An instance of a sink has attached, or a pipeline has reported its commit log."""
+        """Notified when an instance of a sink has attached, or a pipeline has reported its commit log."""
         self.votes = Votes()
-        """What instances of sinks must have when they reconnect."""
+        """The transactions that sink instances must have when they reconnect."""
         self.credit = CreditPool(limits.buffer_bytes, limits.session_messages, limits.max_sessions)
         self.rejected_sessions: dict[str, int] = {}
         self.frames_received = 0
@@ -72,7 +71,7 @@ class Gateway:
 
         Raises:
             Draining: the gateway is stopping.
-            AtCapacity: it already has as many sessions as it may.
+            AtCapacity: the limit of sessions is reached.
         """
         self._check_room()
         session = Session(hello, peer, identity, self.credit)
@@ -85,7 +84,7 @@ class Gateway:
 
         Raises:
             Draining: the gateway is stopping.
-            AtCapacity: it already has as many sessions as it may.
+            AtCapacity: the limit of sessions is reached.
         """
         self._check_room()
         session = SinkSession(hello, peer, identity)
@@ -99,7 +98,7 @@ class Gateway:
             raise AtCapacity(f"max_sessions is {self.limits.max_sessions} and all are taken; raise it, or close sessions")
 
     def close_session(self, session: Session) -> None:
-        """Closes a session with its streams and its credit. What a redelivering source sent in it is void."""
+        """Closes a session, its streams and its credit account. Unacknowledged messages of a redelivering source become void."""
         del self.sessions[session.id]
         for attachment in session.attachments.values():
             stream = attachment.stream
@@ -119,7 +118,7 @@ class Gateway:
         self._sessions_changed.notify()
 
     def end_revoked(self, registry: TokenRegistry) -> int:
-        """Ends the sessions whose tokens are no longer valid, or have other rights now; returns how many."""
+        """Ends the sessions whose tokens are no longer valid or whose rights have changed; returns how many."""
         sessions: list[Session | SinkSession] = [*self.sessions.values(), *self.sink_sessions.values()]
         revoked = [session for session in sessions if not registry.holds(session.identity)]
         for session in revoked:
@@ -128,10 +127,10 @@ class Gateway:
         return len(revoked)
 
     def sink(self, name: str) -> Sink:
-        """The sink of a name, known or new.
+        """Returns the sink of a name, known or new.
 
         Raises:
-            LimitExceeded: it is new, and the gateway already keeps as many as it may.
+            LimitExceeded: the sink is new, and the limit of sinks is reached.
         """
         sink = self.sinks.get(name)
         if sink is None:
@@ -141,7 +140,7 @@ class Gateway:
         return sink
 
     def detach(self, stream: Stream) -> None:
-        """Detaches a stream from its session. A stream that carried no messages and that no batch needs is forgotten."""
+        """Detaches a stream from its session. Forgets a stream that carried no messages and that no batch needs."""
         stream.attachment = None
         if not stream.replayable:
             stream.void()
@@ -155,10 +154,10 @@ class Gateway:
             del self.streams[stream.name]
 
     def stream(self, name: str) -> Stream:
-        """The stream of a name, known or new.
+        """Returns the stream of a name, known or new.
 
         Raises:
-            LimitExceeded: it is new, and the gateway already keeps as many as it may.
+            LimitExceeded: the stream is new, and the limit of streams is reached.
         """
         stream = self.streams.get(name)
         if stream is None:
@@ -178,7 +177,7 @@ class Gateway:
     async def drain(self) -> None:
         """Asks every session to end, and waits until all have, for at most `drain_timeout_ms`.
 
-        Sources end first: what they wait to have acknowledged may still have to be written, so sinks stay until they have left.
+        Sources end first: messages whose acknowledgement they await may still have to be written to sinks.
         """
         self.draining = True
         loop, timeout_ms = asyncio.get_running_loop(), self.limits.drain_timeout_ms
@@ -196,12 +195,12 @@ class Gateway:
         await self._until_left(self.sink_sessions, deadline)
 
     async def _until_left(self, sessions: Mapping[str, object], deadline: float) -> None:
-        """Waits until all sessions have ended, or until a time of the event loop's clock."""
+        """Waits until all sessions have ended, or until `deadline` on the event loop's clock."""
         while sessions and (left := deadline - asyncio.get_running_loop().time()) > 0:
             await self._sessions_changed.wait(left)
 
     def close(self) -> None:
-        """Ends every session that is left."""
+        """Ends all remaining sessions."""
         stopping = Draining(f"{STOPPING}; reconnect in a moment")
         for session in self.sessions.values():
             session.end(stopping)

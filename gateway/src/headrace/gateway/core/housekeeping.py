@@ -1,4 +1,4 @@
-"""Periodic work, once a second: the pace of connectors, leases, and forgetting what is no longer used."""
+"""Periodic work, once a second: sets the pace of connectors, ends leases, and forgets unused names."""
 
 import asyncio
 import time
@@ -12,17 +12,17 @@ from headrace.gateway.core.leases import end_leases, forgettable
 
 INTERVAL_S = 1.0
 FRAMES_PER_SECOND = 3_000
-"""How many partly filled frames the gateway aims to take; well below what one core can take (about 10,000)."""
+"""The rate of partly filled frames that the gateway aims for; well below the capacity of one core (about 10,000)."""
 SHORTEST_LINGER_MS = 5
 LONGEST_LINGER_MS = 500
 UNUSED_AFTER_S = 600.0
-"""After how long unused names are forgotten."""
+"""After how many seconds unused names are forgotten."""
 
 log = structlog.get_logger("headrace.gateway")
 
 
 async def run_housekeeping(gateway: Gateway) -> None:
-    """Does the periodic work of a gateway until it is cancelled."""
+    """Runs the periodic work of a gateway until cancelled."""
     interval_s = min(INTERVAL_S, gateway.limits.query_lease_ms / 1000)
     while True:
         await asyncio.sleep(interval_s)
@@ -36,7 +36,7 @@ async def run_housekeeping(gateway: Gateway) -> None:
 
 
 def pace(gateway: Gateway) -> None:
-    """Tells connectors how long to collect messages for a frame: the longer, the more streams are sending."""
+    """Tells connectors how long to collect messages for a frame: longer if more streams are sending."""
     since = time.monotonic() - 2 * INTERVAL_S
     senders = sum(1 for stream in gateway.streams.values() if stream.sent_at >= since)
     linger_ms = suitable_linger_ms(senders)
@@ -46,12 +46,12 @@ def pace(gateway: Gateway) -> None:
 
 
 def suitable_linger_ms(senders: int) -> int:
-    """How long each of `senders` streams should collect messages, in milliseconds, so that all stay within the frame rate."""
+    """Returns how long each of `senders` streams should collect messages, in milliseconds, to stay within the frame rate."""
     return min(max(SHORTEST_LINGER_MS, senders * 1000 // FRAMES_PER_SECOND), LONGEST_LINGER_MS)
 
 
 def forget_unused(gateway: Gateway) -> None:
-    """Forgets sinks, commit logs and streams that have not been used for long, and of which nothing is held."""
+    """Forgets sinks, commit logs and streams that have been unused for a long time and hold no data."""
     since = time.monotonic() - UNUSED_AFTER_S
     for name in [sink.name for sink in gateway.sinks.values() if sink.is_unused(since)]:
         del gateway.sinks[name]

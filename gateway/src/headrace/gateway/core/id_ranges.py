@@ -8,7 +8,7 @@ MAX_RANGES = 10_000
 
 
 class IdRanges:
-    """Ids, as ranges that neither overlap nor touch."""
+    """Ids, as disjoint, non-adjacent ranges."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -46,5 +46,5 @@ class IdRanges:
         return at > 0 and id_ < self._ends[at - 1]
 
     def __len__(self) -> int:
-        """The number of ranges."""
+        """Returns the number of ranges."""
         return len(self._starts)

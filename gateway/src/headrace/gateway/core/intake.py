@@ -1,4 +1,4 @@
-"""What connectors say, and what it means."""
+"""Handles the messages of source connectors."""
 
 import time
 from typing import cast
@@ -33,11 +33,11 @@ log = structlog.get_logger("headrace.gateway")
 
 
 def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStream) -> None:
-    """Parks a stream until a pipeline that reads it is attached, or opens it at once.
+    """Parks a stream until a pipeline that reads it is attached, or opens it immediately.
 
     Raises:
         MalformedMessage: the name, the kind or the id is not valid.
-        LimitExceeded: the session has as many streams as it may.
+        LimitExceeded: the session's limit of streams is reached.
     """
     name = check_name(request.stream)
     if request.kind not in (source_pb2.SOURCE_KIND_REPLAYABLE, source_pb2.SOURCE_KIND_REDELIVERING):
@@ -74,7 +74,7 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
     stream.backlog = Backlog()
     reconcile(stream)
     if stream.forgetting:
-        # It waits for the pipelines that have yet to leave the one before out of their checkpoints.
+        # It waits for the pipelines that have yet to drop the previous stream of this name from their checkpoints.
         stream.tell_readers()
     elif not stream.gone:
         gateway.gone.pop(name, None)
@@ -82,9 +82,9 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
 
 
 def _hand_over(stream: Stream, owner: Attachment) -> bool:
-    """Whether a closed stream can go to another session. The session that closed it still gets the acknowledgements it waits for.
+    """Returns whether a closed stream can move to another session. The previous session still receives its acknowledgements.
 
-    What a redelivering source sent is void for the next owner, and its queue redelivers it only once the session is over.
+    A redelivering stream can move only once it is fully acknowledged: its queue redelivers the rest when the session ends.
     """
     if not owner.opened:
         return True
@@ -105,17 +105,17 @@ def _take_over(gateway: Gateway, older: Session, newer: Session) -> None:
 
 
 def take_frame(gateway: Gateway, session: Session, frame: frame_pb2.Frame, serialized: memoryview, size: int) -> None:
-    """Holds a frame for the pipelines that read its stream.
+    """Buffers a frame for the pipelines that read its stream.
 
     Args:
-        gateway: Where it is held.
-        session: Whose it is.
+        gateway: The gateway.
+        session: The session that sent the frame.
         frame: The frame.
-        serialized: Its bytes: the last of those that came, all of which are held.
-        size: How many bytes it had on the wire, which is what it takes of the session's credit.
+        serialized: The frame's bytes, at the end of the received bytes, which are kept with them.
+        size: The frame's size on the wire in bytes, which is charged to the session's credit.
 
     Raises:
-        ProtocolError: the frame breaks a rule; its subclass says which.
+        ProtocolError: the frame breaks a rule; the subclass shows which.
     """
     attachment = _attachment(session, frame.stream_id)
     charge, count = size + OVERHEAD_BYTES, frame.count
@@ -140,7 +140,7 @@ def take_frame(gateway: Gateway, session: Session, frame: frame_pb2.Frame, seria
 def _hold(
     gateway: Gateway, stream: Stream, session: Session, frame: frame_pb2.Frame, serialized: memoryview, charged: int, last: int
 ) -> None:
-    """Holds what is new of a frame. What it was charged comes back to the byte, at once or when the frame is let go of."""
+    """Buffers the new messages of a frame. Its exact charge is returned, immediately or when the frame is released."""
     count = frame.count
     if frame.first_sequence <= stream.received.sequence:
         seen = frames.count_up_to(frame, stream.received.sequence)
@@ -159,7 +159,7 @@ def _hold(
     held = HeldFrame(first, last, count, len(serialized), payload, cursor, now, session.account, charged)
     end = Position(stream.live_epoch, last)
     if any(_is_read_again(pipeline, stream, end) for pipeline in stream.readers):
-        # A batch that is being read again must fit, however small the window has become.
+        # A batch that is read again must fit, however small the window has become.
         held.account = None
         _give_back(gateway, session, charged, count)
     stream.append(held)
@@ -167,7 +167,7 @@ def _hold(
 
 
 def _is_read_again(pipeline: Pipeline, stream: Stream, end: Position) -> bool:
-    """Whether a frame that ends there is of a batch that was planned before the frame came."""
+    """Returns whether a frame that ends at `end` belongs to a batch that was planned before the frame arrived."""
     planned = pipeline.planned.get(stream.name)
     if planned is None or planned < end:
         return False
@@ -180,26 +180,26 @@ def _give_back(gateway: Gateway, session: Session, size: int, count: int) -> Non
 
 
 def note_backlog(session: Session, backlog: source_pb2.Backlog) -> None:
-    """Takes over what a source says that it still holds."""
+    """Records a source's report of its backlog."""
     attachment = _attachment(session, backlog.stream_id)
     if attachment is not None:
         known = attachment.stream.backlog.latest_sequence
         latest = backlog.latest_sequence if backlog.HasField("latest_sequence") else known
         if latest == 0 and attachment.stream.received == BEGINNING and not (backlog.messages or backlog.bytes):
-            # The stream is empty: there is no message 0 either.
+            # The stream is empty, so there is no message 0 either.
             latest = BEGINNING.sequence
         attachment.stream.backlog = Backlog(latest, backlog.messages, backlog.bytes)
         attachment.stream.tell_readers()
 
 
 def lose_position(session: Session, lost: source_pb2.PositionLost) -> None:
-    """Takes note that a source cannot resume; the stream is opened again if its pipelines accept that, else they fail."""
+    """Records that a source cannot resume. The stream is reopened if its pipelines accept the loss; otherwise they fail."""
     attachment = _attachment(session, lost.stream_id)
     if attachment is None:
         return
     stream = attachment.stream
     if stream.attachment is not attachment or attachment.closed:
-        # The stream has another owner, or was given up: what this session cannot resume concerns nobody.
+        # The stream has another owner or was closed, so the loss is irrelevant.
         session.reject(lost.stream_id, source_pb2.REJECT_REASON_REOPEN, "this session has the stream no longer; open it again")
         return
     earliest = lost.earliest_sequence if lost.HasField("earliest_sequence") else None
@@ -211,7 +211,7 @@ def lose_position(session: Session, lost: source_pb2.PositionLost) -> None:
 
 
 def take_starts(gateway: Gateway, session: Session, starts: source_pb2.Starts) -> None:
-    """Takes over where streams begin, for the pipelines that wait to learn it.
+    """Records where streams begin, for the pipelines that wait for it.
 
     Raises:
         MalformedMessage: a position is not valid, or a stream was not opened as one that chooses its start.
@@ -222,7 +222,7 @@ def take_starts(gateway: Gateway, session: Session, starts: source_pb2.Starts) -
         attachment = _attachment(session, entry.stream_id)
         if attachment is not None and attachment.stream.attachment is attachment:
             found[attachment.stream] = check_start(attachment.stream, entry)
-            # Whoever is new to the source later asks for itself.
+            # A pipeline that is new to the source later causes a new request.
             attachment.start_wanted = False
     for stream in begin(found):
         reconcile(stream)
@@ -231,7 +231,7 @@ def take_starts(gateway: Gateway, session: Session, starts: source_pb2.Starts) -
 
 
 def close_stream(gateway: Gateway, session: Session, close: source_pb2.CloseStream) -> None:
-    """Takes note that a session sends no more of a stream."""
+    """Records that a session will send no more frames of a stream."""
     attachment = _attachment(session, close.stream_id)
     if attachment is not None and not attachment.closed:
         attachment.closed = True
@@ -249,10 +249,10 @@ def close_stream(gateway: Gateway, session: Session, close: source_pb2.CloseStre
 
 
 def _attachment(session: Session, stream_id: int) -> Attachment | None:
-    """The stream of an id; None where it was rejected and this message was on its way.
+    """Returns the attachment of a stream id; None if the stream was rejected while the message was in transit.
 
     Raises:
-        UnknownStream: it was never opened.
+        UnknownStream: the stream was never opened.
     """
     attachment = session.attachments.get(stream_id)
     if attachment is None and stream_id not in session.retired:

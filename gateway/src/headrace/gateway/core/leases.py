@@ -1,8 +1,9 @@
 """Leases: each call of a query renews its lease; a query whose lease expires is away.
 
-No messages of replayable streams are kept for a query that is away, and nothing waits for its batch. Acknowledgements stay held
-for it: the query may resume from its checkpoint at any time, and its sources must still have what it has not read. Only `forget`
-releases them, or the time that the configuration sets.
+The gateway keeps no messages of replayable streams for a query that is away, and nothing waits for its batch. It continues to
+hold
+acknowledgements: the query may resume from its checkpoint at any time, so its sources must keep what it has not read. They are
+released only by `forget`, or after the time that the configuration sets.
 """
 
 import time
@@ -17,13 +18,13 @@ from headrace.gateway.core.stream import Stream
 from headrace.gateway.core.stream_credit import grant_where_awaited
 
 NEVER_RAN_AFTER_S = 600.0
-"""How long after its last call a query that never had a batch is forgotten: its checkpoint has nothing to resume from."""
+"""How many seconds after its last call a query that never had a batch is forgotten: there is nothing to resume from."""
 
 log = structlog.get_logger("headrace.gateway")
 
 
 def resume(gateway: Gateway, pipeline: Pipeline) -> None:
-    """Resumes a query that calls after its lease has expired. Its sources send again what it needs."""
+    """Resumes a query that calls after its lease has expired. Its sources resend what it needs."""
     log.info("pipeline is back", pipeline=pipeline.name, run=str(pipeline.run))
     pipeline.attached, pipeline.away_since = True, None
     for stream in _streams(gateway, pipeline):
@@ -34,7 +35,7 @@ def resume(gateway: Gateway, pipeline: Pipeline) -> None:
 
 
 def renew(gateway: Gateway, names: Iterable[str]) -> None:
-    """Renews the leases of attached pipelines by name: their query has called under another name."""
+    """Renews the leases of attached pipelines by name, because their query has called under another name."""
     for name in names:
         pipeline = gateway.pipelines.get(name)
         if pipeline is not None and pipeline.attached:
@@ -48,11 +49,11 @@ def detach(gateway: Gateway, pipeline: Pipeline) -> None:
 
 
 def end_leases(gateway: Gateway) -> None:
-    """Marks queries as away that have not called for the duration of their lease."""
+    """Marks queries as away whose leases have expired."""
     now = time.monotonic()
     called_before = now - gateway.limits.query_lease_ms / 1000
     for pipeline in gateway.pipelines.values():
-        # A waiting call counts as activity: it ends when its client's connection does.
+        # A call in progress counts as activity: it ends when its client's connection does.
         if pipeline.attached and not pipeline.calls and pipeline.called_at < called_before:
             log.warning("pipeline away: its lease has ended; its acknowledgements stay held", pipeline=pipeline.name)
             pipeline.attached, pipeline.away_since = False, now
@@ -60,7 +61,7 @@ def end_leases(gateway: Gateway) -> None:
 
 
 def forgettable(gateway: Gateway) -> list[Pipeline]:
-    """Queries to forget: those that never had a batch, and, if the configuration says so, those away for too long."""
+    """Returns the queries to forget: those that never had a batch and, if configured, those that have been away for too long."""
     now = time.monotonic()
     forget_after_s = gateway.limits.forget_after_ms / 1000
     found = []

@@ -1,4 +1,4 @@
-"""Opens and rewinds streams, as the positions of their readers require."""
+"""Opens and rewinds streams according to the positions of their readers."""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ log = structlog.get_logger("headrace.gateway")
 
 
 def reconcile(stream: Stream) -> None:
-    """Opens, rewinds and acknowledges a stream, as the positions of its readers require."""
+    """Opens, rewinds and acknowledges a stream according to the positions of its readers."""
     ask_for_start(stream)
     attachment = stream.attachment
     if attachment is not None:
@@ -67,10 +67,10 @@ def _skip(stream: Stream, loss: Loss) -> None:
 
 
 def _floor(stream: Stream) -> Position:
-    """The earliest position that a reader needs now, and that still exists.
+    """Returns the earliest position that a reader needs now and that still exists.
 
-    Running batches take precedence: a query that must go back waits until those of others are committed; else their tasks would
-    wait for everything that it reads first. Queries that are away count only if no other is attached.
+    Running batches take precedence: a query that must go back waits until the batches of others are committed; otherwise their
+    tasks would wait for everything that it reads first. Queries that are away count only if no other is attached.
     """
     known = [p for p in stream.readers if p.knows(stream.name)]
     running = [p for p in known if p.attached] or known
@@ -79,7 +79,7 @@ def _floor(stream: Stream) -> Position:
 
 
 def _is_elsewhere(stream: Stream) -> bool:
-    """Whether what is needed now comes before what is held, or a running batch starts beyond what the source would send next."""
+    """Returns whether a reader needs messages before those held, or a running batch starts after the next one to arrive."""
     floor = _floor(stream)
     return floor < stream.start or (floor > stream.received and stream.is_awaited())
 
