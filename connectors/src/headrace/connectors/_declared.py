@@ -81,7 +81,7 @@ def declared(parameters: type[BaseModel]) -> tuple[Parameter, ...]:
 
 
 def takes_several(annotation: Any) -> bool:
-    """Whether a parameter of this type accepts a list."""
+    """Returns whether a parameter of this type accepts a list."""
     return get_origin(_without_none(annotation)) in (list, tuple, set, frozenset, Sequence)
 
 

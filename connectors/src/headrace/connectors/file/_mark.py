@@ -35,7 +35,7 @@ class Mark:
         return b" ".join([_VERSION, *(str(field).encode() for field in fields)])
 
     def fits(self, file: BinaryIO) -> bool:
-        """Whether a file contains what was read before this mark."""
+        """Returns whether a file contains what was read before this mark."""
         if checksum(file.read(self.head)) != self.head_sum:
             return False
         tail = min(TAIL_BYTES, self.offset)

@@ -64,12 +64,12 @@ def unrotated(path: str, known: Container[str]) -> str:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a file is compressed."""
+    """Returns whether a file is compressed."""
     return path.name.endswith(_PACKED)
 
 
 def is_rotation(name: str, of: str) -> bool:
-    """Whether a file named `of` may be named `name` after it was rotated or compressed."""
+    """Returns whether a file named `of` may be named `name` after it was rotated or compressed."""
     if not name.startswith(of):
         return False
     suffix = name[len(of) :].removesuffix(_PACKED)

@@ -58,7 +58,7 @@ class _State:
     current: _Current | None = None
 
     def has(self, vote: Vote) -> bool:
-        """Whether a vote is already carried out."""
+        """Returns whether a vote is already carried out."""
         return self.votes.get(vote.transaction.pipeline) == vote.id
 
 
@@ -97,7 +97,7 @@ class Output:
         return [Transaction(pipeline, batch) for pipeline, batch in self._state().batches.items()]
 
     def shows(self, transaction: Transaction) -> bool:
-        """Whether a transaction, or a later one of its pipeline, is visible."""
+        """Returns whether a transaction, or a later one of its pipeline, is visible."""
         return self._state().batches.get(transaction.pipeline, -1) >= transaction.batch
 
     def show(self, vote: Vote, staging: Staging) -> None:
@@ -173,7 +173,7 @@ class Output:
         return current if path.exists() and path.stat().st_size == current.bytes else None
 
     def _is_full(self, current: _Current, now: float) -> bool:
-        """Whether a new file is due."""
+        """Returns whether a new file is due."""
         seconds = self._rotation.seconds
         is_old = seconds is not None and now - current.began >= seconds
         return current.bytes > 0 and (current.bytes >= self._rotation.bytes or is_old)

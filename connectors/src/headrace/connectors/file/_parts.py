@@ -64,7 +64,7 @@ def all_parts(path: Path) -> list[Part]:
 
 
 def is_copy(path: Path) -> bool:
-    """Whether a compressed file is a copy of a file that still exists; an incomplete one counts as a copy."""
+    """Returns whether a compressed file is a copy of a file that still exists; an incomplete one counts as a copy."""
     unpacked = path.with_name(path.name.removesuffix(".gz"))
     if unpacked == path:
         return False

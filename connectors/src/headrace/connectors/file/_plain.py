@@ -13,12 +13,12 @@ Lengths = np.ndarray[Any, np.dtype[np.uint32]]
 
 
 def fit_lines(values: Packed) -> bool:
-    """Whether all values can be lines."""
+    """Returns whether all values can be lines."""
     return b"\n" not in values.data and not (_lengths(values) == NULL).any()
 
 
 def fit_prefixed(values: Packed) -> bool:
-    """Whether all values can be length-prefixed; a larger value could not be read again, and NULL is larger."""
+    """Returns whether all values can be length-prefixed; a larger value could not be read again, and NULL is larger."""
     return bool(_lengths(values).max() <= MAX_RECORD_BYTES)
 
 

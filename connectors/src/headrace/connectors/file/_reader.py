@@ -238,14 +238,14 @@ class Reader:
         return chunk if chunk and self._is_same() else b""
 
     def _is_same(self) -> bool:
-        """Whether the open file still begins with the data that was read."""
+        """Returns whether the open file still begins with the data that was read."""
         if is_packed(self._part.path) or not self._head:
             return True
         assert self._file is not None
         return os.pread(self._file.fileno(), len(self._head), 0) == self._head
 
     def _is_over(self) -> bool:
-        """Whether the open file is finished; finds out whether it was renamed."""
+        """Returns whether the open file is finished; finds out whether it was renamed."""
         assert self._file is not None
         if not self._options.follow:
             return True
@@ -273,14 +273,14 @@ class Reader:
         return self._has_not_grown(stat) and bool(self._later())
 
     def _has_not_grown(self, stat: os.stat_result) -> bool:
-        """Whether a file has been unchanged for `rotated_seconds`."""
+        """Returns whether a file has been unchanged for `rotated_seconds`."""
         now = time.monotonic()
         if self._unchanged[0] != stat.st_size:
             self._unchanged = stat.st_size, now
         return max(now - self._unchanged[1], time.time() - stat.st_mtime) >= self._options.rotated_seconds
 
     def is_removed(self) -> bool:
-        """Whether neither the stream's file nor a rotated one exists.
+        """Returns whether neither the stream's file nor a rotated one exists.
 
         False if its folder is missing, because that is inconclusive.
         """
@@ -457,7 +457,7 @@ class Reader:
 
 
 def _fits(part: Part, mark: Mark) -> bool:
-    """Whether a mark belongs to a file."""
+    """Returns whether a mark belongs to a file."""
     with contextlib.suppress(OSError), part.open() as file:
         return mark.fits(file)
     return False

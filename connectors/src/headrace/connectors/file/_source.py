@@ -235,7 +235,7 @@ class FileSource(PolicySource):
             self._turns.renew(partition)
 
     def _is_turn_over(self, partition: str, reader: Reader, state: State, idle_since: float) -> bool:
-        """Whether an idle stream should and can make room for another: no part of it may need to be read again."""
+        """Returns whether an idle stream should and can make room for another: no part of it may need to be read again."""
         if not self._turns.wanted or self._acknowledged.get(partition, 0) < reader.sequence:
             return False
         if reader.is_between and state is not None:

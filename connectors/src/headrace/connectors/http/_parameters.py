@@ -192,5 +192,5 @@ class HttpSinkParameters(Parameters):
 
 
 def is_header_value(text: str) -> bool:
-    """Whether this text is a valid header value."""
+    """Returns whether this text is a valid header value."""
     return not re.search(r"[\x00-\x08\x0a-\x1f\x7f]", text)

@@ -103,7 +103,7 @@ def _unreachable(connection: KafkaConnection) -> HeadraceError:
 
 
 def _answers(server: str, connection: KafkaConnection) -> bool:
-    """Whether there is a broker. Raises OSError if nothing listens, or TLS fails."""
+    """Returns whether there is a broker. Raises OSError if nothing listens, or TLS fails."""
     host, _, port = server.rpartition(":")
     host = host.strip("[]")
     with socket.create_connection((host, int(port)), timeout=_PROBE_SECONDS) as plain:
@@ -118,7 +118,7 @@ def _answers(server: str, connection: KafkaConnection) -> bool:
 
 
 def _answers_probe(stream: socket.socket) -> bool:
-    """Whether the server answers a Kafka request."""
+    """Returns whether the server answers a Kafka request."""
     try:
         stream.sendall(_PROBE)
         # The length of the answer, and the correlation id of the request.

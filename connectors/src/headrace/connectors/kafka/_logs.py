@@ -22,7 +22,7 @@ def _without_secrets(record: logging.LogRecord) -> bool:
 
 
 def _seldom(record: logging.LogRecord) -> bool:
-    """Whether this warning has not been logged recently."""
+    """Returns whether this warning has not been logged recently."""
     if record.levelno < logging.WARNING:
         return True
     now = time.monotonic()

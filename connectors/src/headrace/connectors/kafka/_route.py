@@ -59,7 +59,7 @@ class Route:
 
 
 def is_topic(name: str) -> bool:
-    """Whether this is a valid topic name."""
+    """Returns whether this is a valid topic name."""
     return re.fullmatch(r"[A-Za-z0-9._-]+", name) is not None and name not in (".", "..") and len(name) <= _MAX_NAME_LENGTH
 
 

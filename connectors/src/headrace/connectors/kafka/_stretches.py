@@ -99,7 +99,7 @@ class Fetched:
         self._where = f"topic {tp.topic}, partition {tp.partition}"
 
     def __bool__(self) -> bool:
-        """Whether there may be more to take."""
+        """Returns whether there may be more to take."""
         return not self._drained
 
     def drain(self) -> None:
@@ -189,7 +189,7 @@ class Fetched:
         return None
 
     def _is_hidden(self, batch: Any) -> bool:
-        """Whether a consumer must not see a batch: a transaction marker, or part of an aborted transaction."""
+        """Returns whether a consumer must not see a batch: a transaction marker, or part of an aborted transaction."""
         if batch.magic != 2:
             return False
         self.leader_epoch = batch.leader_epoch
@@ -231,7 +231,7 @@ class Fetched:
 
 
 def _is_abort(batch: Any) -> bool:
-    """Whether a transaction marker is an abort, which its key says after a version."""
+    """Returns whether a transaction marker is an abort, which its key says after a version."""
     marker = Records()
     marker.add(batch, 0)
     return bool(marker.keys) and (marker.keys[0] or b"")[2:4] == _ABORT

@@ -72,6 +72,6 @@ def _explain_answer(error: nats.js.errors.APIError, where: str) -> NatsError:
 
 
 def passes(code: int, error: int | None) -> bool:
-    """Whether an error of JetStream is temporary, by its status and its error code."""
+    """Returns whether an error of JetStream is temporary, by its status and its error code."""
     # Consumers of killed readers are removed after a while.
     return code >= 500 or code in _PASSING or error == _TOO_MANY_CONSUMERS

@@ -200,7 +200,7 @@ def _consumer(reading: _Reading, source: str) -> ConsumerConfig:
 
 
 def _compacts(config: StreamConfig) -> bool:
-    """Whether a stream drops only messages that newer ones of the same subject replace."""
+    """Returns whether a stream drops only messages that newer ones of the same subject replace."""
     bounds = (config.max_msgs, config.max_bytes, config.max_age)
     return config.max_msgs_per_subject > 0 and not any(bound is not None and bound > 0 for bound in bounds)
 

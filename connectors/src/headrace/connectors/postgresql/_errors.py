@@ -17,7 +17,7 @@ _HOPELESS = re.compile(
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether a retry may succeed: the server is unavailable, restarts or is full, or another session has a lock."""
+    """Returns whether a retry may succeed: the server is unavailable, restarts or is full, or another session has a lock."""
     if isinstance(error, TimeoutError | OSError):
         return True
     if not isinstance(error, psycopg.Error):
@@ -29,7 +29,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def concerns_row(error: psycopg.Error) -> bool:
-    """Whether the server rejects a row because of its content."""
+    """Returns whether the server rejects a row because of its content."""
     return error.sqlstate is not None and error.sqlstate[:2] in ROW_CLASSES
 
 

@@ -115,7 +115,7 @@ class Opened:
         return row
 
     def has_nothing(self, partition: str | None, after: int) -> bool:
-        """Whether a partition is known to have no row after a number, among the final rows."""
+        """Returns whether a partition is known to have no row after a number, among the final rows."""
         return self._fresh is not None and partition not in self._fresh and after >= self._fresh_after
 
     async def _find_fresh(self, after: int, newest: int) -> None:

@@ -167,7 +167,7 @@ class Consumer:
 
 
 async def is_stream(parameters: RabbitMQConnection, name: str, queue: str) -> bool:
-    """Whether a queue is a stream queue: only these can be consumed from an offset.
+    """Returns whether a queue is a stream queue: only these can be consumed from an offset.
 
     Raises:
         RabbitMQError: It cannot be determined.

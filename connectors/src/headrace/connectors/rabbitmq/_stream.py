@@ -196,7 +196,7 @@ class _Taken:
     unreadable: Sequence[_Unreadable] = ()
 
     def __bool__(self) -> bool:
-        """Whether there are any messages."""
+        """Returns whether there are any messages."""
         return bool(self.offsets or self.unreadable)
 
     def after(self, seen: int) -> "_Taken":

@@ -83,7 +83,7 @@ class Client(asyncio.Protocol):
             self._transport.abort()
 
     def is_late(self, now: float, seconds: float) -> bool:
-        """Whether the message that it has begun is overdue."""
+        """Returns whether the message that it has begun is overdue."""
         return bool(self._begun) and not self._paused and now - self._begun_at > seconds
 
     def pause(self) -> None:

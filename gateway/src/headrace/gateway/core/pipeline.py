@@ -1,6 +1,6 @@
-"""A pipeline as the gateway sees it: its positions in every stream that it reads, and what is new for it.
+"""The gateway's state of a pipeline: its positions in every stream that it reads, and which streams have new messages.
 
-On the wire and here, a pipeline is one Spark query with its checkpoint. It may run an application
+In the protocol and here, a pipeline is one Spark query with its checkpoint. It may run an application
 (`headrace.pipelines.Pipeline`), or be any other query that reads or writes streams.
 """
 
@@ -17,7 +17,7 @@ from headrace.gateway.core.signal import Signal
 MOST_REPLACED = 64
 """How many replaced runs are remembered for each pipeline."""
 MOST_LEFT_OUT = 1_000
-"""How many streams that its checkpoint has dropped are remembered for each pipeline."""
+"""How many streams dropped from its checkpoint are remembered for each pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Run:
     """One run of a pipeline."""
 
     number: int = 0
-    """Its ordinal among the runs of its checkpoint that planned anything."""
+    """Its ordinal among the runs of its checkpoint that planned a batch."""
     id: str = ""
     """Distinguishes runs with the same number."""
     checkpoint: str = ""
@@ -37,7 +37,7 @@ class Run:
 
 @dataclass(slots=True, eq=False)
 class Pipeline:
-    """One Spark query with its checkpoint. The checkpoint is authoritative; this is what the gateway was told of it."""
+    """One Spark query with its checkpoint. The checkpoint is authoritative; this is the gateway's copy."""
 
     name: str
     declared: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Pipeline:
     run: Run = field(default_factory=Run)
     """The current run."""
     replaced: deque[Run] = field(default_factory=lambda: deque(maxlen=MOST_REPLACED))
-    """Earlier runs; the latest last."""
+    """Earlier runs, ending with the latest."""
     attached: bool = False
     """Whether its query is running: it attached, did not detach, and has called within its lease."""
     away_since: float | None = None
@@ -57,71 +57,71 @@ class Pipeline:
     available_now: bool = False
     committed: dict[str, Position] = field(default_factory=dict)
     planned: dict[str, Position] = field(default_factory=dict)
-    """Where the planned and not yet committed batch ends in each stream."""
+    """Where the planned, uncommitted batch ends in each stream."""
     begins: dict[str, Position] = field(default_factory=dict)
-    """Where streams begin for it, until it has committed a position in them; the first answer of their connector counts."""
+    """Where streams begin for it, until it has committed a position in them; the connector's first answer counts."""
     undecided: set[str] = field(default_factory=set)
-    """Streams for which it is not yet known where they begin."""
+    """Streams whose start is not yet known."""
     sources: set[str] = field(default_factory=set)
-    """Sources in which it has committed a position: a new stream of these begins with its first message."""
+    """Sources in which it has committed a position: their new streams begin with their first message."""
     fetched: set[str] = field(default_factory=set)
     """Streams of the planned batch that were served up to its end."""
     reading: Counter[str] = field(default_factory=Counter)
-    """How many ranges of each stream are being served, or wait to be."""
+    """The number of ranges of each stream that are being served or wait to be."""
     calls: int = 0
     """The number of its calls in progress."""
     had_batch: bool = False
     """Whether a batch was ever planned: its checkpoint may name messages that it has not committed."""
     behind_since: dict[str, float] = field(default_factory=dict)
-    """Since when, on the monotonic clock, it has been behind in a stream, or when its position there last advanced."""
+    """The time, on the monotonic clock, since which it is behind in a stream, or when its position there last advanced."""
     targets: dict[str, Position] = field(default_factory=dict)
-    """For a run with Trigger.AvailableNow: up to where it reads each stream."""
+    """For a run with Trigger.AvailableNow: the position up to which it reads each stream."""
     met: set[str] = field(default_factory=set)
-    """For such a run: its patterns of which it has read an attached stream."""
+    """For such a run: the patterns for which it has read an attached stream."""
     exhausted_at: float | None = None
-    """When such a run was first found to have everything, on the monotonic clock."""
+    """When such a run was first found to have read everything, on the monotonic clock."""
     fresh: dict[str, None] = field(default_factory=dict)
-    """Streams that have received messages which it has not committed."""
+    """Streams with received messages that it has not committed."""
     ended: set[str] = field(default_factory=set)
     """Streams whose end is in its checkpoint."""
     forgets: bool = False
-    """Whether its query is able to leave streams out of its checkpoint."""
+    """Whether its query can drop streams from its checkpoint."""
     left_out: dict[str, None] = field(default_factory=dict)
-    """The streams that its checkpoint dropped last: late reports of their old positions are ignored."""
+    """The streams most recently dropped from its checkpoint: late reports of their old positions are ignored."""
     news: Signal = field(default_factory=Signal)
     attached_at: float = 0.0
     called_at: float = field(default_factory=time.monotonic)
 
     def admits(self, run: Run) -> bool:
-        """Whether a run is the current one, or may replace it."""
+        """Returns whether a run is the current one, or may replace it."""
         if run == self.run:
             return True
         return run not in self.replaced and (run.checkpoint != self.run.checkpoint or run.number >= self.run.number)
 
     def replace_run(self, run: Run) -> None:
-        """Makes a run the current one; calls of the run before are refused from now on."""
+        """Makes a run the current one; calls of the previous run are rejected from now on."""
         if self.run.number:
             self.replaced.append(self.run)
         self.run, self.away_since = run, None
 
     def knows(self, stream: str) -> bool:
-        """Whether it is known which part of the stream it needs."""
+        """Returns whether it is known which part of the stream it needs."""
         return (self.complete or stream in self.committed) and stream not in self.undecided
 
     def position(self, stream: str) -> Position:
-        """Its committed position in a stream that it knows."""
+        """Returns its committed position in a stream; the beginning if it has none."""
         return self.committed.get(stream, BEGINNING)
 
     def asks_for(self, stream: str) -> bool:
-        """Whether its query asked for the stream."""
+        """Returns whether its query asked for the stream."""
         return any(covers(text, stream) for text in self.patterns)
 
     def reads_after(self, stream: str) -> Position:
-        """The position after which it needs a stream: the committed one, or where the stream begins for it."""
+        """Returns the position after which it needs a stream: the committed one, or where the stream begins for it."""
         return max(self.position(stream), self.begins.get(stream, BEGINNING))
 
     def take_checkpoint(self, committed: dict[str, Position], planned: dict[str, Position]) -> None:
-        """Takes over every position of its checkpoint. The known starts of streams without a position are kept."""
+        """Replaces its positions by those in its checkpoint. Keeps the known starts of streams without a position."""
         self.committed, self.targets, self.met = dict(committed), {}, set()
         self.plan(dict(planned))
         self.sources = {source_of(stream) for stream, position in committed.items() if position > BEGINNING}
@@ -130,11 +130,11 @@ class Pipeline:
         self.left_out.clear()
 
     def reads(self, stream: str) -> bool:
-        """Whether its query asked for the stream, or the configuration declares that it reads it."""
+        """Returns whether its query asked for the stream, or the configuration declares it as a reader."""
         return any(covers(text, stream) for text in (*self.patterns, *self.declared))
 
     def commit(self, positions: dict[str, Position]) -> list[str]:
-        """Takes over committed positions; returns the streams whose position advanced."""
+        """Records committed positions; returns the streams whose position advanced."""
         moved = [stream for stream, position in positions.items() if position > self.position(stream)]
         for stream in moved:
             self.committed[stream] = positions[stream]
@@ -147,7 +147,7 @@ class Pipeline:
         return moved
 
     def not_outdated(self, positions: dict[str, Position]) -> dict[str, Position]:
-        """The positions without those of streams that the checkpoint has dropped since."""
+        """Returns the positions except those of streams that the checkpoint has since dropped."""
         if self.left_out:
             positions = {name: at for name, at in positions.items() if name not in self.left_out or name in self.planned}
             for name in positions:
@@ -155,12 +155,12 @@ class Pipeline:
         return positions
 
     def note_ended(self, positions: dict[str, Position], ended: Iterable[str]) -> None:
-        """Takes over which of the streams have ended according to its checkpoint."""
+        """Records which of the streams have ended according to its checkpoint."""
         self.ended -= positions.keys()
         self.ended |= positions.keys() & set(ended)
 
     def leave_out(self, stream: str) -> None:
-        """Drops everything about a stream that its checkpoint no longer has."""
+        """Drops the state of a stream that its checkpoint no longer contains."""
         if self.committed.pop(stream, None) is not None:
             self.left_out[stream] = None
             if len(self.left_out) > MOST_LEFT_OUT:
@@ -171,7 +171,7 @@ class Pipeline:
             names.discard(stream)
 
     def in_flight(self, stream: str) -> bool:
-        """Whether its running batch has messages of the stream that were not served yet."""
+        """Returns whether its running batch has messages of the stream that were not yet served."""
         if not self.attached or stream not in self.planned or not self.knows(stream):
             return False
         if self.planned[stream] <= self.reads_after(stream):
@@ -179,12 +179,12 @@ class Pipeline:
         return stream not in self.fetched or self.reading[stream] > 0
 
     def plan(self, ends: dict[str, Position]) -> None:
-        """Notes where the next batch ends in each stream that it has messages of."""
+        """Records where the next batch ends in each stream that it reads."""
         self.planned = ends
         self.fetched.clear()
         self.had_batch = self.had_batch or bool(ends)
 
     def notice(self, stream: str) -> None:
-        """Notes that the stream has something new."""
+        """Notes that the stream has new messages, or has ended."""
         self.fresh[stream] = None
         self.news.notify()

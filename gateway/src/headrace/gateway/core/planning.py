@@ -1,4 +1,4 @@
-"""Plans how far the next micro-batch of a pipeline reads in each stream."""
+"""Plans how far a pipeline's next micro-batch reads in each stream."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from headrace.gateway.core.stream import Stream
 
 @dataclass(frozen=True, slots=True)
 class PlannedRange:
-    """What a batch reads of one stream: everything after the committed position, up to `end`."""
+    """The messages of one stream in a batch: those after the committed position, up to `end`."""
 
     stream: Stream
     end: Position
@@ -29,7 +29,7 @@ class PlannedRange:
 
 @dataclass(frozen=True, slots=True)
 class _Supply:
-    """What one stream has for the pipeline."""
+    """The messages of one stream that are available to the pipeline."""
 
     stream: Stream
     start: Position
@@ -40,13 +40,13 @@ class _Supply:
 def plan(
     pipeline: Pipeline, streams: Mapping[str, Stream], max_messages: int | None, max_bytes: int, *, tell_ends: bool = False
 ) -> list[PlannedRange]:
-    """What a batch reads; with `tell_ends`, includes ended streams until the pipeline's checkpoint records their end.
+    """Plans a batch; with `tell_ends`, includes ended streams until the pipeline's checkpoint records their end.
 
     Args:
         pipeline: The pipeline.
         streams: All streams, by name.
-        max_messages: The limit on messages; None for none.
-        max_bytes: The limit on bytes.
+        max_messages: The maximum number of messages; None for no limit.
+        max_bytes: The maximum size of their frames, in bytes.
         tell_ends: Whether the checkpoint records which streams have ended.
     """
     noticed = [streams[name] for name in pipeline.fresh] if tell_ends else []
@@ -63,7 +63,7 @@ def plan(
 
 
 def all_ended(pipeline: Pipeline, streams: Iterable[Stream]) -> bool:
-    """Whether every stream that the pipeline reads has ended, and is planned or committed to its end."""
+    """Returns whether every stream that the pipeline reads has ended, and is planned or committed to its end."""
     mine = [stream for stream in streams if pipeline in stream.readers]
     return bool(mine) and all(_is_over(pipeline, stream) for stream in mine)
 
@@ -76,15 +76,15 @@ def _is_over(pipeline: Pipeline, stream: Stream) -> bool:
 
 
 def _has_news_of_its_end(pipeline: Pipeline, stream: Stream) -> bool:
-    """Whether the checkpoint has everything of an ended stream, and does not record its end yet."""
+    """Returns whether the checkpoint contains all of an ended stream, but not yet its end."""
     return stream.ended and stream.name not in pipeline.ended and pipeline.position(stream.name) >= stream.received
 
 
 def _shared(pipeline: Pipeline, streams: Mapping[str, Stream], max_messages: int | None, max_bytes: int) -> list[PlannedRange]:
-    """Divides a batch's limits among the streams that have something new, in proportion to what they have.
+    """Divides a batch's limits among the streams with new messages, in proportion to what they have.
 
-    Every such stream gets at least one message, until the message limit is used up. A limit on messages is met exactly, a limit
-    on bytes to within one frame for each stream.
+    Every such stream gets at least one message, until the message limit is used up. The limit on messages is exact; the limit on
+    bytes may be exceeded by one frame per stream.
 
     If the starts of streams must be recorded first, the batch does only that: their messages follow in the next one.
     """
@@ -109,7 +109,7 @@ def _shared(pipeline: Pipeline, streams: Mapping[str, Stream], max_messages: int
 
 def _supply(pipeline: Pipeline, stream: Stream) -> _Supply:
     if stream.replayable and (stream.must_be_rewound_for(pipeline) or stream.is_awaited(but_by=pipeline)):
-        # What it reads next is not held yet, or the running batch of another pipeline needs the source first.
+        # The next messages are not held yet, or the running batch of another pipeline needs the source first.
         return _Supply(stream, stream.start, 0, 0)
     start = _within_epoch(pipeline.position(stream.name), stream)
     known = pipeline.knows(stream.name)
@@ -124,19 +124,19 @@ def _supply(pipeline: Pipeline, stream: Stream) -> _Supply:
 
 
 def _within_epoch(position: Position, stream: Stream) -> Position:
-    """The position, or the beginning of the live epoch if the position is of an older one."""
+    """Returns the position, or the beginning of the live epoch if the position is of an older one."""
     return position if position.epoch >= stream.live_epoch else Position(stream.live_epoch, -1, position.cursor)
 
 
 def _seen(frame: HeldFrame, start: Position) -> int:
-    """How many of a frame's messages are at or before the position."""
+    """Returns how many of a frame's messages are at or before the position."""
     if frame.first > start.sequence:
         return 0
     return int(np.searchsorted(frame.sequences(), start.sequence, side="right"))
 
 
 def _take(supply: _Supply, wanted: int, whole_frames: bool) -> PlannedRange:
-    """The range of the first `wanted` messages of a stream, or of the frames that hold them."""
+    """Returns the range of the first `wanted` messages of a stream, or of the frames that contain them."""
     stream, start = supply.stream, supply.start
     end, taken, size = start, 0, 0
     for frame in stream.after(start):
@@ -156,7 +156,7 @@ def _take(supply: _Supply, wanted: int, whole_frames: bool) -> PlannedRange:
 
 
 def _rotate(pipeline: Pipeline, served: list[PlannedRange]) -> None:
-    """Moves the streams that were served behind the others, so that a small limit starves none."""
+    """Moves the served streams behind the others, so that a small limit does not starve any."""
     for planned in served:
         if planned.stream.name in pipeline.fresh:
             del pipeline.fresh[planned.stream.name]

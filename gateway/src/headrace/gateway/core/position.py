@@ -1,4 +1,4 @@
-"""Positions and their order, and the names and patterns of streams."""
+"""Converts positions from and to the protocol, and checks stream names and patterns."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ from headrace.gateway.core.errors import MalformedMessage
 from headrace.protocol.v1 import frame_pb2 as pb
 
 BEGINNING = Position(0, -1)
-"""The position before the first message, which may have sequence 0."""
+"""The position before the first message, whose sequence may be 0."""
 
 
 def from_proto(position: pb.Position) -> Position:
-    """The position of a wire message.
+    """Converts a position from its protocol message.
 
     Raises:
         MalformedMessage: the sequence is larger than 2^63 - 1.
@@ -25,12 +25,12 @@ def from_proto(position: pb.Position) -> Position:
 
 
 def to_proto(position: Position) -> pb.Position:
-    """The wire form; only of a position that is not the beginning."""
+    """Converts a position to its protocol message; it must not be the beginning."""
     return pb.Position(epoch=position.epoch, sequence=position.sequence, cursor=position.cursor)
 
 
 def to_stream_positions(positions: dict[str, Position]) -> list[pb.StreamPosition]:
-    """Positions by stream, in the order of their names."""
+    """Converts positions by stream to protocol messages, sorted by stream."""
     return [
         pb.StreamPosition(stream=stream, position=None if position == BEGINNING else to_proto(position))
         for stream, position in sorted(positions.items())
@@ -38,7 +38,7 @@ def to_stream_positions(positions: dict[str, Position]) -> list[pb.StreamPositio
 
 
 def from_stream_positions(positions: Sequence[pb.StreamPosition]) -> dict[str, Position]:
-    """Positions by stream.
+    """Converts protocol messages to positions by stream.
 
     Raises:
         MalformedMessage: a stream's name or a sequence is invalid.
@@ -52,7 +52,7 @@ def check_name(stream: str) -> str:
     """Checks and returns the name of a stream.
 
     Raises:
-        MalformedMessage: it is not `source/partition`, or too long.
+        MalformedMessage: the name is not `source/partition`, or is too long.
     """
     if not is_stream_name(stream):
         raise MalformedMessage(
@@ -65,7 +65,7 @@ def check_pattern(text: str) -> str:
     """Checks and returns a stream pattern, in which `*` stands for any text within one part of the name.
 
     Raises:
-        MalformedMessage: it is not `source/partition`.
+        MalformedMessage: the pattern is not `source/partition`.
     """
     if not is_stream_pattern(text):
         raise MalformedMessage(f"stream pattern {text[:80]!r}: want source/partition such as orders/* or orders/0")

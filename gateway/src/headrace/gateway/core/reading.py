@@ -1,4 +1,4 @@
-"""Serves planned ranges from the frames that are held, and waits for the source to resend those that are not."""
+"""Serves planned ranges from the held frames, and waits for the source to resend the others."""
 
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -25,7 +25,7 @@ class ReadRange:
 
     @classmethod
     def from_proto(cls, wire: pb.Range) -> "ReadRange":
-        """The range of a wire message.
+        """Converts a range from its protocol message.
 
         Raises:
             MalformedMessage: a name or a position is invalid.
@@ -41,19 +41,19 @@ class ReadRange:
 async def read(
     pipeline: Pipeline, stream: Stream, wanted: ReadRange, timeout_s: float | None = None
 ) -> AsyncIterator[list[HeldFrame]]:
-    """The frames of a range in order, as many at a time as there are; the first and the last may reach beyond it.
+    """Yields the frames of a range in order, in groups as available. The first and the last frame may extend beyond the range.
 
-    A range of an epoch that is over is empty: its messages come again under a new one.
+    A range of a past epoch is empty: its messages are redelivered under a new epoch.
 
     Args:
-        pipeline: Who reads.
-        stream: What it reads.
+        pipeline: The pipeline that reads.
+        stream: The stream.
         wanted: The range.
-        timeout_s: How long to wait for the next frame, in seconds; None is for ever.
+        timeout_s: How long to wait for the next frame, in seconds; None to wait forever.
 
     Raises:
-        MessagesLost: the source no longer has the range, and the pipeline does not accept that.
-        SourceSilent: the source has sent nothing of it for `timeout_s`.
+        MessagesLost: the source no longer has the range, and the pipeline does not accept losses.
+        SourceSilent: the source has sent none of it for `timeout_s`.
     """
     waits_since = time.monotonic()
     at, end = wanted.start, wanted.end
@@ -66,7 +66,7 @@ async def read(
             at = Position(end.epoch, frames[-1].last, frames[-1].cursor)
             yield frames
             waits_since = time.monotonic()
-            # More may have arrived while they were sent, without a notification: check again before waiting or ending.
+            # More frames may have arrived in the meantime, without a notification: check again before waiting or ending.
             continue
         if readable:
             if stream.received >= end or _gone(pipeline, stream, wanted):
@@ -79,7 +79,7 @@ async def read(
 
 
 def _up_to(sequence: int, frames: Iterable[HeldFrame]) -> Iterator[HeldFrame]:
-    """The frames up to the one that has a sequence, or reaches beyond it."""
+    """Yields the frames up to the one that reaches a sequence."""
     for frame in frames:
         yield frame
         if frame.last >= sequence:
@@ -87,10 +87,10 @@ def _up_to(sequence: int, frames: Iterable[HeldFrame]) -> Iterator[HeldFrame]:
 
 
 def _gone(pipeline: Pipeline, stream: Stream, wanted: ReadRange) -> bool:
-    """Whether the rest of the range will never arrive.
+    """Returns whether the rest of the range will never arrive, and the pipeline accepts that.
 
     Raises:
-        MessagesLost: it will not, and the pipeline does not accept losses.
+        MessagesLost: it will not arrive, and the pipeline does not accept losses.
     """
     if stream.loss is not None and not pipeline.skip_lost:
         raise MessagesLost(describe_loss(stream, wanted.committed, wanted.batch_end))
@@ -104,7 +104,7 @@ def _gone(pipeline: Pipeline, stream: Stream, wanted: ReadRange) -> bool:
 
 
 def _describe_silence(stream: Stream, at: Position, end: Position, timeout_s: float) -> str:
-    """Describes what is waited for, and which connector should send it."""
+    """Describes the missing messages, and which connector should send them."""
     owner = stream.attachment
     who = f"instance {owner.session.instance!r} has it" if owner is not None else "no connector has it; start its connector"
     return f"stream {stream.name}: what follows {at}, up to {end}, is needed again, and nothing came for {timeout_s:g} s; {who}"
@@ -114,7 +114,7 @@ REMEDY = "restore the source, or set failOnDataLoss to false to skip the lost me
 
 
 def describe_loss(stream: Stream, start: Position, end: Position | None) -> str:
-    """Describes what was lost, which range of the pipeline needs it, and what to do."""
+    """Describes the lost messages, the range that needs them, and what to do."""
     assert stream.loss is not None
     needed = f"needed: after {start}" + (f", up to {end}" if end is not None else "")
     return f"{stream.loss.describe(stream.name)}; {needed}; {REMEDY}"

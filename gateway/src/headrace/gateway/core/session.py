@@ -110,7 +110,7 @@ class Session:
         self.send(pb.IngestResponse(reject=reject))
 
     def has_waiting(self) -> bool:
-        """Whether messages are queued."""
+        """Returns whether messages are queued."""
         return bool(self._control or self._acks or self._credit_bytes or self._credit_messages)
 
     def waiting(self) -> Iterator[pb.IngestResponse]:

@@ -1,4 +1,4 @@
-"""Notification of tasks that wait for a change."""
+"""Notifies tasks that wait for a change."""
 
 import asyncio
 

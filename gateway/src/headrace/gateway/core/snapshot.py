@@ -17,7 +17,7 @@ VERSION = version("headrace-gateway")
 
 
 def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
-    """The status of the gateway, its streams, sessions, pipelines and sinks."""
+    """Returns the status of the gateway, its streams, sessions, pipelines and sinks."""
     return pb.GetStatusResponse(
         gateway=_gateway(gateway),
         streams=[_stream(stream) for _, stream in sorted(gateway.streams.items())],
@@ -75,7 +75,7 @@ def _state(stream: Stream) -> tuple[pb.StreamState.ValueType, str]:
 
 
 def _absent_holders(stream: Stream) -> str:
-    """Names the pipelines that hold acknowledgements although they are not attached."""
+    """Describes which unattached pipelines hold acknowledgements."""
     gone = [p for p in stream.readers if not p.attached and p.position(stream.name) < stream.received]
     away = [p.name for p in gone if p.away_since is not None]
     left = [p.name for p in gone if p.away_since is None]
@@ -85,7 +85,7 @@ def _absent_holders(stream: Stream) -> str:
 
 
 def _holders(stream: Stream) -> list[pb.AcknowledgementHolder]:
-    """The readers that acknowledgements wait for: the ones furthest behind, and those whose positions are unknown."""
+    """Returns the readers that hold back acknowledgements: those furthest behind, and those with unknown positions."""
     if stream.received == BEGINNING:
         return []
     known = [p.position(stream.name) for p in stream.readers if p.knows(stream.name)]

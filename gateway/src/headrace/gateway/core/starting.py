@@ -1,4 +1,4 @@
-"""Where streams begin for pipelines that are new to their source: the connector chooses, and the checkpoint records it.
+"""Decides where streams begin for pipelines that are new to their source: the connector chooses, the checkpoint records it.
 
 A pipeline is new to a source if it has no position in any of its streams. The connector's answer is planned as ranges without
 messages, in a separate batch, so that the checkpoint has the starts of all streams of the source or of none.
@@ -33,9 +33,9 @@ def ask_for_start(stream: Stream) -> None:
 
 
 def _waits(pipeline: Pipeline, stream: Stream) -> bool:
-    """Whether a pipeline reads a stream, and it is not known from where."""
+    """Returns whether a pipeline waits to learn where a stream begins."""
     decided = stream.name in pipeline.begins or pipeline.position(stream.name) > BEGINNING
-    # A pipeline known only from its fetches names with each of them the position from which it reads.
+    # A pipeline that is known only from its fetches states in each of them the position from which it reads.
     return stream.chooses_start and pipeline.complete and not decided and _is_new_to(pipeline, source_of(stream.name))
 
 
@@ -44,7 +44,7 @@ def _is_new_to(pipeline: Pipeline, source: str) -> bool:
 
 
 def check_start(stream: Stream, entry: source_pb2.Starts.Stream) -> Position:
-    """The position after which a stream begins, as its connector has chosen.
+    """Returns the position that a connector has chosen, after which its stream begins.
 
     Raises:
         MalformedMessage: the position is invalid, or the stream was opened without chooses_start.
@@ -62,7 +62,7 @@ def check_start(stream: Stream, entry: source_pb2.Starts.Stream) -> Position:
 
 
 def begin(starts: Mapping[Stream, Position]) -> list[Stream]:
-    """Sets where streams begin, for each pipeline that waits for that; returns the affected streams."""
+    """Sets the starts of streams for each pipeline that waits for them; returns the affected streams."""
     waiting = {p.name: p for stream in starts for p in stream.readers if stream.name in p.undecided}
     concerned = []
     for stream, start in starts.items():
@@ -75,7 +75,7 @@ def begin(starts: Mapping[Stream, Position]) -> list[Stream]:
 
 
 def begin_with_first(pipeline: Pipeline, stream: str) -> bool:
-    """Makes a stream begin with its first message, since its pipeline fetches from there; returns whether that is new."""
+    """Makes a stream begin with its first message, because its pipeline fetches from there; returns whether that is new."""
     if stream not in pipeline.undecided and pipeline.begins.get(stream, BEGINNING) == BEGINNING:
         return False
     pipeline.begins[stream] = BEGINNING
@@ -84,7 +84,7 @@ def begin_with_first(pipeline: Pipeline, stream: str) -> bool:
 
 
 def starts_of(streams: Mapping[str, Stream], pipeline: Pipeline) -> Iterator[tuple[Stream, Position]]:
-    """The streams whose start the pipeline's checkpoint must record, and the start."""
+    """Yields the streams whose starts the pipeline's checkpoint must record, and these starts."""
     for name, position in pipeline.begins.items():
         if position > BEGINNING and name in streams:
             yield streams[name], position

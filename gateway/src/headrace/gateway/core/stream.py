@@ -1,4 +1,4 @@
-"""A stream as the gateway sees it: the frames that not every pipeline has committed, and the session that sends them."""
+"""The gateway's state of a stream: the frames that not every pipeline has committed, and the session that sends them."""
 
 import time
 from bisect import bisect_right
@@ -15,14 +15,14 @@ from headrace.protocol.v1 import source_pb2
 
 
 class Sender(Protocol):
-    """The session of a stream, as far as streams use it."""
+    """The interface of sessions that streams use."""
 
     id: str
     peer: str
 
     @property
     def instance(self) -> str:
-        """Which deployment of the connector this is."""
+        """The name that identifies this deployment of the connector across its restarts."""
 
     def send(self, response: source_pb2.IngestResponse) -> None:
         """Queues a message."""
@@ -31,10 +31,10 @@ class Sender(Protocol):
         """Queues an acknowledgement of everything up to a position."""
 
     def grant_to_stream(self, attachment: "Attachment", wanted: "RequestedCredit") -> None:
-        """Grants credit for the next frame of a stream, for which a batch waits."""
+        """Grants credit for the next frame of a stream, because a batch waits for it."""
 
     def retire(self, stream_id: int) -> None:
-        """Forgets a stream that it has closed and that is acknowledged."""
+        """Forgets a closed, fully acknowledged stream."""
 
     def reject(self, stream_id: int, reason: source_pb2.RejectReason.ValueType, message: str, retry_after_ms: int = 0) -> None:
         """Rejects a stream."""
@@ -47,7 +47,7 @@ class RequestedCredit:
     bytes: int
     messages: int
     ready_bytes: int | None = None
-    """The size of a frame with everything that the stream has ready; None if the connector does not say."""
+    """The size of a frame with everything that the stream has ready; None if the connector does not report it."""
     ready_messages: int | None = None
 
 
@@ -70,12 +70,12 @@ class Attachment:
     told: Position = BEGINNING
     """The last position that was acknowledged to the session."""
     requested_credit: RequestedCredit | None = None
-    """What a waiting frame needs, until a frame arrives."""
+    """The credit that a waiting frame needs; None again once a frame has arrived."""
     granted_bytes: int = 0
-    """Credit that was granted to the stream alone for that frame."""
+    """The credit in bytes that was granted to this stream for that frame."""
     granted_messages: int = 0
     end: Position = BEGINNING
-    """If the session closed the stream and another one owns it now: the last position whose acknowledgement it waits for."""
+    """If the session closed the stream and another one owns it now: the last position whose acknowledgement it awaits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Loss:
     reason: str
 
     def describe(self, stream: str) -> str:
-        """Describes what was lost."""
+        """Returns a description of the loss."""
         have = "it cannot say what it still has" if self.earliest is None else f"the first it still has is {self.earliest}"
         why = f" ({self.reason})" if self.reason else ""
         return f"stream {stream}: the source no longer has what follows {self.resume}; {have}{why}"
@@ -95,7 +95,7 @@ class Loss:
 
 @dataclass(slots=True)
 class Backlog:
-    """What a source reported that it still holds, minus what it has sent since."""
+    """The backlog that a source last reported, minus what it has sent since."""
 
     latest_sequence: int | None = None
     messages: int = 0
@@ -106,38 +106,38 @@ class Backlog:
 class Stream:
     """The messages after `start`, up to and including `received`, in frames.
 
-    Everything at or before `start` was committed by every running reader, or not requested. A replayable source sends it again
-    if a reader that was away needs it.
+    Everything at or before `start` was committed by every running reader, or was never requested. A replayable source resends
+    it if a reader that was away needs it.
     """
 
     name: str
     replayable: bool = True
     chooses_start: bool = False
-    """Whether its connector chooses where it begins for a pipeline that is new to its source."""
+    """Whether the connector chooses where the stream begins for a pipeline that is new to its source."""
     attachment: Attachment | None = None
     former: list[Attachment] = field(default_factory=list)
-    """Sessions that closed the stream before another one opened it, and still wait for acknowledgements."""
+    """Attachments of sessions that closed the stream before another one opened it, and still await acknowledgements."""
     readers: list[Pipeline] = field(default_factory=list)
     start: Position = BEGINNING
     received: Position = BEGINNING
     acknowledged: Position = BEGINNING
     horizon: Position = BEGINNING
-    """Everything up to here is gone from the source, and its pipelines have accepted that."""
+    """The position up to which the source has lost everything, and the pipelines have accepted the loss."""
     live_epoch: int = 0
     """The epoch whose messages can still be read; -1 for a redelivering stream without a session."""
     frames: list[HeldFrame] = field(default_factory=list)
     ended: bool = False
     gone: bool = False
-    """Whether its source has ended it and will never offer it again."""
+    """Whether it has ended permanently: its source will not open it again."""
     forgetting: bool = False
-    """Whether a pipeline was told to leave it out of its checkpoint; it is not opened until all have."""
+    """Whether a pipeline was told to drop it from its checkpoint; it is not opened until all have done so."""
     loss: Loss | None = None
     backlog: Backlog = field(default_factory=Backlog)
     news: Signal = field(default_factory=Signal)
     held_bytes: int = 0
     held_messages: int = 0
     released_messages: int = 0
-    """Messages that were dropped before they were acknowledged: the source resends them to readers that are away."""
+    """The number of messages dropped before they were acknowledged: the source resends them if readers that are away return."""
     received_messages: int = 0
     acknowledged_messages: int = 0
     duplicate_messages: int = 0
@@ -148,7 +148,7 @@ class Stream:
     """The last sequence of each frame, for bisection."""
 
     def restart(self, at: Position) -> None:
-        """Drops every frame, and begins again after `at`."""
+        """Drops all frames, and restarts after `at`."""
         self.drop_frames(len(self.frames))
         self.start = self.received = at
         self.live_epoch = at.epoch
@@ -157,14 +157,14 @@ class Stream:
         self.news.notify()
 
     def go_on_after(self, committed: Position) -> None:
-        """Begins after what a checkpoint has committed. An epoch in it is over, since this gateway did not assign it."""
+        """Begins after the committed position of a checkpoint. Its epoch, if any, is over: this gateway did not assign it."""
         self.restart(committed)
         if committed.epoch:
             self.replayable = False
             self.live_epoch = -1
 
     def void(self) -> None:
-        """Ends the epoch of a redelivering stream: what was not acknowledged is sent again under a new epoch."""
+        """Ends the epoch of a redelivering stream: unacknowledged messages are redelivered under a new epoch."""
         self.drop_frames(len(self.frames))
         self.start = self.received
         self.live_epoch = -1
@@ -172,7 +172,7 @@ class Stream:
         self.news.notify()
 
     def append(self, frame: HeldFrame) -> None:
-        """Adds a frame that follows what was received."""
+        """Appends a frame that follows the received ones."""
         self.frames.append(frame)
         self._ends.append(frame.last)
         self.received = Position(self.received.epoch, frame.last, frame.cursor)
@@ -186,7 +186,7 @@ class Stream:
             pipeline.behind_since.setdefault(self.name, frame.received_at)
 
     def release(self, needed_after: Position, acknowledged: Position) -> None:
-        """Drops the frames that no running reader needs, and notes what every reader has committed."""
+        """Drops the frames that no running reader needs, and records the position that every reader has committed."""
         self.acknowledged = max(self.acknowledged, acknowledged)
         if needed_after.epoch == self.live_epoch:
             done = bisect_right(self._ends, needed_after.sequence)
@@ -209,14 +209,14 @@ class Stream:
         del self._ends[:count]
 
     def after(self, position: Position) -> Iterator[HeldFrame]:
-        """The frames held now that have messages after the position."""
+        """Returns the held frames that have messages after the position."""
         if position.epoch > self.live_epoch:
             return iter(())
         first = bisect_right(self._ends, position.sequence) if position.epoch == self.live_epoch else 0
         return iter(self.frames[first:])
 
     def note_reader(self, pipeline: Pipeline) -> None:
-        """Adds a pipeline to its readers, or removes it, according to the pipeline's patterns."""
+        """Adds a pipeline to the readers, or removes it, according to the pipeline's patterns."""
         if pipeline.reads(self.name) != (pipeline in self.readers):
             if pipeline in self.readers:
                 self.readers.remove(pipeline)
@@ -224,31 +224,31 @@ class Stream:
                 self.readers.append(pipeline)
 
     def is_unused(self, since: float) -> bool:
-        """Whether it has no reader, connector or messages, and was not used since a time of the monotonic clock."""
+        """Returns whether it has no reader, connector or messages, and was not used since `since` on the monotonic clock."""
         held = self.readers or self.attachment or self.frames or self.news.waiters
         return not held and max(self.sent_at, self.known_since) < since
 
     def tell_readers(self) -> None:
-        """Wakes the tasks that read the stream, or plan to."""
+        """Wakes the tasks that read the stream or wait for something to plan."""
         self.news.notify()
         for pipeline in self.readers:
             pipeline.notice(self.name)
 
     def is_awaited(self, but_by: Pipeline | None = None) -> bool:
-        """Whether a running batch, other than that of `but_by`, cannot end before the source sends more."""
+        """Returns whether a running batch, other than that of `but_by`, cannot end before the source sends more."""
         return any(p is not but_by and p.in_flight(self.name) and p.planned[self.name] > self.received for p in self.readers)
 
     def must_be_rewound_for(self, pipeline: Pipeline) -> bool:
-        """Whether what the pipeline reads next is no longer held."""
+        """Returns whether the messages that the pipeline reads next are no longer held."""
         return self.replayable and max(pipeline.reads_after(self.name), self.horizon) < self.start
 
     def caught_up(self) -> bool:
-        """Whether everything that the source had at its last report has been received."""
+        """Returns whether everything that the source had at its last report has been received."""
         if self.ended:
             return True
         latest = self.backlog.latest_sequence
         return latest is not None and latest <= self.received.sequence
 
     def oldest_age_ms(self) -> int:
-        """For how long the oldest frame has been held, in milliseconds."""
+        """Returns how long the oldest frame has been held, in milliseconds."""
         return int((time.monotonic() - self.frames[0].received_at) * 1000) if self.frames else 0

@@ -1,7 +1,7 @@
-"""Credit for a stream that requests it: immediately and for it alone if a batch waits for it, else as the budget allows.
+"""Credit for a stream that requests it: immediately and exclusively if a batch waits for it, otherwise as the budget allows.
 
 A batch that is read again may need messages of one stream while other streams of the session hold all its credit, which returns
-only once that batch is committed. So requests are remembered, and checked again when a batch is announced.
+only once that batch is committed. So requests are kept, and checked again when a batch is announced.
 """
 
 from headrace.gateway.core.errors import LimitExceeded, UnknownStream
@@ -13,7 +13,7 @@ from headrace.protocol.v1 import source_pb2
 
 
 def request_credit(gateway: Gateway, session: Session, request: source_pb2.CreditRequest) -> None:
-    """Notes that a frame of a stream waits for credit; ignored if the stream was closed meanwhile.
+    """Records that a frame of a stream waits for credit; has no effect if the stream was closed in the meantime.
 
     Raises:
         LimitExceeded: such a frame would exceed a limit.
@@ -45,7 +45,7 @@ def request_credit(gateway: Gateway, session: Session, request: source_pb2.Credi
 
 
 def grant_where_awaited(stream: Stream) -> bool:
-    """Grants a stream the credit that it has requested if a batch waits for it; returns whether it did."""
+    """Grants a stream its requested credit if a batch waits for it; returns whether it did."""
     attachment = stream.attachment
     if attachment is None or attachment.requested_credit is None or attachment.closed or not stream.is_awaited():
         return False
@@ -54,7 +54,7 @@ def grant_where_awaited(stream: Stream) -> bool:
 
 
 def clear_credit_request(session: Session, attachment: Attachment) -> None:
-    """Notes that the frame for which a stream requested credit has arrived, or never will; credit left over is the session's."""
+    """Clears a stream's credit request, because the frame has arrived or never will; the session keeps unused credit."""
     if attachment.requested_credit is not None:
         attachment.requested_credit, attachment.granted_bytes, attachment.granted_messages = None, 0, 0
         session.account.clear_request(attachment.stream_id)

@@ -88,7 +88,7 @@ def endpoint(gateway: str | None, token: str | None, tls: Tls | None) -> Endpoin
 
 
 def is_loopback(gateway: str) -> bool:
-    """Whether an address is on this machine."""
+    """Returns whether an address is on this machine."""
     host = gateway.rpartition(":")[0].strip("[]")
     return gateway.startswith("unix:") or host in ("localhost", "::1") or host.startswith("127.")
 

@@ -1,1 +1,1 @@
-"""Sinks: sessions, transactions, votes, and what commit logs decide about them."""
+"""Sinks: sessions, transactions, votes, and the decisions that follow from commit logs."""

@@ -1,4 +1,4 @@
-"""Holds back batches while a sink that they would write to is away: tasks that wait would occupy the slots of a cluster."""
+"""Delays batches while a sink that they would write to is away: waiting tasks would occupy the slots of a cluster."""
 
 import asyncio
 import time
@@ -7,20 +7,20 @@ from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.sinks.commit_log import CommitLog
 
 RECENT_S = 10.0
-"""A query that has reported no commits for this long is not running, so its sinks are not waited for."""
+"""A query that has reported no commits for this many seconds is not running, so its sinks are not awaited."""
 INTRODUCTION_S = 2.0
-"""How long a query that writes to sinks may take to report the names under which it reads."""
+"""How many seconds a query that writes to sinks may take to report the names under which it reads."""
 
 
 def sinks_away(gateway: Gateway, reader: str) -> list[str]:
-    """The names of the sinks that a reader's query waits for and that have no instance attached, in order."""
+    """Returns the sorted names of the sinks that a reader's query waits for and that have no attached instance."""
     return sorted(
         {name for commit_log in _recent(gateway) if reader in commit_log.readers for name in _away(gateway, commit_log)}
     )
 
 
 async def await_sinks(gateway: Gateway, reader: str, wait_s: float) -> list[str]:
-    """Waits up to `wait_s` seconds until each sink that a reader's query waits for has an instance; returns those without one."""
+    """Waits up to `wait_s` seconds until all sinks that a reader's query waits for have an instance; returns the missing ones."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     while True:
@@ -34,7 +34,7 @@ async def await_sinks(gateway: Gateway, reader: str, wait_s: float) -> list[str]
 
 
 def _recent(gateway: Gateway) -> list[CommitLog]:
-    """The commit logs of the queries that are running."""
+    """Returns the commit logs of running queries."""
     now = time.monotonic()
     return [
         commit_log

@@ -1,4 +1,4 @@
-"""The commit log of a pipeline, as its current run reports it, and what it decides about transactions that sinks hold."""
+"""The commit log of a pipeline, as its current run reports it, and its decisions about transactions that sinks hold."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -11,11 +11,11 @@ class Decision(Enum):
     """The decision about a transaction that an instance holds."""
 
     OPEN = auto()
-    """None yet."""
+    """Not decided yet."""
     COMMIT = auto()
     ABORT = auto()
     UNDECIDED = auto()
-    """Its batch is in the commit log, and no segment names the run that committed it."""
+    """Its batch is in the commit log, but no segment names the run that committed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Segment:
     """Consecutive batches that one run committed."""
 
     run_id: str
-    """The run's unique id; empty if it is not known."""
+    """The run's unique id; empty if unknown."""
     first_batch: int
     last_batch: int
 
@@ -34,32 +34,32 @@ class CommitLog:
 
     pipeline: str
     run_id: str
-    """The current run's unique id, as its parts name it."""
+    """The current run's unique id, as in the names of its attempts."""
     run_number: int
     """The current run's number; a run with a higher number replaces it."""
     first_batch: int
-    """The first batch that the current run executes, as far as it is known."""
+    """The first batch that the current run executes, as far as known."""
     committed: int
     """The last batch in the commit log; -1 for none."""
     readers: tuple[str, ...] = ()
     """The names under which the same query reads streams."""
     sinks: tuple[str, ...] = ()
-    """The sinks that it concerns."""
+    """The sinks that the query writes to, or wrote to earlier."""
     segments: tuple[Segment, ...] = ()
-    """Which runs committed earlier batches, as far as that was reported."""
+    """The runs that committed earlier batches, as far as reported."""
     closed: bool = False
-    """Whether the commit log will not grow any more."""
+    """Whether the commit log is final."""
     begun: int | None = None
-    """The first batch of which the current run has delivered parts: those of other runs, of this and later batches, are void."""
+    """The first batch for which the current run has delivered parts. For it and later batches, parts of other runs are void."""
     replaced: tuple[str, ...] = ()
-    """The ids of earlier runs that this gateway has seen; the latest last."""
+    """The ids of earlier runs that this gateway has seen, ending with the latest."""
     awaited: tuple[str, ...] = ()
     """The sinks that must be attached before a batch is planned."""
 
     def decision(self, transaction: Transaction, run_ids: set[str], *, prepared: bool) -> Decision:
-        """The decision about a transaction of which an instance holds parts of these runs.
+        """Returns the decision about a transaction of which an instance holds parts of these runs.
 
-        An instance that has prepared it and names no parts is assumed to hold what the commit log has.
+        An instance that has prepared it but lists no parts is assumed to hold the parts that the commit log refers to.
         """
         batch = transaction.batch
         if batch > self.committed:
@@ -73,7 +73,7 @@ class CommitLog:
         return Decision.COMMIT if not owner or not run_ids or owner in run_ids else Decision.ABORT
 
     def _owner(self, batch: int) -> str | None:
-        """The id of the run that committed a batch; empty if it is unknown, None if it was not reported."""
+        """Returns the id of the run that committed a batch; empty if unknown, None if not reported."""
         if batch >= self.first_batch:
             return self.run_id
         return next((s.run_id for s in self.segments if s.first_batch <= batch <= s.last_batch), None)
@@ -81,7 +81,7 @@ class CommitLog:
 
 @dataclass(frozen=True, slots=True)
 class VotedBatch:
-    """A batch that a query's sinks have voted for, and what will prove that it was committed."""
+    """A batch that a query's sinks have voted for, and the positions that will prove that it was committed."""
 
     batch: int
     run_id: str

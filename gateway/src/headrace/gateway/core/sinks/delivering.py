@@ -1,4 +1,4 @@
-"""Delivers what pipelines write to sinks, collects votes, and sends sinks the decisions of the commit logs."""
+"""Delivers rows from pipelines to sinks, collects votes, and sends sinks the decisions of the commit logs."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ log = structlog.get_logger("headrace.gateway")
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Transactions that are in a commit log and not visible yet."""
+    """Transactions that are in a commit log and not yet visible."""
 
     transactions: int
     undecided: tuple[int, ...]
@@ -36,7 +36,7 @@ def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
     Raises:
         OutOfTurn: the other instances of the sink have another mode.
         MalformedMessage: a transaction or part in its Hello is invalid.
-        LimitExceeded: the sink is new, and the gateway already keeps as many as it may.
+        LimitExceeded: the sink is new, and the limit of sinks is reached.
     """
     sink = gateway.sink(session.hello.sink)
     others = [other for instance, other in sink.sessions.items() if instance != session.instance]
@@ -57,11 +57,11 @@ def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
 
 
 async def instance_for(gateway: Gateway, sink: Sink, part: Part, run_number: int, wait_ms: int = 0) -> SinkSession:
-    """The instance that takes a part. Waits until one is attached, for at most `wait_ms` milliseconds, or without limit if 0.
+    """Returns the instance for a part. Waits until one is attached, for at most `wait_ms` milliseconds, or without limit if 0.
 
     Raises:
         SinkAbsent: no instance attached in time.
-        Superseded: the run that delivers the part was replaced meanwhile.
+        Superseded: the run that delivers the part was replaced in the meantime.
     """
     try:
         async with asyncio.timeout(wait_ms / 1000 if wait_ms else None):
@@ -77,7 +77,7 @@ def check_newer(sink: Sink, transaction: Transaction) -> None:
     """Checks that a transaction is not visible yet.
 
     Raises:
-        OlderCheckpoint: it is visible, so the pipeline's checkpoint is older than the sink.
+        OlderCheckpoint: the transaction is visible, so the pipeline's checkpoint is older than the sink's data.
     """
     if sink.is_visible(transaction):
         last = sink.committed[transaction.pipeline]
@@ -88,7 +88,7 @@ def check_newer(sink: Sink, transaction: Transaction) -> None:
 
 
 def begin(gateway: Gateway, transaction: Transaction, run_id: str, run_number: int) -> None:
-    """Notes that the current run executes a batch: what other runs staged for this and later batches is void.
+    """Notes that the current run executes a batch: parts that other runs staged for this and later batches are void.
 
     Raises:
         Superseded: the run is not the current one, or the batch is already in the commit log.
@@ -103,10 +103,10 @@ def begin(gateway: Gateway, transaction: Transaction, run_id: str, run_number: i
 async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Mapping[Part, str], run_number: int) -> None:
     """Asks every instance that has staged some of the parts for its vote; waits for instances that are away.
 
-    `parts` maps each part to the name of the instance that has staged it, or to an empty text if that is unknown.
+    `parts` maps each part to the name of the instance that has staged it, or to an empty text if unknown.
 
     Raises:
-        SinkAway: an instance was lost before its vote; ask again.
+        SinkAway: an instance was lost before its vote; the caller may retry.
         SinkFailed: an instance votes against it, or has lost a part.
         Superseded: the run that asks is not the current one, or was replaced before all had voted.
     """
@@ -139,10 +139,10 @@ async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Ma
 
 
 def _check_kept(sink: Sink, transaction: Transaction, shares: Mapping[SinkSession, list[Part]]) -> None:
-    """Checks that no instance reconnected without the transaction after its vote, while others were asked.
+    """Checks that no instance has lost the transaction and reconnected after its vote, while others were asked.
 
     Raises:
-        SinkFailed: an instance did.
+        SinkFailed: an instance has reconnected without the transaction.
     """
     for session, share in shares.items():
         present = sink.sessions.get(session.instance, session)
@@ -151,7 +151,7 @@ def _check_kept(sink: Sink, transaction: Transaction, shares: Mapping[SinkSessio
 
 
 def _await_proof(gateway: Gateway, transaction: Transaction, run_id: str) -> None:
-    """Notes which positions committed by the query's readers will prove that the transaction is in the commit log."""
+    """Records the positions of the query's readers whose commit will prove that the transaction is in the commit log."""
     commit_log = gateway.commit_logs.get(transaction.pipeline)
     if commit_log is not None and commit_log.run_id == run_id:
         readers = (gateway.pipelines.get(name) for name in commit_log.readers)
@@ -162,11 +162,11 @@ def _await_proof(gateway: Gateway, transaction: Transaction, run_id: str) -> Non
 async def _shares(
     gateway: Gateway, sink: Sink, transaction: Transaction, parts: Mapping[Part, str], run_number: int
 ) -> dict[SinkSession, list[Part]]:
-    """The parts that each instance has staged. Sinks that write at once may no longer hold parts, and need not.
+    """Returns the parts that each instance has staged. Sinks that write immediately need not hold them any more.
 
     Raises:
-        SinkFailed: a part is lost for good, or an instance has failed the transaction.
-        Superseded: the run was replaced meanwhile.
+        SinkFailed: a part is permanently lost, or an instance has failed the transaction.
+        Superseded: the run was replaced in the meantime.
     """
     while True:
         shares: dict[SinkSession, list[Part]] = {}
@@ -195,7 +195,7 @@ def _lost(sink: Sink, transaction: Transaction, parts: set[Part], how: str) -> S
 
 
 async def _outcome(voting: Coroutine[Any, Any, None]) -> Exception | None:
-    """The error of a vote, if any: the failure of one instance must not cancel the votes of the others."""
+    """Returns the error of a vote, if any: the failure of one instance must not cancel the votes of the others."""
     try:
         await voting
     except Exception as error:
@@ -206,17 +206,17 @@ async def _outcome(voting: Coroutine[Any, Any, None]) -> Exception | None:
 def report_commits(
     gateway: Gateway, reported: CommitLog, votes: Iterable[tuple[str, str, int]] = (), *, accept_older: bool = False
 ) -> Pending:
-    """Applies what a run reports of its commit log; returns the committed transactions that are not visible yet.
+    """Applies a run's report of its commit log; returns the committed transactions that are not yet visible.
 
     Args:
         gateway: The gateway.
         reported: The commit log as the run reports it.
-        votes: Votes for committed batches, perhaps given before this gateway started: sink, instance, batch.
+        votes: Votes for committed batches, possibly from before this gateway started: sink, instance, batch.
         accept_older: Whether a run with a lower number may replace the current one, because a checkpoint was restored.
 
     Raises:
         Superseded: the run is not the current one, and does not replace it.
-        LimitExceeded: the pipeline or a vote is new, and the gateway already keeps as many as it may.
+        LimitExceeded: the pipeline or a vote is new, and the limit of commit logs or votes is reached.
     """
     known = gateway.commit_logs.get(reported.pipeline)
     if known is None:
@@ -243,7 +243,7 @@ def report_commits(
 
 
 def _refuse_replaced(session: SinkSession, commit_log: CommitLog) -> None:
-    """Ends the deliveries of replaced runs, and their waits for votes."""
+    """Ends the deliveries and pending votes of replaced runs."""
     for opened in list(session.open.values()):
         error = replaced(commit_log, opened.part)
         if error is not None:
@@ -295,7 +295,7 @@ def _decide(session: SinkSession, commit_log: CommitLog) -> None:
 
 
 def _decisions(holdings: Holdings, commit_log: CommitLog) -> list[tuple[Transaction, Decision]]:
-    """The decisions about what an instance holds of a pipeline, by ascending batch."""
+    """Returns the decisions about a pipeline's transactions that an instance holds, by ascending batch."""
     return [
         (transaction, commit_log.decision(transaction, holdings.run_ids(transaction), prepared=transaction in holdings.prepared))
         for transaction in sorted(t for t in holdings.transactions() if t.pipeline == commit_log.pipeline)

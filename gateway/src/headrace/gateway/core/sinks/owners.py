@@ -1,4 +1,4 @@
-"""Which token owns a query: no other may deliver, vote or report commits for it."""
+"""Records which token owns a query: no other may deliver, vote or report commits for it."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -7,17 +7,17 @@ from headrace.gateway.core.errors import NotPermitted
 from headrace.gateway.identity import Identity
 
 MAX_QUERIES = 10_000
-"""Running queries report every second, so that only those that ended long ago are forgotten."""
+"""The maximum number of remembered queries. Running queries report every second, so only long-ended ones are forgotten."""
 
 
 @dataclass(slots=True)
 class QueryOwners:
-    """The name of the token that first used each query. A token that is rotated keeps its name, and so its queries."""
+    """The name of the token that first used each query. A rotated token keeps its name, and so its queries."""
 
     _names: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
     def claim(self, query: str, identity: Identity) -> None:
-        """Makes the caller the owner of a query that has none, or checks that it is the owner.
+        """Makes the caller the owner of a query without one; otherwise checks that it is the owner.
 
         Raises:
             NotPermitted: the query belongs to another token.

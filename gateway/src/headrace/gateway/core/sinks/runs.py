@@ -1,4 +1,4 @@
-"""Which run of a pipeline may deliver: only the current one, however late the calls of others arrive."""
+"""Decides which run of a pipeline may deliver: only the current one, however late the calls of others arrive."""
 
 from dataclasses import replace
 
@@ -12,9 +12,9 @@ MOST_REPLACED = 64
 
 
 def merged(known: CommitLog | None, reported: CommitLog, accept_older: bool) -> CommitLog:
-    """What is known of a pipeline's commit log after a run has reported it.
+    """Merges a run's report into the known commit log of its pipeline.
 
-    A commit log only grows: what a reader has proven committed stays committed.
+    A commit log only grows: a batch that a reader has proven committed remains committed.
 
     Raises:
         Superseded: the run is not the current one, and does not replace it.
@@ -31,7 +31,7 @@ def merged(known: CommitLog | None, reported: CommitLog, accept_older: bool) -> 
 
 
 async def wait_until_current(gateway: Gateway, pipeline: str, run_id: str, run_number: int) -> None:
-    """Waits until a run has reported its commit log, and so is the current one.
+    """Waits until a run has reported its commit log and so is the current one.
 
     Raises:
         Superseded: another run is the current one, and this one does not replace it.
@@ -43,10 +43,10 @@ async def wait_until_current(gateway: Gateway, pipeline: str, run_id: str, run_n
 
 
 def check_current(gateway: Gateway, pipeline: str, run_id: str, run_number: int) -> CommitLog:
-    """The commit log that the current run has reported; checks that this is still the run that calls.
+    """Checks that the calling run is still the current one, and returns its commit log.
 
     Raises:
-        Superseded: it was replaced while it waited, or the gateway has forgotten it.
+        Superseded: the run was replaced while it waited, or the gateway has forgotten it.
     """
     commit_log = gateway.commit_logs.get(pipeline)
     if commit_log is None:
@@ -60,14 +60,14 @@ def check_open(commit_log: CommitLog, transaction: Transaction) -> None:
     """Checks that a batch is not committed yet.
 
     Raises:
-        Superseded: it is in the commit log.
+        Superseded: the batch is in the commit log.
     """
     if transaction.batch <= commit_log.committed:
         raise Superseded(f"{transaction} is already in the commit log: this call comes from a task that Spark has given up")
 
 
 def replaced(commit_log: CommitLog, part: Part) -> Superseded | None:
-    """The error for a part in transit from a run that was replaced; None if its run is the current one."""
+    """Returns the error for a part in transit from a replaced run; None if its run is the current one."""
     if part.transaction.pipeline != commit_log.pipeline or part.run_id == commit_log.run_id:
         return None
     return Superseded(_sentence(commit_log, part.run_id))

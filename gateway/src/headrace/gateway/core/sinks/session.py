@@ -168,7 +168,7 @@ class SinkSession:
     # Parts
 
     def has_parts_of(self, transaction: Transaction) -> bool:
-        """Whether the instance has staged parts of a transaction, or is receiving some."""
+        """Returns whether the instance has staged parts of a transaction, or is receiving some."""
         on_their_way = any(opened.part.transaction == transaction for opened in self.open.values())
         return on_their_way or any(part.transaction == transaction for part in self.holdings.staged)
 
@@ -270,7 +270,7 @@ class SinkSession:
     # Transactions
 
     def has(self, transaction: Transaction) -> bool:
-        """Whether the instance has a transaction that it voted for: prepared, or visible.
+        """Returns whether the instance has a transaction that it voted for: prepared, or visible.
 
         A sink that is not two-phase and reports nothing visible is trusted.
         """

@@ -1,4 +1,4 @@
-"""A sink as the gateway sees it: its instances, and the transactions that they hold."""
+"""The gateway's state of a sink: its instances, and the transactions that they hold."""
 
 import time
 import zlib
@@ -20,36 +20,36 @@ class Sink:
     sessions: dict[str, SinkSession] = field(default_factory=dict)
     """The live session of each instance."""
     away: dict[str, Holdings] = field(default_factory=dict)
-    """What disconnected instances hold, and will list when they reconnect; two-phase only."""
+    """The holdings of disconnected instances, which these will list when they reconnect; two-phase sinks only."""
     committed: dict[str, int] = field(default_factory=dict)
-    """The last batch of each pipeline that is visible."""
+    """The last visible batch of each pipeline."""
     staged_messages: int = 0
     refused_messages: int = 0
     losses: int = 0
-    """How often an instance has reconnected without what it voted for."""
+    """The number of times an instance has reconnected without a transaction that it voted for."""
     voting: dict[Transaction, str] = field(default_factory=dict)
-    """The transactions that wait for votes, each with the reason why an instance has failed it; empty if none has."""
+    """The transactions that wait for votes, each with the reason of an instance that has failed it; empty if none has."""
     news: Signal = field(default_factory=Signal)
-    """An instance has attached or detached, or has failed a transaction."""
+    """Notified when an instance has attached or detached, or has failed a transaction."""
     used_at: float = field(default_factory=time.monotonic)
     """When a request last named it, on the monotonic clock."""
 
     @property
     def durable(self) -> bool:
-        """Whether what its instances have staged survives their sessions."""
+        """Whether staged parts survive the sessions of its instances."""
         return self.mode == pb.SINK_MODE_TWO_PHASE
 
     @property
     def writes_at_once(self) -> bool:
-        """Whether what its instances have staged is already written, so that it cannot be lost."""
+        """Whether staged parts are already written, and so cannot be lost."""
         return self.mode == pb.SINK_MODE_AT_LEAST_ONCE
 
     def instance_for(self, part: Part) -> SinkSession | None:
-        """The instance that takes a part; None if no instance is attached.
+        """Returns the instance for a part; None if no instance is attached.
 
-        The parts of a transaction are spread over the instances by partition. Those of a batch-idempotent sink go to a single
-        instance, since the transaction's id is written once: the one that already has parts of it, else the same one for all
-        batches of the pipeline.
+        The parts of a transaction are distributed over the instances by partition. Those of a batch-idempotent sink go to a
+        single instance, since the transaction's id is written once: the one that already has parts of it, or else the same one
+        for all batches of the pipeline.
         """
         if not self.sessions:
             return None
@@ -74,7 +74,7 @@ class Sink:
         for last in map(Transaction.from_proto, hello.committed):
             session.note_visible(last)
             self.note_committed(last)
-        # The holdings have them, and the Hello is kept as long as the session.
+        # The holdings contain them, and the Hello is kept for the duration of the session.
         for listed in ("staged", "prepared", "committed"):
             hello.ClearField(listed)
         self.news.notify()
@@ -90,7 +90,7 @@ class Sink:
             self.news.notify()
 
     def note_failed(self, transaction: Transaction, reason: str) -> None:
-        """Notes that an instance has failed a transaction before it was asked for its vote."""
+        """Notes that an instance has failed a transaction before its vote was requested."""
         if transaction in self.voting:
             self.voting[transaction] = reason
             self.news.notify()
@@ -103,19 +103,19 @@ class Sink:
             del self.committed[next(iter(self.committed))]
 
     def is_visible(self, transaction: Transaction) -> bool:
-        """Whether a transaction can no longer be delivered, because its batch is visible and was in the commit log."""
+        """Returns whether a transaction can no longer be delivered, because its batch is visible and was in the commit log."""
         last = self.committed.get(transaction.pipeline, -1)
         return transaction.batch <= last if self.durable else transaction.batch < last
 
     def is_unused(self, since: float) -> bool:
-        """Whether no request has named it since a time of the monotonic clock, and nothing of it is held or waited for."""
+        """Returns whether no request has named it since `since` on the monotonic clock, and nothing of it is held or awaited."""
         return self.used_at < since and not (self.sessions or self.away or self.voting or self.news.waiters)
 
     def holders(self) -> list[Holdings]:
-        """What all instances hold, attached or away."""
+        """Returns the holdings of all instances, attached or away."""
         return [*(session.holdings for session in self.sessions.values()), *self.away.values()]
 
 
 def _weight(instance: str, part: Part) -> int:
-    """The weight of an instance for a part's pipeline (rendezvous hashing): few pipelines move when instances come and go."""
+    """Returns an instance's weight for a part's pipeline. Rendezvous hashing: few pipelines move when instances change."""
     return zlib.crc32(f"{instance}/{part.transaction.pipeline}".encode())

@@ -11,21 +11,21 @@ from headrace.protocol.v1 import sink_pb2 as pb
 
 @dataclass(frozen=True, order=True, slots=True)
 class Transaction:
-    """What one micro-batch of one pipeline writes to one sink."""
+    """Everything that one micro-batch of one pipeline writes to one sink."""
 
     pipeline: str
     batch: int
 
     def to_proto(self) -> pb.Transaction:
-        """The wire form."""
+        """Converts to the protocol message."""
         return pb.Transaction(pipeline=self.pipeline, batch=self.batch)
 
     @classmethod
     def from_proto(cls, wire: pb.Transaction) -> "Transaction":
-        """The transaction of a wire message.
+        """Converts a transaction from its protocol message.
 
         Raises:
-            MalformedMessage: it names no pipeline, or the batch number is too large.
+            MalformedMessage: the message names no pipeline, or the batch number is too large.
         """
         if wire.batch > MAX_SEQUENCE:
             raise MalformedMessage(f"transaction of batch {wire.batch}: the largest is 2^63 - 1")
@@ -33,7 +33,7 @@ class Transaction:
 
     @property
     def for_logs(self) -> dict[str, str | int]:
-        """The keys of every log line about it."""
+        """The keys and values that every log line about it contains."""
         return {"pipeline": self.pipeline, "batch": self.batch}
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Transaction:
 
 @dataclass(frozen=True, order=True, slots=True)
 class Part:
-    """The rows of one Spark task, as one attempt delivers them."""
+    """The rows of one Spark task, as delivered by one attempt."""
 
     transaction: Transaction
     partition: int
@@ -55,19 +55,19 @@ class Part:
 
     @property
     def for_logs(self) -> dict[str, str | int]:
-        """The keys of every log line about it."""
+        """The keys and values that every log line about it contains."""
         return {**self.transaction.for_logs, "partition": self.partition, "attempt": self.attempt}
 
     def to_proto(self) -> pb.Part:
-        """The wire form."""
+        """Converts to the protocol message."""
         return pb.Part(transaction=self.transaction.to_proto(), partition=self.partition, attempt=self.attempt)
 
     @classmethod
     def from_proto(cls, wire: pb.Part) -> "Part":
-        """The part of a wire message.
+        """Converts a part from its protocol message.
 
         Raises:
-            MalformedMessage: its transaction is invalid, or it names no attempt.
+            MalformedMessage: the transaction is invalid, or the message names no attempt.
         """
         if not wire.attempt:
             raise MalformedMessage(f"part of partition {wire.partition}: want an attempt of 1 to {MAX_NAME_BYTES} bytes")
@@ -82,7 +82,7 @@ def check_sink(name: str) -> str:
     """Checks and returns the name of a sink.
 
     Raises:
-        MalformedMessage: it is not a valid name.
+        MalformedMessage: the name is not valid.
     """
     if not is_name(name):
         raise MalformedMessage(f"sink {name[:80]!r}: want 1 to {MAX_NAME_BYTES} letters, digits and ._-")
@@ -93,7 +93,7 @@ def check_pipeline(name: str) -> str:
     """Checks and returns the name of a pipeline.
 
     Raises:
-        MalformedMessage: it is empty or too long.
+        MalformedMessage: the name is empty or too long.
     """
     if not name:
         raise MalformedMessage(f"a pipeline without a name: want one of 1 to {MAX_NAME_BYTES} bytes")

@@ -1,4 +1,4 @@
-"""What sink instances have voted for, and must still have when they reconnect, since the commit log relies on it."""
+"""The transactions that sink instances have voted for. They must still have them when they reconnect."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -27,7 +27,7 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class _Vote:
-    """A vote for a batch that is not known to be in the commit log."""
+    """A vote for a batch that is not yet known to be in the commit log."""
 
     batch: int
     run_id: str
@@ -36,7 +36,7 @@ class _Vote:
 class Votes:
     """The last vote of each instance for each pipeline, and the votes that instances have lost.
 
-    A vote counts once its batch is in the commit log. An instance still has it while it lists the batch as prepared, or this or a
+    A vote counts once its batch is in the commit log. An instance has kept it if it lists the batch as prepared, or this or a
     later batch as committed.
     """
 
@@ -46,7 +46,7 @@ class Votes:
         self._lost: dict[Voter, int] = {}
 
     def record(self, transaction: Transaction, run_id: str, sink: str, instances: Iterable[str]) -> None:
-        """Records the votes for a transaction. Votes for its batch and later ones from earlier runs are void."""
+        """Records the votes for a transaction. Votes of earlier runs for its batch and later ones are void."""
         for voter, vote in self._of(self._open, transaction.pipeline):
             if vote.run_id != run_id and vote.batch >= transaction.batch:
                 del self._open[voter]
@@ -54,7 +54,7 @@ class Votes:
             self._open[Voter(transaction.pipeline, sink, instance)] = _Vote(transaction.batch, run_id)
 
     def note_committed(self, pipeline: str, run_id: str, first_batch: int, committed: int) -> None:
-        """Notes the last batch in a commit log, and the first one that the current run executes."""
+        """Records the last batch in a commit log, and the first batch that the current run executes."""
         for voter, vote in self._of(self._open, pipeline):
             is_of_this_run = vote.run_id == run_id
             if vote.batch <= committed and (is_of_this_run or vote.batch < first_batch):
@@ -64,10 +64,10 @@ class Votes:
                 del self._open[voter]
 
     def adopt(self, pipeline: str, votes: Iterable[tuple[str, str, int]]) -> None:
-        """Takes over votes given before this gateway started: sink, instance, and a batch in the commit log.
+        """Adopts votes from before this gateway started: sink, instance, and a batch in the commit log.
 
         Raises:
-            LimitExceeded: the gateway already remembers as many votes as it may.
+            LimitExceeded: the limit of remembered votes is reached.
         """
         for sink, instance, batch in votes:
             voter = Voter(pipeline, sink, instance)
@@ -77,17 +77,17 @@ class Votes:
                 self._logged[voter] = max(batch, self._logged.get(voter, -1))
 
     def check_instance(self, session: SinkSession) -> int:
-        """Checks whether an instance has what it voted for; returns for how many pipelines a loss was newly found."""
+        """Checks whether an instance has everything that it voted for; returns for how many pipelines a new loss was found."""
         voters = [v for v in self._logged if (v.sink, v.instance) == (session.hello.sink, session.instance)]
         return sum(self._newly_lost(voter, session) for voter in voters)
 
     def check_attached(self, pipeline: str, session_of: Callable[[str, str], SinkSession | None]) -> list[str]:
-        """Checks whether the attached instances have what they voted for; returns the sinks where a loss was newly found."""
+        """Checks whether the attached instances have everything that they voted for; returns the sinks with new losses."""
         sessions = [(voter, session_of(voter.sink, voter.instance)) for voter, _ in self._of(self._logged, pipeline)]
         return [voter.sink for voter, session in sessions if session is not None and self._newly_lost(voter, session)]
 
     def _newly_lost(self, voter: Voter, session: SinkSession) -> bool:
-        """Whether an instance has lost what it voted for, and that was not known."""
+        """Records whether an instance has lost a batch that it voted for; returns whether the loss is new."""
         batch = self._logged[voter]
         if session.has(Transaction(voter.pipeline, batch)):
             self._lost.pop(voter, None)
@@ -103,7 +103,7 @@ class Votes:
         """Checks that no instance has lost a vote for a pipeline.
 
         Raises:
-            SinkLost: one has.
+            SinkLost: an instance has.
         """
         for voter, batch in sorted(self._of(self._lost, pipeline)):
             raise SinkLost(
@@ -112,24 +112,24 @@ class Votes:
             )
 
     def accept(self, pipeline: str) -> None:
-        """Accepts the losses of a pipeline, which then goes on without them."""
+        """Accepts the losses of a pipeline, which then continues without the lost batches."""
         for voter, batch in self._of(self._lost, pipeline):
             del self._lost[voter], self._logged[voter]
             log.warning("a query goes on without what a sink has lost", **asdict(voter), batch=batch)
 
     def forget(self, pipeline: str) -> None:
-        """Forgets a pipeline; its next run reports again what its checkpoint has."""
+        """Forgets a pipeline; its next run reports the votes in its checkpoint again."""
         for voter in [voter for voter in {*self._open, *self._logged, *self._lost} if voter.pipeline == pipeline]:
             self._open.pop(voter, None)
             self._logged.pop(voter, None)
             self._lost.pop(voter, None)
 
     def logged(self, pipeline: str) -> list[tuple[Voter, int]]:
-        """The last vote of each instance whose batch is in a pipeline's commit log."""
+        """Returns the last vote of each instance whose batch is in a pipeline's commit log."""
         return sorted(self._of(self._logged, pipeline))
 
     def lost(self) -> list[tuple[Voter, int]]:
-        """The votes that instances have lost."""
+        """Returns the votes that instances have lost."""
         return sorted(self._lost.items())
 
     @staticmethod

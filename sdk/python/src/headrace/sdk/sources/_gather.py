@@ -127,7 +127,7 @@ class Gather:
             self.condition.notify_all()
 
     def _is_full(self) -> bool:
-        """Whether the reader must wait. It continues once half is taken, to avoid a thread switch for every item."""
+        """Returns whether the reader must wait. It continues once half is taken, to avoid a thread switch for every item."""
         share = _CAPACITY_IN_FRAMES // 2 if self.full else _CAPACITY_IN_FRAMES
         return self.bytes >= share * self._target_bytes or self.messages >= share * self._target_messages
 

@@ -358,11 +358,11 @@ class Session:
             self._poll_now.set()
 
     def _all_finished(self) -> bool:
-        """Whether there were partitions, and all have ended and are acknowledged."""
+        """Returns whether there were partitions, and all have ended and are acknowledged."""
         return self._any_ended and not self._current and not self._closed
 
     def _all_acknowledged(self) -> bool:
-        """Whether everything that was sent is acknowledged."""
+        """Returns whether everything that was sent is acknowledged."""
         return not any(stream.unacknowledged for stream in self._streams.values())
 
     def _finish(self, why: Ending | BaseException | None) -> None:

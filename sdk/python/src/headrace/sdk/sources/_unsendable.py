@@ -83,7 +83,7 @@ def message_at(columns: Columns, at: int) -> Message:
 
 
 def _is_sound(item: Item) -> bool:
-    """Whether the item is a batch that can be packed, or a message, which is checked separately."""
+    """Returns whether the item is a batch that can be packed, or a message, which is checked separately."""
     if isinstance(item, Message):
         return True
     try:

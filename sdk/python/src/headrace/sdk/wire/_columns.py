@@ -93,7 +93,7 @@ def join(parts: Sequence[Columns]) -> Columns:
 
 
 def any_given(values: Sequence[object]) -> bool:
-    """Whether any value is not None; the count runs in C."""
+    """Returns whether any value is not None; the count runs in C."""
     return values.count(None) != len(values)
 
 

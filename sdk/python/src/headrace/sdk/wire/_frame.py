@@ -101,7 +101,7 @@ def decode_frame(frame: Frame) -> list[Message]:
 
 
 def _has_gaps(columns: Columns, start: int, stop: int) -> bool:
-    """Whether any delta within the frame is not 1."""
+    """Returns whether any delta within the frame is not 1."""
     if not columns.deltas or stop - start == 1:
         return False
     return True if stop - start == columns.count else max(columns.deltas[start : stop - 1]) > 1

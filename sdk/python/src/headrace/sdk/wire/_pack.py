@@ -178,7 +178,7 @@ def _times(times: "Sequence[int | datetime | None] | array[int] | None") -> "arr
 
 
 def _all_int(times: Sequence[object]) -> TypeGuard[Sequence[int]]:
-    """Whether every entry is exactly an int; runs in C."""
+    """Returns whether every entry is exactly an int; runs in C."""
     return set(map(type, times)) <= {int}
 
 
