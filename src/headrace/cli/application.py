@@ -23,13 +23,13 @@ class Application:
 
 
 def load(target: str) -> Application:
-    """The application of `app.py`, or of `app.py:name` where the file has several.
+    """Imports `app.py`, or `app.py:name` if the file has several pipelines.
 
-    Its folder is first on the path while it is imported, and afterwards, as when Python runs the file. What has no pipeline, or
-    would start a query when it is imported, is not imported.
+    The file's folder is put first on `sys.path` and stays there, as when Python runs the file. A file that has no pipeline, or
+    that would start a query on import, is not imported.
 
     Raises:
-        Failure: there is no such file, it cannot or must not be imported, or it has not exactly one pipeline.
+        Failure: The file does not exist, cannot or must not be imported, or does not have exactly one pipeline.
     """
     from headrace.pipelines import GraphError, Pipeline
 

@@ -21,7 +21,7 @@ def run_deployment(path: Path, connection: Connection, *, dry_run: bool, as_json
     """Runs a deployment and exits with its code.
 
     Raises:
-        Failure: It cannot be run.
+        Failure: The deployment cannot be run.
     """
     quiet_grpc()
     _refuse_options(path)
@@ -78,7 +78,7 @@ def _supervise(deployment: "Deployment", planned: "Plan", connection: Connection
 
 
 def _refuse_options(path: Path) -> None:
-    """What concerns the application stands in the file."""
+    """Rejects options of the application: the file sets them."""
     ctx = click.get_current_context()
     for name in ctx.params:
         if name not in _OWN and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:

@@ -48,7 +48,7 @@ def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: 
       found      what is there, or what is wrong
       fix        what to do; null where there is nothing to do
     """
-    # gRPC's own log lines would stand between those of the table.
+    # gRPC's own log lines would garble the table.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from headrace.doctor import Site, examine
 
@@ -65,12 +65,12 @@ def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: 
 
 
 def exit_code(findings: "Sequence[Finding]") -> int:
-    """The exit code: the highest of what failed."""
+    """Returns the highest exit code of the failed findings, 0 if none failed."""
     return max((finding.exit_code for finding in findings if finding.level == "failed"), default=0)
 
 
 def summary_of(findings: "Sequence[tuple[Check, Finding]]") -> str:
-    """How it went, in a line."""
+    """Returns one line that names what failed and what to watch."""
     failed = [check.name for check, finding in findings if finding.level == "failed"]
     warnings = [check.name for check, finding in findings if finding.level == "warning"]
     parts = [f"failed: {', '.join(failed)}"] if failed else []
@@ -79,7 +79,7 @@ def summary_of(findings: "Sequence[tuple[Check, Finding]]") -> str:
 
 
 def document(findings: "Sequence[tuple[Check, Finding]]") -> dict[str, Any]:
-    """What --json prints as the result."""
+    """Returns the result that --json prints."""
     return {
         "checks": [
             {"check": check.name, "level": str(finding.level), "found": finding.found, "fix": finding.fix or None}
@@ -89,7 +89,7 @@ def document(findings: "Sequence[tuple[Check, Finding]]") -> dict[str, Any]:
 
 
 def table(findings: "Sequence[tuple[Check, Finding]]") -> "Table":
-    """The table for people: what was found, and below it the fix."""
+    """Returns a table of the findings, each with its fix below it."""
     from rich.table import Table
     from rich.text import Text
 

@@ -31,7 +31,7 @@ def prepare(ctx: click.Context, if_missing: bool, as_json: bool) -> None:
         require_java()
     except JavaMissing as error:
         ctx.exit(_report(str(error), [], as_json, EXIT_ENVIRONMENT))
-    # What it has started must not outlive it.
+    # Exit through `finally`, so that no child process outlives this one.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if not as_json:
         click.echo("running a short job on Spark, which takes about a minute ...", err=True)
@@ -51,7 +51,7 @@ def prepare(ctx: click.Context, if_missing: bool, as_json: bool) -> None:
 
 
 def _report(what: str, detail: list[str], as_json: bool, code: int) -> int:
-    """Says what went wrong, after what the job said; the exit code."""
+    """Reports a failure, after the job's output, and returns the exit code."""
     if not as_json:
         for line in detail:
             click.echo(line, err=True)

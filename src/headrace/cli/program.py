@@ -1,4 +1,4 @@
-"""What a user's program would do if it were imported, as far as its text tells."""
+"""Checks from its source, without running it, what a user's program would do on import."""
 
 import ast
 import sys
@@ -8,18 +8,18 @@ from pathlib import Path
 from headrace.terminal import EXIT_INVALID, Failure
 
 _STARTS = {"awaitTermination", "awaitAnyTermination", "processAllAvailable", "getOrCreate", "build_session"}
-"""Who calls one of these starts Spark, or waits for a query of it."""
+"""Functions that start Spark, or wait for a Spark query."""
 _GIVE_NO_PIPELINE = sys.stdlib_module_names | {"pyspark", "headrace"}
-"""Nothing in these packages gives an application a pipeline but `headrace.pipelines`."""
+"""Packages that cannot provide a pipeline, `headrace.pipelines` excepted."""
 Functions = dict[str, ast.FunctionDef | ast.AsyncFunctionDef]
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def check(file: str, path: Path) -> None:
-    """Refuses a program that has no pipeline, or that starts a query when it is imported. Nothing of it is run.
+    """Rejects a program that has no pipeline, or that starts a query on import. Runs none of it.
 
     Raises:
-        Failure: it is such a program, or no Python at all.
+        Failure: It is such a program, or is not valid Python.
     """
     try:
         tree = ast.parse(path.read_bytes(), str(path))
@@ -44,7 +44,7 @@ def check(file: str, path: Path) -> None:
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
-    """The modules that a program imports, and the names that it imports from them."""
+    """Yields the modules that a program imports, and the names that it imports from them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -62,7 +62,7 @@ def _functions(tree: ast.Module) -> Functions:
 
 
 def _calls(body: list[ast.stmt], functions: Functions, entered: set[str]) -> Iterator[ast.Call]:
-    """The calls that statements make, also by the program's own functions that they call."""
+    """Yields the calls that statements make, directly or through functions of the program itself."""
     for statement in body:
         for call in _own_calls(statement):
             yield call
@@ -73,7 +73,7 @@ def _calls(body: list[ast.stmt], functions: Functions, entered: set[str]) -> Ite
 
 
 def _own_calls(node: ast.AST) -> Iterator[ast.Call]:
-    """The calls in a statement, but not what functions do that it defines, nor what only a program does that is run."""
+    """Yields the calls in a statement, except those in function bodies and under `if __name__ == "__main__"`."""
     if isinstance(node, ast.If) and _asks_whether_it_is_run(node.test):
         for other in node.orelse:
             yield from _own_calls(other)
@@ -93,13 +93,13 @@ def _asks_whether_it_is_run(test: ast.expr) -> bool:
 
 
 def _name(call: ast.Call) -> str:
-    """What is called, without what it belongs to."""
+    """Returns the last part of the called name: `start` for `engine.start(...)`."""
     called = call.func
     return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
 
 
 def _is_start_of_query(call: ast.Call, tree: ast.Module) -> bool:
-    """Whether a call of something named `start` is that of the engine, or of a writer of Spark."""
+    """Whether a call to `start` is the engine's, or that of a Spark stream writer."""
     if isinstance(call.func, ast.Name):
         return "headrace.engine.start" in _imported(tree)
     return any(isinstance(node, ast.Attribute) and node.attr == "writeStream" for node in ast.walk(call.func)) or (

@@ -1,4 +1,4 @@
-"""The program: finds a command's module by its name and loads it only when the command is called."""
+"""The `headrace` program. It imports a command's module only when the command is called."""
 
 import importlib
 import importlib.util
@@ -12,7 +12,7 @@ from headrace.terminal import EXIT_ENVIRONMENT, Failure, run_program
 
 @dataclass(frozen=True)
 class _Lazy:
-    """Where a command is, and what `headrace --help` says of it."""
+    """The location of a command, and its line in `headrace --help`."""
 
     module: str
     attribute: str
@@ -47,7 +47,7 @@ def _is_installed(module: str) -> bool:
 
 
 class _LazyGroup(click.Group):
-    """A group whose commands are modules, imported when they are needed."""
+    """A group that imports its commands on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(name for name, lazy in _COMMANDS.items() if _is_installed(lazy.module))

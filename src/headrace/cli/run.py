@@ -23,7 +23,7 @@ _LOOKS_EVERY_S = 0.2
 
 
 def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
-    """Refuses what is not a size, or not a duration, before a JVM is started for it."""
+    """Returns a click callback that rejects an invalid size or duration before a JVM is started."""
 
     def check(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
         try:
@@ -155,7 +155,7 @@ def run(
         error = query.exception()
         failure = None if error is None else first_cause(str(error))
         if error is not None and not is_verbose():
-            # Spark's own log, which has it too, is shown with --verbose only.
+            # Spark logs it too, but that log is shown with --verbose only.
             click.echo(first_traceback(str(error)), err=True)
     except (OptionError, CheckpointError, StateError) as refusal:
         raise Failure(str(refusal), EXIT_INVALID) from None
@@ -172,7 +172,7 @@ def run(
 def _watch(
     query: "StreamingQuery", application: Application, connection: Connection, stop: threading.Event, as_json: bool
 ) -> None:
-    """Shows how it goes, until the query ends or is to be stopped."""
+    """Prints progress until the query ends or `stop` is set."""
     started = shown = time.monotonic()
     before: int | None = None
     streams = application.pipeline.graph.streams
@@ -206,7 +206,7 @@ def _watch(
 
 
 def _figures(connection: Connection, patterns: list[str]) -> tuple[int, int] | None:
-    """How many messages the gateway has acknowledged, and how many wait; None where it does not answer."""
+    """Returns the numbers of acknowledged and of waiting messages; None if the gateway does not answer."""
     import grpc
 
     from headrace.pipelines.runtime import matches
@@ -223,7 +223,7 @@ def _figures(connection: Connection, patterns: list[str]) -> tuple[int, int] | N
 
 
 def _connection_options(connection: Connection) -> dict[str, str]:
-    """The same connection, as options of the source and of the sink."""
+    """Returns the connection as options of the source and the sink."""
     if connection.tls and not (connection.tls_ca or connection.tls_cert):
         raise Failure("--tls alone is not enough for Spark's workers: give --tls-ca", EXIT_INVALID)
     named = {

@@ -19,8 +19,8 @@ class SparkOptions:
     """How to start Spark.
 
     Attributes:
-        master: Spark's master; None for that of spark-submit, or else this machine.
-        conf: Settings of Spark by name.
+        master: Spark's master URL; None for the one that spark-submit sets, else `local[*]`.
+        conf: Spark settings by name.
     """
 
     master: str | None
@@ -28,7 +28,7 @@ class SparkOptions:
 
 
 def spark_options(command: _Command) -> _Command:
-    """Adds the options --master and --conf; the command gets them as one argument, `on`."""
+    """Adds --master, --conf and --verbose. The command receives the first two as one argument, `on`."""
 
     @click.option("--master", metavar="URL", help="Spark's master.  [default: spark-submit's, else local[*]]")
     @verbose_option
@@ -41,7 +41,7 @@ def spark_options(command: _Command) -> _Command:
 
 
 def verbose_option(command: _Command) -> _Command:
-    """Adds the option --verbose, which holds for the processes that the command starts, too."""
+    """Adds --verbose, which also applies to the processes that the command starts."""
 
     def show_all(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
         if value:
@@ -52,15 +52,15 @@ def verbose_option(command: _Command) -> _Command:
 
 
 def is_verbose() -> bool:
-    """Whether --verbose was given, to this command or to the one that started it."""
+    """Whether --verbose was passed to this command, or to the one that started it."""
     return bool(os.environ.get(VERBOSE))
 
 
 def pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
-    """What an option that may be given several times says, by name.
+    """Parses the NAME=VALUE arguments of a repeatable option.
 
     Raises:
-        Failure: one of them is no NAME=VALUE.
+        Failure: An argument is not NAME=VALUE.
     """
     found = {}
     for text in given:
@@ -72,10 +72,10 @@ def pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
 
 
 def require_java() -> None:
-    """Ends the command where this machine has no Java that Spark runs on.
+    """Checks that this machine has a Java that Spark runs on.
 
     Raises:
-        Failure: it has none; the error says what to install.
+        Failure: It has none; the message names what to install.
     """
     from headrace import processes
 

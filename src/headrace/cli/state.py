@@ -1,4 +1,4 @@
-"""`headrace state`: the states of an application that does not run."""
+"""`headrace state`: inspects the states of an application that is not running."""
 
 import contextlib
 import dataclasses
@@ -194,7 +194,7 @@ def _keys(text: str) -> Iterator[str | bytes | int]:
 
 
 def plain(value: Any) -> Any:
-    """A state, or a key, as JSON has it: instances as their fields, bytes as text where they are text."""
+    """Converts a state or a key to JSON types: an instance to its fields, bytes to text with escapes for invalid UTF-8."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if value is None or isinstance(value, (bool, int, float, str)):

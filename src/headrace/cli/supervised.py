@@ -1,6 +1,6 @@
-"""`python -m headrace.cli.supervised ...`: a `headrace` command that ends with its supervisor, however that ends.
+"""`python -m headrace.cli.supervised ...`: a `headrace` command that ends when its supervisor does, even if that is killed.
 
-Its standard input is a pipe whose other end only the supervisor has.
+Standard input is a pipe whose other end only the supervisor holds.
 """
 
 import os
@@ -14,7 +14,7 @@ _ENDS_WITHIN_S = 60.0
 
 
 def _watch_supervisor() -> None:
-    """Waits until the supervisor is gone; then the process is asked to end, and made to where it does not."""
+    """Waits until the supervisor is gone, then sends SIGTERM to this process, and ends it by force if it is still running."""
     while os.read(0, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

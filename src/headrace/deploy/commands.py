@@ -12,11 +12,11 @@ _HEADRACE = [sys.executable, "-m", "headrace.cli.supervised"]
 
 
 def gateway_command(deployment: Deployment, listen: str | None) -> list[str]:
-    """Runs the gateway.
+    """Returns the command that runs the gateway.
 
     Args:
         deployment: The deployment.
-        listen: Where it listened before, so that it does again; None at first.
+        listen: The address of the previous start, to be kept; None at the first start.
     """
     options = deployment.gateway
     words = [*_HEADRACE, "gateway", "--ready-file", str(deployment.folder / ADDRESS_FILE)]
@@ -30,13 +30,13 @@ def gateway_command(deployment: Deployment, listen: str | None) -> list[str]:
 
 
 def connector_command(deployment: Deployment, name: str, address: str) -> list[str]:
-    """Runs a connector."""
+    """Returns the command that runs a connector."""
     words = [*_HEADRACE, "connector", "run", "-c", f"{deployment.path}:{name}", "--verbose"]
     return words if deployment.connectors[name].gateway.address is not None else [*words, "--gateway", address]
 
 
 def pipeline_command(options: PipelineOptions, address: str) -> list[str]:
-    """Runs the application."""
+    """Returns the command that runs the application."""
     words = [*_HEADRACE, "run", options.app, "--gateway", options.gateway.address or address]
     for name in ("checkpoint", "master", "parallelism", "trigger_interval", "worker_memory"):
         value = getattr(options, name)
@@ -56,18 +56,18 @@ def pipeline_command(options: PipelineOptions, address: str) -> list[str]:
 
 
 def graph_command(options: PipelineOptions) -> list[str]:
-    """Prints the application's graph."""
+    """Returns the command that prints the application's graph as JSON."""
     return [sys.executable, "-m", "headrace.cli", "run", options.app, "--dry-run", "--json"]
 
 
 def environment(options: GatewayTable | None = None) -> Mapping[str, str]:
-    """The environment of a process; a token is not for the command line, which others on the machine can read."""
+    """Returns the environment of a process. It carries the token, since other users can read command lines."""
     token = options.token if options is not None else None
     return os.environ if token is None else {**os.environ, "HEADRACE_TOKEN": token.get_secret_value()}
 
 
 def reachable(address: str) -> str:
-    """The address by which this machine reaches a gateway that listens there."""
+    """Returns the address at which this machine reaches a gateway that listens on `address`."""
     host, _, port = address.rpartition(":")
     return f"{ {'0.0.0.0': '127.0.0.1', '[::]': '[::1]'}.get(host, host) }:{port}"
 

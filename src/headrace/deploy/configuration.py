@@ -1,4 +1,4 @@
-"""What a deployment file says: a gateway, connectors and an application."""
+"""Reads a deployment file: a gateway, connectors and an application."""
 
 import os
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from headrace.connectors.configuration import Configured, GatewayTable, take_con
 from headrace.contract.names import is_name
 
 GATEWAY, PIPELINE = "gateway", "pipeline"
-"""What these two processes are called, so that no connector may be."""
+"""The names of these two processes, reserved: no connector may use them."""
 
 
 class GatewayOptions(Parameters):
@@ -66,12 +66,12 @@ class PipelineOptions(Parameters):
     @field_validator("options", "conf", mode="before")
     @classmethod
     def _as_text(cls, value: Any) -> Any:
-        """Spark takes texts: numbers, and true or false, may be written as such."""
+        """Spark settings are strings; this also accepts TOML numbers and booleans."""
         return {name: _text(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 class _Top(Parameters):
-    """What is at the top of the file, beside the tables."""
+    """The top-level keys of the file."""
 
     folder: Path | None = None
 
@@ -81,11 +81,11 @@ class Deployment:
     """A deployment.
 
     Attributes:
-        path: Its file, absolute.
-        folder: Where its processes write what they say.
+        path: Its file, an absolute path.
+        folder: Where its processes write their logs.
         gateway: The gateway.
         connectors: The connectors by name.
-        pipeline: The application; None where it runs elsewhere.
+        pipeline: The application; None if it runs elsewhere.
         speaks_tls: Whether the gateway speaks TLS.
     """
 
@@ -101,7 +101,7 @@ def load_deployment(path: Path, environ: Mapping[str, str] = os.environ) -> Depl
     """Reads a deployment file.
 
     Raises:
-        ConfigurationError: It is wrong; the error names every problem with its line.
+        ConfigurationError: The file is invalid; the error lists every problem with its line.
         MissingExtra: The client library of a connector is not installed.
     """
     reading = ConfigurationFile(path, environ)
@@ -140,7 +140,7 @@ def _pipeline(reading: ConfigurationFile) -> PipelineOptions | None:
 
 
 def _speaks_tls(reading: ConfigurationFile, options: GatewayOptions) -> bool:
-    """Reads the gateway's configuration as the gateway will, and notes what is wrong with it."""
+    """Loads the gateway's configuration as the gateway will, and reports its problems. Returns whether it uses TLS."""
     from headrace.gateway import OPTION_KEYS, load_config
 
     given = {name: getattr(options, name) for name in OPTION_KEYS if getattr(options, name) not in (None, False)}

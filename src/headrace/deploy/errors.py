@@ -9,7 +9,7 @@ from headrace.contract.errors import HeadraceError
 
 
 class DeploymentError(HeadraceError):
-    """The root; its text says what to do."""
+    """The root of the errors of a deployment."""
 
 
 class AlreadyRuns(DeploymentError):
@@ -19,9 +19,9 @@ class AlreadyRuns(DeploymentError):
 
 
 class CannotRun(DeploymentError):
-    """A process ended before it was ever connected, because of a usage or configuration error, or a missing requirement."""
+    """A process ended before it ever connected, because of a usage or configuration error or a missing requirement."""
 
     def __init__(self, message: str, exit_code: int) -> None:
-        """Keeps the exit code of the process."""
+        """Takes the message and the exit code of the process."""
         super().__init__(message)
         self.exit_code = exit_code

@@ -1,4 +1,4 @@
-"""What the gateway of a deployment knows of its processes."""
+"""Asks the gateway of a deployment which processes it knows."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ _TROUBLE = (StreamState.STREAM_STATE_LOST, StreamState.STREAM_STATE_DETACHED)
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What flows through streams.
+    """The throughput of one or more streams.
 
     Attributes:
-        streams: How many there are.
+        streams: Number of streams.
         acknowledged: Messages acknowledged since the gateway started.
-        lag: Messages that wait.
-        trouble: What is wrong with one of them; None where nothing is.
+        lag: Messages not yet processed.
+        trouble: The problem of one of the streams; None if there is none.
     """
 
     streams: int = 0
@@ -33,15 +33,15 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a gateway says.
+    """What a gateway reports about its clients.
 
     Attributes:
-        permitted: Whether it says anything to who asks.
+        permitted: Whether the caller may read the status.
         connected: The instances of sources that are connected.
-        flows: What flows, by instance of a source.
-        sinks: The instances that are connected of each sink.
-        refused: The messages that each sink has refused.
-        pipelines: The pipelines that are attached.
+        flows: The throughput of each source, by instance.
+        sinks: The connected instances of each sink, by sink.
+        refused: The number of messages that each sink has refused.
+        pipelines: The attached pipelines.
     """
 
     permitted: bool = True
@@ -58,12 +58,12 @@ class Known:
 
     @property
     def lag(self) -> int:
-        """Messages that wait."""
+        """Messages not yet processed."""
         return sum(flow.lag for flow in self.flows.values())
 
 
 class GatewayProbe(Protocol):
-    """Asks a gateway how it is."""
+    """Asks a gateway for its status."""
 
     def ask(self) -> Known | None:
         """What it says; None while it is away."""
@@ -73,10 +73,10 @@ class GatewayProbe(Protocol):
 
 
 class StatusProbe:
-    """Asks a gateway for its status."""
+    """A probe that calls `GetStatus`."""
 
     def __init__(self, channel: grpc.Channel, metadata: tuple[tuple[str, str], ...]) -> None:
-        """Asks through a channel, and closes it at the end; `metadata` is sent along."""
+        """Takes over the channel, and sends `metadata` with each call."""
         self._channel = channel
         self._stub = AdminServiceStub(channel)
         self._metadata = metadata
@@ -96,10 +96,10 @@ class StatusProbe:
 
 
 class NoProbe:
-    """The probe of a gateway that cannot be asked, because it uses TLS and no authority to trust is configured."""
+    """The probe of a gateway that uses TLS while no trusted authority is configured, so that it cannot be asked."""
 
     def ask(self) -> Known | None:
-        """Reports that nothing is known."""
+        """Returns a `Known` that knows nothing."""
         return Known(permitted=False)
 
     def close(self) -> None:

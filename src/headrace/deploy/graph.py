@@ -1,4 +1,4 @@
-"""What a deployment's application reads and writes, and what of it no connector has."""
+"""The streams and sinks of a deployment's application, and those that no connector provides."""
 
 import json
 import subprocess
@@ -15,13 +15,13 @@ _WITHIN_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class ApplicationGraph:
-    """What an application is.
+    """The shape of an application.
 
     Attributes:
-        pipeline: The name by which the gateway knows it.
+        pipeline: The name that it has at the gateway.
         streams: The patterns of the streams that it reads.
         sinks: The sinks that it writes to.
-        steps: A line for each step.
+        steps: One line per step, for people.
     """
 
     pipeline: str
@@ -31,10 +31,10 @@ class ApplicationGraph:
 
 
 def read_graph(deployment: Deployment) -> ApplicationGraph | None:
-    """Imports the application, in a process of its own; None where the deployment has none.
+    """Imports the application in a separate process, and returns its graph; None if the deployment has no application.
 
     Raises:
-        CannotRun: It cannot be imported, or is none.
+        CannotRun: The file cannot be imported in time, or has no pipeline.
     """
     options = deployment.pipeline
     if options is None:
@@ -49,12 +49,12 @@ def read_graph(deployment: Deployment) -> ApplicationGraph | None:
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise CannotRun(f"pipeline: {said[-1].removeprefix('Error: ')}", done.returncode)
-    # What the application itself prints comes first.
+    # Lines before the last one are printed by the application itself.
     return ApplicationGraph(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def missing(deployment: Deployment, graph: ApplicationGraph) -> Iterator[str]:
-    """Says what the application reads or writes and no connector here has: a connector elsewhere may, or it is misspelled."""
+    """Yields a note per stream or sink that no connector here provides: one elsewhere may, or the name is misspelled."""
     names: dict[str, list[str]] = {"source": [], "sink": []}
     for configured in deployment.connectors.values():
         names[configured.connector.kind].append(str(getattr(configured.parameters, configured.connector.kind)))

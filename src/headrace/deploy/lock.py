@@ -1,4 +1,4 @@
-"""One run of a deployment at a time, also where a supervisor was killed and its processes still end."""
+"""Ensures one run of a deployment at a time, even while processes of a killed supervisor are still ending."""
 
 import contextlib
 import fcntl
@@ -19,13 +19,13 @@ def exclusive_run(folder: Path, tell: Callable[[str], None]) -> Iterator[int]:
 
     Args:
         folder: The deployment's folder.
-        tell: Takes a line for people, where there is something to wait for.
+        tell: Called with a line for people if there is something to wait for.
 
     Yields:
         A descriptor for each process to inherit: it holds the lock until the last of them has ended.
 
     Raises:
-        AlreadyRuns: Another supervisor runs it, or processes of an earlier one do not end.
+        AlreadyRuns: Another supervisor runs the deployment, or processes of an earlier one do not end in time.
     """
     with _opened(folder / "supervisor.lock") as own, _opened(folder / "processes.lock") as shared:
         if not _locked(own):

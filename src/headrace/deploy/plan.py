@@ -1,4 +1,4 @@
-"""Which processes a deployment has, and how each of them looks to the gateway."""
+"""The processes of a deployment, and how to recognize each of them at the gateway."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,14 +16,15 @@ class Role:
     """A process.
 
     Attributes:
-        name: What it is called.
+        name: Its name, unique in the deployment.
         kind: What it is.
         what: Which connector, or which application.
-        command: Its command line, by the gateway's address; of the gateway itself, by where it listened before, None at first.
+        command: Returns its command line, given the gateway's address. The gateway itself is given the address of its
+            previous start, None at the first.
         environ: Its environment.
-        is_connected: Whether the gateway knows it; None where it cannot.
-        detail: What the gateway says of what flows through it; empty for nothing.
-        may_end: Whether it may come to an end by itself.
+        is_connected: Whether the gateway knows it; None if it uses another gateway.
+        detail: Returns its throughput or its problem, as the gateway reports it; empty for nothing.
+        may_end: Whether it may end on its own.
     """
 
     name: str
@@ -41,10 +42,10 @@ class Plan:
     """All processes of a deployment.
 
     Attributes:
-        name: What the deployment is called.
-        folder: Where they write what they say.
-        cwd: Where they run.
-        gateway: The gateway; the others are started once it listens.
+        name: The name of the deployment.
+        folder: Where the processes write their logs.
+        cwd: Their working directory.
+        gateway: The gateway; the others start once it listens.
         others: The others.
     """
 
@@ -56,11 +57,11 @@ class Plan:
 
 
 def plan(deployment: Deployment, pipeline: str | None) -> Plan:
-    """The processes of a deployment.
+    """Plans the processes of a deployment.
 
     Args:
         deployment: The deployment.
-        pipeline: The name by which the gateway knows its application; None where it has none.
+        pipeline: The name of its application at the gateway; None if it has no application.
     """
     gateway = Role(
         GATEWAY,

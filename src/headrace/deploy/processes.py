@@ -1,4 +1,4 @@
-"""The supervised processes of a deployment: when each is started, and their status."""
+"""The supervised processes of a deployment: when each starts, and their status."""
 
 import os
 import shutil
@@ -22,15 +22,15 @@ Connect = Callable[[str], GatewayProbe]
 
 
 class SupervisedProcesses:
-    """All processes, the gateway first: the others are started once it listens."""
+    """All processes of a deployment. The gateway starts first, the others once it listens."""
 
     def __init__(self, plan: Plan, connect: Connect, inherits: int) -> None:
         """Starts nothing yet.
 
         Args:
-            plan: Who they are.
-            connect: Makes a probe of the gateway at an address.
-            inherits: A descriptor that every process gets.
+            plan: The processes.
+            connect: Returns a probe of the gateway at an address.
+            inherits: A file descriptor that every process inherits.
         """
         self._plan = plan
         self._connect = connect
@@ -57,7 +57,7 @@ class SupervisedProcesses:
 
     @property
     def is_over(self) -> bool:
-        """True once nothing more can come: the application has ended, or all sources have."""
+        """Whether nothing more can come: the application has ended, or all sources have."""
         ended = {kind: [one.state is State.ENDED for one in self.of(kind)] for kind in (Kind.PIPELINE, Kind.SOURCE)}
         return any(each and all(each) for each in ended.values())
 
@@ -82,7 +82,7 @@ class SupervisedProcesses:
             one.look(now, self._is_connected(one))
 
     def status(self, *, stopping: bool) -> Status:
-        """How everything is."""
+        """Returns the status of the deployment."""
         now = time.monotonic()
         processes = [self._status_of(one, now) for one in self.all]
         how, cause = condition(processes, stopping=stopping)
@@ -113,7 +113,7 @@ class SupervisedProcesses:
         return Supervised(role, process)
 
     def _find_gateway(self) -> None:
-        """Takes the address where the gateway listens, once it does. From now on it is started there."""
+        """Reads the gateway's address once it listens. Later starts of the gateway reuse it."""
         if self._address is None and self._address_file.exists():
             listens = self._address_file.read_text().strip()
             self._address = reachable(listens)
@@ -132,14 +132,14 @@ class SupervisedProcesses:
             self._counts.append((now, self._known.acknowledged))
 
     def _is_connected(self, one: Supervised) -> bool | None:
-        # An older answer is about the process that was there before.
+        # An older answer is about the previous start.
         known = self._known if self._asked_at >= one.started_at else None
         if known is not None and not known.permitted:
             return None
         return one.role.is_connected(known or Known())
 
     def _rate(self) -> int:
-        """Messages acknowledged each second, lately; a gateway that restarts counts from zero."""
+        """The recent rate of acknowledged messages per second; a restarted gateway counts from zero."""
         if len(self._counts) < 2:
             return 0
         (began, before), (ended, after) = self._counts[0], self._counts[-1]
@@ -164,7 +164,7 @@ class SupervisedProcesses:
 
 
 def _keep_small(log: Path) -> None:
-    """Keeps the latest two pieces of a log: processes append to it for as long as they live."""
+    """Rotates a log: processes append to it for as long as they live, so the two newest pieces are kept."""
     if log.exists() and log.stat().st_size > _LARGEST_LOG_BYTES:
         shutil.copyfile(log, log.with_suffix(".1.log"))
         os.truncate(log, 0)

@@ -1,4 +1,4 @@
-"""The one status of a deployment: a document whose names and types are kept stable."""
+"""The status of a deployment: a document with stable names and types."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """What a process is; in the order in which they are shown."""
+    """What a process is, in display order."""
 
     GATEWAY = "gateway"
     SOURCE = "source"
@@ -16,37 +16,37 @@ class Kind(StrEnum):
 
 
 class State(StrEnum):
-    """What a process does."""
+    """The state of a process."""
 
     WAITS = "waits"
-    """Nothing yet: it will be started, or started again."""
+    """It will be started or restarted."""
     STARTS = "starts"
-    """It is not connected yet."""
+    """It is running, but not connected yet."""
     RUNS = "runs"
     """It is connected."""
     RECONNECTS = "reconnects"
-    """It was connected, and is no more."""
+    """It is running, but no longer connected."""
     FAILS = "fails"
-    """It has failed several times in a row, and is tried again."""
+    """It has failed several times in a row, and will be restarted."""
     STOPS = "stops"
-    """It was asked to end."""
+    """It was told to stop."""
     ENDED = "ended"
-    """It has ended, and nothing is wrong with that."""
+    """It has ended as expected."""
     KILLED = "killed"
-    """It was asked to end, and had to be made to."""
+    """It was told to stop, and had to be killed."""
 
 
 class Condition(StrEnum):
-    """How a deployment is."""
+    """The condition of a deployment."""
 
     STARTS = "starts"
     """Not all of its processes have run yet."""
     RUNS = "runs"
-    """All of them run, or have come to their end."""
+    """All of them run, or have ended."""
     DEGRADED = "degraded"
-    """One of them does not."""
+    """At least one of them does not run."""
     STOPS = "stops"
-    """They are asked to end."""
+    """They were told to stop."""
     ENDED = "ended"
     """All have ended."""
 
@@ -59,14 +59,14 @@ class ProcessStatus:
         name: Its name.
         kind: gateway, source, pipeline or sink.
         what: Which connector, or which application.
-        state: What it does.
-        pid: Its id; None while there is none.
-        restarts: How often it was started again.
-        seconds: How long the process has run; None while there is none.
-        next_start_seconds: In how many seconds it is started again; None where it is not.
-        reason: Why it ended the last time; None once it has run well again.
-        detail: What is to be said of what flows through it; empty for nothing.
-        log: The file that has what it says.
+        state: Its state.
+        pid: Its process id; None while it is not running.
+        restarts: Number of restarts.
+        seconds: How long it has been running; None while it is not.
+        next_start_seconds: Seconds until it is restarted; None if it will not be.
+        reason: Why it last ended; None once it has been stable again.
+        detail: Its throughput or its problem; empty for nothing.
+        log: Its log file.
     """
 
     name: str
@@ -88,13 +88,13 @@ class Status:
 
     Attributes:
         deployment: Its file.
-        condition: How it is.
-        cause: What keeps it from running, the first cause where there are several; None where nothing does.
+        condition: Its condition.
+        cause: What keeps it from running, the first cause if there are several; None if nothing does.
         gateway: The gateway's address; None until it listens.
-        seconds: How long it has been run.
-        acknowledged: Messages acknowledged since the gateway started; None where the gateway does not say.
-        rate: Of these, how many a second lately.
-        lag: Messages that wait; None where the gateway does not say.
+        seconds: Seconds since the deployment started.
+        acknowledged: Messages acknowledged since the gateway started; None if the gateway does not report it.
+        rate: Recently acknowledged messages per second.
+        lag: Messages not yet processed; None if the gateway does not report it.
         processes: Its processes, in the order in which messages flow.
     """
 
@@ -109,16 +109,16 @@ class Status:
     processes: Sequence[ProcessStatus]
 
     def document(self) -> dict[str, Any]:
-        """As plain data."""
+        """Returns the status as plain data, ready for JSON."""
         return asdict(self)
 
 
 def condition(processes: Sequence[ProcessStatus], *, stopping: bool) -> tuple[Condition, str | None]:
-    """How a deployment is whose processes are so, and the first cause where it does not run."""
+    """Derives the condition of a deployment from its processes, and the first cause if it does not run."""
     over = all(process.state in (State.ENDED, State.KILLED) for process in processes)
     if stopping or over:
         return Condition.ENDED if over else Condition.STOPS, None
-    # What else does not run, waits for the gateway.
+    # The gateway first: without it, no other process can run.
     for process in sorted(processes, key=lambda process: process.kind is not Kind.GATEWAY):
         if process.state is State.RECONNECTS:
             return Condition.DEGRADED, f"{process.name}: its connection to the gateway is lost"

@@ -20,37 +20,37 @@ _PERMANENT = (2, 3)
 """Exit codes for usage or configuration errors, and for missing requirements."""
 _LAST_BYTES = 16 << 10
 _SAYS_WHY = re.compile(r"(?:\d{4}-\d\d-\d\dT\S+Z )?(?:Error|ERROR)\b:?\s*(?P<why>.*)")
-"""Lines of a log begin with their time; what a command prints does not."""
+"""Log lines begin with a timestamp; other output of a command does not."""
 
 
 @dataclass
 class Supervised:
-    """A process that is started again whenever it ends, with backoff."""
+    """A process that is restarted whenever it ends, with backoff."""
 
     role: Role
     process: OwnedProcess
     state: State = State.WAITS
     restarts: int = 0
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     has_run: bool = False
     """Whether it was ever connected."""
     reason: str | None = None
-    """Why it ended the last time; None where it has not, or runs well again."""
+    """Why it last ended; None if it never has, or has been stable since."""
     exit_code: int | None = None
-    """Of the last time."""
+    """The exit code of its last run."""
     started_at: float = 0.0
     due_at: float = 0.0
-    """When it is to be started, in the seconds of the clock that `look` is given."""
+    """When to start it, in seconds on the clock of `look`."""
     _log_offset: int = 0
 
     @property
     def cannot_run(self) -> bool:
-        """Whether it can never run as it is configured, so that restarts are pointless."""
+        """Whether restarts are pointless, because it can never run as configured."""
         return not self.has_run and self.exit_code in _PERMANENT
 
     def start_if_due(self, now: float) -> None:
-        """Starts it where it is time to."""
+        """Starts it if a start is due at `now`."""
         if self.state in (State.WAITS, State.FAILS) and not self.process.runs and now >= self.due_at:
             self.restarts += bool(self.process.pids)
             self._log_offset = _size(self.process.log)
@@ -59,11 +59,11 @@ class Supervised:
             self.state = State.FAILS if self.state is State.FAILS else State.STARTS
 
     def look(self, now: float, connected: bool | None) -> None:
-        """Looks how it is.
+        """Updates the state of the process.
 
         Args:
-            now: The time, in seconds of any clock that never steps back.
-            connected: Whether the gateway knows it; for the gateway, whether it answers. None where that cannot be told.
+            now: The time, in seconds on a monotonic clock.
+            connected: Whether the gateway knows it; for the gateway, whether it answers. None if unknown.
         """
         if not self.process.runs:
             return
@@ -80,7 +80,7 @@ class Supervised:
             self.state = State.RECONNECTS
 
     def ask_to_stop(self) -> None:
-        """Asks it to end; a process that is not running counts as ended."""
+        """Sends SIGTERM; a process that is not running counts as ended."""
         if self.process.runs:
             self.state = State.STOPS
             self.process.ask_to_stop()
@@ -88,7 +88,7 @@ class Supervised:
             self.state = State.ENDED
 
     def kill(self) -> None:
-        """Kills it."""
+        """Kills it if it is still running."""
         if self.process.runs:
             self.process.kill()
             self.state, self.reason = State.KILLED, "it did not end by itself"
@@ -96,7 +96,7 @@ class Supervised:
     def _ended(self, now: float, code: int) -> None:
         self.exit_code = code
         if self.state is State.STOPS or (code == 0 and self.role.may_end):
-            # One that is still starting ends by the signal itself.
+            # A process that has no handler yet is ended by the signal itself.
             self.reason = None if code in (0, -signal.SIGTERM) else self._why(code)
             self.state = State.ENDED
             return
@@ -106,19 +106,19 @@ class Supervised:
         self.state = State.FAILS if self.failures >= _KEEPS_FAILING else State.WAITS
 
     def _why(self, code: int) -> str:
-        """The cause, in a line: what it said last, else how it ended."""
+        """Returns one line: how it ended, and its last error if it printed one."""
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         said = last_error_line(self.process.log, self._log_offset)
         return f"{how}: {said}" if said and code > 0 else how
 
 
 def wait(failures: int) -> float:
-    """How long to wait before a start after so many failures in a row, in seconds; twice as long each time, with jitter."""
+    """Returns the delay before the next start, in seconds; it doubles with each consecutive failure, with jitter."""
     return Backoff(FIRST_WAIT_S, LONGEST_WAIT_S, jitter=0.25, attempts=failures - 1).next()
 
 
 def last_error_line(log: Path, offset: int) -> str:
-    """The last line that says why, of what a process has written since `offset`; else its last line."""
+    """Returns the last error that a process has logged since byte `offset`, else its last line."""
     size = _size(log)
     with log.open("rb") as file:
         file.seek(max(0 if offset > size else offset, size - _LAST_BYTES))

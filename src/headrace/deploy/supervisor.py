@@ -16,17 +16,17 @@ from headrace.deploy.supervised import Supervised
 
 _LOOK_EVERY_S = 0.1
 _STOP_ORDER = ((Kind.SOURCE, 20.0), (Kind.PIPELINE, 60.0), (Kind.SINK, 20.0), (Kind.GATEWAY, 30.0))
-"""Who ends first, and within how many seconds: what sources have sent is still committed, and sinks hear of every commit."""
+"""The order in which kinds stop, with timeouts in seconds: what sources sent is still committed, and sinks get every commit."""
 
 Show = Callable[[Status], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a deployment came to its end.
+    """How a deployment ended.
 
     Attributes:
-        exit_code: 0 where everything has ended well.
+        exit_code: 0 if everything ended normally.
         summary: The same for people.
     """
 
@@ -42,8 +42,8 @@ class Supervisor:
 
         Args:
             plan: What to run.
-            connect: Makes a probe of the gateway at an address.
-            show: Is given the status, several times a second.
+            connect: Returns a probe of the gateway at an address.
+            show: Called with the status several times a second.
         """
         self._plan = plan
         self._connect = connect
@@ -51,15 +51,15 @@ class Supervisor:
         self._signals: list[int] = []
 
     def run(self, tell: Callable[[str], None]) -> Ending:
-        """Runs it until it has come to its end or is stopped; nothing of it runs any more afterwards.
+        """Runs the deployment until it ends or is stopped. All of its processes have ended when this returns.
 
-        SIGTERM and SIGINT end it in good order, a second one at once.
+        SIGTERM and SIGINT stop it in order, a second one stops it immediately.
 
         Args:
-            tell: Takes a line for people.
+            tell: Called with lines for people.
 
         Raises:
-            AlreadyRuns: It runs already.
+            AlreadyRuns: Another supervisor runs it.
             CannotRun: One of its processes can never run as it is configured.
         """
         self._plan.folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ class Supervisor:
         return self._ending(processes)
 
     def _until_over(self, processes: SupervisedProcesses) -> Supervised | None:
-        """Starts whoever is to be started until there is a reason to end; returns the process that is one."""
+        """Starts what is due until there is a reason to end. Returns the process that can never run, if that is the reason."""
         while not self._signals:
             processes.look()
             cannot_run = next((one for one in processes.all if one.cannot_run), None)

@@ -1,4 +1,4 @@
-"""The status of a deployment as people and programs see it."""
+"""Views of a deployment's status, for people and for programs."""
 
 import json
 import time
@@ -33,7 +33,7 @@ Said = tuple[object, ...]
 
 
 class LinesView:
-    """A line for whatever changes, and the figures now and then."""
+    """Prints a line for each change, and the figures from time to time."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         """Writes lines by `write`."""
@@ -42,7 +42,7 @@ class LinesView:
         self._figures_at = time.monotonic()
 
     def __call__(self, status: Status) -> None:
-        """Says what is new."""
+        """Writes what has changed."""
         for process in status.processes:
             if self._is_news(process.name, (process.state, process.restarts, process.reason)):
                 self._say(f"{process.name} {told(process)}")
@@ -62,7 +62,7 @@ class LinesView:
 
 
 class JsonView:
-    """The status as a document in a line, whenever a state changes and every few seconds."""
+    """Prints the status as one JSON document per line, at every change and every few seconds."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         """Writes lines by `write`."""
@@ -71,7 +71,7 @@ class JsonView:
         self._written_at = 0.0
 
     def __call__(self, status: Status) -> None:
-        """Writes it where it is time to."""
+        """Writes the status if it has changed or is due."""
         said = (status.condition, *((process.state, process.restarts, process.reason) for process in status.processes))
         if said != self._before or time.monotonic() - self._written_at >= _DOCUMENT_EVERY_S:
             self._before, self._written_at = said, time.monotonic()
@@ -79,31 +79,31 @@ class JsonView:
 
 
 class LiveView:
-    """A table that stays where it is, on a terminal."""
+    """A table on a terminal, updated in place."""
 
     def __init__(self, console: Console) -> None:
-        """Shows it on a console."""
+        """Takes the console to draw on."""
         self._live = Live(console=console, auto_refresh=False)
         self._shown_at = 0.0
 
     def __enter__(self) -> Self:
-        """Takes the terminal."""
+        """Starts drawing."""
         self._live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Gives it back, with the last status on it."""
+        """Stops drawing; the last status stays on the terminal."""
         self._live.stop()
 
     def __call__(self, status: Status) -> None:
-        """Shows it, some times a second."""
+        """Draws the status, a few times per second at most."""
         if time.monotonic() - self._shown_at >= _REFRESHES_EVERY_S or status.condition is Condition.ENDED:
             self._shown_at = time.monotonic()
             self._live.update(table(status), refresh=True)
 
 
 def table(status: Status) -> RenderableType:
-    """The status as a table."""
+    """Returns the status as a table."""
     rows = Table("process", "what", "state", "pid", "restarts", "", box=None, pad_edge=False, header_style="bold")
     for process in status.processes:
         what = process.what or (status.gateway or "" if process.kind == "gateway" else "")
@@ -116,19 +116,19 @@ def table(status: Status) -> RenderableType:
 
 
 def figures(status: Status) -> str:
-    """What flows through a deployment, in a line."""
+    """Returns the throughput of a deployment, in one line."""
     if status.acknowledged is None:
         return "the gateway does not report figures"
     return f"{status.acknowledged:,} messages acknowledged, {status.rate:,} a second, lag {status.lag or 0:,}"
 
 
 def told(process: ProcessStatus) -> str:
-    """The state of a process, in one line."""
+    """Returns the state of a process, in one line."""
     return f"{process.state}: {why}" if (why := _why(process)) else process.state
 
 
 def _why(process: ProcessStatus) -> str:
-    """Why a process is not running, and when it starts again; empty if nothing is wrong."""
+    """Returns why a process is not running, and when it will be restarted; empty if nothing is wrong."""
     if process.reason is None or process.state not in _STATES_WITH_REASON:
         return ""
     again = f"; starts again in {process.next_start_seconds:.1f} s" if process.next_start_seconds is not None else ""

@@ -1,6 +1,6 @@
-"""What `headrace doctor` checks. Checks look, change nothing, and take five seconds together; only Spark's start takes longer.
+"""The checks of `headrace doctor`. They change nothing, and take five seconds together unless they start Spark.
 
-A new check is a function from a `Site` to a `Finding`, and a row in `CHECKS`.
+To add a check, write a function from a `Site` to a `Finding`, and add a row to `CHECKS`.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ CHECKS = (
 
 
 def examine(site: Site, checks: Sequence[Check] = CHECKS) -> list[tuple[Check, Finding]]:
-    """Runs all checks at the same time; what they found, in their order."""
+    """Runs all checks concurrently. Returns each check with its finding, in the order of `checks`."""
     with ThreadPoolExecutor(len(checks), "doctor") as threads:
         findings = [threads.submit(check.run, site) for check in checks]
         return [(check, finding.result()) for check, finding in zip(checks, findings, strict=True)]

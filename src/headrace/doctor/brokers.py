@@ -13,11 +13,11 @@ _HOST = "127.0.0.1"
 
 
 def broker(extra: str, port: int) -> Callable[[Site], Finding]:
-    """The check of one broker: its client library, and whether a server is at its usual port of this machine.
+    """Returns the check of a broker: its client library, and whether a server listens on the default port of this machine.
 
     Args:
-        extra: The extra of headrace-connectors that has the client.
-        port: The usual port.
+        extra: The extra of headrace-connectors that installs the client.
+        port: The broker's default port.
     """
 
     def check(site: Site) -> Finding:
@@ -46,7 +46,7 @@ def _listens(port: int) -> bool:
 
 
 def check_connectors(site: Site) -> Finding:
-    """Whether configured connectors can connect, as `headrace connector check` finds out."""
+    """Checks whether configured connectors can connect, as `headrace connector check` does."""
     if not site.connectors:
         return skipped("no configuration file was given", "to check what connectors connect to: headrace doctor --config FILE")
     findings = [_connector(target) for given in site.connectors for target in _targets(given)]
@@ -56,13 +56,13 @@ def check_connectors(site: Site) -> Finding:
 
 
 def _targets(given: str) -> list[str]:
-    """A file, or each connector of a deployment."""
+    """Returns the file itself, or `FILE:NAME` for each connector of a deployment."""
     from headrace.configuration import ConfigurationError, ConfigurationFile
 
     try:
         names = ConfigurationFile(Path(given)).names(("connectors",))
     except ConfigurationError:
-        return [given]  # Or it is FILE:NAME; what is wrong is said when it is loaded.
+        return [given]  # It may be FILE:NAME; loading it reports any problem.
     return [f"{given}:{name}" for name in names] or [given]
 
 

@@ -1,4 +1,4 @@
-"""What a check is, what it is given, and what it finds."""
+"""A check, its input and its finding."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ class Level(StrEnum):
 
     OK = "ok"
     SKIPPED = "skipped"
-    """Not checked, or not there and not needed."""
+    """Not checked, or absent and not needed."""
     WARNING = "warning"
-    """Headrace runs, perhaps not well."""
+    """Headrace runs, but may run into trouble."""
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check has found.
+    """The result of a check.
 
     Attributes:
         level: How much it matters.
         found: What is there, or what is wrong.
-        fix: What to do; empty where there is nothing to do.
-        exit_code: That of the command if this failed.
+        fix: What to do; empty if there is nothing to do.
+        exit_code: The exit code of the command if the check failed.
     """
 
     level: Level
@@ -37,11 +37,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What is to be checked, besides this machine.
+    """What to check besides this machine.
 
     Attributes:
         connection: How to reach the gateway.
-        gateway_named: Whether a gateway was named, so that it has to be there.
+        gateway_named: Whether the user named a gateway, so that it must be reachable.
         start_spark: Whether to start Spark.
         connectors: Configuration files of connectors and deployments to check, as `FILE` or `FILE:NAME`.
     """
@@ -54,11 +54,11 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that is checked.
+    """A named check.
 
     Attributes:
-        name: What the table and the JSON call it.
-        run: Looks, and changes nothing.
+        name: Its name in the table and in the JSON.
+        run: Performs the check. It changes nothing.
     """
 
     name: str
@@ -66,20 +66,20 @@ class Check:
 
 
 def ok(found: str, fix: str = "") -> Finding:
-    """All is well."""
+    """Returns a finding without a problem."""
     return Finding(Level.OK, found, fix)
 
 
 def skipped(found: str, fix: str = "") -> Finding:
-    """Nothing was checked."""
+    """Returns the finding of a check that did not apply."""
     return Finding(Level.SKIPPED, found, fix)
 
 
 def warning(found: str, fix: str) -> Finding:
-    """Something may go wrong."""
+    """Returns a finding of something that may go wrong."""
     return Finding(Level.WARNING, found, fix)
 
 
 def failed(found: str, fix: str, exit_code: int = EXIT_ENVIRONMENT) -> Finding:
-    """Something is wrong."""
+    """Returns a finding of something that must be fixed."""
     return Finding(Level.FAILED, found, fix, exit_code)

@@ -1,4 +1,4 @@
-"""Checks of the gateway: its port, whether it is reached, and whether it speaks the protocol of this installation."""
+"""Checks of the gateway: its port, whether it can be reached, and whether it speaks the protocol of this installation."""
 
 import socket
 import ssl
@@ -18,14 +18,14 @@ _OURS = f"{_PROTOCOL}v{PROTOCOL_VERSION}"
 
 
 def check_port(site: Site) -> Finding:
-    """Whether a gateway could listen at its address, or does."""
+    """Checks whether a gateway listens on its address, or could."""
     host, port = _split(site.connection.gateway)
     if port is None:
         return failed(f"{site.connection.gateway} is not HOST:PORT", "give the gateway as HOST:PORT, such as 127.0.0.1:7433")
     if host not in ("127.0.0.1", "localhost", "::1"):
         return skipped(f"{host} is not this machine's loopback address")
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as tried:
-        # As a server does, so that connections that have just ended do not count.
+        # As servers do, so that recently closed connections do not count.
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             tried.bind((host, port))
@@ -35,7 +35,7 @@ def check_port(site: Site) -> Finding:
 
 
 def _in_use(connection: Connection, port: int, error: OSError) -> Finding:
-    """What is to be said of a port that cannot be listened on."""
+    """Returns the finding for a port that cannot be bound."""
     try:
         _protocols(connection)
         return ok(f"a gateway listens at port {port}")
@@ -48,7 +48,7 @@ def _in_use(connection: Connection, port: int, error: OSError) -> Finding:
 
 
 def _speaks_tls(address: str) -> bool:
-    """Whether a TLS server is at an address, whoever it is; a gateway may be one that we do not trust, or that asks for more."""
+    """Whether a TLS server listens there: it may be a gateway that is not trusted here, or that wants a client certificate."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     host, port = _split(address)
@@ -60,7 +60,7 @@ def _speaks_tls(address: str) -> bool:
 
 
 def _owner(port: int) -> str:
-    """Which program listens at a port, where the system tells."""
+    """Returns the program that listens on a port, if the system reveals it."""
     try:
         for found in psutil.net_connections(kind="tcp"):
             if found.status == psutil.CONN_LISTEN and found.pid and getattr(found.laddr, "port", None) == port:
@@ -71,7 +71,7 @@ def _owner(port: int) -> str:
 
 
 def check_gateway(site: Site) -> Finding:
-    """Whether the gateway answers, speaks our protocol and knows our token."""
+    """Checks whether the gateway answers, speaks our protocol and accepts our token."""
     connection = site.connection
     if _split(connection.gateway)[1] is None:
         return skipped("its address is not valid")
@@ -89,10 +89,10 @@ def check_gateway(site: Site) -> Finding:
 
 
 def _protocols(connection: Connection) -> set[str]:
-    """The versions of the protocol that a gateway serves; health needs no token.
+    """Returns the protocol versions that a gateway serves. Its health service needs no token.
 
     Raises:
-        grpc.RpcError: It cannot be reached, or is not a gateway.
+        grpc.RpcError: The server cannot be reached, or is not a gateway.
     """
     with connection.channel() as channel:
         answer = health_pb2_grpc.HealthStub(channel).List(health_pb2.HealthListRequest(), timeout=_TIMEOUT_S)
@@ -113,7 +113,7 @@ def _identified(connection: Connection) -> Finding:
 
 
 def _unreached(connection: Connection, error: grpc.RpcError) -> Finding:
-    """What is wrong, and how to fix it."""
+    """Returns the finding for a call that failed."""
     if _code(error) is grpc.StatusCode.UNAUTHENTICATED:
         found = f"{connection.gateway} refuses {'this token' if connection.token else 'calls without a token'}"
         fix = "give one of the gateway's tokens with --token or HEADRACE_TOKEN; headrace gateway token makes one"

@@ -17,13 +17,13 @@ from headrace.terminal import bytes_text
 _OLDEST_PYTHON = (3, 11)
 _TIMEOUT_S = 4.0
 _ENOUGH_MEMORY, _LEAST_MEMORY = 2 << 30, 768 << 20
-"""The driver's heap has 1 GB by default, and each Python worker takes some 100 MB besides what it holds."""
+"""The driver's heap is 1 GB by default, and each Python worker takes about 100 MB plus its data."""
 _ENOUGH_DISK = 1 << 30
 _ASKS_VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 
 def check_python(site: Site) -> Finding:
-    """Whether this Python is new enough, and Spark's workers run the same version."""
+    """Checks whether this Python is new enough, and whether Spark's workers run the same version."""
     here = platform.python_version()
     if sys.version_info < _OLDEST_PYTHON:
         return failed(f"Python {here}", f"install Python {'.'.join(map(str, _OLDEST_PYTHON))} or newer")
@@ -36,7 +36,7 @@ def check_python(site: Site) -> Finding:
 
 
 def _other_version(program: str) -> str | None:
-    """What is wrong with a Python that workers are to run; None for nothing."""
+    """Returns what is wrong with the Python of Spark's workers; None if nothing is."""
     try:
         done = subprocess.run([program, "-c", _ASKS_VERSION], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -48,7 +48,7 @@ def _other_version(program: str) -> str | None:
 
 
 def check_java(site: Site) -> Finding:
-    """Whether there is a Java that Spark runs on."""
+    """Checks whether there is a Java that Spark runs on."""
     try:
         require_java()
         version, where = find_java()
@@ -61,12 +61,12 @@ def check_java(site: Site) -> Finding:
 
 
 def check_memory(site: Site) -> Finding:
-    """Whether Spark and its workers fit in the memory that is available."""
+    """Checks whether Spark and its workers fit into the available memory."""
     return memory_finding(min(psutil.virtual_memory().available, *left_of_limits(Path("/sys/fs/cgroup"))))
 
 
 def memory_finding(available: int) -> Finding:
-    """What is to be said of so many bytes of available memory."""
+    """Returns the finding for an amount of available memory, in bytes."""
     found = f"{bytes_text(available)} available"
     fix = "free memory, or start less: --master 'local[1]' --conf spark.driver.memory=512m --worker-memory 128mb"
     if available < _LEAST_MEMORY:
@@ -77,7 +77,7 @@ def memory_finding(available: int) -> Finding:
 
 
 def left_of_limits(cgroup: Path) -> list[int]:
-    """What a container's limits leave, by version 2 and 1 of control groups; at least one number."""
+    """Returns the bytes left below a container's limits, cgroup v2 and v1; `sys.maxsize` is always included."""
     left = [sys.maxsize]
     for limit, usage in (
         ("memory.max", "memory.current"),
@@ -86,12 +86,12 @@ def left_of_limits(cgroup: Path) -> list[int]:
         try:
             left.append(max(0, int((cgroup / limit).read_text()) - int((cgroup / usage).read_text())))
         except (OSError, ValueError):
-            continue  # No such limit: version 2 has the word "max" in its place.
+            continue  # No limit: cgroup v2 has the word "max" there.
     return left
 
 
 def check_disk(site: Site) -> Finding:
-    """Whether Spark can write its temporary files."""
+    """Checks whether Spark can write its temporary files."""
     folders = [Path(folder) for folder in (os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).split(",")]
     variable = "SPARK_LOCAL_DIRS" if os.environ.get("SPARK_LOCAL_DIRS") else "TMPDIR"
     for folder in folders:

@@ -1,4 +1,4 @@
-"""`python -m headrace.doctor.session`: starts Spark, has it run a Python function, and prints what it is, as JSON."""
+"""`python -m headrace.doctor.session`: starts Spark, runs a Python function on it, and prints its version as JSON."""
 
 import json
 

@@ -17,7 +17,7 @@ _LOOK = "see what Spark says by itself: pyspark --master 'local[1]'"
 
 
 def check_spark(site: Site) -> Finding:
-    """Whether PySpark is installed with its jars, and is the one that is used."""
+    """Checks whether PySpark is installed with its jars, and whether its own Spark is the one in use."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         return failed("PySpark is not installed", "pip install headrace-engine")
@@ -36,12 +36,12 @@ def check_spark(site: Site) -> Finding:
 
 
 def check_session(site: Site) -> Finding:
-    """Whether Spark starts and runs Python."""
+    """Checks whether Spark starts and runs Python."""
     if not site.start_spark:
         return skipped("Spark was not started", "to start it: headrace doctor --spark")
     begun = time.monotonic()
     try:
-        # A process of its own, so that neither its output nor its JVM stays.
+        # In a separate process, so that neither its output nor its JVM stays behind.
         done = subprocess.run(
             [sys.executable, "-m", "headrace.doctor.session"], capture_output=True, text=True, timeout=_START_S, check=False
         )

@@ -1,4 +1,4 @@
-"""Checks of what is installed: distributions of Headrace in one version, and the packages that they require."""
+"""Checks of what is installed: the distributions of Headrace, and the packages that they require."""
 
 import re
 from collections.abc import Iterator
@@ -23,13 +23,13 @@ _HOLDS = {
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What one installed distribution of Headrace requires.
+    """A requirement of an installed distribution of Headrace.
 
     Attributes:
         by: That distribution.
-        name: What it requires.
-        wanted: In which versions: `>=4.3,<4.4`; empty for any.
-        installed: The version that is installed; None for none.
+        name: The required distribution.
+        wanted: The versions it accepts, such as `>=4.3,<4.4`; empty for any.
+        installed: The installed version; None if it is not installed.
     """
 
     by: str
@@ -39,7 +39,7 @@ class Requirement:
 
     @property
     def is_met(self) -> bool:
-        """Whether what is installed will do."""
+        """Whether the installed version satisfies the requirement."""
         has = self.installed
         if has is None:
             return False
@@ -47,7 +47,7 @@ class Requirement:
 
 
 def check_versions(site: Site) -> Finding:
-    """Whether the distributions of Headrace have one version, and find the packages that they require."""
+    """Checks whether the distributions of Headrace have the same version, and their requirements are met."""
     ours = {name: version for name in _distributions() if (version := _installed(name)) is not None}
     versions = sorted(set(ours.values()))
     if len(versions) > 1:
@@ -64,7 +64,7 @@ def check_versions(site: Site) -> Finding:
 
 
 def requirements(distribution: str, extra: str | None = None) -> Iterator[Requirement]:
-    """What a distribution requires: without an extra, or only what an extra adds to that."""
+    """Yields the requirements of a distribution, or only those that `extra` adds."""
     for text in metadata.requires(distribution) or ():
         match = _REQUIREMENT.fullmatch(text)
         if match is None:
@@ -76,7 +76,7 @@ def requirements(distribution: str, extra: str | None = None) -> Iterator[Requir
 
 
 def _distributions() -> list[str]:
-    """The installed distributions of Headrace."""
+    """Returns the installed distributions of Headrace."""
     names = {str(found.metadata["Name"]) for found in metadata.distributions()}
     return sorted(name for name in names if name == "headrace" or name.startswith("headrace-"))
 
@@ -89,7 +89,7 @@ def _installed(name: str) -> str | None:
 
 
 def _padded(one: str, other: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The numbers of two versions, equally many; what is not a number does not count."""
+    """Returns the numeric parts of two versions, padded to the same length."""
     numbers = [[int(part) for part in re.findall(r"\d+", re.split(r"[^0-9.]", version)[0])] for version in (one, other)]
     length = max(map(len, numbers))
     first, second = (tuple(found + [0] * (length - len(found))) for found in numbers)

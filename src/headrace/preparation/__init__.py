@@ -1,4 +1,4 @@
-"""Speeds up the start of Spark on this machine, by an archive of the classes that a job of Headrace loads."""
+"""Speeds up Spark's startup on this machine, by archiving the classes that a Headrace job loads."""
 
 from headrace.preparation.background import prepare_in_background
 from headrace.preparation.prepare import PreparationFailed, prepare

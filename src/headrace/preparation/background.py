@@ -1,4 +1,4 @@
-"""Prepares after the command that a user waits for."""
+"""Runs the preparation in the background."""
 
 import os
 import shutil
@@ -9,13 +9,13 @@ from headrace.processes import headrace
 
 
 def prepare_in_background() -> bool:
-    """Starts `headrace prepare --if-missing` as a process of its own, which yields the processor to all others.
+    """Starts `headrace prepare --if-missing` as a detached process of the lowest priority.
 
-    It outlives this process; a second one waits for the first, and finds its work done. What it says is beside the archive.
+    It outlives this process. If two run, the second waits for the first, and has nothing to do. The log is next to the archive.
 
     Returns:
-        Whether it was started: not where there is an archive, where the environment variable CI is set, or where this Python
-        environment cannot be written to.
+        Whether it was started. It is not if there is an archive already, if the environment variable CI is set, or if this
+        Python environment is read-only.
     """
     archive = class_archive()
     if archive.exists() or os.environ.get("CI") or not os.access(archive.parent, os.W_OK):

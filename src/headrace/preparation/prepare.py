@@ -1,4 +1,4 @@
-"""Runs a short job on this machine, from a connector to a sink, whose JVM archives the classes that it has loaded."""
+"""Runs a short job on this machine, from a source to a sink, whose JVM archives the classes that it has loaded."""
 
 import fcntl
 import shutil
@@ -21,7 +21,7 @@ _FOLDERS = ".headrace-prepare-"
 
 
 class PreparationFailed(HeadraceError):
-    """The job failed, or took too long; what it said is in `detail`."""
+    """The job failed or took too long. The last lines of its log are in `detail`."""
 
     def __init__(self, message: str, detail: list[str]) -> None:
         super().__init__(message)
@@ -30,12 +30,12 @@ class PreparationFailed(HeadraceError):
 
 @dataclass(frozen=True)
 class Prepared:
-    """The archive that is there now.
+    """The archive of this Python environment.
 
     Attributes:
         archive: Its file.
         bytes: Its size.
-        took_s: How long it took to make it, in seconds; None where it was there already.
+        took_s: Seconds it took to make; None if it already existed.
     """
 
     archive: Path
@@ -44,16 +44,16 @@ class Prepared:
 
 
 def prepare(*, if_missing: bool = False) -> Prepared:
-    """Makes the archive, in place of the one that is there. Sessions that run are not disturbed.
+    """Makes the archive, and replaces an existing one. Running sessions are not disturbed.
 
-    Where another process is making it, waits for that one.
+    If another process is making the archive, waits for it first.
 
     Args:
-        if_missing: Whether to leave an archive as it is that is there already, or that another process has just made.
+        if_missing: Whether to keep an archive that already exists.
 
     Raises:
-        PreparationFailed: the job failed or took too long, or its JVM wrote no archive.
-        OSError: the folder of this Python environment cannot be written to.
+        PreparationFailed: The job failed or took too long, or its JVM wrote no archive.
+        OSError: The folder of this Python environment cannot be written to.
     """
     archive = class_archive()
     with _alone(archive):
@@ -66,17 +66,17 @@ def prepare(*, if_missing: bool = False) -> Prepared:
 
 @contextmanager
 def _alone(archive: Path) -> Iterator[None]:
-    """Keeps other preparations of this environment out, also those of other processes, for the length of the block."""
+    """Holds the lock of this environment's preparation, across processes, for the duration of the block."""
     with archive.with_suffix(".lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # Left behind by a preparation that was killed: there is no other one now.
+        # Left behind by a killed preparation: no other one is running now.
         for folder in archive.parent.glob(f"{_FOLDERS}*"):
             shutil.rmtree(folder, ignore_errors=True)
         yield
 
 
 def _make(archive: Path) -> None:
-    # Beside the archive, so that it takes its place in one step.
+    # Next to the archive, so that the new one replaces it atomically.
     with tempfile.TemporaryDirectory(prefix=_FOLDERS, dir=archive.parent) as name:
         folder = Path(name)
         made = folder / "archive.jsa"
@@ -90,7 +90,7 @@ def _make(archive: Path) -> None:
 
 
 def _job(folder: Path, archive: Path) -> dict[str, list[str]]:
-    """The commands of a gateway, connectors, and Spark, by name."""
+    """Returns the commands of a gateway, two connectors and Spark, by name."""
     words = folder / "words.txt"
     words.write_text("".join(f"word {number % 97}\n" for number in range(_MESSAGES)))
     address = free_address()
@@ -106,10 +106,10 @@ def _job(folder: Path, archive: Path) -> dict[str, list[str]]:
 
 
 def _wait_for_end(process: OwnedProcess, what: str) -> None:
-    """Waits until a process has ended well.
+    """Waits until a process has succeeded.
 
     Raises:
-        PreparationFailed: it failed, or took too long.
+        PreparationFailed: It failed, or took too long.
     """
     deadline = time.monotonic() + _WITHIN_S
     while (code := process.exit_code()) is None:

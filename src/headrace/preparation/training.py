@@ -17,26 +17,26 @@ _PARENT = os.getppid()
 
 
 class Tally:
-    """The state of a word."""
+    """The state of a word: how often it was seen."""
 
     seen = 0
 
 
 def count(word: str, tally: Tally) -> str:
-    """Says how often a word was seen."""
+    """Counts a word, and returns it with its count."""
     tally.seen += 1
     return f"{word} {tally.seen}"
 
 
 def application() -> Pipeline:
-    """What most applications have: a source, a key, a state, a sink."""
+    """Builds a typical application: a source, a key, a state and a sink."""
     app = Pipeline("preparation")
     app.source("lines/*", decode=bytes.decode).key_by(lambda word: word).stateful(count, Tally, name="tallies").sink("counts")
     return app
 
 
 def main() -> None:
-    """Runs until every message has its result, and has been counted by a plain query."""
+    """Runs the application until every message has its result, then a plain query over all messages."""
     address, folder, messages, archive = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
     conf: dict[str, str | int | bool] = {"spark.log.level": "ERROR", "spark.sql.shuffle.partitions": 2, **write_at_exit(archive)}
     spark = build_session("headrace prepare", "local[*]", conf)
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _run(query: StreamingQuery, is_done: Callable[[StreamingQuery], bool]) -> None:
-    """Has a query go on until it has done something."""
+    """Stops a query once `is_done` is true."""
     while not is_done(query):
         if query.awaitTermination(_LOOKS_EVERY_S):
             raise RuntimeError("a query ended before it was done")
@@ -59,17 +59,17 @@ def _run(query: StreamingQuery, is_done: Callable[[StreamingQuery], bool]) -> No
 
 
 def _lines(folder: Path) -> int:
-    """What the sink has made visible."""
+    """The number of lines that the sink has made visible."""
     return sum(path.read_bytes().count(b"\n") for path in folder.glob("*.lines"))
 
 
 def _seen(query: StreamingQuery) -> int:
-    """How many messages went into micro-batches that are done."""
+    """The number of messages in completed micro-batches."""
     return sum(batch["numInputRows"] for batch in query.recentProgress)
 
 
 def _end_jvm(spark: SparkSession) -> None:
-    """Ends the JVM in good order, and waits until it has written its archive."""
+    """Shuts the JVM down, and waits until it has written its archive."""
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     spark.stop()

@@ -1,4 +1,4 @@
-"""Processes that are started, killed and restarted, for deployments, the demo, the benchmarks and the chaos tests."""
+"""Starts, kills and restarts processes, for deployments, the demo, the benchmarks and the chaos tests."""
 
 from headrace.processes.environ import spark_environ
 from headrace.processes.executors import executors

@@ -1,19 +1,19 @@
-"""The environment of processes that a command starts."""
+"""The environment of the processes that a command starts."""
 
 import os
 from pathlib import Path
 
 VERBOSE = "HEADRACE_VERBOSE"
-"""Set where --verbose was given, also for the processes that the command starts. The engine knows it, too."""
+"""Set if --verbose was passed, and inherited by the processes that the command starts. The engine reads it too."""
 
 
 def spark_environ(scratch: Path) -> dict[str, str]:
-    """The environment of Spark's driver and its processes: a JVM that starts fast; temporary files go to the scratch folder.
+    """Returns the environment of a Spark driver: its JVM starts fast, and temporary files go to `scratch`.
 
     Variables of Headrace are not inherited, so that none names another gateway.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_") or name == VERBOSE}
-    # In a run this short, the JVM's optimising compiler and parallel collector take more time than they give back.
+    # In a run this short, the JVM's optimizing compiler and parallel collector cost more time than they save.
     java = f"{inherited.get('JDK_JAVA_OPTIONS', '')} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
     own = {
         "JDK_JAVA_OPTIONS": f"{java.strip()} -Djava.io.tmpdir={scratch}",

@@ -1,4 +1,4 @@
-"""Finds Spark's executors among the processes of a session: a driver's, or a worker's of a cluster."""
+"""Finds Spark's executors among the processes of a session."""
 
 import os
 from contextlib import suppress
@@ -10,11 +10,11 @@ _WORKER = ["pyspark.daemon", "pyspark.worker"]
 
 
 def executors(session: int, is_cluster: bool) -> list[int]:
-    """The executors in a session: JVMs on a cluster, and the Python workers of tasks elsewhere.
+    """Returns the process ids of the executors in a session: JVMs on a cluster, the Python workers of tasks elsewhere.
 
     Args:
         session: The id of the process that leads it: a driver, or a worker of a standalone cluster.
-        is_cluster: Whether executors are JVMs of their own.
+        is_cluster: Whether executors are separate JVMs.
     """
     found = []
     for process in psutil.process_iter():
@@ -29,6 +29,6 @@ def _is_jvm(process: psutil.Process) -> bool:
 
 
 def _is_worker(process: psutil.Process) -> bool:
-    """A worker is what the daemon has forked; the daemon itself is a child of the JVM."""
+    """Whether a process is a worker, forked by the daemon; the daemon itself is a child of the JVM."""
     parent = process.parent()
     return process.cmdline()[-2:] == _WORKER and parent is not None and parent.cmdline()[-2:] == _WORKER

@@ -1,4 +1,4 @@
-"""A process group: processes that are started together, and all ended together."""
+"""A process group: processes that all end together."""
 
 import signal
 import sys
@@ -15,21 +15,21 @@ from headrace.processes.scratch import Scratch
 def process_group(
     commands: Mapping[str, list[str]], folder: Path, environ: Mapping[str, str] | None = None
 ) -> Iterator[dict[str, OwnedProcess]]:
-    """The processes by name, none started. All of them are killed at the end, however the block ends.
+    """Yields processes by name, none of them started. All are killed when the block ends, even by an error.
 
     Args:
-        commands: Their command lines.
-        folder: Where they run, and their logs lie.
-        environ: What is added to the environment of each.
+        commands: Their command lines, by name.
+        folder: Their working directory, which also has their logs.
+        environ: Variables to add to the environment of each.
     """
-    # Sockets lie in the scratch folder, and their paths must be short; what a killed JVM leaves lies there too.
+    # The scratch folder holds sockets, whose paths must be short, and what a killed JVM leaves behind.
     scratch = Scratch()
     own = {**spark_environ(scratch.path), **(environ or {})}
     processes = {name: OwnedProcess(name, command, folder, own) for name, command in commands.items()}
     try:
         yield processes
     finally:
-        # An impatient second Ctrl-C waits until nothing is left.
+        # A second Ctrl-C has no effect until all of them are gone.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         for process in processes.values():
             process.kill()
@@ -38,5 +38,5 @@ def process_group(
 
 
 def headrace(*arguments: str) -> list[str]:
-    """The command line of `headrace` with these arguments."""
+    """Returns the command line of `headrace` with these arguments."""
     return [sys.executable, "-m", "headrace.cli", *arguments]

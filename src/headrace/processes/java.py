@@ -1,4 +1,4 @@
-"""Is there a Java that Spark runs on?"""
+"""Finds the Java that Spark runs on."""
 
 import os
 import re
@@ -24,7 +24,7 @@ def require_java() -> None:
     """Checks that Spark can start.
 
     Raises:
-        JavaMissing: there is no Java, or it is too old.
+        JavaMissing: There is no Java, or it is too old or does not start.
     """
     version, where = find_java()
     if version is None or version < _OLDEST:
@@ -33,10 +33,10 @@ def require_java() -> None:
 
 
 def find_java() -> tuple[int | None, str]:
-    """The version of the Java that Spark runs on, None for none, and where it was looked for.
+    """Returns the version of the Java that Spark runs on, None if there is none, and where it was looked for.
 
     Raises:
-        JavaMissing: there is one, and it does not start.
+        JavaMissing: There is one, but it does not start.
     """
     home = os.environ.get("JAVA_HOME")
     version = _version(os.path.join(home, "bin", "java") if home else "java")

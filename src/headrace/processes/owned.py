@@ -1,4 +1,4 @@
-"""A process over its restarts. It is ended together with all its descendants."""
+"""A process that is restarted, and killed together with all its descendants."""
 
 import os
 import signal
@@ -17,39 +17,39 @@ _GONE_WITHIN_S = 10.0
 
 @dataclass
 class OwnedProcess:
-    """A process of this run. Each start leads a session of its own, by which all its descendants are found again."""
+    """A process over its restarts. Each start leads a new session, through which its descendants are found."""
 
     name: str
     command: list[str]
     folder: Path
     environ: Mapping[str, str]
     pids: list[int] = field(default_factory=list)
-    """Of each start, the latest last."""
+    """The process id of each start, the latest last."""
     cwd: Path | None = None
-    """Where it runs; None for `folder`."""
+    """Its working directory; None for `folder`."""
     ends_with_parent: bool = False
-    """Whether its standard input is a pipe that ends when this process does, however that ends."""
+    """Whether its standard input is a pipe that closes when this process ends, even if killed."""
     inherits: tuple[int, ...] = ()
-    """Descriptors that it gets."""
+    """File descriptors that it inherits."""
     _process: "subprocess.Popen[bytes] | None" = None
 
     @property
     def log(self) -> Path:
-        """The file that has everything it said, over all its starts."""
+        """The file with its output, over all its starts."""
         return self.folder / f"{self.name}.log"
 
     @property
     def pid(self) -> int:
-        """The id of the latest start."""
+        """The process id of the latest start."""
         return self.pids[-1]
 
     @property
     def runs(self) -> bool:
-        """Whether it has been started, and was neither killed nor found to have ended."""
+        """Whether it was started, and has neither been killed nor been found to have ended."""
         return self._process is not None
 
     def start(self) -> None:
-        """Starts it, again after a kill."""
+        """Starts it, or restarts it after it has ended."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command,
@@ -64,36 +64,36 @@ class OwnedProcess:
         self.pids.append(self._process.pid)
 
     def exit_code(self) -> int | None:
-        """None while it runs. What it leaves behind when it ends is killed."""
+        """Returns its exit code, None while it runs. Kills the descendants that it leaves behind."""
         code = self._process.poll() if self._process is not None else None
         if code is not None:
             self.kill()
         return code
 
     def kill(self) -> None:
-        """SIGKILLs it with all its descendants and waits until they are gone. Does nothing where nothing runs."""
+        """Kills it with all its descendants, and waits until they are gone. Does nothing if it is not running."""
         if self._process is None:
             return
         deadline = time.monotonic() + _GONE_WITHIN_S
-        # A descendant may start another one while it is being killed, so look until there is none.
+        # A descendant may start another one while it is being killed, so repeat until there is none.
         while self.send_kill() and time.monotonic() < deadline:
             self._process.poll()
             time.sleep(0.005)
         self._process.wait(_GONE_WITHIN_S)
         if self._process.stdin is not None:
             self._process.stdin.close()
-        # Its id may now become another program's.
+        # From now on, the system may reuse its process id.
         self._process = None
 
     def send_kill(self) -> bool:
-        """SIGKILLs it with all its descendants, without waiting; False where there was nothing left to kill."""
+        """Sends SIGKILL to it and all its descendants, without waiting. Returns whether there were any."""
         remaining = _members(self.pid) if self._process is not None else []
         for pid in remaining:
             _kill(pid)
         return bool(remaining)
 
     def stop(self, timeout_s: float) -> None:
-        """SIGTERM, time to end well, and SIGKILL for what is left."""
+        """Sends SIGTERM, waits up to `timeout_s` seconds, and kills what is left."""
         self.ask_to_stop()
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
@@ -107,18 +107,18 @@ class OwnedProcess:
                 os.kill(pid, number)
 
     def ask_to_stop(self) -> None:
-        """Sends SIGTERM, if it runs."""
+        """Sends SIGTERM if it is running."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
 
     def tail(self) -> list[str]:
-        """The last lines that it said."""
+        """Returns the last lines of its log."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return [line for line in lines if line.strip()][-_TAIL_LINES:]
 
 
 def _members(session: int) -> list[int]:
-    """The living processes of a session, also those whose parents are gone."""
+    """The living processes of a session, including orphans."""
     return [pid for pid in psutil.pids() if _session_of(pid) == session and lives(pid)]
 
 
@@ -130,7 +130,7 @@ def _session_of(pid: int) -> int | None:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process runs; one that only waits for its parent to be told does not."""
+    """Whether a process exists and is not a zombie."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""Addresses for servers that are started again and again."""
+"""Addresses for servers that are restarted."""
 
 import errno
 import random
@@ -6,13 +6,13 @@ import socket
 
 
 def free_address(host: str = "127.0.0.1") -> str:
-    """An address of this machine for a server that is started again and again: outside what outgoing connections are given.
+    """Returns a free `HOST:PORT` outside the ephemeral range, so that no outgoing connection takes it between restarts.
 
     Args:
         host: One of this machine's addresses.
 
     Raises:
-        OSError: it is none of them.
+        OSError: `host` is not an address of this machine.
     """
     while True:
         port = random.randint(20_000, 32_000)

@@ -1,4 +1,4 @@
-"""Temporary folders of runs. A run removes its own, and those of runs that were killed before they could."""
+"""Temporary folders of runs. A run removes its own, and those of earlier runs that were killed."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 _PREFIX, _INNER_PREFIX = "headrace-", "s-"
-"""What names begin with; below another folder of this kind, they are short, since paths of sockets have about 100 characters."""
+"""Prefixes of folder names. Nested ones are short, since the path of a socket is limited to about 100 characters."""
 _OWNER = "headrace-owner.lock"
 _GONE_WITHIN_S = 10.0
 
@@ -27,16 +27,16 @@ class Scratch:
     """
 
     def __init__(self, purpose: str = "") -> None:
-        """Makes the folder, and removes those whose owners have ended, with the processes that belong to them.
+        """Creates the folder, and sweeps those whose owners have ended.
 
         Args:
-            purpose: A part of the folder's name, for people who look at it.
+            purpose: Part of the folder's name, for people.
         """
         sweep()
         prefix = f"{_PREFIX}{purpose}-" if purpose else _PREFIX
         if Path(tempfile.gettempdir(), _OWNER).exists():
             prefix = _INNER_PREFIX
-        # Until it has its name, no other process takes it for one whose owner has ended.
+        # Until it has its final name, no other process sweeps it as abandoned.
         unnamed = Path(tempfile.mkdtemp(prefix=f".{prefix}"))
         self._lock = (unnamed / _OWNER).open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -50,12 +50,12 @@ class Scratch:
 
 @contextmanager
 def scratch_folder(purpose: str = "") -> Iterator[Path]:
-    """A `Scratch` for the length of the block."""
+    """Yields the path of a `Scratch` that is removed when the block ends."""
     scratch = Scratch(purpose)
     try:
         yield scratch.path
     finally:
-        # A second Ctrl-C waits until nothing is left.
+        # A second Ctrl-C has no effect until the folder is gone.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         scratch.remove()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
@@ -63,9 +63,9 @@ def scratch_folder(purpose: str = "") -> Iterator[Path]:
 
 @contextmanager
 def own_temporary_folder(purpose: str) -> Iterator[Path]:
-    """Has this process, and all that it starts, keep temporary files in a `Scratch` for the length of the block.
+    """Makes this process and its children keep temporary files in a `Scratch` for the duration of the block.
 
-    At its end a Spark session of this process is gone, too, with the JVM.
+    When the block ends, the JVM of a Spark session in this process is killed too.
     """
     with scratch_folder(purpose) as folder:
         java = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Djava.io.tmpdir={folder}"
@@ -85,7 +85,7 @@ def own_temporary_folder(purpose: str) -> Iterator[Path]:
 
 
 def sweep() -> None:
-    """Removes the folders among the temporary ones whose owners have ended, with the processes that belong to them."""
+    """Removes the scratch folders whose owners have ended, and kills the processes that belong to them."""
     for lock in Path(tempfile.gettempdir()).glob(f"*/{_OWNER}"):
         with suppress(OSError), lock.open("r+") as held:
             if os.fstat(held.fileno()).st_uid == os.geteuid():
@@ -94,7 +94,7 @@ def sweep() -> None:
 
 
 def _remove(folder: Path) -> None:
-    # A process may start another one while it is being killed, so look until there is none.
+    # A process may start another one while it is being killed, so repeat until there is none.
     while belonging := _belonging(folder):
         for process in belonging:
             with suppress(psutil.NoSuchProcess):
@@ -105,7 +105,7 @@ def _remove(folder: Path) -> None:
 
 
 def _belonging(folder: Path) -> list[psutil.Process]:
-    """The processes that were started with a temporary folder in this one."""
+    """The processes whose `TMPDIR` is in this folder."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
