@@ -123,7 +123,7 @@ ENGINE = "from headrace.engine import build_session, start\n"
         ),
         (
             "from headrace.sdk import serve\nserve(None)\n",
-            "It was not run; a program without a pipeline is run by Python",
+            "It was not run. Run a program without a pipeline with Python: python ",
         ),
         (VOTES + SPARK + "spark = SparkSession.builder.getOrCreate()\n", "getOrCreate(...) would run when the file"),
         (VOTES + "frame.writeStream.format('noop').start()\n", "start(...) would run when the file is imported"),
@@ -131,7 +131,7 @@ ENGINE = "from headrace.engine import build_session, start\n"
             VOTES + ENGINE + "start(app, None, 'c').awaitTermination()\n",
             "awaitTermination(...) would run when the file is imported",
         ),
-        (VOTES + ENGINE + "start(app, None, 'c')\n", 'Put what runs the program under if __name__ == "__main__":'),
+        (VOTES + ENGINE + "start(app, None, 'c')\n", 'Move the code that runs the program under if __name__ == "__main__":'),
         (
             VOTES + ENGINE + "def session():\n    return build_session('votes')\n\ndef main():\n    session()\n\nmain()\n",
             "line 14: build_session(...) would run when the file is imported",
@@ -178,7 +178,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path, command: list[str])
     key = ["a-key"] if "get" in command else []
     result = run(*command, str(tmp_path / "absent.py"), *key)
     assert result.exit_code == 2, result.output
-    assert f"{tmp_path}/absent.py is not a Python file; give one that defines a pipeline" in result.stderr
+    assert f"{tmp_path}/absent.py is not a Python file; name one that defines a pipeline" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -183,8 +183,8 @@ LINES = '[connectors.lines]\nconnector = "file"\npath = "x"\nsource = "lines"\n'
         (f'[gateway]\nbuffer_bytes = "1 cow"\n{LINES}', "deploy.toml:2: gateway.buffer_bytes: '1 cow' is not a size"),
         (f'[gateway]\nconfig = "gw.toml"\n{LINES}', "deploy.toml:2: gateway.config: {folder}/gw.toml: cannot be read"),
         (LINES + "path2 = 1", "deploy.toml:5: connectors.lines.path2: unknown key; did you mean path?"),
-        (LINES.replace("lines]", "gateway]"), "deploy.toml:1: connectors.gateway: the name gateway is taken"),
-        (LINES.replace("lines]", '"a b"]'), "deploy.toml:1: connectors.a b: a connector's name is made of letters"),
+        (LINES.replace("lines]", "gateway]"), "deploy.toml:1: connectors.gateway: the name gateway is reserved"),
+        (LINES.replace("lines]", '"a b"]'), "deploy.toml:1: connectors.a b: a connector's name may contain letters"),
         (LINES + '[pipeline]\napp = "ap.py"', "deploy.toml:6: pipeline.app: there is no file {folder}/ap.py"),
         (LINES + "[pipeline]\nparalelism = 1", "deploy.toml:6: pipeline.paralelism: unknown key; did you mean parallelism?"),
         (

@@ -118,7 +118,7 @@ def test_waits_grow_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_can_never_run_ends_the_deployment(tmp_path: Path, code: int) -> None:
     others = {"source": (Kind.SOURCE, notes("source")), "sink": (Kind.SINK, f"sleep 0.1; echo 'no such sink'; exit {code}")}
     watched = Watched(plan(tmp_path, **others), probe=Probe(Known(connected=frozenset({"source"}))))
-    with pytest.raises(CannotRun, match=f"sink ended with exit code {code}: no such sink \\(its log is ") as caught:
+    with pytest.raises(CannotRun, match=f"sink ended with exit code {code}: no such sink \\(log: ") as caught:
         watched.run()
     assert caught.value.exit_code == code
     assert (tmp_path / "ended").read_text() == "source\n"
@@ -168,7 +168,7 @@ def test_who_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(supervisor_module, "_STOP_ORDER", ((Kind.SINK, 0.1), (Kind.GATEWAY, 5.0)))
     watched = Watched(plan(tmp_path, sink=(Kind.SINK, "trap '' TERM\ntouch deaf; while :; do sleep 600; done")))
     watched.when(lambda status: runs("sink")(status) and (tmp_path / "deaf").exists(), stop)
-    assert watched.run() == Ending(1, "ended; killed, since they did not end by themselves: sink")
+    assert watched.run() == Ending(1, "ended; killed, since they did not stop in time: sink")
     assert gone(watched)
 
 
@@ -194,7 +194,7 @@ def test_a_deployment_runs_once(tmp_path: Path) -> None:
 
     first.when(runs("gateway"), second).when(runs("gateway"), stop)
     first.run()
-    assert complaints == [f"this deployment runs already, as process {os.getpid()}; stop that one first"]
+    assert complaints == [f"this deployment is already running, as process {os.getpid()}; stop that first"]
 
 
 def test_processes_of_an_earlier_run_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +205,6 @@ def test_processes_of_an_earlier_run_are_waited_for(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(lock_module, "_END_WITHIN_S", 0.2)
     with pytest.raises(AlreadyRuns, match="processes of an earlier run of this deployment do not end; see the logs in "):
         watched.run()
-    assert watched.told == ["waits for the processes of an earlier run to end"]
+    assert watched.told == ["waiting for the processes of an earlier run to end"]
     os.close(left)
     assert watched.run().exit_code == 0

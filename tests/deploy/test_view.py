@@ -23,7 +23,7 @@ def test_lines_say_what_is_new() -> None:
         "gateway runs",
         "lines runs",
         "deploy.toml runs",
-        "lines fails: ended with exit code 1: no; starts again in 3.2 s (its log is run/lines.log)",
+        "lines fails: ended with exit code 1: no; restarts in 3.2 s (log: run/lines.log)",
         "deploy.toml degraded: lines: ended with exit code 1: no",
         "lines runs",
         "deploy.toml runs",
@@ -62,4 +62,4 @@ def test_a_table_on_a_terminal() -> None:
     assert "12,000 messages acknowledged, 340 a second, lag 5" in lines
     rows = [" ".join(line.split()) for line in lines]
     assert "gateway 127.0.0.1:7433 runs 10 0" in rows
-    assert "lines file fails - 1 ended with exit code 1: no; starts again in 3.2 s (its log is run/lines.log)" in rows
+    assert "lines file fails - 1 ended with exit code 1: no; restarts in 3.2 s (log: run/lines.log)" in rows

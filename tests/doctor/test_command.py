@@ -16,7 +16,7 @@ from headrace.doctor import CHECKS, Check, Finding, Level, Site
 FINDINGS = {
     "python": Finding(Level.OK, "Python 3.11.7 (/usr/bin/python3)"),
     "java": Finding(Level.FAILED, "Spark needs Java 17 or newer, found 11 in PATH", "run: sudo apt-get install openjdk-17"),
-    "memory": Finding(Level.WARNING, "1.0 GiB available; Spark wants 2gb", "free memory"),
+    "memory": Finding(Level.WARNING, "1.0 GiB available; Spark should have 2gb", "free memory"),
     "session": Finding(Level.SKIPPED, "Spark was not started", "to start it: headrace doctor --spark"),
     "gateway": Finding(Level.FAILED, "nothing listens at [::1]:7433", "start a gateway with headrace gateway", 1),
 }

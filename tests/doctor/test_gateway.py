@@ -94,7 +94,7 @@ def test_no_gateway_is_a_failure_only_where_one_was_named() -> None:
 def test_a_port_in_use_by_another_program() -> None:
     with listening() as port:
         finding = check("port", Connection(f"127.0.0.1:{port}"))
-        is_failed(finding, f"port {port} cannot be listened on (Address already in use)", "--listen 127.0.0.1:", EXIT_ENVIRONMENT)
+        is_failed(finding, f"cannot listen on port {port} (Address already in use)", "--listen 127.0.0.1:", EXIT_ENVIRONMENT)
         is_failed(check("gateway", Connection(f"127.0.0.1:{port}")), f"127.0.0.1:{port}", "--gateway")
 
 
@@ -115,7 +115,7 @@ def test_a_gateway_that_answers_is_told_with_version_and_protocol() -> None:
         assert finding.found == f"{gateway.address} runs version {VERSION}; headrace.protocol.v1"
         finding = check("port", Connection(gateway.address))
         assert finding.level is Level.OK
-        assert finding.found.startswith("a gateway listens at port ")
+        assert finding.found.startswith("a gateway listens on port ")
 
 
 def test_tls_that_does_not_fit_is_told_with_the_option_that_is_missing(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_token_that_is_missing_or_unknown(guarded: GatewayProcess, token: str 
 def test_a_token_that_may_not_see_the_status_is_known_all_the_same(guarded: GatewayProcess) -> None:
     finding = check("gateway", Connection(guarded.address, "s-secret"))
     assert (finding.level, finding.fix) == (Level.OK, "")
-    assert "knows the token, which may not see the status" in finding.found
+    assert "accepts the token, which may not read the status" in finding.found
     assert check("gateway", Connection(guarded.address, "a-secret")).found.endswith(
         f"runs version {VERSION}; headrace.protocol.v1"
     )
@@ -164,7 +164,7 @@ def test_a_token_that_may_not_see_the_status_is_known_all_the_same(guarded: Gate
 def test_a_gateway_that_speaks_another_protocol_is_told_with_both() -> None:
     with server_with("headrace.protocol.v2.SourceService", "headrace.protocol.v2.AdminService") as address:
         finding = check("gateway", Connection(address))
-    is_failed(finding, "speaks headrace.protocol.v2, and this is headrace.protocol.v1", "same protocol")
+    is_failed(finding, "speaks headrace.protocol.v2, but this installation speaks headrace.protocol.v1", "same protocol")
 
 
 def test_a_server_that_is_not_a_gateway() -> None:
@@ -203,4 +203,4 @@ def test_a_broker_at_its_usual_port_is_found() -> None:
     with listening() as port:
         ((_, finding),) = examine(Site(Connection("127.0.0.1:1")), [Check("nats", broker("nats", port))])
     assert finding.level is Level.OK
-    assert finding.found.endswith(f"a server is at 127.0.0.1:{port}")
+    assert finding.found.endswith(f"a server listens on 127.0.0.1:{port}")

@@ -77,7 +77,7 @@ def test_a_java_that_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_workers_that_run_another_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str) -> None:
     other = program(tmp_path / "python3.9", "echo 3.9")
     monkeypatch.setenv(variable, str(other))
-    is_lacking(check("python"), f"{variable} = {other} is Python 3.9, and this is Python 3.", f"unset {variable}, or set it to")
+    is_lacking(check("python"), f"{variable} = {other} is Python 3.9, but this is Python 3.", f"unset {variable}, or set it to")
     monkeypatch.setenv(variable, "/nowhere/python")
     is_lacking(check("python"), "/nowhere/python does not start", f"set it to {sys.executable}")
     monkeypatch.setenv(variable, sys.executable)
@@ -87,13 +87,13 @@ def test_workers_that_run_another_python(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_a_package_that_is_too_old(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     distribution(tmp_path, "pyarrow", "15.0.2")
     monkeypatch.syspath_prepend(str(tmp_path))
-    is_lacking(check("versions"), "pyarrow 15.0.2, where headrace-", "pip install 'pyarrow>=26'")
+    is_lacking(check("versions"), "pyarrow 15.0.2, but headrace-", "pip install 'pyarrow>=26'")
 
 
 def test_a_package_that_is_too_new(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     distribution(tmp_path, "pyspark", "4.4.0")
     monkeypatch.syspath_prepend(str(tmp_path))
-    is_lacking(check("versions"), "pyspark 4.4.0, where headrace-engine wants", "pip install 'pyspark")
+    is_lacking(check("versions"), "pyspark 4.4.0, but headrace-engine requires", "pip install 'pyspark")
 
 
 def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_distributions_of_two_releases(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_a_client_library_that_is_too_old_or_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     distribution(tmp_path, "nats-py", "1.0.0")
     monkeypatch.syspath_prepend(str(tmp_path))
-    is_lacking(check("nats"), "nats-py 1.0.0, where", "pip install 'headrace-connectors[nats]'")
+    is_lacking(check("nats"), "nats-py 1.0.0, but", "pip install 'headrace-connectors[nats]'")
     distribution(tmp_path / "b", "headrace-connectors", VERSION, 'not-there-at-all>=2; extra == "kafka"')
     monkeypatch.syspath_prepend(str(tmp_path / "b"))
     finding = check("kafka")
@@ -124,7 +124,7 @@ def test_a_folder_for_temporary_files_that_cannot_be_written_to(monkeypatch: pyt
     file = tmp_path / "file"
     file.write_text("")
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{file}")
-    is_lacking(check("disk"), f"{file} cannot be written to: ", "set SPARK_LOCAL_DIRS to a folder that can be")
+    is_lacking(check("disk"), f"cannot write to {file}: ", "set SPARK_LOCAL_DIRS to a writable folder")
 
 
 def test_a_spark_home_without_a_spark_and_with_another_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_spark_home_without_a_spark_and_with_another_one(monkeypatch: pytest.M
     program(tmp_path / "bin" / "spark-submit", "exit 0")
     finding = check("spark")
     assert (finding.level, finding.exit_code) == (Level.WARNING, EXIT_ENVIRONMENT)
-    assert finding.fix == "unset SPARK_HOME, unless that Spark is of the same version"
+    assert finding.fix == "unset SPARK_HOME, unless that Spark has the same version"
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def load(target: str) -> Application:
     file, _, name = target.partition(":")
     path = Path(file).absolute()
     if not path.is_file() or path.suffix != ".py":
-        raise Failure(f"{file} is not a Python file; give one that defines a pipeline: headrace run app.py", EXIT_INVALID)
+        raise Failure(f"{file} is not a Python file; name one that defines a pipeline: headrace run app.py", EXIT_INVALID)
     check(file, path)
     sys.path.insert(0, str(path.parent))
     try:

@@ -18,21 +18,26 @@ _STYLES = {"ok": "green", "skipped": "dim", "warning": "yellow", "failed": "bold
 
 
 @click.command()
-@click.option("--spark", is_flag=True, help="Start Spark as well, and run a Python function; takes up to a minute.")
+@click.option("--spark", is_flag=True, help="Also start Spark and run a Python function on it; takes up to a minute.")
 @click.option(
-    "-c", "--config", "files", metavar="FILE[:NAME]", multiple=True, help="Check that these connectors can connect. Repeatable."
+    "-c",
+    "--config",
+    "files",
+    metavar="FILE[:NAME]",
+    multiple=True,
+    help="Check whether these connectors can connect. Repeatable.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
 @connection_options
 @click.pass_context
 def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: bool, connection: Connection) -> None:
-    """Check this machine, and say how to fix what is wrong.
+    """Check this machine, and suggest fixes.
 
-    Looks at Python, Java, the installed versions, memory, disk, Spark, the gateway and its port, and brokers. It changes
-    nothing. The gateway has to run only if you name it, by --gateway or HEADRACE_GATEWAY.
+    Checks Python, Java, the installed versions, memory, disk, Spark, the gateway and its port, and brokers. Changes nothing.
+    The gateway must be running only if you name it, with --gateway or HEADRACE_GATEWAY.
 
-    Exit codes: 0 nothing failed (warnings do not count), 1 the gateway, a broker or Spark failed, 2 a configuration file is
-    invalid, 3 this machine lacks something.
+    Exit codes: 0 no check failed (warnings do not count), 1 the gateway, a broker or Spark failed, 2 a configuration file is
+    invalid, 3 something is missing on this machine.
 
     \b
     Examples:
@@ -46,7 +51,7 @@ def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: 
       check      its name
       level      ok, skipped, warning or failed
       found      what is there, or what is wrong
-      fix        what to do; null where there is nothing to do
+      fix        what to do; null if there is nothing to do
     """
     # gRPC's own log lines would garble the table.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")

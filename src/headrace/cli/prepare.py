@@ -9,15 +9,15 @@ from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, bytes_text
 
 
 @click.command()
-@click.option("--if-missing", is_flag=True, help="Do nothing where there is an archive already.")
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}, and no progress.")
+@click.option("--if-missing", is_flag=True, help="Do nothing if there is an archive already.")
+@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}, without progress.")
 @click.pass_context
 def prepare(ctx: click.Context, if_missing: bool, as_json: bool) -> None:
     """Speed up Spark's startup on this machine. Run it once after each installation.
 
-    Runs a short job, and keeps an archive of the classes that Spark's JVM has loaded for it (160 MB) in this Python
-    environment. Local sessions of Headrace start from it. Without it everything works, and takes some seconds longer to start.
-    The first `headrace demo` does the same in the background when it has shown its result.
+    Runs a short job, and stores an archive of the classes that Spark's JVM loads for it (160 MB) in this Python environment.
+    Local sessions of Headrace start from this archive. Without it, they work too, but take a few seconds longer to start.
+    The first `headrace demo` runs this command in the background after it has printed its result.
 
     \b
     Example:

@@ -29,8 +29,8 @@ def check(file: str, path: Path) -> None:
         raise Failure(f"{file} cannot be imported: {type(error).__name__}: {error}{where}", EXIT_INVALID) from None
     if not any(_may_give_pipeline(module) for module in _imported(tree)):
         raise Failure(
-            f"{file} has no pipeline; it needs a line such as app = Pipeline('orders'). It was not run; a program without a "
-            f"pipeline is run by Python: python {file}",
+            f"{file} has no pipeline; it needs a line such as app = Pipeline('orders'). It was not run. Run a program "
+            f"without a pipeline with Python: python {file}",
             EXIT_INVALID,
         )
     for call in _calls(tree.body, _functions(tree), set()):
@@ -38,7 +38,7 @@ def check(file: str, path: Path) -> None:
         if name in _STARTS or (name == "start" and _is_start_of_query(call, tree)):
             raise Failure(
                 f"{file}, line {call.lineno}: {name}(...) would run when the file is imported, which headrace does to find its "
-                'pipeline. Put what runs the program under if __name__ == "__main__":',
+                'pipeline. Move the code that runs the program under if __name__ == "__main__":',
                 EXIT_INVALID,
             )
 

@@ -28,7 +28,7 @@ _COMMANDS = {
     "connector": _Lazy("headrace.connectors_cli", "connector", "Run the connectors that come with Headrace."),
     "demo": _Lazy("headrace.laboratory.commands.demo", "demo", "Run a complete job on real flight data, and check its result."),
     "dlq": _Lazy("headrace.connectors_cli", "dlq", "Show dead letters, and replay them."),
-    "doctor": _Lazy("headrace.cli.doctor", "doctor", "Check this machine, and say how to fix what is wrong."),
+    "doctor": _Lazy("headrace.cli.doctor", "doctor", "Check this machine, and suggest fixes."),
     "forget": _Lazy("headrace.gateway_cli", "forget", "Forget a pipeline that will not come back."),
     "gateway": _Lazy("headrace.gateway_cli", "gateway", "Run a gateway between connectors and Spark."),
     "prepare": _Lazy("headrace.cli.prepare", "prepare", "Speed up Spark's startup on this machine, once after installing."),
@@ -74,7 +74,7 @@ def cli() -> None:
     """Bring any stream to Spark, acknowledged by Spark's own checkpoint.
 
     \b
-    Start a gateway, and look at it:
+    Start a gateway, and show its status:
       headrace gateway
       headrace status
 

@@ -39,7 +39,7 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, clic
 @click.command()
 @click.argument("app", metavar="APP.PY[:NAME]|DEPLOY.TOML")
 @click.option("--checkpoint", metavar="DIR", help="Where positions and states are kept.  [default: checkpoints/<name>]")
-@click.option("--shared-checkpoint", is_flag=True, help="The folder is on a file system that all machines of the cluster mount.")
+@click.option("--shared-checkpoint", is_flag=True, help="The checkpoint is on a file system that all cluster nodes mount.")
 @click.option("--dry-run", is_flag=True, help="Check and print the application without running it.")
 @click.option("--parallelism", type=click.IntRange(1), metavar="N", help="Number of key partitions of a new checkpoint.")
 @click.option("--available-now", is_flag=True, help="Process what exists now, then exit.")
@@ -50,7 +50,11 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, clic
     help="Interval between micro-batches: 500ms, 5s, 1m. It delays acknowledgements.  [default: none]",
 )
 @click.option(
-    "--option", "given", metavar="NAME=VALUE", multiple=True, help="An option of the source: maxMessagesPerTrigger=100000."
+    "--option",
+    "given",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="An option of the source or sink, such as maxMessagesPerTrigger=100000. Repeatable.",
 )
 @click.option(
     "--worker-memory",
@@ -61,8 +65,8 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, clic
     help="Memory for states in each Python worker.",
 )
 @click.option("--finish/--no-finish", default=None, help="Close all windows once all streams end.  [yes with --available-now]")
-@click.option("--drop-states", metavar="STEP", multiple=True, help="Drop the states of a step that was removed.")
-@click.option("--migrate-states", metavar="STEP", multiple=True, help="Keep the states of a step whose definition has changed.")
+@click.option("--drop-states", metavar="STEP", multiple=True, help="Drop the states of a removed step. Repeatable.")
+@click.option("--migrate-states", metavar="STEP", multiple=True, help="Keep the states of a changed step. Repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print progress and the result as JSON lines.")
 @spark_options
 @connection_options
@@ -83,13 +87,13 @@ def run(
     on: SparkOptions,
     connection: Connection,
 ) -> None:
-    """Run an application: a pipeline of per-event Python functions, on Spark, between the gateway's streams and sinks.
+    """Run an application: a pipeline of Python functions, on Spark, between the gateway's streams and sinks.
 
-    It runs until it is stopped; SIGTERM and Ctrl-C stop it cleanly. Started again with the same checkpoint, it resumes where it
+    It runs until you stop it; SIGTERM and Ctrl-C stop it cleanly. When restarted with the same checkpoint, it resumes where it
     stopped. Progress is printed to standard error.
 
-    With a TOML file: run a complete deployment on this machine (a gateway, connectors and an application), and keep it running.
-    The options of the application are then set in the file.
+    With a TOML file, run a complete deployment on this machine (a gateway, connectors and an application), and keep it running.
+    The file then sets the options of the application.
 
     \b
     Examples:

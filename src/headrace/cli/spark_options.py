@@ -30,9 +30,15 @@ class SparkOptions:
 def spark_options(command: _Command) -> _Command:
     """Adds --master, --conf and --verbose. The command receives the first two as one argument, `on`."""
 
-    @click.option("--master", metavar="URL", help="Spark's master.  [default: spark-submit's, else local[*]]")
+    @click.option("--master", metavar="URL", help="Spark master URL.  [default: spark-submit's, else local[*]]")
     @verbose_option
-    @click.option("--conf", "settings", metavar="NAME=VALUE", multiple=True, help="A setting of Spark: spark.executor.memory=4g.")
+    @click.option(
+        "--conf",
+        "settings",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="A Spark setting, such as spark.executor.memory=4g. Repeatable.",
+    )
     @functools.wraps(command)
     def with_spark(*arguments: Any, master: str | None, settings: tuple[str, ...], **options: Any) -> Any:
         return command(*arguments, on=SparkOptions(master, pairs("--conf", settings)), **options)
@@ -47,7 +53,7 @@ def verbose_option(command: _Command) -> _Command:
         if value:
             os.environ[VERBOSE] = "1"
 
-    text = "Show what Spark logs, too."
+    text = "Also show Spark's log."
     return click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=show_all, help=text)(command)
 
 

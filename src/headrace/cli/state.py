@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _APP = click.argument("app", metavar="APP.PY[:NAME]")
 _CHECKPOINT = click.option("--checkpoint", metavar="DIR", help="The application's checkpoint.  [default: checkpoints/<name>]")
-_STEP = click.option("--step", metavar="NAME", help="The step that keeps it; optional if there is only one.")
+_STEP = click.option("--step", metavar="NAME", help="The step to read; optional if only one keeps states.")
 
 
 @click.group()
@@ -109,16 +109,16 @@ def export(app: str, step: str | None, checkpoint: str | None, on: SparkOptions)
 @_APP
 @_CHECKPOINT
 @click.option("--into", metavar="DIR", required=True, help="The new checkpoint; it must not exist.")
-@click.option("--shared-checkpoint", is_flag=True, help="Both are on a file system that all machines of the cluster mount.")
+@click.option("--shared-checkpoint", is_flag=True, help="Both are on a file system that all cluster nodes mount.")
 @click.option("--parallelism", type=click.IntRange(1), metavar="N", required=True, help="Number of key partitions.")
 @click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
 @spark_options
 def rescale(
     app: str, checkpoint: str | None, into: str, shared_checkpoint: bool, parallelism: int, as_json: bool, on: SparkOptions
 ) -> None:
-    """Make a new checkpoint that continues another one with a different number of key partitions.
+    """Copy a checkpoint, with a different number of key partitions.
 
-    The old checkpoint stays unchanged. Run the application only with the new one from then on, never with both.
+    The old checkpoint stays unchanged. From then on, run the application only with the new one, never with both.
 
     \b
     Example:
@@ -137,7 +137,7 @@ def rescale(
             )
         except CheckpointError as error:
             raise Failure(str(error)) from None
-    summary = f"{keys:,} states divided into {parallelism} parts; go on with headrace run {app} --checkpoint {into}"
+    summary = f"{keys:,} states divided among {parallelism} key partitions; continue with headrace run {app} --checkpoint {into}"
     if as_json:
         print_action("state rescale", summary, {"checkpoint": into, "parallelism": parallelism, "keys": keys})
     else:

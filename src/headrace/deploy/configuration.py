@@ -38,11 +38,9 @@ class PipelineOptions(Parameters):
     """The table `[pipeline]`: the options of `headrace run`."""
 
     app: str = Field(description="The application: app.py, or app.py:name.")
-    checkpoint: str | None = Field(default=None, description="Where positions and states are kept; checkpoints/NAME if none.")
-    shared_checkpoint: bool = Field(
-        default=False, description="The checkpoint is on a file system that all machines of the cluster mount."
-    )
-    master: str | None = Field(default=None, description="Spark's master; spark-submit's, else local[*], if none.")
+    checkpoint: str | None = Field(default=None, description="Where positions and states are kept; checkpoints/NAME if unset.")
+    shared_checkpoint: bool = Field(default=False, description="The checkpoint is on a file system that all cluster nodes mount.")
+    master: str | None = Field(default=None, description="Spark master URL; spark-submit's, else local[*], if unset.")
     parallelism: int | None = Field(default=None, ge=1, description="Number of key partitions of a new checkpoint.")
     available_now: bool = Field(default=False, description="Process what exists now, then exit.")
     trigger_interval: str | None = Field(default=None, description="Interval between micro-batches: 500ms, 5s, 1m.")
@@ -50,9 +48,9 @@ class PipelineOptions(Parameters):
     finish: bool | None = Field(default=None, description="Close all windows once all streams end; unset: with available_now.")
     drop_states: list[str] = Field(default=[], description="Removed steps whose states are dropped.")
     migrate_states: list[str] = Field(default=[], description="Changed steps that keep their states.")
-    verbose: bool = Field(default=False, description="Whether the log also has what Spark logs.")
+    verbose: bool = Field(default=False, description="Include Spark's log.")
     options: dict[str, str] = Field(default={}, description="Options of the source and the sink.")
-    conf: dict[str, str] = Field(default={}, description="Settings of Spark.")
+    conf: dict[str, str] = Field(default={}, description="Spark settings.")
     gateway: GatewayTable = Field(default_factory=GatewayTable, description="How it reaches the gateway.")
 
     @model_validator(mode="after")
@@ -124,9 +122,9 @@ def load_deployment(path: Path, environ: Mapping[str, str] = os.environ) -> Depl
 def _connector(reading: ConfigurationFile, name: str) -> Configured | None:
     key = ("connectors", name)
     if not is_name(name):
-        reading.report(key, "a connector's name is made of letters, digits and ._-")
+        reading.report(key, "a connector's name may contain letters, digits and ._- only")
     elif name in (GATEWAY, PIPELINE):
-        reading.report(key, f"the name {name} is taken; call the connector something else")
+        reading.report(key, f"the name {name} is reserved; rename the connector")
     return take_connector(reading, key, name)
 
 

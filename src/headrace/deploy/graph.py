@@ -61,7 +61,7 @@ def missing(deployment: Deployment, graph: ApplicationGraph) -> Iterator[str]:
     for pattern in graph.streams:
         source = pattern.partition("/")[0]
         if "*" not in source and source not in names["source"]:
-            yield f"no connector here gives the streams {pattern} that the application reads{nearest(source, names['source'])}"
+            yield f"no connector here provides the streams {pattern} that the application reads{nearest(source, names['source'])}"
     for sink in graph.sinks:
         if sink not in names["sink"]:
             yield f"no connector here serves the sink {sink} that the application writes to{nearest(sink, names['sink'])}"

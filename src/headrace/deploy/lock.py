@@ -29,11 +29,11 @@ def exclusive_run(folder: Path, tell: Callable[[str], None]) -> Iterator[int]:
     """
     with _opened(folder / "supervisor.lock") as own, _opened(folder / "processes.lock") as shared:
         if not _locked(own):
-            raise AlreadyRuns(f"this deployment runs already, as process {_said(own)}; stop that one first")
+            raise AlreadyRuns(f"this deployment is already running, as process {_said(own)}; stop that first")
         os.truncate(own, 0)
         os.pwrite(own, str(os.getpid()).encode(), 0)
         if not _locked(shared):
-            tell("waits for the processes of an earlier run to end")
+            tell("waiting for the processes of an earlier run to end")
             deadline = time.monotonic() + _END_WITHIN_S
             while not _locked(shared):
                 if time.monotonic() > deadline:

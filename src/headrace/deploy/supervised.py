@@ -91,7 +91,7 @@ class Supervised:
         """Kills it if it is still running."""
         if self.process.runs:
             self.process.kill()
-            self.state, self.reason = State.KILLED, "it did not end by itself"
+            self.state, self.reason = State.KILLED, "it did not stop in time"
 
     def _ended(self, now: float, code: int) -> None:
         self.exit_code = code

@@ -72,7 +72,7 @@ class Supervisor:
             finally:
                 processes.close()
         if cannot_run is not None:
-            said = f"{cannot_run.role.name} {cannot_run.reason} (its log is {cannot_run.process.log})"
+            said = f"{cannot_run.role.name} {cannot_run.reason} (log: {cannot_run.process.log})"
             raise CannotRun(said, cannot_run.exit_code or 1)
         return self._ending(processes)
 
@@ -107,7 +107,7 @@ class Supervisor:
             return Ending(128 + self._signals[1], "stopped by force")
         killed = [one.role.name for one in processes.all if one.state is State.KILLED]
         if killed:
-            return Ending(1, f"ended; killed, since they did not end by themselves: {', '.join(killed)}")
+            return Ending(1, f"ended; killed, since they did not stop in time: {', '.join(killed)}")
         return Ending(0, "stopped" if self._signals else "ended")
 
     @contextlib.contextmanager

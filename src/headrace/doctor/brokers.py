@@ -25,14 +25,14 @@ def broker(extra: str, port: int) -> Callable[[Site], Finding]:
         unmet = [need for need in needs if not need.is_met]
         fix = f"pip install 'headrace-connectors[{extra}]'"
         if any(need.installed for need in unmet):
-            found = ", ".join(f"{need.name} {need.installed}, where {need.wanted} is wanted" for need in unmet)
+            found = ", ".join(f"{need.name} {need.installed}, but {need.wanted} is required" for need in unmet)
             return failed(found, fix)
         if unmet:
             return skipped(f"the client library is not installed ({', '.join(need.name for need in unmet)})", fix)
         client = ", ".join(f"{need.name} {need.installed}" for need in needs)
         if _listens(port):
-            return ok(f"{client}; a server is at {_HOST}:{port}")
-        return ok(f"{client}; no server at {_HOST}:{port}")
+            return ok(f"{client}; a server listens on {_HOST}:{port}")
+        return ok(f"{client}; no server on {_HOST}:{port}")
 
     return check
 
@@ -48,7 +48,7 @@ def _listens(port: int) -> bool:
 def check_connectors(site: Site) -> Finding:
     """Checks whether configured connectors can connect, as `headrace connector check` does."""
     if not site.connectors:
-        return skipped("no configuration file was given", "to check what connectors connect to: headrace doctor --config FILE")
+        return skipped("no configuration file was given", "to check connectors: headrace doctor --config FILE")
     findings = [_connector(target) for given in site.connectors for target in _targets(given)]
     worst = max(findings, key=lambda finding: (finding.level is Level.FAILED, finding.exit_code))
     found = "; ".join(finding.found for finding in findings)
@@ -81,5 +81,5 @@ def _connector(target: str) -> Finding:
     except MissingExtra as error:
         return failed(f"{target}: {error}", "install the client library")
     except HeadraceError as error:
-        return failed(f"{target}: {error}", f"try again after a change: headrace connector check -c {target}", EXIT_FAILED)
+        return failed(f"{target}: {error}", f"after a change, check again: headrace connector check -c {target}", EXIT_FAILED)
     return ok(f"{target}: {configured.connector.name}{f', {there}' if there else ''}")

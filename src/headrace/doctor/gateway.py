@@ -21,7 +21,7 @@ def check_port(site: Site) -> Finding:
     """Checks whether a gateway listens on its address, or could."""
     host, port = _split(site.connection.gateway)
     if port is None:
-        return failed(f"{site.connection.gateway} is not HOST:PORT", "give the gateway as HOST:PORT, such as 127.0.0.1:7433")
+        return failed(f"{site.connection.gateway} is not HOST:PORT", "pass the gateway as HOST:PORT, such as 127.0.0.1:7433")
     if host not in ("127.0.0.1", "localhost", "::1"):
         return skipped(f"{host} is not this machine's loopback address")
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as tried:
@@ -38,11 +38,11 @@ def _in_use(connection: Connection, port: int, error: OSError) -> Finding:
     """Returns the finding for a port that cannot be bound."""
     try:
         _protocols(connection)
-        return ok(f"a gateway listens at port {port}")
+        return ok(f"a gateway listens on port {port}")
     except grpc.RpcError:
         if _speaks_tls(connection.gateway):
             return ok(f"port {port} is in use by a program that speaks TLS")
-    found = f"port {port} cannot be listened on ({error.strerror}), and no gateway is there{_owner(port)}"
+    found = f"cannot listen on port {port} ({error.strerror}), and no gateway answers there{_owner(port)}"
     fix = f"end that program, or use another port: headrace gateway --listen 127.0.0.1:{port % 65535 + 1}"
     return failed(found, fix)
 
@@ -64,7 +64,7 @@ def _owner(port: int) -> str:
     try:
         for found in psutil.net_connections(kind="tcp"):
             if found.status == psutil.CONN_LISTEN and found.pid and getattr(found.laddr, "port", None) == port:
-                return f" but {psutil.Process(found.pid).name()}, process {found.pid}"
+                return f"; it belongs to {psutil.Process(found.pid).name()}, process {found.pid}"
     except (psutil.Error, OSError):
         pass
     return ""
@@ -83,8 +83,8 @@ def check_gateway(site: Site) -> Finding:
         return _unreached(connection, error)
     if _OURS not in protocols:
         spoken = ", ".join(sorted(protocols)) or "no protocol of Headrace"
-        fix = "install the release of Headrace on both sides that has the same protocol"
-        return failed(f"what answers at {connection.gateway} speaks {spoken}, and this is {_OURS}", fix, EXIT_FAILED)
+        fix = "install releases of Headrace with the same protocol on both sides"
+        return failed(f"{connection.gateway} speaks {spoken}, but this installation speaks {_OURS}", fix, EXIT_FAILED)
     return _identified(connection)
 
 
@@ -106,7 +106,7 @@ def _identified(connection: Connection) -> Finding:
             answer = stub.GetStatus(admin_pb2.GetStatusRequest(), timeout=_TIMEOUT_S, metadata=connection.metadata)
     except grpc.RpcError as error:
         if _code(error) is grpc.StatusCode.PERMISSION_DENIED:
-            return ok(f"{connection.gateway} answers and knows the token, which may not see the status; {_OURS}")
+            return ok(f"{connection.gateway} answers and accepts the token, which may not read the status; {_OURS}")
         return _unreached(connection, error)
     draining = ", which is stopping" if answer.gateway.draining else ""
     return ok(f"{connection.gateway} runs version {answer.gateway.version}{draining}; {_OURS}")
@@ -116,13 +116,13 @@ def _unreached(connection: Connection, error: grpc.RpcError) -> Finding:
     """Returns the finding for a call that failed."""
     if _code(error) is grpc.StatusCode.UNAUTHENTICATED:
         found = f"{connection.gateway} refuses {'this token' if connection.token else 'calls without a token'}"
-        fix = "give one of the gateway's tokens with --token or HEADRACE_TOKEN; headrace gateway token makes one"
+        fix = "pass one of the gateway's tokens with --token or HEADRACE_TOKEN; headrace gateway token creates one"
         return failed(found, fix, EXIT_FAILED)
     if _code(error) is grpc.StatusCode.DEADLINE_EXCEEDED:
-        fix = "check the address with --gateway, and what is between this machine and the gateway"
+        fix = "check the address (--gateway), and the network between this machine and the gateway"
         return failed(f"{connection.gateway} did not answer within {_TIMEOUT_S:.0f} s", fix, EXIT_FAILED)
     found, colon, fix = connection.failure(error).message.partition(": ")
-    return failed(found, fix if colon else "check the address with --gateway", EXIT_FAILED)
+    return failed(found, fix if colon else "check the address (--gateway)", EXIT_FAILED)
 
 
 def _code(error: grpc.RpcError) -> grpc.StatusCode:

@@ -31,7 +31,7 @@ def check_python(site: Site) -> Finding:
         program = os.environ.get(variable)
         if program and (wrong := _other_version(program)):
             fix = f"unset {variable}, or set it to {sys.executable}"
-            return failed(f"{variable} = {program} {wrong}, and this is Python {here}", fix)
+            return failed(f"{variable} = {program} {wrong}, but this is Python {here}", fix)
     return ok(f"Python {here} ({sys.executable})")
 
 
@@ -68,11 +68,11 @@ def check_memory(site: Site) -> Finding:
 def memory_finding(available: int) -> Finding:
     """Returns the finding for an amount of available memory, in bytes."""
     found = f"{bytes_text(available)} available"
-    fix = "free memory, or start less: --master 'local[1]' --conf spark.driver.memory=512m --worker-memory 128mb"
+    fix = "free memory, or use less: --master 'local[1]' --conf spark.driver.memory=512m --worker-memory 128mb"
     if available < _LEAST_MEMORY:
-        return failed(f"{found}; Spark needs {format_size(_LEAST_MEMORY)} at least", fix)
+        return failed(f"{found}; Spark needs at least {format_size(_LEAST_MEMORY)}", fix)
     if available < _ENOUGH_MEMORY:
-        return warning(f"{found}; Spark wants {format_size(_ENOUGH_MEMORY)}", fix)
+        return warning(f"{found}; Spark should have {format_size(_ENOUGH_MEMORY)}", fix)
     return ok(found)
 
 
@@ -99,7 +99,7 @@ def check_disk(site: Site) -> Finding:
             with tempfile.TemporaryFile(dir=folder):
                 free = psutil.disk_usage(str(folder)).free
         except OSError as error:
-            return failed(f"{folder} cannot be written to: {error.strerror}", f"set {variable} to a folder that can be")
+            return failed(f"cannot write to {folder}: {error.strerror}", f"set {variable} to a writable folder")
         if free < _ENOUGH_DISK:
-            return warning(f"{bytes_text(free)} free in {folder}", f"free some, or set {variable} to a folder with more")
+            return warning(f"{bytes_text(free)} free in {folder}", f"free some space, or set {variable} to a folder with more")
     return ok(f"{', '.join(map(str, folders))} can be written to")

@@ -13,7 +13,7 @@ from headrace.processes import first_cause
 from headrace.terminal import EXIT_FAILED
 
 _START_S = 180.0
-_LOOK = "see what Spark says by itself: pyspark --master 'local[1]'"
+_LOOK = "run Spark alone to see its errors: pyspark --master 'local[1]'"
 
 
 def check_spark(site: Site) -> Finding:
@@ -30,7 +30,7 @@ def check_spark(site: Site) -> Finding:
     if other and Path(other).resolve() != home.resolve():
         return warning(
             f"SPARK_HOME = {other} is used in place of PySpark's own Spark",
-            "unset SPARK_HOME, unless that Spark is of the same version",
+            "unset SPARK_HOME, unless that Spark has the same version",
         )
     return ok(f"PySpark in {home}")
 
@@ -53,5 +53,5 @@ def check_session(site: Site) -> Finding:
         cause = first_cause(done.stderr) if done.stderr.strip() else f"exit code {done.returncode}"
         return failed(f"Spark does not start: {cause}", _LOOK, EXIT_FAILED)
     answer = json.loads(done.stdout.splitlines()[-1])
-    fix = "" if answer["archive"] else "to have it start in half the time: headrace prepare"
+    fix = "" if answer["archive"] else "to halve its startup time: headrace prepare"
     return ok(f"Spark {answer['version']} started and ran Python in {time.monotonic() - begun:.0f} s", fix)

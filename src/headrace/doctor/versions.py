@@ -57,7 +57,7 @@ def check_versions(site: Site) -> Finding:
         return failed(f"distributions of different releases: {found}", f"pip install {old}")
     unmet = list({need.name: need for name in ours for need in requirements(name) if not need.is_met}.values())
     if unmet:
-        found = "; ".join(f"{need.name} {need.installed or 'is missing'}, where {need.by} wants {need.wanted}" for need in unmet)
+        found = "; ".join(f"{need.name} {need.installed or 'is missing'}, but {need.by} requires {need.wanted}" for need in unmet)
         return failed(found, "pip install " + " ".join(f"'{need.name}{need.wanted}'" for need in unmet))
     shown = [f"{name} {version}" for name in _SHOWN if (version := _installed(name)) is not None]
     return ok(", ".join([f"headrace {' '.join(versions)}", *shown]))
