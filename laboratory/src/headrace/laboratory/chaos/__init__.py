@@ -1,4 +1,4 @@
-"""The proof by killing everything: a world of processes, a validator that shares no code with them, and kills by a seed."""
+"""Chaos runs: a world of processes, kills that a seed determines, and a validator that shares no code with the processes."""
 
 from headrace.laboratory.chaos.evidence import IDEMPOTENT, TWO_PHASE, Layout
 from headrace.laboratory.chaos.roles import Role

@@ -1,4 +1,4 @@
-"""What one of the queries does, as a pipeline: the same rows as the other one's, by Headrace's own keyed state."""
+"""One of the two queries, as a pipeline: it writes the same rows as the other one, with Headrace's own keyed state."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ _SECOND = 1_000_000
 
 @dataclass
 class Followed:
-    """What is known of a key.
+    """The state of a key.
 
     Attributes:
         state: Its count and checksum.
-        seen: The ids of what the queue has given, whatever it gives again.
+        seen: The ids of the queue's messages so far, to drop redeliveries.
     """
 
     state: State = field(default_factory=State)
@@ -23,7 +23,7 @@ class Followed:
 
 
 def follow(message: Message, followed: Followed) -> Row | None:
-    """Counts and checks a message, unless the queue has given it before; the row that it makes."""
+    """Counts a message and updates the checksum, unless it is a redelivery. Returns its row."""
     if message.message_id is not None:
         if message.message_id in followed.seen:
             return None
@@ -35,42 +35,42 @@ def follow(message: Message, followed: Followed) -> Row | None:
 
 @dataclass
 class Timed:
-    """How often a timer was set for a key."""
+    """The number of timers that were set for a key."""
 
     timers: int = 0
 
 
 def set_timer(message: Message, timed: Timed, context: Context) -> None:
-    """Has a timer ring for each message."""
+    """Sets a timer for each message."""
     timed.timers += 1
     context.set_timer(after=f"{AFTER}s")
 
 
 def ring(timed: Timed, context: Context) -> Row:
-    """The row of a timer."""
+    """Returns the row of a timer that has fired."""
     return Row(TIMERS, str((context.event_time or 0) // _SECOND), context.key, -1, State(), b"")
 
 
 @dataclass
 class Gathered:
-    """What a window knows of its messages."""
+    """The accumulator of a window."""
 
     state: State = field(default_factory=State)
 
 
 def gather(gathered: Gathered, message: Message) -> Gathered:
-    """One more message."""
+    """Adds a message to a window."""
     gathered.state = gathered.state.after(message.value or b"")
     return gathered
 
 
 def close(key: bytes, gathered: Gathered, window: Window) -> Row:
-    """The row of a window."""
+    """Returns the row of a closed window."""
     return Row(WINDOWS, str(window.start // _SECOND), key, -1, gathered.state, b"")
 
 
 def application(sink: str, batch: Callable[[], int]) -> Pipeline:
-    """The pipeline that writes to a sink; `batch` tells the micro-batch that a row is encoded in."""
+    """Builds the pipeline that writes to a sink; `batch` returns the current micro-batch, which rows contain."""
 
     def encode(row: Row) -> bytes:
         return Row(row.stream, row.name, row.key, batch(), row.state, row.value).encode()

@@ -1,4 +1,4 @@
-"""What processes have left on disk, read without a line of the product's code."""
+"""Reads what the processes have left on disk, without any code of the product."""
 
 import json
 import os
@@ -21,12 +21,12 @@ Position = tuple[int, int]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything is in the folder of a world."""
+    """The paths in the folder of a world."""
 
     folder: Path
 
     def checkpoint(self, sink: str) -> Path:
-        """Spark's checkpoint of the query that writes to a sink."""
+        """Returns the checkpoint of the query that writes to a sink."""
         return self.folder / "checkpoints" / sink
 
     @property
@@ -35,11 +35,11 @@ class Layout:
         return self.folder / "output"
 
     def output_of(self, instance: int) -> Path:
-        """The folder of an instance of the two-phase sink, counted from 1."""
+        """Returns the folder of an instance of the two-phase sink, counted from 1."""
         return self.output if instance == 1 else self.folder / f"output-{instance}"
 
     def outputs(self) -> list[Path]:
-        """The folders of those instances of the two-phase sink that have one by now."""
+        """Returns the existing folders of instances of the two-phase sink."""
         return sorted(self.folder.glob("output*"))
 
     @property
@@ -48,27 +48,27 @@ class Layout:
         return self.folder / "store.sqlite"
 
     def journal(self, source: str) -> Path:
-        """What a source has given, and what was acknowledged to it."""
+        """Returns the journal of a source: the messages it has sent, and its acknowledgements."""
         return self.folder / f"{source}.journal"
 
     @property
     def watched(self) -> Path:
-        """Which batches became visible when."""
+        """The file that records when each batch became visible."""
         return self.folder / "watched.journal"
 
     @property
     def failures(self) -> Path:
-        """Queries that failed, and were started again."""
+        """The file that records the queries that failed and were restarted."""
         return self.folder / "failures.journal"
 
     @property
     def driver(self) -> Path:
-        """The process id of the driver that was started last."""
+        """The file with the process id of the latest driver."""
         return self.folder / "driver.pid"
 
     @property
     def offered(self) -> Path:
-        """How many messages each sender may send in all."""
+        """The file with the total number of messages that each sender may send."""
         return self.folder / "offered"
 
 
@@ -76,7 +76,7 @@ class Layout:
 
 
 def last_commit(checkpoint: Path) -> int | None:
-    """The last batch in the commit log; None where there is none."""
+    """Returns the last batch in the commit log; None if the log is empty."""
     try:
         names = os.listdir(checkpoint / "commits")
     except FileNotFoundError:
@@ -85,14 +85,14 @@ def last_commit(checkpoint: Path) -> int | None:
 
 
 def committed(checkpoint: Path) -> dict[str, Position]:
-    """How far the commit log says that each stream was read."""
+    """Returns the committed position of each stream, according to the commit log."""
     batch = last_commit(checkpoint)
     return {} if batch is None else _end_of(checkpoint, batch)
 
 
 @lru_cache
 def _end_of(checkpoint: Path, batch: int) -> dict[str, Position]:
-    """Where a committed batch ended in each stream."""
+    """Returns the position of each stream at the end of a committed batch."""
     document = json.loads((checkpoint / "offsets" / str(batch)).read_text().splitlines()[-1])
     return {name: (int(p["epoch"]), int(p["sequence"])) for name, p in document["streams"].items()}
 
@@ -108,7 +108,7 @@ class VisibleRecords:
         self._read: dict[str, int] = {}
 
     def new(self) -> Iterator[bytes]:
-        """Those that have become visible since the last call; a file may end within one."""
+        """Yields the records that have become visible since the last call; the last record of a file may be incomplete."""
         for path in sorted(self._folder.glob("*.bin")):
             at = self._read.get(path.name, 0)
             if path.stat().st_size == at:
@@ -124,7 +124,7 @@ class VisibleRecords:
 
 
 def stored_records(store: Path, after: int = 0) -> list[tuple[int, bytes, bytes]]:
-    """Number, key and value of the records of the batch-idempotent sink, in the order in which they were written."""
+    """Returns number, key and value of the records of the batch-idempotent sink after a number, in the order of writing."""
     if not store.exists():
         return []
     with closing(sqlite3.connect(store, timeout=30)) as database:
@@ -147,7 +147,7 @@ class JournalReader:
         self._at = 0
 
     def new(self) -> Iterator[dict[str, Any]]:
-        """The entries since the last call. A line that a killed process has left unfinished is none."""
+        """Yields the entries since the last call, without a line that a killed process has left incomplete."""
         if not self._path.exists() or self._path.stat().st_size == self._at:
             return
         with self._path.open("rb") as file:
@@ -162,7 +162,7 @@ class JournalReader:
 
 
 class Journal:
-    """A file that entries are appended to, so that a killed process leaves all of one or a line that is none."""
+    """A file of appended entries. A killed process leaves a complete entry, or an incomplete line that readers ignore."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)

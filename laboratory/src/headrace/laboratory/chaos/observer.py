@@ -1,4 +1,4 @@
-"""What is visible and acknowledged by now, as an onlooker sees it who reads files as they grow."""
+"""Observes from outside, in files as they grow, what is visible and what is acknowledged."""
 
 import threading
 import time
@@ -20,11 +20,11 @@ from headrace.laboratory.chaos.workload import PARTITIONS, REDELIVERING, REPLAYA
 
 _LOOKS_EVERY_S = 0.01
 _SETTLED_NS = 500_000_000
-"""A file that was not written to for so long has no write that is younger than what was read of it."""
+"""After this long without a write, a file has no write that a reader could have missed."""
 
 
 class Observer:
-    """Looks all the time, and notes of each batch of the two-phase sink what was committed when it was first seen."""
+    """Watches continuously, and records what was committed when each batch of the two-phase sink was first seen."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -43,39 +43,39 @@ class Observer:
         self._thread = threading.Thread(target=self._run, name="headrace-observer", daemon=True)
 
     def start(self) -> None:
-        """Begins to look."""
+        """Starts to watch."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Looks no more."""
+        """Stops watching."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def visible(self, sink: str) -> int:
-        """How many messages a sink shows, repeats not counted."""
+        """Returns the number of messages visible in a sink, without duplicates."""
         return len(self._visible[sink])
 
     def lowest(self) -> int:
-        """The number up to which, or beyond, each sender has messages that both sinks show."""
+        """Returns the number of messages that every sender has visible in both sinks, at least."""
         return min(self._latest.values())
 
     def is_at_rest(self, offered: int) -> bool:
-        """Whether all that each sender was to send is visible in both sinks, and acknowledged."""
+        """Whether all of each sender's `offered` messages are visible in both sinks, and acknowledged."""
         return all(self.visible(sink) >= offered * len(STREAMS) for sink in SINKS) and self.is_acknowledged(offered)
 
     def is_acknowledged(self, offered: int) -> bool:
-        """Whether all that each sender was to send is acknowledged."""
+        """Whether all of each sender's `offered` messages are acknowledged."""
         logs = not offered or all(self._acked.get(f"{REPLAYABLE}/{p}", -1) >= sequence_of(offered) for p in PARTITIONS)
         return logs and len(self._settled) >= offered
 
     def describe(self) -> str:
-        """How far it has come, for people."""
+        """Returns the progress as text."""
         visible = ", ".join(f"{self.visible(sink)} visible in {sink}" for sink in SINKS)
         return f"{visible}, acknowledged {self._acked} and {len(self._settled)} of the queue"
 
     def look(self) -> None:
-        """Looks once."""
+        """Reads the files once."""
         with self._lock:
             self._look_at_output()
             self._look_at_store()
@@ -92,15 +92,15 @@ class Observer:
                 row = self._note_row(TWO_PHASE, record)
                 if row is not None:
                     seen.add(row.batch)
-        # The log is read after the output, so that what is not in it now was not when its rows became visible.
+        # The log is read after the output: what it lacks now, it lacked when the rows became visible.
         for batch in sorted(seen - self._batches):
             self._watched.note(visible=batch, committed=last_commit(self._layout.checkpoint(TWO_PHASE)))
         self._batches |= seen
 
     def _look_at_store(self) -> None:
-        """A database is opened for each look, which is worth it only where something was written."""
+        """Reads the database, which is opened for each read, only if it was written to."""
         written = tuple(_changed_at(path) for path in (self._layout.store, self._layout.store.with_name("store.sqlite-wal")))
-        # Two writes may bear the same time, and the first be read before the second.
+        # Two writes may have the same timestamp, and the second may come after the read.
         if written == self._written and not any(_is_recent(changed) for changed in written):
             return
         self._written = written
@@ -109,7 +109,7 @@ class Observer:
             self._note_row(IDEMPOTENT, value)
 
     def _note_row(self, sink: str, record: bytes) -> Row | None:
-        """Notes a row; the validator tells of records that are none."""
+        """Records a row; the validator reports invalid records."""
         with suppress(ValueError, KeyError):
             row = Row.decode(record)
             at = (sink, row.stream)
@@ -125,7 +125,7 @@ class Observer:
 
 
 def _changed_at(path: Path) -> tuple[int, int] | None:
-    """When a file was changed, and its size; None where there is none."""
+    """Returns when a file was last changed, and its size; None if it does not exist."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""The Spark driver, a process of its own: `python -m headrace.laboratory.chaos.query FOLDER --gateway ADDRESS --master MASTER`.
+"""The Spark driver, a separate process: `python -m headrace.laboratory.chaos.query FOLDER --gateway ADDRESS --master MASTER`.
 
 Or, by spark-submit, which has the master: `spark-submit --master MASTER .../query.py FOLDER --gateway ADDRESS`.
 
-It runs a query for each sink over all streams, and starts one that has failed again. Each keeps its states in its own way.
+It runs one query per sink over all streams, and restarts a query that has failed. The two queries keep their states differently.
 """
 
 import argparse
@@ -25,9 +25,9 @@ from headrace.laboratory.chaos.evidence import IDEMPOTENT, SINKS, TWO_PHASE, Jou
 from headrace.laboratory.chaos.workload import REDELIVERING, REPLAYABLE, Row, State
 
 MAX_MESSAGES = 400
-"""In a micro-batch: small, so that there are many of them to kill things in."""
+"""The maximum in a micro-batch: small, so that there are many micro-batches for kills to hit."""
 _INLINE_BYTES = {TWO_PHASE: "0", IDEMPOTENT: "256kb"}
-"""One query has its batches read by executors, the other one in Spark's planner."""
+"""For one query, executors read the batches; for the other one, Spark's planner does."""
 _SETTINGS: dict[str, str | int | bool] = {
     "spark.sql.shuffle.partitions": 2,
     "spark.sql.adaptive.enabled": False,
@@ -38,7 +38,7 @@ _LOOKS_EVERY_S = 0.1
 
 
 def follow(key: tuple[bytes], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    """Counts and checks the messages of a key, drops what the queue has given before, and writes a row for each other one."""
+    """Counts the messages of a key and updates the checksum, drops redeliveries, and yields a row for each other message."""
     count, checksum, seen = state.get if state.exists else (0, 0, "")
     now, known = State(count, checksum), set(seen.split())
     messages = pd.concat(list(frames)).sort_values(["stream", "sequence"])
@@ -57,11 +57,11 @@ def follow(key: tuple[bytes], frames: Iterable[pd.DataFrame], state: GroupState)
 
 
 _ON_THIS_MACHINE = {"sharedCheckpoint": "true", "loopbackGateway": "true"}
-"""All of a run is here, whatever its master: the folder, the gateway and the executors."""
+"""The entire run is on this machine, with any master: the folder, the gateway and the executors."""
 
 
 def start(spark: SparkSession, layout: Layout, sink: str, gateway: str) -> StreamingQuery:
-    """Starts the query that writes to a sink: one is a pipeline, the other one plain Spark."""
+    """Starts the query that writes to a sink: one is a pipeline, the other one is plain Spark."""
     options = {
         **_ON_THIS_MACHINE,
         "gateway": gateway,
@@ -70,7 +70,7 @@ def start(spark: SparkSession, layout: Layout, sink: str, gateway: str) -> Strea
         "inlineBytes": _INLINE_BYTES[sink],
     }
     if sink == TWO_PHASE:
-        # No modules lie there: executors of a cluster have those of this package by spark-submit, and none of what else is in it.
+        # That folder has no modules: executors of a cluster receive those of this package from spark-submit.
         return start_pipeline(application(sink, _batch), spark, layout.checkpoint(sink), options=options, folder=layout.folder)
     options["stream"] = f"{REPLAYABLE}/*,{REDELIVERING}/*"
     messages: DataFrame = spark.readStream.format("headrace").options(**options).load()
@@ -91,14 +91,14 @@ def start(spark: SparkSession, layout: Layout, sink: str, gateway: str) -> Strea
 
 
 def _batch() -> int:
-    """The micro-batch that this task belongs to."""
+    """Returns the micro-batch that this task belongs to."""
     context = TaskContext.get()
     assert context is not None, "Spark calls this in a task"
     return int(context.getLocalProperty("streaming.sql.batchId") or -1)
 
 
 def _run(spark: SparkSession, layout: Layout, gateway: str, is_over: Callable[[], bool]) -> None:
-    """Runs the queries until it is over, or one has failed and another driver was started meanwhile."""
+    """Runs the queries until `is_over` is true, or a query has failed and another driver was started in the meantime."""
     failures = Journal(layout.failures)
     queries = {sink: start(spark, layout, sink, gateway) for sink in SINKS}
     while not is_over():
@@ -113,13 +113,13 @@ def _run(spark: SparkSession, layout: Layout, gateway: str, is_over: Callable[[]
 
 
 def _is_present(layout: Layout) -> bool:
-    """Whether this is the driver that was started last: two that start queries again by turns would never agree."""
-    # Below spark-submit, the process that was started is the JVM's.
+    """Whether this is the latest driver: two drivers that both restarted queries would alternate forever."""
+    # Under spark-submit, the process that was started is the JVM.
     return layout.driver.read_text() == str(os.getsid(0))
 
 
 def main() -> None:
-    """Runs the queries until SIGTERM comes, or whoever started this is gone."""
+    """Runs the queries until SIGTERM, or until the parent process has ended."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gateway", required=True)

@@ -1,4 +1,4 @@
-"""What a run came to, for people and for programs."""
+"""The report of a run, for people and for programs."""
 
 from dataclasses import asdict
 from typing import Any
@@ -14,7 +14,7 @@ _HOW = {How.KILL: "", How.RIVAL: ", replaced while it ran", How.STALE: ", replac
 
 
 def summary(outcome: Outcome) -> str:
-    """The verdict in one line."""
+    """Returns the verdict in one line."""
     after = f"after {sum(len(killed.roles) for killed in outcome.kills)} kills"
     if outcome.findings:
         return f"{len(outcome.findings)} findings {after}"
@@ -22,7 +22,7 @@ def summary(outcome: Outcome) -> str:
 
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
-    """Every kill with its recovery, and the verdict."""
+    """Prints every kill with its recovery, and the verdict."""
     table = Table("at", "killed", "process", "recovered after", box=None, pad_edge=False, header_style="bold")
     for killed in outcome.kills:
         names = " and ".join(killed.roles) + (", while others recovered" if killed.in_recovery else _HOW[killed.how])
@@ -38,7 +38,7 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
 
 
 def document(outcome: Outcome, seed: int, master: str) -> dict[str, Any]:
-    """The result as JSON has it. Times are in seconds."""
+    """Returns the result as plain data for JSON. Times are in seconds."""
     return {
         "seed": seed,
         "master": master,

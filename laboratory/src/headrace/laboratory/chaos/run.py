@@ -1,4 +1,4 @@
-"""A run: senders send on, kills come by schedule, and in the end everything is compared with what was sent."""
+"""A run: senders keep sending, processes are killed on schedule, and the result is compared with what was sent."""
 
 import threading
 import time
@@ -19,26 +19,26 @@ START_WITHIN_S = 300.0
 RECOVERS_WITHIN_S = 300.0
 RESTS_WITHIN_S = 300.0
 SINK_INSTANCES = 2
-"""Each sink is served by so many processes, which are killed in turn."""
+"""The number of processes that serve each sink; they are killed in turn."""
 _OFFER_EVERY_S = 0.1
 _AT_A_TIME = 2
 _MOST_BEHIND = 40
-"""So many messages behind what is visible in both sinks, a sender waits: what is killed must catch up within seconds."""
+"""A sender waits when the sinks are this many messages behind, so that killed processes catch up within seconds."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Killed:
-    """A SIGKILL that has come.
+    """A SIGKILL that was sent.
 
     Attributes:
-        roles: Who was killed.
-        pids: Their processes.
-        at_s: When, since everything ran.
-        in_recovery: True where the ones before had not recovered yet.
-        recovered_s: How long it took until messages that every sender had sent after it were visible in both sinks.
-        how: What became of them.
+        roles: The roles that were killed.
+        pids: Their process ids.
+        at_s: When, in seconds since everything was running.
+        in_recovery: Whether the victims before had not recovered yet.
+        recovered_s: Seconds until messages that every sender sent after the kill were visible in both sinks.
+        how: What happened to them.
     """
 
     roles: tuple[Role, ...]
@@ -51,21 +51,21 @@ class Killed:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to."""
+    """The result of a run."""
 
     kills: tuple[Killed, ...]
     messages: int
-    """That were sent, by all senders together."""
+    """The number of messages sent, by all senders together."""
     failed_queries: int
-    """How often a query failed, and was started again."""
+    """How often a query failed and was restarted."""
     findings: tuple[Finding, ...]
     elapsed_s: float
-    """From when everything ran to the verdict."""
+    """Seconds from when everything was running to the verdict."""
 
 
 @dataclass(frozen=True)
 class _Blow:
-    """Kills at the same moment, from which nothing has recovered yet."""
+    """Simultaneous kills, until their victims have recovered."""
 
     roles: tuple[Role, ...]
     pids: tuple[int, ...]
@@ -77,21 +77,21 @@ class _Blow:
 
 @dataclass
 class Run:
-    """A run in a folder; nothing of it runs any more once `to_the_end` has returned or raised."""
+    """A run in a folder. All of its processes have ended once `to_the_end` returns or raises."""
 
     folder: Path
     seed: int
     seconds: float
-    """How long kills come."""
+    """For how long processes are killed."""
     master: str
     say: Say
     kills: list[Killed] = field(default_factory=list)
 
     def to_the_end(self) -> Outcome:
-        """Runs it.
+        """Runs everything, and returns the outcome.
 
         Raises:
-            ChaosError: something did not recover in time.
+            ChaosError: A process did not recover in time.
         """
         world = World(self.folder, master=self.master, instances=SINK_INSTANCES)
         try:
@@ -111,7 +111,7 @@ class Run:
             world.dispose()
 
     def _carry_out(self, world: World, strike: Strike) -> None:
-        """Waits, kills, and waits until all have recovered."""
+        """Waits, kills the victims, and waits until all have recovered."""
         self._pass_time(world, strike.pause_s)
         if strike.how is not How.KILL:
             self._replace_driver(world, strike.how)
@@ -138,7 +138,7 @@ class Run:
         return _Blow(tuple(roles), pids, at_s, in_recovery, offered)
 
     def _replace_driver(self, world: World, how: How) -> None:
-        """Starts another driver beside the present one, and waits until that one has ended and all is well."""
+        """Starts another driver next to the present one, and waits until that has ended and the new one has recovered."""
         offered, at_s = world.offered, self._now()
         pid = world.replace_driver(pausing=how is How.STALE)
         does = "stands still" if how is How.STALE else "goes on"
@@ -168,7 +168,7 @@ class Run:
 
 @contextmanager
 def _offering(world: World) -> Iterator[None]:
-    """Has the senders send on until the end of the block, unless they are far ahead of what is visible."""
+    """Makes the senders send until the block ends, except while the sinks are far behind."""
     over = threading.Event()
 
     def offer() -> None:

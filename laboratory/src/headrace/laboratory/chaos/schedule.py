@@ -1,4 +1,4 @@
-"""Who is killed, in which order, and when. Pure: the seed decides everything."""
+"""Which processes are killed, in which order, and when. Pure: the seed determines everything."""
 
 import random
 from collections.abc import Iterator
@@ -10,17 +10,17 @@ from headrace.laboratory.chaos.roles import Role
 _LONGEST_PAUSE_S = 2.0
 _LONGEST_RECOVERY_S = 6.0
 _AT_ONCE, _IN_RECOVERY = 0.2, 0.5
-"""How often two are killed at once; how often that or the one during the recovery from the other."""
+"""The probability that two are killed at once, and that of this or of a kill during the recovery from another one."""
 
 
 class How(StrEnum):
-    """What becomes of a victim."""
+    """What happens to a victim."""
 
     KILL = "kill"
     RIVAL = "rival"
-    """It goes on, and another one starts beside it; it has to end by itself."""
+    """It continues while another one starts; it must end on its own."""
     STALE = "stale"
-    """It stands still while another one takes its place, and then goes on as if nothing had been; it has to end by itself."""
+    """It is paused while another one takes its place, and then continues as if nothing had happened; it must end on its own."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Strike:
     """Kills that belong together.
 
     Attributes:
-        pause_s: For how long all has been well when it comes.
-        first: Who is killed then, at the same moment.
-        second: Who is killed while those recover; None for nobody.
-        second_after_s: How long after the first.
-        how: What becomes of the first; another thing than a kill of the driver alone only.
+        pause_s: Seconds without a kill before this strike.
+        first: The roles that are killed first, simultaneously.
+        second: The role that is killed while those recover; None for none.
+        second_after_s: Seconds between the first and the second.
+        how: What happens to the first; other than KILL only for the driver alone.
     """
 
     pause_s: float
@@ -43,9 +43,9 @@ class Strike:
 
 
 def schedule(seed: int) -> Iterator[Strike]:
-    """Strikes without end: in each round everybody is killed once, alone, together with another, or while another recovers.
+    """Yields strikes endlessly. Each round kills every role once: alone, together with another, or while another recovers.
 
-    A driver whose turn it is alone may be killed, or find that another one has started on its checkpoints.
+    A driver alone may instead be replaced by another one that starts on its checkpoints.
     """
     chance = random.Random(seed)
     while True:

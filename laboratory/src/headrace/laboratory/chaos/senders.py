@@ -1,6 +1,6 @@
 """The sources, each a connector: `python -m headrace.laboratory.chaos.senders KIND FOLDER --gateway ADDRESS`.
 
-A source is what its journal says. Before it forgets what is acknowledged, it notes what the checkpoints had committed then.
+A source is defined by its journal. Before it drops acknowledged messages, it records what the checkpoints had committed then.
 """
 
 import argparse
@@ -20,7 +20,7 @@ PREFETCH = 60
 
 
 class _Sender(Source):
-    """What both sources have in common."""
+    """The base of both sources."""
 
     idle_seconds = 0.02
 
@@ -31,7 +31,7 @@ class _Sender(Source):
         self._journal = Journal(path)
 
     def acknowledged(self, partition: str, position: SdkPosition) -> None:
-        """Notes it, and what every query had committed at that moment."""
+        """Records the acknowledgement, and what every query had committed at that moment."""
         stream = f"{self.name}/{partition}"
         self._journal.note(stream=stream, acked=(position.epoch, position.sequence), committed=self._committed(stream))
 
@@ -43,9 +43,9 @@ class _Sender(Source):
 
 
 class Replayable(_Sender):
-    """Ten logs, which are pruned up to what is acknowledged.
+    """Ten logs, which are pruned up to the acknowledged position.
 
-    A log can be read from the beginning of any segment only, so that what the gateway has received may come once more.
+    A log can only be read from the beginning of a segment, so the gateway may receive messages again.
     """
 
     name = REPLAYABLE
@@ -58,16 +58,16 @@ class Replayable(_Sender):
             self._pruned[entry["stream"].partition("/")[2]] = number_at(entry["acked"][1])
 
     def partitions(self) -> Sequence[str]:
-        """All of them, from the start."""
+        """Returns all partitions, from the start."""
         return PARTITIONS
 
     def starts(self, partitions: Sequence[str]) -> dict[str, SdkPosition]:
-        """A query that is new begins at the end of each log: what is offered from then on must not be left out."""
+        """Returns the end of each log: a new query must miss nothing that is offered afterwards."""
         offered = self._offered()
         return {partition: SdkPosition(sequence_of(offered) if offered else 0) for partition in partitions}
 
     def read(self, partition: str, position: SdkPosition | None) -> Iterator[Message | None]:
-        """What follows a position, unless it is pruned."""
+        """Yields the messages after a position; raises PositionLost if they were pruned."""
         at = number_at(position.sequence) if position is not None else 0
         pruned = self._pruned[partition]
         if at < pruned:
@@ -83,13 +83,13 @@ class Replayable(_Sender):
             yield None
 
     def acknowledged(self, partition: str, position: SdkPosition) -> None:
-        """Notes it, and prunes the log."""
+        """Records the acknowledgement, and prunes the log."""
         super().acknowledged(partition, position)
         self._pruned[partition] = number_at(position.sequence)
 
 
 class Redelivering(_Sender):
-    """A queue that gives at most PREFETCH messages that are not acknowledged."""
+    """A queue that delivers at most PREFETCH unacknowledged messages."""
 
     name = REDELIVERING
     kind = SourceKind.REDELIVERING
@@ -99,7 +99,7 @@ class Redelivering(_Sender):
         self._settled = {number for entry in self._before for number in entry.get("settled", ())}
 
     def read(self, partition: str, position: SdkPosition | None) -> Iterator[Message | None]:
-        """What is not acknowledged, and then what is new."""
+        """Yields the unacknowledged messages, then new ones."""
         stream = f"{self.name}/{partition}"
         given: set[int] = set()
         for number in count(1):
@@ -123,7 +123,7 @@ _SOURCES: dict[str, type[Replayable | Redelivering]] = {source.name: source for 
 
 
 def main() -> int:
-    """Runs a source and returns its exit code."""
+    """Runs a source, and returns its exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=[*_SOURCES])
     parser.add_argument("folder", type=Path)

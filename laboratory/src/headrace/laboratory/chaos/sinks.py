@@ -12,7 +12,7 @@ from headrace.sdk import IdempotentSink, Rows, Transaction, run
 
 
 class Store(IdempotentSink):
-    """Writes rows and the transaction's id to a database in one transaction of its own."""
+    """Writes rows and the transaction's id in one database transaction."""
 
     name = IDEMPOTENT
 
@@ -24,7 +24,7 @@ class Store(IdempotentSink):
             database.execute("CREATE TABLE IF NOT EXISTS rows (number INTEGER PRIMARY KEY, key BLOB, value BLOB)")
 
     def write(self, transaction: Transaction, rows: Iterator[Rows]) -> None:
-        """Writes all of it, or nothing where the id is there already."""
+        """Writes all rows, or nothing if the id already exists."""
         id_ = (transaction.pipeline, transaction.batch)
         with closing(self._connect()) as database, database:
             if database.execute("INSERT OR IGNORE INTO batches VALUES (?, ?)", id_).rowcount:
@@ -32,13 +32,13 @@ class Store(IdempotentSink):
                 database.executemany("INSERT INTO rows (key, value) VALUES (?, ?)", messages)
 
     def last(self, pipeline: str) -> int | None:
-        """The last batch that was written."""
+        """Returns the last batch that was written; None if there is none."""
         with closing(self._connect()) as database:
             found = database.execute("SELECT max(batch) FROM batches WHERE pipeline = ?", (pipeline,)).fetchone()[0]
         return None if found is None else int(found)
 
     def pipelines(self) -> Sequence[str]:
-        """Every pipeline that has written."""
+        """Returns every pipeline that has written."""
         with closing(self._connect()) as database:
             return [name for (name,) in database.execute("SELECT DISTINCT pipeline FROM batches")]
 
@@ -47,7 +47,7 @@ class Store(IdempotentSink):
 
 
 def main() -> int:
-    """Runs the sink and returns its exit code."""
+    """Runs the sink, and returns its exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gateway", required=True)

@@ -1,4 +1,4 @@
-"""Where the processes of a world run, where not all of them are on this machine with a Spark of their own."""
+"""The hosts and the Spark cluster of a world, if it does not run entirely on this machine."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ class Site:
     """Where the processes of a world run.
 
     Attributes:
-        submit: The words that submit the driver's program to a cluster, `spark-submit --master URL`; none for a Python process
-            that makes Spark itself.
-        host: The address that the gateway listens at.
-        enter: The words before the command lines of gateway, sources and sinks that bring them to the host of this address,
-            such as `ip netns exec NAME`; none for this machine.
+        submit: The command that submits the driver's program to a cluster, `spark-submit --master URL`; empty for a Python
+            process that starts Spark itself.
+        host: The address that the gateway listens on.
+        enter: The prefix of the command lines of gateway, sources and sinks that runs them on the host of this address,
+            such as `ip netns exec NAME`; empty for this machine.
     """
 
     submit: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class Site:
     enter: tuple[str, ...] = ()
 
     def free_address(self) -> str:
-        """An address for a gateway that is started again and again."""
-        # What is free here is most likely free on another host, too.
+        """Returns a free address for a gateway that is restarted."""
+        # A port that is free here is most likely free on another host too.
         port = free_address().rpartition(":")[2]
         return f"{self.host}:{port}"

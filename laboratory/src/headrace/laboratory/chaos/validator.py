@@ -1,4 +1,4 @@
-"""Compares what the sinks show with what was sent. Independent of the product: it imports nothing of it, and reads files only."""
+"""Compares the content of the sinks with what was sent. It imports nothing of the product, and only reads files."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,15 +33,15 @@ VISIBLE_EARLY = "visible before it was committed"
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that does not hold.
+    """A violation of a guarantee.
 
     Attributes:
-        what: What is wrong; one of the words above.
+        what: The violation; one of the constants above.
         where: The sink, or the source for an acknowledgement.
-        stream: The stream; empty where the sink as a whole is meant.
-        key: The message's key; empty where no message is meant.
-        name: The message's sequence, or its id where the source redelivers; the batch where a batch is meant.
-        detail: How it is, and how it should be.
+        stream: The stream; empty if the finding concerns the entire sink.
+        key: The message's key; empty if the finding concerns no message.
+        name: The message's sequence, or its id for a redelivering source; the batch for a finding about a batch.
+        detail: What was found, and what was expected.
     """
 
     what: str
@@ -57,7 +57,7 @@ class Finding:
 
 
 def verdict(folder: Path, offered: int) -> list[Finding]:
-    """What does not hold in the folder of a world whose senders have sent so many messages each, all of which should be there."""
+    """Returns the violations in the folder of a world whose senders have each sent `offered` messages, all visible by now."""
     layout = Layout(folder)
     rows: dict[str, list[Row]] = {}
     findings: list[Finding] = []
@@ -85,7 +85,7 @@ def verdict(folder: Path, offered: int) -> list[Finding]:
 
 
 def _rows(layout: Layout, sink: str) -> tuple[list[Row], list[Finding]]:
-    """The rows of a sink in the order in which they became visible, and those that are none."""
+    """Returns the rows of a sink in the order in which they became visible, and findings for invalid records."""
     if sink == IDEMPOTENT:
         return _decoded(sink, [(key, value) for _, key, value in stored_records(layout.store)])
     rows, findings = list[Row](), list[Finding]()
@@ -94,7 +94,7 @@ def _rows(layout: Layout, sink: str) -> tuple[list[Row], list[Finding]]:
         rows += of_instance
         findings += unreadable
     if len(instances) > 1:
-        # Each instance shows its batches in order, and what one key has in a batch is in one instance.
+        # Each instance shows its batches in order, and the rows of one key in a batch are in one instance.
         for of_instance, _ in instances:
             steps = ((before, after) for before, after in pairwise(of_instance) if before.batch > after.batch)
             findings += [_finding(REORDERED, sink, after, f"it comes after batch {before.batch}") for before, after in steps]
@@ -103,7 +103,7 @@ def _rows(layout: Layout, sink: str) -> tuple[list[Row], list[Finding]]:
 
 
 def _decoded(sink: str, records: Iterable[tuple[bytes | None, bytes]]) -> tuple[list[Row], list[Finding]]:
-    """The rows of records, and those that are none."""
+    """Returns the rows of records, and findings for invalid records."""
     rows, findings = [], []
     for place, (key, value) in enumerate(records):
         try:
@@ -118,7 +118,7 @@ def _decoded(sink: str, records: Iterable[tuple[bytes | None, bytes]]) -> tuple[
 
 
 def _given(layout: Layout) -> Counter[str]:
-    """How often the queue has given each message."""
+    """Returns how often the queue has delivered each message."""
     entries = JournalReader(layout.journal(REDELIVERING)).new()
     return Counter(message_id(entry["given"]) for entry in entries if "given" in entry)
 
@@ -127,7 +127,7 @@ Expected = Sequence[tuple[str, Content, State]]
 
 
 def _replayable(sink: str, stream: str, rows: Sequence[Row], expected: Expected) -> Iterator[Finding]:
-    """Every message once, byte for byte, in the order of its key, with the state of the model."""
+    """Checks that every message is there once, byte for byte, in the order of its key, with the state of the model."""
     yield from _contents(sink, stream, rows, expected)
     yield from _copies(sink, rows, Counter())
     states = {name: state for name, _, state in expected}
@@ -142,10 +142,10 @@ def _replayable(sink: str, stream: str, rows: Sequence[Row], expected: Expected)
 
 
 def _redelivering(sink: str, stream: str, rows: Sequence[Row], expected: Expected, given: Counter[str]) -> Iterator[Finding]:
-    """Every message, byte for byte, once or at most as often as it was given; the states of a key follow from one another.
+    """Checks that every message is there, byte for byte, at most as often as it was delivered, and that states are consistent.
 
-    In no promised order. Where a message is there several times, an earlier run of a batch wrote it that another run took
-    the place of: state knows of the last one.
+    The order is not guaranteed. If a message is there several times, a run of a batch that was superseded wrote it: the state
+    includes the last one.
     """
     yield from _contents(sink, stream, rows, expected)
     yield from _copies(sink, rows, given)
@@ -159,7 +159,7 @@ def _redelivering(sink: str, stream: str, rows: Sequence[Row], expected: Expecte
 
 
 def _due(sink: str, rows: Sequence[Row], offered: int) -> Iterator[Finding]:
-    """Every window that is closed and every timer that has rung, once, with the state of the model, and no others."""
+    """Checks that every closed window and every fired timer is there once, with the state of the model, and no others."""
     right = Counter(result for stream in STREAMS if stream.startswith(REPLAYABLE) for result in due(stream, offered))
     found = Counter((row.stream, row.name, row.key, row.state) for row in rows)
     for wrong, detail in (right - found, "is due, and is not there"), (found - right, "is there, and not due"):
@@ -168,7 +168,7 @@ def _due(sink: str, rows: Sequence[Row], offered: int) -> Iterator[Finding]:
 
 
 def _contents(sink: str, stream: str, rows: Sequence[Row], expected: Expected) -> Iterator[Finding]:
-    """Messages that are missing, that nobody sent, or that are not what was sent."""
+    """Finds messages that are missing, were never sent, or were altered."""
     sent = {name: content for name, content, _ in expected}
     found = {row.name for row in rows}
     for name, content, _ in expected:
@@ -182,7 +182,7 @@ def _contents(sink: str, stream: str, rows: Sequence[Row], expected: Expected) -
 
 
 def _copies(sink: str, rows: Sequence[Row], allowed: Counter[str]) -> Iterator[Finding]:
-    """Messages that are there more often than they may be."""
+    """Finds messages that are there more often than allowed."""
     first = {row.name: row for row in reversed(rows)}
     for name, copies in Counter(row.name for row in rows).items():
         most = max(1, allowed[name])
@@ -192,7 +192,7 @@ def _copies(sink: str, rows: Sequence[Row], allowed: Counter[str]) -> Iterator[F
 
 
 def _early_acks(layout: Layout) -> Iterator[Finding]:
-    """Acknowledgements that were ahead of the commit log of a query when they came."""
+    """Finds acknowledgements that were ahead of a query's commit log when they arrived."""
     for source in (REPLAYABLE, REDELIVERING):
         for entry in JournalReader(layout.journal(source)).new():
             if "acked" not in entry:
@@ -205,7 +205,7 @@ def _early_acks(layout: Layout) -> Iterator[Finding]:
 
 
 def _early_batches(layout: Layout) -> Iterator[Finding]:
-    """Batches of the two-phase sink that were visible when the commit log did not have them."""
+    """Finds batches of the two-phase sink that were visible before they were in the commit log."""
     for entry in JournalReader(layout.watched).new():
         batch, last = entry["visible"], entry["committed"]
         if last is None or batch > last:
@@ -213,12 +213,12 @@ def _early_batches(layout: Layout) -> Iterator[Finding]:
 
 
 def _finding(what: str, sink: str, row: Row, detail: str) -> Finding:
-    """A finding about a row."""
+    """Returns a finding about a row."""
     return Finding(what, sink, row.stream, row.key.decode(errors="replace"), row.name, detail)
 
 
 def _by_key(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """The rows of each key, in their order."""
+    """Yields the rows of each key, in their order."""
     keys: dict[bytes, list[Row]] = defaultdict(list)
     for row in rows:
         keys[row.key].append(row)

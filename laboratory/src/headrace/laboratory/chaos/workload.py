@@ -1,9 +1,9 @@
-"""What is sent, and what must come of it. Pure: senders, query and validator agree on this and on nothing else.
+"""The messages that are sent, and the expected results. Pure: this is all that senders, queries and validator share.
 
-Eleven senders: ten partitions of a replayable source, and a queue that gives again what was not acknowledged. Each sends
-messages that are numbered from 1, to keys of its own. The query keeps a count and a checksum for each key, and writes a row
-for each message that has both. One that is a pipeline has windows and timers, too, by the sequences of the replayable streams,
-and writes a row for each window that is closed and each timer that rings.
+There are eleven senders: ten partitions of a replayable source, and a queue that redelivers unacknowledged messages. Each sends
+messages numbered from 1, with its own keys. A query keeps a count and a checksum for each key, and writes a row with both for
+each message. The query that is a pipeline also has windows and timers, by the sequences of the replayable streams, and writes
+a row for each window that closes and each timer that fires.
 """
 
 import zlib
@@ -18,19 +18,19 @@ PARTITIONS = tuple(str(n) for n in range(10))
 STREAMS = (*(f"{REPLAYABLE}/{partition}" for partition in PARTITIONS), f"{REDELIVERING}/0")
 
 WINDOWS, TIMERS = "windows", "timers"
-"""What the rows of these name as their stream."""
+"""The stream names in rows of windows and timers."""
 WINDOW, AFTER = 16, 5
-"""How long a window is, and how long after its message a timer rings. A sequence counts as a second."""
+"""The length of a window, and the time from a message to its timer, in seconds. A sequence counts as a second."""
 
 _KEYS = 5
-"""Of each sender."""
+"""The number of keys of each sender."""
 _GAP_AFTER = 7
-"""As in a compacted topic, a sequence is missing after so many messages."""
+"""A sequence is missing after this many messages, as in a compacted topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a message carries."""
+    """The content of a message."""
 
     key: bytes
     value: bytes
@@ -38,52 +38,52 @@ class Content:
 
 @lru_cache(maxsize=1 << 17)
 def content(stream: str, number: int) -> Content:
-    """The n-th message of a sender: any bytes at all, of different lengths."""
+    """Returns the n-th message of a sender: arbitrary bytes, of different lengths."""
     noise = blake2b(f"{stream} {number}".encode()).digest()
     return Content(f"{stream}:{noise[0] % _KEYS}".encode(), noise[2 : 2 + noise[1] % (len(noise) - 1)])
 
 
 def sequence_of(number: int) -> int:
-    """The sequence of a replayable sender's n-th message."""
+    """Returns the sequence of a replayable sender's n-th message."""
     return number + (number - 1) // _GAP_AFTER
 
 
 def number_at(sequence: int) -> int:
-    """The last message at or before a sequence."""
+    """Returns the number of the last message at or before a sequence."""
     return sequence - sequence // (_GAP_AFTER + 1)
 
 
 def message_id(number: int) -> str:
-    """The id of the queue's n-th message."""
+    """Returns the id of the queue's n-th message."""
     return f"m{number}"
 
 
 def name_of(stream: str, number: int) -> str:
-    """What identifies a message in the output: its sequence, or its id where sequences do not last."""
+    """Returns what identifies a message in the output: its sequence, or its id if sequences are not stable."""
     return str(sequence_of(number)) if stream.startswith(REPLAYABLE) else message_id(number)
 
 
 def number_of(stream: str, name: str) -> int:
-    """The number of the message that has this name."""
+    """Returns the number of the message with this name."""
     return number_at(int(name)) if stream.startswith(REPLAYABLE) else int(name.removeprefix("m"))
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the query knows of a key."""
+    """A query's state of a key."""
 
     count: int = 0
     checksum: int = 0
-    """Over all values in their order."""
+    """The checksum of all values, in order."""
 
     def after(self, value: bytes) -> "State":
-        """The state once one more message has come."""
+        """Returns the state after another message."""
         return State(self.count + 1, zlib.crc32(len(value).to_bytes(4, "big") + value, self.checksum))
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the query writes for a message: whose it is, the batch that wrote it, the key's state after it, and its value."""
+    """The output for a message: its identity, the batch that wrote it, the key's state after it, and its value."""
 
     stream: str
     name: str
@@ -93,17 +93,17 @@ class Row:
     value: bytes
 
     def encode(self) -> bytes:
-        """As it is written: a line, and the bytes of the value."""
+        """Returns the bytes to write: a line, followed by the value."""
         state = self.state
         head = f"{self.stream} {self.name} {self.key.hex()} {self.batch} {state.count} {state.checksum}\n"
         return head.encode() + self.value
 
     @classmethod
     def decode(cls, data: bytes) -> "Row":
-        """The row that was written so.
+        """Parses the bytes of a row.
 
         Raises:
-            ValueError: it is none.
+            ValueError: They are not a row.
         """
         head, line_feed, value = data.partition(b"\n")
         fields = head.decode().split(" ")
@@ -115,10 +115,10 @@ class Row:
 
 
 def due(stream: str, messages: int) -> Iterator[tuple[str, str, bytes, State]]:
-    """What windows and timers give of a replayable stream, once its senders have sent so many messages each.
+    """Yields the expected rows of windows and timers for a replayable stream, after `messages` messages.
 
-    That is the stream and name of each row, its key, and the state of the window. A window is named by its beginning, and a timer
-    by when it rings.
+    Each is the stream and name of the row, its key, and the state. The name of a window is its start, that of a timer the time at
+    which it fires.
     """
     now = sequence_of(messages)
     windows: dict[tuple[int, bytes], State] = {}
@@ -134,7 +134,7 @@ def due(stream: str, messages: int) -> Iterator[tuple[str, str, bytes, State]]:
 
 
 def model(stream: str, messages: int) -> Iterator[tuple[str, Content, State]]:
-    """The name and content of each message that a sender has sent, and the state of its key after it, where none is repeated."""
+    """Yields the name and content of each message of a sender, and the state of its key after it, without duplicates."""
     states: dict[bytes, State] = {}
     for number in range(1, messages + 1):
         sent = content(stream, number)

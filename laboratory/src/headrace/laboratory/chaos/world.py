@@ -1,4 +1,4 @@
-"""Everything that one proof runs, in one folder: two sources, a gateway, a Spark driver with two queries, two sinks."""
+"""All processes of a chaos run, in one folder: two sources, a gateway, a Spark driver with two queries, two sinks."""
 
 import os
 import signal
@@ -22,17 +22,17 @@ _LOOKS_EVERY_S = 0.01
 _CONFIG = "".join(
     f'[[streams]]\npattern = "{source}/*"\npipelines = {list(SINKS)}\n'.replace("'", '"') for source in (REPLAYABLE, REDELIVERING)
 )
-"""Several queries read each stream, so that the gateway must be told of them: it remembers nothing."""
+"""Several queries read each stream, so the gateway's configuration must name them: the gateway stores nothing."""
 _LIMITS = "[limits]\nsession_messages = 2000\n"
-"""Little enough for sources to run into it."""
+"""Low enough for sources to reach the limit."""
 _QUERY = Path(__file__).with_name("query.py")
 
 
 class World:
-    """Processes that are killed and started again, and what they have left behind.
+    """Processes that are killed and restarted, and their files.
 
-    The executor role is a Spark executor's JVM where the master is a cluster, and a Python worker of Spark's where it is
-    local; Spark starts another one by itself.
+    The executor role is a Spark executor's JVM if the master is a cluster, and one of Spark's Python workers if it is local.
+    Spark itself restarts them.
     """
 
     def __init__(
@@ -44,21 +44,21 @@ class World:
         instances: int = 1,
         site: Site | None = None,
     ) -> None:
-        """Makes the folder, and starts nothing.
+        """Creates the folder. Starts nothing.
 
         Args:
-            folder: Where everything lies; new.
-            master: Spark's master.
-            environ: What is added to the environment of every process.
-            instances: Of each sink. They are killed in turn.
-            site: Where its processes run; None for this machine. One that submits the driver to a cluster goes before `master`,
-                and whoever has that cluster kills its executors.
+            folder: A new folder for all files.
+            master: Spark master URL.
+            environ: Variables to add to the environment of every process.
+            instances: The number of instances of each sink. They are killed in turn.
+            site: Where the processes run; None for this machine. If it submits the driver to a cluster, it takes precedence over
+                `master`, and the owner of that cluster kills its executors.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder.absolute()
         self.layout = Layout(self.folder)
         self.offered = 0
-        # Sockets lie in the scratch folder, and their paths must be short; what a killed JVM leaves lies there too.
+        # The scratch folder holds sockets, whose paths must be short, and what a killed JVM leaves behind.
         self._scratch = Scratch()
         self._site = site or Site()
         self._address = self._site.free_address()
@@ -74,7 +74,7 @@ class World:
         self._turns = dict.fromkeys(self._processes, 0)
         self._ends: dict[Role, int] = {}
         self._replaced: list[OwnedProcess] = []
-        """Drivers beside which another one was started, and that have not ended yet."""
+        """Drivers that were replaced and have not ended yet."""
         self._observer = Observer(self.layout)
         self._write_offered()
 
@@ -91,9 +91,9 @@ class World:
         )
 
     def dispose(self) -> None:
-        """Ends everything that runs, and leaves the folder."""
+        """Kills all processes, and keeps the folder."""
         self._observer.stop()
-        # An impatient second Ctrl-C waits until nothing is left.
+        # A second Ctrl-C has no effect until all of them are gone.
         signals = {signal.SIGINT, signal.SIGTERM}
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         everything = [process for processes in self._processes.values() for process in processes] + self._replaced
@@ -112,7 +112,7 @@ class World:
     # Its processes
 
     def pid(self, role: Role) -> int | None:
-        """The process of a role that is to be killed next; None where it does not run. For the executor: one of them."""
+        """Returns the id of the role's process that is killed next; None if it is not running. For executors, that of any one."""
         if role == Role.EXECUTOR:
             return next(iter(executors(self._processes[Role.DRIVER][0].pid, self._is_cluster)), None)
         self.alive(role)
@@ -120,7 +120,7 @@ class World:
         return process.pid if process.runs else None
 
     def alive(self, role: Role) -> bool:
-        """Whether all processes of the role run; of the executor, one."""
+        """Whether all processes of the role are running; at least one for executors."""
         if role == Role.EXECUTOR:
             return self.pid(role) is not None
         for process in self._processes[role]:
@@ -130,11 +130,11 @@ class World:
         return all(process.runs for process in self._processes[role])
 
     def ended(self, role: Role) -> bool:
-        """Whether the role's process has ended by itself, or by somebody else's hand, since it was last started."""
+        """Whether the role's process has ended since its last start, other than by `kill`."""
         return not self.alive(role) and (role == Role.EXECUTOR or role in self._ends)
 
     def kill(self, role: Role) -> int | None:
-        """SIGKILL to a role's process with all that it started; returns its id. None where there was nothing to kill."""
+        """Kills a role's process with all its descendants; returns its id, None if it was not running."""
         pid = self.pid(role)
         if role != Role.EXECUTOR:
             self._next(role).kill()
@@ -145,7 +145,7 @@ class World:
         return pid
 
     def restart(self, role: Role) -> None:
-        """Starts a role's process again, at once. Executors are Spark's to start."""
+        """Restarts a role's process immediately. Spark itself restarts executors."""
         if role == Role.EXECUTOR:
             return
         processes = self._processes[role]
@@ -158,10 +158,10 @@ class World:
             self.layout.driver.write_text(str(processes[0].pid))
 
     def replace_driver(self, *, pausing: bool = False) -> int | None:
-        """Starts another driver on the same checkpoints while the present one runs; returns the id of that one, None for none.
+        """Starts another driver on the same checkpoints while the present one runs. Returns the id of the present one, if any.
 
         Args:
-            pausing: Whether the present one stands still from now on, until `wake` is called.
+            pausing: Whether to pause the present one until `wake` is called.
         """
         if not self.alive(Role.DRIVER):
             self.restart(Role.DRIVER)
@@ -176,32 +176,32 @@ class World:
         return before.pid
 
     def wake(self) -> None:
-        """Has drivers go on that stand still."""
+        """Resumes paused drivers."""
         for process in self._replaced:
             process.signal(signal.SIGCONT)
 
     def is_alone(self) -> bool:
-        """Whether every driver beside which another one was started has ended."""
+        """Whether every replaced driver has ended."""
         self._replaced = [process for process in self._replaced if process.exit_code() is None]
         return not self._replaced
 
     def _next(self, role: Role) -> OwnedProcess:
-        """The process of a role that is to be killed next."""
+        """Returns the role's process that is killed next."""
         return self._processes[role][self._turns[role] % len(self._processes[role])]
 
-    # What becomes of it
+    # Its progress
 
     def offer(self, messages: int) -> None:
-        """Has each of the eleven senders send so many messages more."""
+        """Makes each of the eleven senders send this many more messages."""
         self.offered += messages
         self._write_offered()
 
     def progress(self, sink: str | None = None) -> int:
-        """How many messages are visible in a sink, or in both together; repeats do not count."""
+        """Returns the number of messages visible in a sink, or in both together, without duplicates."""
         return sum(self._observer.visible(one) for one in ((sink,) if sink else SINKS))
 
     def lag(self) -> int:
-        """How many messages the sender that is furthest behind has sent that not both sinks show."""
+        """Returns the largest number of messages of one sender that are not yet visible in both sinks."""
         return self.offered - self._observer.lowest()
 
     def is_at_rest(self) -> bool:
@@ -220,7 +220,7 @@ class World:
         """Waits until a condition is true.
 
         Raises:
-            ChaosError: it is not by the deadline, or a process has ended otherwise than by SIGKILL.
+            ChaosError: It is not true by the deadline, or a process has ended other than by SIGKILL.
         """
         deadline = time.monotonic() + deadline_s
         while not condition():
@@ -230,12 +230,12 @@ class World:
             time.sleep(_LOOKS_EVERY_S)
 
     def verdict(self) -> list[Finding]:
-        """What does not hold, if all that was offered should be there by now."""
+        """Returns the violations, assuming that everything offered is visible by now."""
         self._observer.look()
         return verdict(self.folder, self.offered)
 
     def describe(self) -> str:
-        """Where everything is, and what each process said last."""
+        """Returns the progress, and the last lines of each process's log."""
         commits = {sink: last_commit(self.layout.checkpoint(sink)) for sink in SINKS}
         lines = [f"offered {self.offered} each, {self._observer.describe()}, last batches committed {commits}"]
         for role, processes in self._processes.items():
@@ -247,7 +247,7 @@ class World:
         return self.ended(role) and self._ends[role] != -signal.SIGKILL
 
     def _write_offered(self) -> None:
-        """In one step, so that nobody reads half of it."""
+        """Writes the file atomically, so that no reader sees half of it."""
         temporary = self.folder / "offered.new"
         temporary.write_text(str(self.offered))
         temporary.replace(self.layout.offered)
@@ -279,10 +279,10 @@ class World:
 
 
 def _python(module: str) -> list[str]:
-    """The command line of a program of this package."""
+    """Returns the command line of a program of this package."""
     return [sys.executable, "-m", f"headrace.laboratory.chaos.{module}"]
 
 
 def _name(role: str, number: int) -> str:
-    """The name of an instance of a role, counted from 1."""
+    """Returns the name of an instance of a role, counted from 1."""
     return role if number == 1 else f"{role}-{number}"
