@@ -1,4 +1,4 @@
-"""What a source does with a record that it cannot send: one policy for all sources."""
+"""The policy of all sources for records that they cannot send."""
 
 import asyncio
 import logging
@@ -28,17 +28,17 @@ class BadRecords(Enum):
     FAIL = "fail"
     """End the connector, with an error that names the record."""
     SKIP = "skip"
-    """Skip it, count it and log that."""
+    """Skip it, count it and log it."""
     DEAD_LETTER = "dead-letter"
     """Store it elsewhere, durably, then skip it."""
 
 
 class BadRecordParameters(Parameters):
-    """The parameters of every source for records that it cannot send."""
+    """The parameters that control what a source does with records that it cannot send."""
 
     last: ClassVar[tuple[str, ...]] = ("bad_records", "dead_letters")
     broker_keeps: ClassVar[bool] = False
-    """Whether the system behind the source has a place for dead letters, so that no folder is needed."""
+    """Whether the external system can store dead letters, so that no folder is needed."""
 
     bad_records: BadRecords = Field(
         BadRecords.FAIL,
@@ -49,7 +49,7 @@ class BadRecordParameters(Parameters):
 
     @model_validator(mode="after")
     def _has_a_place(self) -> Self:
-        """Dead letters need a place, and a place needs dead letters."""
+        """Checks that a folder is configured if, and only if, dead letters need one."""
         wanted = self.bad_records is BadRecords.DEAD_LETTER
         if self.dead_letters is not None and not wanted:
             raise ValueError("dead_letters has no effect: set bad_records to dead-letter")
@@ -62,23 +62,23 @@ class PolicySource(AsyncSource):
     """A source that applies the policy `bad_records` to messages that the gateway cannot accept."""
 
     bad_records: "BadRecordPolicy"
-    """Subclasses must set it before it is read."""
+    """The policy; subclasses must set it."""
 
     async def unsendable(self, partition: str, message: Message, error: InvalidMessage) -> None:
-        """Skips the message, once it is stored as a dead letter if the policy says so."""
+        """Applies the policy: skips the message, after storing it as a dead letter if so configured."""
         await asyncio.to_thread(self.bad_records.take, partition, message, error)
 
 
 class BadRecordPolicy:
-    """Applies the policy of one source, and counts. Thread-safe."""
+    """Applies the policy of one source, and counts skipped records. Thread-safe."""
 
     def __init__(self, source: str, what: BadRecords = BadRecords.FAIL, folder: str | os.PathLike[str] | None = None) -> None:
         """Creates the policy of a source.
 
         Args:
             source: The name of the source.
-            what: What to do.
-            folder: Where dead letters go; None if the system behind the source has a place for them.
+            what: What to do with bad records.
+            folder: The folder for dead letters; None if the external system stores them.
         """
         self.what = what
         self.total = 0
@@ -92,11 +92,11 @@ class BadRecordPolicy:
 
     @classmethod
     def of(cls, source: str, parameters: BadRecordParameters) -> "BadRecordPolicy":
-        """The policy that the parameters of a source define."""
+        """Returns the policy that the parameters of a source define."""
         return cls(source, parameters.bad_records, parameters.dead_letters)
 
     def take(self, partition: str, message: Message, error: Exception) -> None:
-        """Skips a record, once it is stored as a dead letter if the policy says so.
+        """Applies the policy: skips a record, after storing it as a dead letter if so configured.
 
         Raises:
             Exception: `error`, if the policy is to fail.
@@ -115,7 +115,7 @@ class BadRecordPolicy:
         """Writes a dead letter, durably."""
         if self._file is None:
             folder.mkdir(parents=True, exist_ok=True)
-            # Only this process writes to the file, so it cannot contain half a line.
+            # Only this process writes to the file, so it cannot contain a partial line.
             name = f"{self._source}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{os.getpid()}.jsonl"
             self._file = open(folder / name, "xb", buffering=0)  # noqa: SIM115 - open for as long as the process lives
             descriptor = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Dead letters in the JSON format of `file-sink`: to write, to inspect, and to replay as a source."""
+"""Writes, reads and replays dead letters in the JSON format of `file-sink`."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ _PREFIX = "headrace-"
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that a sink refused permanently, that a source could not send, or for which a function of an application raised.
+    """A message that a sink refused permanently, that a source could not send, or that made a function of an application raise.
 
     Attributes:
         message: The original message.
@@ -24,7 +24,7 @@ class DeadLetter:
         reason: Why it became a dead letter.
         batch: The micro-batch that contained it; None if a step or a source refused it.
         stream: The stream that it came from; None if the query had dropped the column.
-        sequence: Its sequence there, if it had one.
+        sequence: Its sequence in that stream, if it had one.
     """
 
     message: Message
@@ -36,7 +36,7 @@ class DeadLetter:
 
 
 def dead_letters(folder: str | os.PathLike[str]) -> Iterator[DeadLetter]:
-    """Every dead letter in a folder, oldest first.
+    """Yields every dead letter in a folder, oldest first.
 
     Raises:
         InvalidSource: The folder does not exist, or contains something else.
@@ -47,7 +47,7 @@ def dead_letters(folder: str | os.PathLike[str]) -> Iterator[DeadLetter]:
 
 
 def files(folder: str | os.PathLike[str]) -> list[Path]:
-    """The files of a folder of dead letters.
+    """Returns the files of a folder of dead letters.
 
     Raises:
         InvalidSource: The folder does not exist.
@@ -58,7 +58,7 @@ def files(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def read_file(path: Path, offset: int) -> Iterator[tuple[DeadLetter, int]]:
-    """The dead letters of a file from a byte offset on, each with the offset of its end.
+    """Yields the dead letters of a file from a byte offset on, each with the offset of its end.
 
     Raises:
         InvalidSource: A line is not a dead letter.
@@ -98,7 +98,7 @@ class DeadLetterSource(Source):
         self._sink = sink
 
     def partitions(self) -> Sequence[str]:
-        """The files that existed when the source was created."""
+        """Returns the files that existed when the source was created."""
         return list(self._files)
 
     def read(self, partition: str, position: Position | None) -> Iterator[Message]:
@@ -116,7 +116,7 @@ class DeadLetterSource(Source):
 
 
 def letter_of(message: Message, *, source: str, stream: str, reason: str) -> bytes:
-    """A message that a source could not send, as a line of a file of dead letters."""
+    """Returns a message that a source could not send, as a line of a file of dead letters."""
     said = {"source": source, "stream": stream, "reason": reason}
     if message.sequence is not None:
         said["sequence"] = str(message.sequence)
@@ -133,7 +133,7 @@ def letter_of(message: Message, *, source: str, stream: str, reason: str) -> byt
 
 
 def _member(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Bytes as a member of an object: as text, or else in base64."""
+    """Converts bytes to a member of an object: as text if they are UTF-8, or else in base64."""
     try:
         return {name: None if data is None else data.decode()}
     except UnicodeDecodeError:
@@ -164,7 +164,7 @@ def _letter(document: dict[str, Any]) -> DeadLetter:
 
 
 def _step(ours: dict[str, str]) -> str:
-    """The step of an application whose function raised, for a message that no sink refused."""
+    """Returns the step of an application whose function raised, for a message that no sink refused."""
     return f"{ours['pipeline']}/{ours['step']}"
 
 

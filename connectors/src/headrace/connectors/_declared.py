@@ -70,7 +70,7 @@ class Parameter:
 
 
 def declared(parameters: type[BaseModel]) -> tuple[Parameter, ...]:
-    """The parameters that a class declares, in order.
+    """Returns the parameters that a class declares, in order.
 
     Raises:
         TypeError: A parameter has a type that a command line or configuration file cannot express.
@@ -112,7 +112,7 @@ def _parameter(owner: type[BaseModel], name: str, field: FieldInfo) -> Parameter
 
 
 def _without_none(annotation: Any) -> Any:
-    """The type of the value, without None and without constraints."""
+    """Returns the type of the value, without None and without constraints."""
     if get_origin(annotation) is Annotated:
         return _without_none(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -123,13 +123,13 @@ def _without_none(annotation: Any) -> Any:
 
 
 def _scalars(annotation: Any) -> tuple[Any, ...]:
-    """The types of a union, or the single type."""
+    """Returns the types of a union, or the single type."""
     is_union = get_origin(annotation) in (Union, types.UnionType)
     return tuple(map(_without_none, get_args(annotation))) if is_union else (annotation,)
 
 
 def _choices(annotation: Any) -> tuple[str, ...]:
-    """The texts that a `Literal` or an `Enum` accepts."""
+    """Returns the texts that a `Literal` or an `Enum` accepts."""
     if get_origin(annotation) is Literal:
         return tuple(map(str, get_args(annotation)))
     if isinstance(annotation, type) and issubclass(annotation, Enum):
@@ -138,7 +138,7 @@ def _choices(annotation: Any) -> tuple[str, ...]:
 
 
 def _described(one: Any, choices: tuple[str, ...], several: bool, pairs: bool, field: FieldInfo) -> str:
-    """The type in words."""
+    """Returns the type in words."""
     if choices:
         what = f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else choices[0]
         return f"list of: {what}" if several else what
@@ -148,7 +148,7 @@ def _described(one: Any, choices: tuple[str, ...], several: bool, pairs: bool, f
 
 
 def _bounds(metadata: Iterable[Any]) -> list[str]:
-    """The constraints of a number, in words."""
+    """Returns the constraints of a number, in words."""
     return [
         f"{word} {getattr(bound, kind.__name__.lower())}"
         for bound in metadata
@@ -158,7 +158,7 @@ def _bounds(metadata: Iterable[Any]) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """A value in the form of configuration files."""
+    """Returns a value in the form of configuration files."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Path):

@@ -1,4 +1,4 @@
-"""Messages from clients that do not store them: held in memory until they are in the checkpoint, sent again after a fault."""
+"""Messages from clients that do not store them: held in memory until they are in the checkpoint, and resent after a fault."""
 
 import asyncio
 from collections import OrderedDict
@@ -13,13 +13,13 @@ T = TypeVar("T", bound=Message | Batch)
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """Represents the messages that were received together; it is the token of the last one.
+    """A group of messages that were received together. It is the token of the last one.
 
     Attributes:
         messages: The number of messages.
         bytes: Their size, in bytes.
-        settled: Done once all of them are in the checkpoint; None if nothing waits for that.
-        wanted: False if the client that waited has disconnected, and will send them again.
+        settled: Done once all of them are in the checkpoint; None if nothing waits for it.
+        wanted: False if the waiting client has disconnected, and will send them again.
     """
 
     messages: int
@@ -29,7 +29,7 @@ class Ticket:
 
 
 class Room:
-    """The limit of what may be held at the same time."""
+    """The limit on the messages and bytes that are held at the same time."""
 
     def __init__(self, messages: int, bytes_: int, made: Callable[[], None] = lambda: None) -> None:
         """Begins empty.
@@ -37,7 +37,7 @@ class Room:
         Args:
             messages: Maximum number of messages.
             bytes_: Maximum number of bytes.
-            made: Called whenever room was released.
+            made: Called whenever room is released.
         """
         self.messages = 0
         self.bytes = 0
@@ -63,7 +63,7 @@ class Room:
 
 
 class Inbox(Generic[T]):
-    """The messages that were received for one stream and are not in the checkpoint yet."""
+    """The received messages of one stream that are not yet in the checkpoint."""
 
     def __init__(self, room: Room) -> None:
         """Begins empty."""
@@ -115,13 +115,13 @@ class Inbox(Generic[T]):
             token.settled.set_exception(error)
 
     def abandon(self, ticket: Ticket) -> None:
-        """The waiting client has disconnected: removes its messages, unless a query already has them."""
+        """Removes the messages of a client that disconnected while it waited, unless a query already has them."""
         ticket.wanted = False
         if self._waiting.pop(ticket, None) is not None:
             self._room.give(ticket.messages, ticket.bytes)
 
     def _begin_again(self) -> None:
-        """Puts back what a lost session was given, before everything else."""
+        """Requeues the messages that a lost session has read, before all others."""
         again, self._given = self._given, OrderedDict()
         for ticket, item in reversed(again.items()):
             if ticket.wanted:

@@ -13,7 +13,7 @@ from headrace.sdk import InvalidSource
 
 
 class Listening(Parameters):
-    """Where to listen, and how."""
+    """The parameters of a connector that listens."""
 
     listen: str = Field(description="The address to listen on, HOST:PORT.")
     tls_certificate: Path | None = Field(None, description="Listen with TLS, with this certificate chain, PEM.")
@@ -62,7 +62,7 @@ class Listening(Parameters):
         return listener
 
     def tls(self) -> ssl.SSLContext | None:
-        """The TLS context of connections; None without TLS.
+        """Returns the TLS context of connections; None without TLS.
 
         Raises:
             InvalidSource: A file cannot be read, or is not a certificate or key.
@@ -81,7 +81,7 @@ class Listening(Parameters):
         return context
 
     def check(self) -> str:
-        """Checks whether the connector could listen; returns a line that says where.
+        """Checks whether the connector can listen; returns a line with the address.
 
         Raises:
             InvalidSource: The address cannot be used, or a TLS file is invalid.

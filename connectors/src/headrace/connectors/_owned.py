@@ -1,4 +1,4 @@
-"""Servers and connections that live as long as the event loop, because the SDK does not notify a connector when it ends."""
+"""Closes servers and connections when the event loop ends, because the SDK does not notify a connector of its end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

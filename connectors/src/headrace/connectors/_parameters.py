@@ -1,4 +1,4 @@
-"""The parameters of a connector, declared once, for the command line, configuration files, their schema and the documentation."""
+"""The parameters of a connector, declared once for the command line, configuration files, their schema and the documentation."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,8 +12,8 @@ class Parameters(BaseModel):
     """The parameters of a connector: subclass it, with a type, a default and a `Field(description=...)` for each.
 
     A parameter without a default is required; one of type `SecretStr` is never shown. Validators raise `ValueError` with a
-    sentence that says what to write instead. `headrace connector run NAME --help` shows the docstring, and uses the `examples` of
-    fields in its example command.
+    sentence that states what to write instead. `headrace connector run NAME --help` shows the docstring, and uses the `examples`
+    of fields in its example command.
 
     A parameter may be text, a number, true or false, a `Literal`, an `Enum` of texts, a `Path`, a list of these, or a dict of
     texts; or any of them or None. A list of one may be given as the single value. Paths in a configuration file are relative to
@@ -23,7 +23,7 @@ class Parameters(BaseModel):
     last: ClassVar[tuple[str, ...]] = ()
     """Parameters that are listed after all others, wherever they are declared."""
 
-    # Errors do not show inputs: one of them may be a secret.
+    # Errors do not show inputs, which may be secrets.
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     @field_validator("*", mode="before")

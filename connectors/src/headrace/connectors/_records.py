@@ -1,4 +1,4 @@
-"""Splits the bytes of a file into records, mostly without touching single records. Pure functions."""
+"""Splits the bytes of a file into records, mostly without a Python loop over records. Pure functions."""
 
 from array import array
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ def split(data: bytes, offset: int, format_: Format) -> Records | None:
 
 
 def excess(data: bytes) -> int | None:
-    """The size of a length-prefixed record above MAX_RECORD_BYTES, in bytes, including its prefix; None for a smaller record."""
+    """Returns the size of a length-prefixed record above MAX_RECORD_BYTES, in bytes, with its prefix; None if it is smaller."""
     if len(data) < _PREFIX.size:
         return None
     (length,) = _PREFIX.unpack_from(data)
@@ -62,7 +62,7 @@ def excess(data: bytes) -> int | None:
 
 
 def last_line(data: bytes, offset: int) -> Records:
-    """The rest of a file that does not end with a line feed, as a record."""
+    """Returns the rest of a file that does not end with a line feed, as a record."""
     return Records(Packed(data, array("I", [len(data)])), Steps(offset + len(data), array("I")), offset + len(data))
 
 

@@ -26,7 +26,7 @@ P = TypeVar("P", bound="Parameters")
 
 
 class MissingExtra(ImportError):
-    """The client library of a connector is not installed; the message says how to install it."""
+    """The client library of a connector is not installed; the message states how to install it."""
 
     exit_code = 3
 
@@ -38,8 +38,8 @@ class Implementation(Generic[P]):
     Attributes:
         parameters: The class of its parameters.
         build: Builds it, without connecting to anything.
-        check: Connects as the connector would, without changing anything, and returns a line that says what it found; raises a
-            `HeadraceError` that says what is wrong and what to do. None if there is nothing to connect to.
+        check: Connects as the connector would, without changing anything, and returns a one-line description of what it found;
+            raises a `HeadraceError` that states what is wrong and what to do. None if there is nothing to connect to.
     """
 
     parameters: type[P]

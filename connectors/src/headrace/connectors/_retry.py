@@ -1,4 +1,4 @@
-"""Retries while a system is unavailable: how long to wait, and how often to report it."""
+"""Backoff and throttled logging for retries while a system is unavailable."""
 
 import asyncio
 import logging
@@ -10,7 +10,7 @@ from headrace.contract.backoff import Backoff
 FIRST_SECONDS = 0.1
 LONGEST_SECONDS = 5.0
 _STOOD_SECONDS = 2.0
-"""A connection that breaks sooner, in seconds, counts as one more failure."""
+"""A connection that breaks within this time, in seconds, counts as another failure."""
 _REPEAT_SECONDS = 10.0
 
 
@@ -27,24 +27,24 @@ class ThrottledLog:
         self._reported_at = -math.inf
 
     def report(self, problem: str) -> None:
-        """Reports that there is, or still is, this problem."""
+        """Reports that this problem exists, or still exists."""
         now = time.monotonic()
         if problem != self._problem or now - self._reported_at >= _REPEAT_SECONDS:
             self._log.warning("%s", problem)
             self._problem, self._reported_at = problem, now
 
     def over(self, text: str) -> None:
-        """Reports that there is no problem any more, if there was one."""
+        """Reports that the problem is over, if there was one."""
         if self._problem is not None:
             self._log.info("%s", text)
             self._problem = None
 
 
 class Retry:
-    """Growing waits between attempts to reach a system, and their reports."""
+    """Backoff between attempts to reach a system, with log messages."""
 
     def __init__(self, what: str) -> None:
-        """Creates the waits for a connection that the log names `what`."""
+        """Creates the backoff of a connection; `what` names it in the log."""
         self._what = what
         self._backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
         self._log = ThrottledLog(log)
@@ -56,11 +56,11 @@ class Retry:
         self._log.over(f"{self._what}: connected again")
 
     async def wait(self, error: Exception) -> None:
-        """Waits, since an attempt has failed or a connection has broken.
+        """Waits after an attempt has failed or a connection has broken.
 
         Raises:
-            CancelledError: The task was cancelled before. Clients that use `asyncio.wait_for` may have swallowed that, before
-                Python 3.12.
+            CancelledError: The task was cancelled earlier. Before Python 3.12, clients that use `asyncio.wait_for` may have
+                swallowed the cancellation.
         """
         task = asyncio.current_task()
         if task is not None and task.cancelling():

@@ -125,7 +125,7 @@ def schema() -> None:
 
 
 def _checked(config: str) -> tuple[str, str | None]:
-    """The connector that a file configures, and what its check found.
+    """Returns the connector that a file configures, and the result of its check.
 
     Raises:
         Failure: The file is invalid, or the connector cannot connect.

@@ -20,7 +20,7 @@ class _Line(click.types.StringParamType):
 
 
 def option_of(parameter: Parameter, connector: Connector) -> click.Option:
-    """The option for a parameter; a secret can also be set in the environment."""
+    """Returns the option for a parameter; a secret can also be set in the environment."""
     name, option = f"{_PREFIX}{parameter.name}", parameter.option
     default = f"  [default: {parameter.default_text}]" if parameter.default_text and not parameter.flag else ""
     attributes: dict[str, Any] = {"required": parameter.required, "help": f"{parameter.description}{default}"}
@@ -41,7 +41,7 @@ def option_of(parameter: Parameter, connector: Connector) -> click.Option:
 
 
 def taken_from(model: type[Parameters], declared: Sequence[Parameter], values: Mapping[str, Any]) -> Parameters:
-    """The parameters of a connector from the values of the options.
+    """Returns the parameters of a connector from the values of the options.
 
     Raises:
         Failure: They are invalid; the failure names each invalid option.
@@ -59,7 +59,7 @@ def taken_from(model: type[Parameters], declared: Sequence[Parameter], values: M
 
 
 def example_of(connector: Connector, declared: Sequence[Parameter]) -> str:
-    """An example command line that runs a connector, with its required options."""
+    """Returns an example command line that runs a connector, with its required options."""
     words = [as_typed("headrace connector run"), connector.name]
     for parameter in declared:
         if (parameter.required or parameter.examples) and not parameter.secret:

@@ -1,4 +1,4 @@
-"""`headrace connector run`: by a connector's name and its options, or by a configuration file."""
+"""`headrace connector run`: runs a connector by name with options, or from a configuration file."""
 
 import inspect
 import logging
@@ -92,7 +92,7 @@ def run(ctx: click.Context, config: str | None, instance: str | None, verbose: b
 
 
 def configuration(target: str) -> "Configured":
-    """The connector that `FILE` or `FILE:NAME` configures.
+    """Returns the connector that `FILE` or `FILE:NAME` configures.
 
     Raises:
         Failure: The file is invalid, or the connector's client library is not installed.
@@ -112,7 +112,7 @@ def implementation_of(connector: "Connector") -> "Implementation[Any]":
     """Imports a connector.
 
     Raises:
-        Failure: Its client library is not installed; the failure says how to install it.
+        Failure: Its client library is not installed; the message states how to install it.
     """
     quiet_grpc()
     from headrace.connectors import MissingExtra
@@ -156,7 +156,7 @@ def quiet_grpc() -> None:
 
 
 def _command(connector: "Connector") -> click.Command:
-    """The command that runs a connector."""
+    """Returns the command that runs a connector."""
     implementation = implementation_of(connector)
     from headrace.connectors import declared
     from headrace.connectors_cli.options import example_of, option_of, taken_from

@@ -15,7 +15,7 @@ _SIZE = {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([bB]|[kKmMgGtT]
 
 
 def connector_schema(connectors: Sequence[Connector]) -> dict[str, Any]:
-    """The schema of a file that configures one of these connectors.
+    """Returns the schema of a file that configures one of these connectors.
 
     Raises:
         MissingExtra: The client library of one of them is not installed.
@@ -37,7 +37,7 @@ def connector_schema(connectors: Sequence[Connector]) -> dict[str, Any]:
 
 
 def _file(connector: Connector, parameters: dict[str, Any], head: dict[str, Any]) -> dict[str, Any]:
-    """The schema of one connector's file."""
+    """Returns the schema of one connector's file."""
     own, every = _for_toml(parameters), _for_toml(head)
     properties = {name: every["properties"][name] for name in HEAD} | own.get("properties", {})
     properties["connector"] = {"const": connector.name, "description": connector.summary}
@@ -52,7 +52,7 @@ def _file(connector: Connector, parameters: dict[str, Any], head: dict[str, Any]
 
 
 def _for_toml(definition: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a class, restricted to what TOML can express."""
+    """Returns the schema of a class, restricted to what TOML can express."""
     properties = {name: _property(schema) for name, schema in definition.get("properties", {}).items()}
     return {**definition, "properties": properties} if properties else definition
 
@@ -66,7 +66,7 @@ def _property(schema: dict[str, Any]) -> dict[str, Any]:
     for one in alternatives:
         if one.get("format") == "size":
             del one["format"]
-            if "ge" in one:  # What pydantic makes of the least size that may also be missing.
+            if "ge" in one:  # pydantic's schema of a size with a minimum that may also be missing
                 one["minimum"] = one.pop("ge")
             more.append(_SIZE)
     if any(one.get("type") in ("integer", "number", "boolean") for one in alternatives):

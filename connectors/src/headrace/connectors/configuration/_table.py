@@ -14,7 +14,7 @@ from headrace.terminal import as_typed
 
 
 class GatewayTable(Parameters):
-    """How to reach a gateway: the table `gateway` of a connector. Setting any of its files also enables TLS."""
+    """How to reach a gateway: a connector's table `gateway`. Setting any of the files also enables TLS."""
 
     address: str | None = Field(default=None, description="HOST:PORT; default: HEADRACE_GATEWAY, or else 127.0.0.1:7433.")
     token: SecretStr | None = Field(default=None, description="The token to authenticate with; default: HEADRACE_TOKEN.")
@@ -65,7 +65,7 @@ def load_connector(target: str, environ: Mapping[str, str] = os.environ) -> Conf
     """Loads the connector that `FILE` configures, or `FILE:NAME` for a deployment.
 
     Raises:
-        ConfigurationError: The file is invalid; the error names every problem with its line.
+        ConfigurationError: The file is invalid; the error lists every problem with its line.
         MissingExtra: The connector's client library is not installed.
     """
     path, name = _split(target)
@@ -83,7 +83,7 @@ def load_connector(target: str, environ: Mapping[str, str] = os.environ) -> Conf
 
 
 def take_connector(reading: ConfigurationFile, key: Key, instance: str | None) -> Configured | None:
-    """The connector of a table; None, with the problems noted, if it is invalid.
+    """Returns the connector of a table; None, with the problems noted, if it is invalid.
 
     Args:
         reading: The file.
@@ -104,7 +104,7 @@ def take_connector(reading: ConfigurationFile, key: Key, instance: str | None) -
 
 
 def _known(reading: ConfigurationFile, key: Key, name: object) -> Connector | None:
-    """The connector with a name; None, with the problem noted, if there is none."""
+    """Returns the connector with a name; None, with the problem noted, if there is none."""
     connector = next((known for known in CONNECTORS if known.name == name), None)
     if connector is None and isinstance(name, str):
         advice = nearest(name, [known.name for known in CONNECTORS]) or as_typed("; headrace connector list shows all connectors")
@@ -113,6 +113,6 @@ def _known(reading: ConfigurationFile, key: Key, name: object) -> Connector | No
 
 
 def _split(target: str) -> tuple[Path, str | None]:
-    """A file, and the name of a connector in it if one is given."""
+    """Returns a file, and the name of a connector in it if one is given."""
     file, colon, name = target.rpartition(":")
     return (Path(file), name) if colon and not os.path.exists(target) else (Path(target), None)

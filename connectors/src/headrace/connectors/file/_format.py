@@ -1,4 +1,4 @@
-"""Encodes rows as bytes of a file, mostly without touching single messages. Pure functions."""
+"""Encodes rows as bytes of a file, mostly without a Python loop over messages. Pure functions."""
 
 import base64
 from collections.abc import Iterable, Iterator
@@ -63,7 +63,7 @@ def encode(rows: Rows, format_: SinkFormat) -> Encoded:
 
 
 def json_lines(rows: Rows) -> bytes:
-    """Each message as a line of JSON. Bytes that are not UTF-8 are in base64, under a name that ends with `_base64`."""
+    """Returns each message as a line of JSON. Bytes that are not UTF-8 are in base64, under a name that ends with `_base64`."""
     # Each column contributes its text to each line; a null is omitted, except for the value.
     columns: list[Iterable[str]] = [_members("value", rows.values, null=_NO_VALUE)]
     if rows.keys is not None:
@@ -79,7 +79,7 @@ def json_lines(rows: Rows) -> bytes:
 
 
 def _members(name: str, column: Packed, *, before: str = "", after: str = "", null: str = "") -> Iterator[str]:
-    """One member of each line's object; runs in C if all entries are ASCII and none is null."""
+    """Yields one member of each line's object; runs in C if all entries are ASCII and none is null."""
     if NULL not in column.lengths and column.data.isascii():
         ends = list(accumulate(column.lengths, initial=0))
         texts = map(column.data.decode().__getitem__, map(slice, ends[:-1], ends[1:]))
@@ -88,7 +88,7 @@ def _members(name: str, column: Packed, *, before: str = "", after: str = "", nu
 
 
 def _member(name: str, data: bytes) -> str:
-    """Bytes as a member: as text, or else in base64."""
+    """Converts bytes to a member: as text if they are UTF-8, or else in base64."""
     try:
         return f'"{name}":{encode_basestring(data.decode())}'
     except UnicodeDecodeError:
@@ -105,7 +105,7 @@ def _headers(headers: Headers | None) -> str:
 
 
 def _iso(microseconds: int) -> str:
-    """A time in ISO 8601; a time out of the calendar's range stays a number."""
+    """Returns a time in ISO 8601; a time out of the calendar's range stays a number."""
     try:
         return f'"{(_EPOCH + timedelta(microseconds=microseconds)).isoformat()[:-6]}Z"'
     except OverflowError:
@@ -113,7 +113,7 @@ def _iso(microseconds: int) -> str:
 
 
 def _entries_or_null(column: Packed) -> Iterator[bytes | None]:
-    """The entries of a column that may be null."""
+    """Yields the entries of a column that may be null."""
     at = 0
     for length in column.lengths:
         if length == NULL:
@@ -124,7 +124,7 @@ def _entries_or_null(column: Packed) -> Iterator[bytes | None]:
 
 
 def _misfit(message: Message, format_: SinkFormat) -> str:
-    """Why a message cannot be written; empty if it can."""
+    """Returns the reason why a message cannot be written; empty if it can."""
     if message.value is None:
         return f"the message has no value, which format {format_.value} cannot represent"
     if format_ is SinkFormat.LINES and b"\n" in message.value:

@@ -66,11 +66,11 @@ class Unpacked(io.RawIOBase):
         return self._at
 
     def tell(self) -> int:
-        """The offset."""
+        """Returns the offset."""
         return self._at
 
     def fileno(self) -> int:
-        """The descriptor of the compressed file."""
+        """Returns the descriptor of the compressed file."""
         return self._file.fileno()
 
     def close(self) -> None:

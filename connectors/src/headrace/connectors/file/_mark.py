@@ -53,5 +53,5 @@ def decoded(cursor: bytes | None) -> Mark | None:
 
 
 def checksum(data: bytes) -> str:
-    """The checksum of a few bytes."""
+    """Returns the checksum of a few bytes."""
     return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -27,7 +27,7 @@ class Names(Enum):
 
 
 def root_of(pattern: str) -> str:
-    """The folder that the paths of a pattern's files are relative to: the one before its first wildcard."""
+    """Returns the folder that the paths of a pattern's files are relative to: the one before its first wildcard."""
     folder = os.path.dirname(pattern)
     while _WILD.search(folder):
         folder = os.path.dirname(folder)
@@ -35,7 +35,7 @@ def root_of(pattern: str) -> str:
 
 
 def partition_of(path: str, root: str, names: Names) -> str:
-    """The name of a file's partition.
+    """Returns the name of a file's partition.
 
     A path of only letters, digits and `._-` is the name itself. Any other path, or a long one, becomes its plain characters and a
     checksum of the whole path, so that two paths never have the same name.
@@ -50,7 +50,7 @@ def partition_of(path: str, root: str, names: Names) -> str:
 
 
 def unrotated(path: str, known: Container[str]) -> str:
-    """The path that a file had before it was rotated or compressed; `path` itself if it was not.
+    """Returns the path that a file had before it was rotated or compressed; `path` itself if it was not.
 
     `app.log.gz` was `app.log`. `app.log.1` was `app.log` only if there is, or was, such a file; otherwise that is its own name.
     """
@@ -77,6 +77,6 @@ def is_rotation(name: str, of: str) -> bool:
 
 
 def rotation_number(path: Path) -> int:
-    """The number at the end of a rotated file's name; the largest is the oldest. 0 if it has none, or a date."""
+    """Returns the number at the end of a rotated file's name; the largest is the oldest. 0 if it has none, or a date."""
     digits = re.search(r"\.(\d{1,5})(\.gz)?$", path.name)
     return int(digits[1]) if digits else 0

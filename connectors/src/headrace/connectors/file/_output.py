@@ -93,7 +93,7 @@ class Output:
         self._disk = disk
 
     def committed(self) -> list[Transaction]:
-        """The last committed transaction of each pipeline."""
+        """Returns the last committed transaction of each pipeline."""
         return [Transaction(pipeline, batch) for pipeline, batch in self._state().batches.items()]
 
     def shows(self, transaction: Transaction) -> bool:
@@ -155,14 +155,14 @@ class Output:
         return _Commit(vote, steps, after)
 
     def _free(self, files: int) -> int:
-        """The number of the next file that does not exist."""
+        """Returns the number of the next file that does not exist."""
         files += 1
         while (self._folder / self._file(files)).exists():
             files += 1
         return files
 
     def _usable(self, state: _State) -> _Current | None:
-        """The current file, unless it was moved or changed, is of another format, or is followed by a next one."""
+        """Returns the current file, unless it was moved or changed, is of another format, or is followed by a next one."""
         current = state.current
         if current is None or not current.file.endswith(self._suffix):
             return None
@@ -200,7 +200,7 @@ class Output:
             self._disk.sync(output)
 
     def _file(self, number: int) -> str:
-        """The name of a file, by its number."""
+        """Returns the name of a file, by its number."""
         return f"{self._name}-{number:06}{self._suffix}"
 
     def _state(self) -> _State:
@@ -217,7 +217,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def _to_json(what: _State | _Commit) -> bytes:
-    """The stored form."""
+    """Returns the stored form."""
     return json.dumps(asdict(what)).encode()
 
 

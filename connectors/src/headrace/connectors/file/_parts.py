@@ -42,7 +42,7 @@ class Part:
 
 
 def part_at(path: Path, *, current: bool) -> Part | None:
-    """The file at a path; None if there is none."""
+    """Returns the file at a path; None if there is none."""
     try:
         stat = path.stat()
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def part_at(path: Path, *, current: bool) -> Part | None:
 
 
 def all_parts(path: Path) -> list[Part]:
-    """The file at a path, and the files next to it that it was rotated to; oldest first.
+    """Returns the file at a path, and the files next to it that it was rotated to; oldest first.
 
     A compressed file does not count as long as its original exists, because it may be incomplete.
     """

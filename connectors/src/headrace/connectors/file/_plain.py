@@ -23,12 +23,12 @@ def fit_prefixed(values: Packed) -> bool:
 
 
 def lines(values: Packed) -> bytes:
-    """Each value followed by a line feed; none may be null."""
+    """Returns each value followed by a line feed; none may be null."""
     return _joined(_array(values.data, _lengths(values)), b"\n")
 
 
 def prefixed(values: Packed) -> bytes:
-    """Each value preceded by its length as a big-endian u32; none may be null."""
+    """Returns each value preceded by its length as a big-endian u32; none may be null."""
     lengths = _lengths(values)
     prefixes = lengths.astype(">u4").tobytes()
     return _joined(_array(prefixes, np.full(len(lengths), 4, np.uint32)), _array(values.data, lengths))

@@ -204,17 +204,17 @@ class Reader:
         return True
 
     def _later(self) -> list[Part]:
-        """The files after the open one, oldest first."""
+        """Returns the files after the open one, oldest first."""
         parts = self._parts() if self._options.follow else [*self._earlier, *self._own()]
         places = [place for place, part in enumerate(parts) if part.inode == self._part.inode]
         return parts[places[0] + 1 :] if places else [part for part in parts if part.order > self._part.order]
 
     def _parts(self) -> list[Part]:
-        """The current files of the stream, oldest first."""
+        """Returns the current files of the stream, oldest first."""
         return all_parts(self.path) if self._options.rotation else self._own()
 
     def _own(self) -> list[Part]:
-        """The file at the stream's own path."""
+        """Returns the file at the stream's own path."""
         part = part_at(self.path, current=True)
         return [] if part is None else [part]
 
@@ -269,7 +269,7 @@ class Reader:
         return self._is_left_alone(stat)
 
     def _is_left_alone(self, stat: os.stat_result) -> bool:
-        """Whether a rotated file has a next one, and has not grown for a while: its writer may be slow to notice the rotation."""
+        """Returns whether a rotated file has a successor, and has not grown for a while: its writer may rotate late."""
         return self._has_not_grown(stat) and bool(self._later())
 
     def _has_not_grown(self, stat: os.stat_result) -> bool:
@@ -383,7 +383,7 @@ class Reader:
         self._given_up = True
 
     def _bad(self, data: bytes) -> Message:
-        """A record that cannot be sent, for the policy: its beginning, and its place."""
+        """Returns a record that cannot be sent, for the policy: its beginning, and its place."""
         where = (("file-path", os.fsencode(self._part.path)), ("file-offset", b"%d" % self._offset))
         return Message(data[:_KEPT_OF_BAD], sequence=self.sequence + len(data), headers=where)
 
@@ -427,13 +427,13 @@ class Reader:
         return Batch(records.values, sequences=sequences, cursor=self._mark().encode())
 
     def _mark(self) -> Mark:
-        """The mark of the current place."""
+        """Returns the mark of the current place."""
         return Mark(self._base, self._offset, self._part.inode, len(self._head), checksum(self._head), checksum(self._tail))
 
-    # For people
+    # Monitoring
 
     def backlog(self) -> Backlog | None:
-        """The number of bytes between the last yielded record and the end of the last complete record of the open file."""
+        """Returns the number of bytes from the last yielded record to the end of the open file's last complete record."""
         if self.caught_up:
             return Backlog(bytes=0)
         if self._file is None or is_packed(self._part.path):
@@ -444,7 +444,7 @@ class Reader:
         return Backlog(bytes=left, latest_sequence=None if latest is None or not self._part.current else self._base + latest)
 
     def _last_end(self, file: BinaryIO, size: int) -> int | None:
-        """The end of the last complete record, if it can be determined without reading the file."""
+        """Returns the end of the last complete record, if it can be determined without reading the file."""
         if not self._options.follow:
             return size
         if self._options.format is Format.LENGTH_PREFIXED:
@@ -464,7 +464,7 @@ def _fits(part: Part, mark: Mark) -> bool:
 
 
 def _size(part: Part) -> int:
-    """The size of a file, in decompressed bytes."""
+    """Returns the size of a file, in decompressed bytes."""
     if not is_packed(part.path):
         return part.path.stat().st_size
     size = 0

@@ -121,7 +121,7 @@ class FileSource(PolicySource):
             raise InvalidSource(f"no such file: {', '.join(str(path) for path in paths)}")
 
     async def partitions(self) -> Sequence[str]:
-        """The existing files whose turn it is.
+        """Returns the existing files whose turn it is.
 
         Raises:
             InvalidSource: Two files would be the same stream, or a path is a folder.
@@ -195,7 +195,7 @@ class FileSource(PolicySource):
                 self._watch.rest()
 
     async def backlog(self, partition: str) -> Backlog | None:
-        """The number of bytes between the last yielded record and the end of the last complete record."""
+        """Returns the number of bytes between the last yielded record and the end of the last complete record."""
         reader = self._readers.get(partition)
         return None if reader is None else await self._watch.run(reader.backlog)
 
@@ -305,7 +305,7 @@ class FileSource(PolicySource):
 
 
 def _next(reader: Reader, items: Generator[Batch | None, None, None]) -> tuple[State, list[Batch | None], Exception | None]:
-    """The state of a reader's path, then its next few items, `_END` after the last, and the exception raised after them."""
+    """Returns the state of a reader's path, its next few items, `_END` after the last, and the exception raised after them."""
     state = state_of(reader.path)
     some: list[Batch | None] = []
     try:

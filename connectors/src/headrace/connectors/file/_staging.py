@@ -60,7 +60,7 @@ class Staging:
         self._disk.remove(self.folder / name)
 
     def parts(self) -> list[Part]:
-        """All staged parts, in order."""
+        """Returns all staged parts, in order."""
         return sorted(_part(path.name) for path in self.folder.glob(f"*{_STAGED}"))
 
     # Votes
@@ -82,12 +82,12 @@ class Staging:
         self._remove_parts(transaction, names)
 
     def voted(self, transaction: Transaction) -> Vote | None:
-        """The vote for a transaction."""
+        """Returns the vote for a transaction."""
         path = self.folder / _vote_name(transaction)
         return _vote(path) if path.exists() else None
 
     def votes(self) -> list[Vote]:
-        """All votes."""
+        """Returns all votes."""
         return [_vote(path) for path in sorted(self.folder.glob(f"*{_VOTE}"))]
 
     def forget(self, vote: Vote) -> None:
@@ -126,19 +126,19 @@ def _quoted(text: str) -> str:
 
 
 def _part_name(part: Part) -> str:
-    """The name of a staged part's file."""
+    """Returns the name of a staged part's file."""
     pipeline, attempt = _quoted(part.transaction.pipeline), _quoted(part.attempt)
     return f"{pipeline},{part.transaction.batch},{part.partition},{attempt}{_STAGED}"
 
 
 def _part(name: str) -> Part:
-    """The part of a file with this name."""
+    """Returns the part of a file with this name."""
     pipeline, batch, partition, attempt = name.removesuffix(_STAGED).split(",")
     return Part(Transaction(unquote(pipeline), int(batch)), int(partition), unquote(attempt))
 
 
 def _vote_name(transaction: Transaction) -> str:
-    """The name of a vote's file."""
+    """Returns the name of a vote's file."""
     return f"{_quoted(transaction.pipeline)},{transaction.batch}{_VOTE}"
 
 

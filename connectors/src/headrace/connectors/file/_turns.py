@@ -58,7 +58,7 @@ class Turns:
         return bool(self._waiting)
 
     def listed(self, partitions: Sequence[str], allowed: int) -> list[str]:
-        """The streams whose turn it is, of all that exist."""
+        """Returns the streams whose turn it is, of all that exist."""
         with self._lock:
             if partitions is not self._known:
                 self._known = partitions

@@ -18,7 +18,7 @@ State = tuple[int, int, int] | None
 
 
 def state_of(path: Path | str) -> State:
-    """A value that differs once a file has changed or was replaced; None if the file does not exist."""
+    """Returns a value that differs once a file has changed or was replaced; None if the file does not exist."""
     try:
         stat = os.stat(path)
     except OSError:
@@ -95,5 +95,5 @@ class Watch:
 
 
 def _changed(waiting: "list[tuple[asyncio.Future[None], tuple[Path, State]]]") -> "list[asyncio.Future[None]]":
-    """The waits whose file is no longer in its state."""
+    """Returns the waits whose file is no longer in its state."""
     return [future for future, (path, state) in waiting if state_of(path) != state]

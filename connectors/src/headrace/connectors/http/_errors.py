@@ -1,7 +1,8 @@
-"""Errors of the HTTP sink. Each says what is wrong and what to do.
+"""Errors of the HTTP sink. Each states what is wrong and what to do.
 
-HttpError ├── Unavailable     it does not answer, or is temporarily unable to: worth a retry └── Denied          it rejects all
-such requests, whatever the message
+HttpError
+├── Unavailable     the receiver does not answer, or temporarily cannot: a retry may help
+└── Denied          the receiver rejects all such requests, whatever the message
 """
 
 from headrace.sdk import HeadraceError
@@ -12,14 +13,14 @@ class HttpError(HeadraceError):
 
 
 class Unavailable(HttpError):
-    """The receiver does not answer, or is temporarily unable to.
+    """The receiver does not answer, or temporarily cannot. A retry may help.
 
     Attributes:
-        retry_after: The delay before a retry that it asks for, in seconds; None if it does not say.
+        retry_after: The delay before a retry that the receiver requests, in seconds; None if it does not specify one.
     """
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
-        """Creates the error with the delay that the receiver asks for, in seconds."""
+        """Creates the error with the delay that the receiver requests, in seconds."""
         super().__init__(message)
         self.retry_after = retry_after
 

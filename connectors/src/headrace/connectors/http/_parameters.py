@@ -100,7 +100,7 @@ class HttpParameters(Listening, BadRecordParameters):
         return self
 
     def partition(self, path: str) -> str:
-        """The partition of a path."""
+        """Returns the partition of a path."""
         return partition_name(path) if self.streams == "by-path" else "0"
 
     @property
@@ -110,7 +110,7 @@ class HttpParameters(Listening, BadRecordParameters):
 
 
 def partition_name(path: str) -> str:
-    """The name of the partition of a path."""
+    """Returns the name of the partition of a path."""
     return path.strip("/").replace("/", ".") or "0"
 
 

@@ -41,7 +41,7 @@ class Requests:
         self._content_type = parameters.content_type or _CONTENT_TYPES[parameters.batch]
 
     def fixed_headers(self) -> CIMultiDict[str]:
-        """The headers of every request."""
+        """Returns the headers of every request."""
         told = self._parameters
         headers = CIMultiDict({"User-Agent": "headrace", "Content-Type": self._content_type})
         headers.update(told.headers)
@@ -51,7 +51,7 @@ class Requests:
         return headers
 
     def refusal(self, message: Message) -> Refused | None:
-        """Why a message cannot be sent to any receiver; None if it can."""
+        """Returns the reason why a message cannot be sent to any receiver; None if it can."""
         if self._parameters.batch != "message":
             return None if message.value is None else _json_refusal(message.value)
         if message.value is None:
@@ -103,7 +103,7 @@ class Requests:
         return [lane for lane in lanes if lane]
 
     def _idempotency(self, chunk: Sequence[Message], part: Part | None) -> CIMultiDict[str]:
-        """The id by which the receiver can detect duplicates."""
+        """Returns the id by which the receiver can detect duplicates."""
         headers: CIMultiDict[str] = CIMultiDict()
         if self._parameters.idempotency_header is not None and part is not None:
             first, last = chunk[0].sequence, chunk[-1].sequence
@@ -113,7 +113,7 @@ class Requests:
         return headers
 
     def _own_headers(self, message: Message) -> Iterator[tuple[str, str | None]]:
-        """The headers of a message; None for a value that is not text."""
+        """Yields the headers of a message; None for a value that is not text."""
         told = self._parameters
         if told.key_header is not None and message.key is not None:
             yield told.key_header, _text(message.key)
@@ -132,7 +132,7 @@ def _text(value: bytes) -> str | None:
 
 
 def _json_refusal(value: bytes) -> Refused | None:
-    """Why a value is not valid JSON; None if it is."""
+    """Returns the reason why a value is not valid JSON; None if it is."""
     try:
         # Numbers are validated without converting them.
         json.loads(value.decode(), parse_int=str, parse_float=str, parse_constant=_not_json)

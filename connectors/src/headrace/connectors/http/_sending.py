@@ -1,4 +1,4 @@
-"""Sends a request until it has a final answer, with retries and backoff where a retry may help."""
+"""Sends a request until it has a final response, with retries and backoff if a retry may help."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ class Sending:
         )
 
     async def check(self, session: aiohttp.ClientSession) -> str:
-        """Sends a HEAD request, which changes nothing, and returns what the receiver answered.
+        """Sends a HEAD request, which changes nothing, and returns a description of the response.
 
         Raises:
             Unavailable: The receiver does not answer.
@@ -107,7 +107,7 @@ class Sending:
         return Refused(f"{self._where} was answered {answer}")
 
     def _wait(self, state: RetryCallState) -> float:
-        """The wait before the next attempt, in seconds."""
+        """Returns the wait before the next attempt, in seconds."""
         error = _error(state)
         asked_for = error.retry_after if isinstance(error, Unavailable) else None
         return max(self._backoff(state), asked_for or 0.0)
@@ -127,7 +127,7 @@ def _error(state: RetryCallState) -> BaseException | None:
 
 
 def _retry_after(value: str | None) -> float | None:
-    """The delay of a header Retry-After, in seconds."""
+    """Returns the delay of a header Retry-After, in seconds."""
     if value is None:
         return None
     if value.strip().isdecimal():
@@ -140,7 +140,7 @@ def _retry_after(value: str | None) -> float | None:
 
 
 async def _said(response: aiohttp.ClientResponse) -> str:
-    """The beginning of a body, in one line, for messages."""
+    """Returns the beginning of a body, in one line, for messages."""
     text = (await response.content.read(_REASON_CHARACTERS)).decode(errors="replace")
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 

@@ -44,7 +44,7 @@ class Server:
         app = web.Application(client_max_size=self._limit + 1)
         app.add_routes([web.post(path, self._post) for path in parameters.paths])
         app.add_routes([web.get(parameters.health_path, self._health)])
-        # The handler of a client that disconnects is cancelled: nothing waits for its messages any more.
+        # The handler of a client that disconnects is cancelled, because nothing waits for its messages any more.
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -85,7 +85,7 @@ class Server:
         return await self._accept(request, body)
 
     async def _accept(self, request: web.Request, body: bytes) -> web.Response:
-        """Puts a body into the inbox, and answers when `answer` says so."""
+        """Puts a body into the inbox, and answers at the time that the parameter `answer` specifies."""
         at_once = self._parameters.answer == "received"
         ticket = Ticket(1, len(body), None if at_once else asyncio.get_running_loop().create_future())
         item = self._item(request, body, ticket)
@@ -110,7 +110,7 @@ class Server:
                 inbox.abandon(ticket)
 
     async def _read(self, request: web.Request) -> bytes:
-        """The body of a request."""
+        """Returns the body of a request."""
         try:
             async with asyncio.timeout(self._parameters.receive_seconds):
                 return await request.read()
@@ -121,7 +121,7 @@ class Server:
             raise web.HTTPRequestTimeout(text=why, headers={"Connection": "close"}) from None
 
     def _item(self, request: web.Request, body: bytes, ticket: Ticket) -> Received | None:
-        """The messages of a request; None for a body without lines."""
+        """Returns the messages of a request; None for a body without lines."""
         id_, key, headers = self._id(request), self._key(request), self._headers(request)
         now = time.time_ns() // 1000
         if self._parameters.body == "message":
@@ -189,5 +189,5 @@ class Server:
 
 
 def _bytes(text: str) -> bytes:
-    """The raw bytes of a header's value."""
+    """Returns the raw bytes of a header's value."""
     return text.encode("utf-8", "surrogateescape")

@@ -88,7 +88,7 @@ class HttpSink(AsyncSink):
         return await self._send(session, chunk[:middle], part) | await self._send(session, chunk[middle:], part)
 
     def _open(self) -> aiohttp.ClientSession:
-        """The connections, which are reused between calls."""
+        """Returns the connections, which are reused between calls."""
         if self._session is None:
             self._session = self._connect()
             close_with_loop(self._session.close)
@@ -105,7 +105,7 @@ class HttpSink(AsyncSink):
 
 
 def _tls(parameters: HttpSinkParameters) -> ssl.SSLContext | bool:
-    """The TLS context; True for the certificates of the system."""
+    """Returns the TLS context; True for the certificates of the system."""
     if parameters.tls_ca is None:
         return True
     try:

@@ -37,15 +37,15 @@ class HttpSource(PolicySource):
         return self._server.port
 
     async def partitions(self) -> Sequence[str]:
-        """One partition for each path, or one for all."""
+        """Returns one partition for each path, or one for all."""
         if self._starting is None:
-            # In a separate task, because the first session may be lost meanwhile.
+            # In a separate task, because the first session may be lost in the meantime.
             self._starting = asyncio.create_task(self._server.start())
         await asyncio.shield(self._starting)
         return list(self._inboxes)
 
     def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
-        """Yields what is not in the checkpoint yet, then new messages."""
+        """Yields the messages that are not yet in the checkpoint, then new ones."""
         return self._inboxes[partition].items()
 
     async def settle(self, partition: str, tokens: Sequence[object]) -> None:

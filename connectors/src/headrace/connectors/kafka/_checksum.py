@@ -19,7 +19,7 @@ _ONES = 0xFFFFFFFF
 
 
 def crc32c(data: "bytes | bytearray | memoryview") -> int:
-    """The checksum of some bytes."""
+    """Returns the checksum of some bytes."""
     cells = np.frombuffer(data, np.uint8)
     whole = len(cells) - len(cells) % _BLOCK
     state = _ONES
@@ -37,21 +37,21 @@ def crc32c(data: "bytes | bytearray | memoryview") -> int:
 
 
 def _parts(blocks: Cells, size: int) -> list[int]:
-    """The checksum of each block alone, as if only zeros preceded it."""
+    """Returns the checksum of each block alone, as if only zeros preceded it."""
     places = np.arange(_BLOCK - size, _BLOCK) * 256
     found: list[int] = np.bitwise_xor.reduce(_tables().ravel()[blocks + places], axis=1).tolist()
     return found
 
 
 def _moved_on(state: int, size: int) -> int:
-    """The checksum of the previous bytes after a number of zeros, at least 4."""
+    """Returns the checksum of the previous bytes after a number of zeros, at least 4."""
     first, second, third, fourth = _tables()[_BLOCK - size : _BLOCK - size + 4]
     return int(first[state & 0xFF] ^ second[state >> 8 & 0xFF] ^ third[state >> 16 & 0xFF] ^ fourth[state >> 24])
 
 
 @cache
 def _tables() -> npt.NDArray[np.uint32]:
-    """The contribution of each byte value, by its position in a block; the last row is the usual CRC-32C table."""
+    """Returns the contribution of each byte value, by its position in a block; the last row is the usual CRC-32C table."""
     last = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         last = np.where(last & 1, last >> 1 ^ _POLYNOMIAL, last >> 1).astype(np.uint32)

@@ -45,7 +45,7 @@ class _Manager(HearingManager):
             raise
 
     def get_connection(self, node_id: Any, *args: Any, **options: Any) -> Any:
-        """The connection to a node. kafka-python would retry a first broker that rejects the credentials until the timeout."""
+        """Returns the connection to a node. If the first broker rejects the credentials, kafka-python would retry needlessly."""
         if self._refusal is not None:
             raise self._refusal
         connection = super().get_connection(node_id, *args, **options)

@@ -59,15 +59,15 @@ class Cluster:
         self._client: KafkaAdminClient | None = None
 
     def topics(self, names: Sequence[str] | None = None) -> list[Topic]:
-        """The topics of these names that exist, or all topics except Kafka's internal ones."""
+        """Returns the topics of these names that exist, or all topics except Kafka's internal ones."""
         return self._ask(lambda client: _topics(client.describe_topics(names if names is None else list(names))))
 
     def bounds(self, topic: str, partition: int) -> Bounds:
-        """The bounds of a partition."""
+        """Returns the bounds of a partition."""
         return self.all_bounds([TopicPartition(topic, partition)])[0]
 
     def all_bounds(self, partitions: Iterable[TopicPartition]) -> list[Bounds]:
-        """The bounds of partitions, including records of open transactions."""
+        """Returns the bounds of partitions, including records of open transactions."""
         wanted = list(partitions)
 
         def ask(client: KafkaAdminClient) -> list[Bounds]:
@@ -78,7 +78,7 @@ class Cluster:
         return self._ask(ask)
 
     def ends(self, partitions: Sequence[TopicPartition], isolation: str) -> list[int]:
-        """The offsets after the last readable record of partitions, for an isolation level."""
+        """Returns the offsets after the last readable record of partitions, for an isolation level."""
         level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
 
         def ask(client: KafkaAdminClient) -> list[int]:
@@ -104,7 +104,7 @@ class Cluster:
                 raise told(error(), self._connection)
 
     def settings(self, topic: str) -> dict[str, str]:
-        """The settings of a topic, including defaults."""
+        """Returns the settings of a topic, including defaults."""
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         found = self._ask(lambda client: client.describe_configs([resource], config_filter="all"))
         return {name: setting["value"] for name, setting in found.get("topic", {}).get(topic, {}).items()}
@@ -138,7 +138,7 @@ class Cluster:
 
 
 def _topics(described: Iterable[Mapping[str, Any]]) -> list[Topic]:
-    """The requested topics that exist.
+    """Returns the requested topics that exist.
 
     Raises:
         KafkaError: A topic is not authorized.

@@ -9,13 +9,13 @@ _PACKAGES = {"snappy": ("python-snappy", codec.has_snappy), "lz4": ("lz4", codec
 
 
 def missing_package(name: str) -> str | None:
-    """The package that a codec needs; None if it is installed, or none is needed."""
+    """Returns the package that a codec needs; None if it is installed, or none is needed."""
     package, is_there = _PACKAGES.get(name, (None, None))
     return None if is_there is None or is_there() else package
 
 
 def name_of(number: int) -> str:
-    """The name of a codec, by its number."""
+    """Returns the name of a codec, by its number."""
     return next((name for name, known in CODECS.items() if known == number), f"codec {number}")
 
 

@@ -61,7 +61,7 @@ class KafkaConnection(Parameters):
         return ", ".join(self.bootstrap_servers)
 
     def client_configs(self) -> dict[str, Any]:
-        """The configuration of every kafka-python client."""
+        """Returns the configuration of every kafka-python client."""
         configs: dict[str, Any] = {
             "kafka_client": Client,
             "bootstrap_servers": list(self.bootstrap_servers),

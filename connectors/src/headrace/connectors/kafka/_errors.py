@@ -1,4 +1,4 @@
-"""Translates the errors of kafka-python: what is wrong, where, and what to do."""
+"""Translates the errors of kafka-python into errors that state what is wrong, where, and what to do."""
 
 import socket
 import ssl
@@ -17,7 +17,7 @@ _PROBE = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
 
 class KafkaFailed(HeadraceError):
-    """The cluster rejects a request of the connector permanently. The message says what to do."""
+    """The cluster rejects a request of the connector permanently. The message states what to do."""
 
 
 class KafkaAway(HeadraceError):
@@ -58,11 +58,11 @@ def told(error: BaseException, connection: KafkaConnection) -> HeadraceError:
 
 
 def connect(make: Callable[[], C], connection: KafkaConnection) -> C:
-    """Creates a client, or finds out why it cannot connect: kafka-python only reports that it tried for some seconds.
+    """Creates a client, or determines why it cannot connect: kafka-python reports only that it tried for some seconds.
 
     Raises:
         KafkaAway: No broker can be reached.
-        KafkaFailed: They reject this client.
+        KafkaFailed: The brokers reject this client.
     """
     try:
         return make()
@@ -72,7 +72,7 @@ def connect(make: Callable[[], C], connection: KafkaConnection) -> C:
             raise problem from error
     except (errors.KafkaError, OSError) as error:
         raise told(error, connection) from error
-    # They answer: if they have just started, this succeeds; if they reject this client, they will do so again.
+    # The brokers answer: if they have just started, this succeeds; if they reject this client, they will do so again.
     try:
         return make()
     except (errors.KafkaError, OSError) as error:
@@ -80,7 +80,7 @@ def connect(make: Callable[[], C], connection: KafkaConnection) -> C:
 
 
 def _unreachable(connection: KafkaConnection) -> HeadraceError:
-    """Finds out why no broker of a cluster can be reached, as far as this can be seen from here."""
+    """Determines why no broker of a cluster can be reached, as far as the client can tell."""
     problems = []
     for server in connection.bootstrap_servers:
         try:
@@ -103,7 +103,7 @@ def _unreachable(connection: KafkaConnection) -> HeadraceError:
 
 
 def _answers(server: str, connection: KafkaConnection) -> bool:
-    """Returns whether there is a broker. Raises OSError if nothing listens, or TLS fails."""
+    """Returns whether a broker answers. Raises OSError if nothing listens there, or TLS fails."""
     host, _, port = server.rpartition(":")
     host = host.strip("[]")
     with socket.create_connection((host, int(port)), timeout=_PROBE_SECONDS) as plain:
@@ -129,11 +129,11 @@ def _answers_probe(stream: socket.socket) -> bool:
 
 
 def _topics(error: errors.TopicAuthorizationFailedError) -> str:
-    """The topics that an error names."""
+    """Returns the topics that an error names."""
     names = error.args[0] if error.args else ()
     return f"topic {', '.join(names)}" if isinstance(names, set | list | tuple) and names else "the topic"
 
 
 def _user(connection: KafkaConnection) -> str:
-    """The principal of this client."""
+    """Returns the principal of this client."""
     return f"user {connection.username}" if connection.username else "unauthenticated clients"

@@ -135,12 +135,12 @@ class Fetcher:
                 consumer.resume(one.partition)
 
     def _ends(self, consumer: StretchConsumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The ends of the logs, for partitions for which they are known."""
+        """Returns the ends of the logs, for partitions for which they are known."""
         ends = {partition: consumer.highwater(partition) for partition in partitions}
         return {partition: end for partition, end in ends.items() if end is not None}
 
     def _readable_ends(self, consumer: StretchConsumer, idle: Sequence[Wanted]) -> dict[TopicPartition, int]:
-        """The offset after the last readable record, which is before the end of the log while a transaction is open."""
+        """Returns the offset after the last readable record, which is before the end of the log while a transaction is open."""
         ends = self._ends(consumer, [one.partition for one in idle])
         behind = [
             one.partition for one in idle if not one.paused and one.offset is not None and one.offset < ends.get(one.partition, 0)

@@ -53,12 +53,12 @@ class Fetching:
         return list(self._readings.values())
 
     def reading(self, partition: TopicPartition) -> Reading | None:
-        """The reading of a partition; None if it is not being read."""
+        """Returns the reading of a partition; None if it is not being read."""
         return self._readings.get(partition)
 
     @asynccontextmanager
     async def read(self, partition: TopicPartition, start: int | None, cursor: bytes | None) -> AsyncIterator[Reading]:
-        """Starts reading a partition, which must not be being read; the arguments are those of `Reading`."""
+        """Starts reading a partition that is not being read; the arguments are those of `Reading`."""
         reading = Reading(partition, start, cursor, has_room=self.look)
         self._readings[partition] = reading
         if self._task is None:
@@ -111,7 +111,7 @@ class Fetching:
             await self._calls.call(fetcher.close)
 
     async def _fetch(self, fetcher: Fetcher, readings: Sequence[Reading]) -> None:
-        """Fetches once, and passes the results to the readings that have not ended meanwhile."""
+        """Fetches once, and passes the results to the readings that have not ended in the meantime."""
         try:
             fetched = await self._calls.call(fetcher.fetch, [_wanted(reading) for reading in readings])
         except kafka_errors.OffsetOutOfRangeError as error:

@@ -17,7 +17,7 @@ from headrace.connectors.kafka._checksum import crc32c
 def install_checksum() -> None:
     """Makes kafka-python use our `crc32c` for reading and writing, unless the package crc32c is installed, which is even faster.
 
-    Its own loop takes longer than the rest of a fetch, and it only looks for that package.
+    kafka-python's own loop takes longer than the rest of a fetch, and it looks only for that package.
     """
     if find_spec("crc32c") is None:
         default_records.calc_crc32c = crc32c
@@ -33,15 +33,15 @@ def take_apart_with(consumer: KafkaConsumer, maker: Any) -> None:
 
 
 def raw(batch: Any) -> bytes:
-    """The raw bytes of a record batch, whose interface only offers the header, and the records one by one."""
+    """Returns the raw bytes of a record batch, whose interface only offers the header, and the records one by one."""
     return bytes(batch._buffer)
 
 
 class HearingManager(KafkaConnectionManager):  # type: ignore[misc]
     """Creates connections that read everything that a broker sends before it closes them.
 
-    The last message may be an authentication error.
-    If it arrives together with the end of the connection, kafka-python drops it, and retries until the timeout.
+    The last message may be an authentication error. If it arrives together with the end of the connection, kafka-python drops it,
+    and retries until the timeout.
     """
 
     def __init__(self, net: NetworkSelector, **configs: Any) -> None:
@@ -49,7 +49,7 @@ class HearingManager(KafkaConnectionManager):  # type: ignore[misc]
         super().__init__(net, **configs)
 
     async def _build_transport(self, *args: Any, **options: Any) -> Any:
-        """A connection."""
+        """Returns a connection."""
         transport = await super()._build_transport(*args, **options)
         receive = transport._sock_recv
 
@@ -62,10 +62,10 @@ class HearingManager(KafkaConnectionManager):  # type: ignore[misc]
 
 
 def transactions(producer: KafkaProducer) -> Any:
-    """The state of a producer's transactions, needed because `commit_transaction` waits without limit and hides failures."""
+    """Returns the state of a producer's transactions: `commit_transaction` itself waits without limit and hides failures."""
     return producer._transaction_manager
 
 
 def sender(producer: KafkaProducer) -> Any:
-    """The thread of a producer: `close` would first send what should be aborted."""
+    """Returns the thread of a producer: `close` would first send what should be aborted."""
     return producer._sender

@@ -33,7 +33,7 @@ class Limits:
     ahead_ms: int | None
 
     def refusal(self, message: Message, codec: int) -> str | None:
-        """Why the topic would always reject a message; None if it accepts it."""
+        """Returns the reason why the topic would always reject a message; None if it accepts it."""
         key, value = message.key, message.value
         if key is None and (value is None or self.needs_keys):
             return "it has neither key nor value" if value is None else "it has no key, and the topic is compacted"
@@ -48,7 +48,7 @@ class Limits:
         return None if size <= self.message_bytes else f"it has {size} bytes, and the topic accepts {self.message_bytes}"
 
     def _why_not_at(self, timestamp: int) -> str | None:
-        """Why a timestamp, in milliseconds since 1970-01-01 UTC, is not allowed for a record."""
+        """Returns the reason why a timestamp, in milliseconds since 1970-01-01 UTC, is not allowed; None if it is."""
         if timestamp < 0:
             return "its event time is before 1970"
         now = int(time.time() * 1000)
@@ -68,7 +68,7 @@ class TopicLimits:
         self._known: dict[str, tuple[float, Limits | None]] = {}
 
     def of(self, topic: str) -> Limits | None:
-        """The limits of a topic; None if it does not exist.
+        """Returns the limits of a topic; None if it does not exist.
 
         Raises:
             KafkaAway: The brokers cannot be reached.
@@ -105,7 +105,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _batch_bytes(key: bytes | None, value: bytes | None, headers: list[Any], codec: int) -> int:
-    """The size of a batch with a single record, in bytes."""
+    """Returns the size of a batch with a single record, in bytes."""
     builder = MemoryRecordsBuilder(2, codec, 1 << 30)
     builder.append(int(time.time() * 1000), key, value, headers)
     builder.close()

@@ -1,4 +1,4 @@
-"""kafka-python's producer, changed so that its transactions continue when the network is back."""
+"""kafka-python's producer, changed so that its transactions continue after a network failure."""
 
 import time
 from contextlib import suppress
@@ -34,7 +34,7 @@ class Producer(KafkaProducer):  # type: ignore[misc]
             raise kafka_errors.KafkaTimeoutError(f"a commit was not confirmed within {seconds:g} s")
 
     def cause(self) -> kafka_errors.KafkaError | None:
-        """The first cause of a failed transaction, if known: the raised error is often only a consequence."""
+        """Returns the first cause of a failed transaction, if known: the raised error is often only a consequence."""
         state = transactions(self)
         deadline = time.monotonic() + _SETTLED_SECONDS
         while state.is_bumping_epoch() and time.monotonic() < deadline:
@@ -59,7 +59,7 @@ class _Client(Client):
     """
 
     def await_ready(self, node_id: Any, timeout_ms: int = 30000) -> bool:
-        """Waits until a request may be sent to a node; False if that takes too long."""
+        """Waits until a request may be sent to a node; returns False if that takes too long."""
         try:
             return bool(super().await_ready(node_id, timeout_ms))
         except kafka_errors.KafkaConnectionError:
@@ -73,7 +73,7 @@ class _Client(Client):
 
 
 def _pass_on(answer: Future, outcome: Any) -> None:
-    """Passes on an answer, or why there is none."""
+    """Passes on an answer, or the error that occurred instead."""
     match outcome:
         case kafka_errors.RequestTimedOutError() | kafka_errors.NodeNotReadyError():
             answer.failure(kafka_errors.KafkaConnectionError(str(outcome)))

@@ -94,7 +94,7 @@ class Reading:
         return stretch
 
     def committed(self, sequence: int) -> int:
-        """The offset to commit for a message: after it, and after the markers that follow it if no message does."""
+        """Returns the offset to commit for a message: after it, and after the markers that follow it if no message does."""
         if sequence == self._after_last_record and self.next_offset is not None:
             return self.next_offset
         return sequence
@@ -105,7 +105,7 @@ class Reading:
         self._news.set()
 
     def begins_anew(self) -> bool:
-        """Begins at the first available record, if it never had an offset of its own; False otherwise."""
+        """Restarts at the first available record if it never had an offset; returns whether it does."""
         if self.start is not None or self._queue or self._after_last_record is not None:
             return False
         self.next_offset = None
@@ -120,7 +120,7 @@ class Reading:
             self._news.set()
 
     async def wait(self, seconds: float) -> bool:
-        """Waits until something has arrived or changed since `take` had nothing; False at the time limit."""
+        """Waits until something has arrived or changed since `take` had nothing; returns False after `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()

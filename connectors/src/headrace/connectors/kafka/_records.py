@@ -42,11 +42,11 @@ class Records:
     size: int = 0
 
     def __len__(self) -> int:
-        """The number of records."""
+        """Returns the number of records."""
         return len(self.values)
 
     def batch(self, cursor: bytes | None) -> Batch:
-        """The records as a batch of the SDK. The sequence of each record is the offset after it."""
+        """Returns the records as a batch of the SDK. The sequence of each record is the offset after it."""
         first, last, count = self.offsets[0] + 1, self.offsets[-1] + 1, len(self.values)
         sequences: Sequence[int] = range(first, last + 1)
         if len(sequences) != count:
@@ -82,8 +82,8 @@ class Records:
         times: list[int] = []
         keys, values = self.keys, self.values
         try:
-            # Inlined, because a function call for each number would take three times as long. Numbers are zigzag varints; nearly
-            # all have one byte.
+            # Inlined, because a function call for each number would take three times as long. Numbers are zigzag varints, nearly
+            # all of one byte.
             for _ in range(count):
                 while data[at] & 0x80:  # the record's length
                     at += 1
@@ -168,7 +168,7 @@ class Records:
 
 
 def _unpacked(batch: Any) -> tuple[bytes, int]:
-    """The decompressed bytes of the records of a batch, and where they begin.
+    """Returns the decompressed bytes of the records of a batch, and where they begin.
 
     Raises:
         InvalidMessage: The data is damaged.
@@ -234,7 +234,7 @@ def _microseconds(times: "array[int]") -> "array[int] | list[int | None]":
 
 
 def _size(entries: Sequence[bytes | None]) -> int:
-    """The total size, in bytes."""
+    """Returns the total size, in bytes."""
     if None in entries:
         return sum(len(entry) for entry in entries if entry is not None)
     return sum(map(len, entries))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ _Part = Callable[[Message], "str | bytes | None"]
 
 
 class NoTopic(Exception):
-    """No topic can be determined for a message; the text says why."""
+    """The topic of a message cannot be determined; the text gives the reason."""
 
 
 class Route:
@@ -38,7 +38,7 @@ class Route:
         return None if self._parts else self._text
 
     def topic(self, message: Message) -> str:
-        """The topic of a message.
+        """Returns the topic of a message.
 
         Raises:
             NoTopic: The message lacks a value for a placeholder, or the result is not a valid name.
@@ -52,7 +52,7 @@ class Route:
         return name
 
     def _filled(self, placeholder: str, value: str | bytes | None) -> str:
-        """The value of a placeholder."""
+        """Returns the value of a placeholder."""
         if value is None:
             raise NoTopic(f"its topic is {self._text!r}, and it has no {placeholder}")
         return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -54,11 +54,11 @@ class KafkaSink(IdempotentSink):
         self._writer.write(transaction, ((self._route.topic(message), message) for message in messages))
 
     def last(self, pipeline: str) -> int | None:
-        """The last committed batch of a pipeline."""
+        """Returns the last committed batch of a pipeline."""
         return self._written().get(pipeline)
 
     def pipelines(self) -> Sequence[str]:
-        """All pipelines that have ever written."""
+        """Returns all pipelines that have ever written."""
         return list(self._written())
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class KafkaSink(IdempotentSink):
         self._cluster.close()
 
     def _written(self) -> Mapping[str, int]:
-        """The last committed batch of each pipeline."""
+        """Returns the last committed batch of each pipeline."""
         try:
             return self._writer.written()
         except KafkaAway as away:
@@ -75,7 +75,7 @@ class KafkaSink(IdempotentSink):
             raise SinkFailed(f"sink {self.name}: {away}") from away
 
     def _refusal(self, message: Message) -> str | None:
-        """Why a message is refused; None if it is accepted."""
+        """Returns the reason why a message is refused; None if it is accepted."""
         try:
             topic = self._route.topic(message)
         except NoTopic as error:

@@ -52,7 +52,7 @@ class KafkaSource(PolicySource):
         self._away, self._missing, self._unplaced = ThrottledLog(log), ThrottledLog(log), ThrottledLog(log)
 
     async def partitions(self) -> Sequence[str]:
-        """The partitions that exist now; waits for the brokers if they have never been reached."""
+        """Returns the partitions that exist now; waits for the brokers if they have never been reached."""
         backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
         while True:
             try:
@@ -65,7 +65,7 @@ class KafkaSource(PolicySource):
             await asyncio.sleep(backoff.next())
 
     async def starts(self, partitions: Sequence[str]) -> Mapping[str, Position]:
-        """The ends of partitions; waits for the brokers, and until all partitions have a leader."""
+        """Returns the ends of partitions; waits for the brokers, and until all partitions have a leader."""
         backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
         while True:
             try:
@@ -99,7 +99,7 @@ class KafkaSource(PolicySource):
             self._group.note(key, position.sequence if reading is None else reading.committed(position.sequence))
 
     async def backlog(self, partition: str) -> Backlog | None:
-        """The offsets between the last yielded record and the last readable one."""
+        """Returns the offsets between the last yielded record and the last readable one."""
         reading = self._fetching.reading(_key(partition))
         return None if reading is None else reading.backlog
 
@@ -143,7 +143,7 @@ class KafkaSource(PolicySource):
         await asyncio.to_thread(self.bad_records.take, partition, batch, error)
 
     def _note(self, topics: Sequence[Topic]) -> None:
-        """Notes which topics exist: a missing topic is waited for, and a recreated topic is a different one."""
+        """Records which topics exist. Waits for missing topics; a recreated topic is a different one."""
         self._topics = {topic.name: topic for topic in topics}
         for reading in self._fetching.readings:
             topic = self._topics.get(reading.partition.topic)
@@ -158,7 +158,7 @@ class KafkaSource(PolicySource):
             self._missing.over("all topics exist now")
 
     def _cursor(self, name: str, position: Position | None) -> bytes | None:
-        """The cursor of a topic.
+        """Returns the cursor of a topic.
 
         Raises:
             PositionLost: The position belongs to another topic of the same name.
@@ -173,7 +173,7 @@ class KafkaSource(PolicySource):
 
 
 def topics_to_read(parameters: KafkaParameters, cluster: Cluster) -> list[Topic]:
-    """The topics to read, of those that exist now.
+    """Returns the topics to read, of those that exist now.
 
     Raises:
         KafkaAway: The brokers cannot be reached.
@@ -186,7 +186,7 @@ def topics_to_read(parameters: KafkaParameters, cluster: Cluster) -> list[Topic]
 
 
 def _key(partition: str) -> TopicPartition:
-    """The topic and the partition number in the name of a partition."""
+    """Returns the topic and the partition number in the name of a partition."""
     topic, _, number = partition.rpartition("-")
     return TopicPartition(topic, int(number))
 
@@ -196,7 +196,7 @@ def _cursor_of(topic: Topic | None) -> bytes | None:
 
 
 def _made_anew(topic: str, read: int) -> PositionLost:
-    """The loss if a topic is no longer the one that was read."""
+    """Returns the loss if a topic is no longer the one that was read."""
     return PositionLost(
         f"topic {topic} was deleted and recreated: give the source another name; otherwise the first {read} offsets of the new "
         "topic are mistaken for those of the old one"

@@ -54,7 +54,7 @@ class StateTopic:
             )
 
     def entry(self, transaction: Transaction) -> tuple[bytes, bytes]:
-        """The key and the value of the record for a transaction."""
+        """Returns the key and the value of the record for a transaction."""
         return self._key(transaction.pipeline), b"%d" % transaction.batch
 
     def read(self, seconds: float) -> dict[str, int]:

@@ -152,7 +152,7 @@ class Fetched:
         return Stretch(records, self.next_fetch_offset, damage) if self.next_fetch_offset > began else None
 
     def _next_batch(self) -> Any:
-        """The next batch; None after the last.
+        """Returns the next batch; None after the last.
 
         Raises:
             CorruptRecordError: The following bytes are not a batch.
@@ -212,7 +212,7 @@ class Fetched:
         """
         following = self._following = self._next_batch()
         if following is not None and following.base_offset <= self.next_fetch_offset:
-            return None  # it is before the requested offset, and its header says otherwise
+            return None  # it is before the requested offset, although its header states otherwise
         self.drain()
         first = max(batch.base_offset, self.next_fetch_offset)
         if self._suspects.get(self.topic_partition) != first:
@@ -231,14 +231,14 @@ class Fetched:
 
 
 def _is_abort(batch: Any) -> bool:
-    """Returns whether a transaction marker is an abort, which its key says after a version."""
+    """Returns whether a transaction marker is an abort, according to its key, which begins with a version."""
     marker = Records()
     marker.add(batch, 0)
     return bool(marker.keys) and (marker.keys[0] or b"")[2:4] == _ABORT
 
 
 def _end(batch: Any) -> int | None:
-    """The offset after a damaged batch that is the last one; None if its header is inconsistent."""
+    """Returns the offset after a damaged batch that is the last one; None if its header is inconsistent."""
     if batch.magic != 2:
         return int(batch.base_offset) + 1
     return int(batch.next_offset) if batch.records_count == batch.last_offset_delta + 1 else None

@@ -33,7 +33,7 @@ class Fenced(HeadraceError):
 
 
 class Writer:
-    """The producer, and what it has written. All methods block; only one thread calls them.
+    """The producer, and the batches that it has written. All methods block; only one thread calls them.
 
     After any failure, the producer is discarded, and the next call creates a new one. The new producer aborts the transaction
     that the old one left open, or waits for it if it was being committed, and then reads what was committed. So the kind of
@@ -57,7 +57,7 @@ class Writer:
             self.close()
 
     def written(self) -> dict[str, int]:
-        """The last committed batch of each pipeline.
+        """Returns the last committed batch of each pipeline.
 
         Raises:
             HeadraceError: It cannot be determined.
@@ -109,7 +109,7 @@ class Writer:
         _settle(producer, sent)
 
     def _open(self) -> Producer:
-        """The producer; no transaction of earlier producers is still open."""
+        """Returns the producer; no transaction of earlier producers is still open."""
         if self._producer is None:
             self._state.make()
             self._producer = connect(self._connect, self._parameters)

@@ -106,7 +106,7 @@ def heed_cancellation() -> None:
 
 
 def pairs_of(message: Msg) -> Pairs:
-    """The headers of a message, unchanged."""
+    """Returns the headers of a message, unchanged."""
     headers = message.headers
     if isinstance(headers, Headers):
         return headers.pairs

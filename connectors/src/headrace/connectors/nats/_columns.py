@@ -73,7 +73,7 @@ def batch_of(
     deliveries: Sequence[str] = (),
     tokens: Sequence[object] | None = None,
 ) -> Batch:
-    """Messages as a batch.
+    """Converts messages to a batch.
 
     Args:
         messages: The messages.
@@ -101,7 +101,7 @@ def batch_of(
 
 
 def _keys(messages: Sequence[Msg], pairs: Sequence[Headers], key: str) -> Sequence[bytes | None] | None:
-    """The keys."""
+    """Returns the keys."""
     if key == "subject":
         return [message.subject.encode(errors="surrogateescape") for message in messages]
     if key == "none" or not pairs:
@@ -111,7 +111,7 @@ def _keys(messages: Sequence[Msg], pairs: Sequence[Headers], key: str) -> Sequen
 
 
 def _ids(pairs: Sequence[Headers], ids: Sequence[str] | None) -> Sequence[str | None] | None:
-    """The message ids: their own, or else the given ones."""
+    """Returns the message ids: their own, or else the given ones."""
     own = [None if (id_ := _first(headers, MESSAGE_ID)) is None else id_.decode(errors="replace") for headers in pairs]
     if ids is not None:
         return [id_ or other for id_, other in zip(own, ids, strict=True)]
@@ -121,7 +121,7 @@ def _ids(pairs: Sequence[Headers], ids: Sequence[str] | None) -> Sequence[str | 
 def _headers(
     messages: Sequence[Msg], pairs: Sequence[Headers], shape: ShapeParameters, deliveries: Sequence[str]
 ) -> Sequence[Headers | None]:
-    """The headers, except the message id, which has its own column."""
+    """Returns the headers, except the message id, which has its own column."""
     headers: list[list[tuple[str, bytes | None]]] = [[pair for pair in own if pair[0] != MESSAGE_ID] for own in pairs]
     if shape.subject_header is not None:
         for message, own in zip(messages, headers, strict=True):
@@ -134,5 +134,5 @@ def _headers(
 
 
 def _first(headers: Headers, name: str) -> bytes | None:
-    """The value of the first header of a name."""
+    """Returns the value of the first header of a name."""
     return next((value for known, value in headers if known == name), None)

@@ -42,10 +42,10 @@ async def connect(parameters: NatsConnection) -> Client:
 
 @asynccontextmanager
 async def connected(parameters: NatsConnection) -> AsyncIterator[Client]:
-    """A connection for as long as the body runs.
+    """Provides a connection, which is closed on exit.
 
     Raises:
-        NatsAway: It cannot be established, or is lost, or the server cannot process a request of the body now.
+        NatsAway: The connection cannot be established, or is lost, or the server cannot process a request of the body now.
         NatsRefused: The server rejects it permanently.
     """
     client = await connect(parameters)
@@ -58,12 +58,12 @@ async def connected(parameters: NatsConnection) -> AsyncIterator[Client]:
 
 
 def jetstream(client: Client, domain: str | None) -> JetStreamContext:
-    """The JetStream context of a connection."""
+    """Returns the JetStream context of a connection."""
     return client.jetstream(domain=domain, timeout=REQUEST_SECONDS)
 
 
 async def stream_info(client: Client, parameters: JetStreamParameters) -> StreamInfo:
-    """The information about a stream.
+    """Returns the information about a stream.
 
     Raises:
         NatsRefused: The stream does not exist.
@@ -76,7 +76,7 @@ async def stream_info(client: Client, parameters: JetStreamParameters) -> Stream
 
 
 def api(domain: str | None) -> str:
-    """The prefix of the subjects of JetStream requests."""
+    """Returns the prefix of the subjects of JetStream requests."""
     return f"$JS.{domain}.API" if domain else "$JS.API"
 
 
@@ -92,7 +92,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 def _options(parameters: NatsConnection) -> dict[str, Any]:
-    """The options of nats-py for this client.
+    """Returns the options of nats-py for this client.
 
     Raises:
         NatsRefused: A configured file cannot be used.
@@ -116,7 +116,7 @@ def _options(parameters: NatsConnection) -> dict[str, Any]:
 
 
 def _explain_login(error: Exception, client: Client, parameters: NatsConnection) -> Exception:
-    """Why connecting fails: an error that is not of the network is of the credentials file."""
+    """Explains why connecting fails: an error that is not a network error concerns the credentials file."""
     file = parameters.credentials_file or parameters.nkey_file
     if isinstance(error, nats.errors.NoServersError):
         return client.loss
@@ -137,7 +137,7 @@ def _readable(file: Path) -> str:
 
 
 def _tls(parameters: NatsConnection) -> ssl.SSLContext:
-    """The TLS context: certificates to trust, and the client certificate."""
+    """Returns the TLS context: certificates to trust, and the client certificate."""
     try:
         context = ssl.create_default_context(cafile=parameters.tls_ca)
         if parameters.tls_certificate is not None:

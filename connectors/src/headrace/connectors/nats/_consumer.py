@@ -49,11 +49,11 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
         self._pending = 0
 
     async def partitions(self) -> Sequence[str]:
-        """The stream."""
+        """Returns the stream."""
         return [self._parameters.partition]
 
     async def read(self, partition: str, position: Position | None) -> AsyncGenerator[Batch | None, None]:
-        """Yields a batch of arrived messages at a time."""
+        """Yields the messages that have arrived, as batches."""
         self._unsettled = unsettled = Unsettled(self._settled)
         try:
             async with aclosing(self._reconnecting(partition, unsettled)) as batches:
@@ -72,7 +72,7 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
         await self._unsettled.settle([cast("int", message.token)], _GIVE_UP)
 
     async def backlog(self, partition: str) -> Backlog:
-        """The number of messages that the consumer has left."""
+        """Returns the number of messages that the consumer has left."""
         return Backlog(messages=self._pending)
 
     async def _consume(self, client: Client, unsettled: Unsettled, /) -> AsyncGenerator[Batch | None, None]:
@@ -107,14 +107,14 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
             await give_back(client, [*unsettled.replies, *replies] if leaving else replies)
 
     async def _look(self, client: Client) -> None:
-        """Requests what is left: messages may have expired or been purged, or another reader may have them."""
+        """Requests the number of messages left: some may have expired or been purged, or another reader may have them."""
         if self._pending:
             manager = jetstream(client, self._parameters.domain)
             info = await manager.consumer_info(self._parameters.stream, self._parameters.consumer)
             self._pending = info.num_pending or 0
 
     def _batch(self, messages: Sequence[Msg], told: Delivered) -> Batch:
-        """Messages as a batch."""
+        """Converts messages to a batch."""
         return batch_of(
             messages,
             self._parameters,
@@ -125,7 +125,7 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
         )
 
     async def _ready(self, client: Client) -> ConsumerInfo:
-        """The consumer; creates it if `create` is set.
+        """Returns the consumer; creates it if `create` is set.
 
         Raises:
             NatsRefused: It does not exist, or is not suitable for this connector.
@@ -147,7 +147,7 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
         return info
 
     def _deleted(self, client: Client) -> NatsRefused:
-        """The error if the consumer no longer exists, or is a different one."""
+        """Returns the error if the consumer no longer exists, or is a different one."""
         return NatsRefused(
             f"{client.where}: {self._what} was deleted while it was read; restart the connector: "
             "a recreated consumer begins with the first message that the stream still has"
@@ -165,7 +165,7 @@ class NatsConsumerSource(JetStreamSource[NatsConsumerParameters, Unsettled]):
             log.warning("%s: the server stops redelivering a message after %d deliveries", self._what, config.max_deliver)
 
     def _config(self, client: Client) -> ConsumerConfig:
-        """The configuration of a new consumer."""
+        """Returns the configuration of a new consumer."""
         parameters = self._parameters
         if self._created is not None:
             raise self._deleted(client)
@@ -226,5 +226,5 @@ async def _keeping(client: Client, pull: Pull, unsettled: Unsettled, config: Con
 
 
 def _ack_wait(config: ConsumerConfig) -> float:
-    """The earliest time after which a message is redelivered, in seconds."""
+    """Returns the earliest time after which a message is redelivered, in seconds."""
     return min(config.ack_wait or _DEFAULT_ACK_WAIT_SECONDS, *(config.backoff or (math.inf,)))

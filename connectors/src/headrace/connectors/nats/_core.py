@@ -38,11 +38,11 @@ class NatsCoreSource(PolicySource):
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
 
     async def partitions(self) -> Sequence[str]:
-        """The single partition."""
+        """Returns the single partition."""
         return [_PARTITION]
 
     async def read(self, partition: str, position: Position | None) -> AsyncGenerator[Batch | None, None]:
-        """Yields a batch of arrived messages at a time; reconnects with backoff, without limit.
+        """Yields the messages that have arrived, as batches; reconnects with backoff, without limit.
 
         Raises:
             NatsRefused: The server rejects this client, or a subscription.

@@ -1,8 +1,8 @@
-"""Errors of the NATS connectors. Each says what is wrong and what to do.
+"""Errors of the NATS connectors. Each states what is wrong and what to do.
 
 NatsError
-├── NatsAway      it cannot be reached or cannot answer now: worth a retry
-└── NatsRefused   it rejects the client or the request permanently
+├── NatsAway      the server cannot be reached, or cannot answer now: a retry may help
+└── NatsRefused   the server rejects the client or the request permanently
 """
 
 import ssl
@@ -21,11 +21,11 @@ class NatsError(HeadraceError):
 
 
 class NatsAway(NatsError):
-    """The server cannot be reached, or cannot answer now. The connectors retry by themselves."""
+    """The server cannot be reached, or cannot answer now. The connectors retry automatically."""
 
 
 class NatsRefused(NatsError):
-    """The server rejects the client or the request permanently. The message says what to do."""
+    """The server rejects the client or the request permanently. The message states what to do."""
 
     exit_code = 2
 

@@ -27,7 +27,7 @@ P = TypeVar("P", bound=NatsConnection)
 
 
 def _checking(ask: Callable[[Client, P], Coroutine[Any, Any, str]]) -> Callable[[P], str]:
-    """A check that opens a connection for its requests."""
+    """Returns a check that opens a connection for its requests."""
 
     async def connect_and_ask(parameters: P) -> str:
         async with connected(parameters) as client:

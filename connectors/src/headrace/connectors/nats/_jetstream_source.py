@@ -1,4 +1,4 @@
-"""What both JetStream sources share: they read by one connection until it breaks, and then by the next one."""
+"""The base class of both JetStream sources, which read over one connection until it breaks, and then over the next one."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -15,7 +15,7 @@ from headrace.sdk import Batch
 Given = TypeVar("Given", NatsParameters, NatsConsumerParameters)
 """The parameters of the source."""
 Progress = TypeVar("Progress")
-"""What one `read` keeps when its connection breaks."""
+"""The state that a `read` keeps when its connection breaks."""
 
 
 class JetStreamSource(PolicySource, Generic[Given, Progress]):
@@ -31,11 +31,11 @@ class JetStreamSource(PolicySource, Generic[Given, Progress]):
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
 
     async def _reconnecting(self, partition: str, progress: Progress) -> AsyncGenerator[Batch | None, None]:
-        """Yields what `_consume` yields, with a new connection whenever the last one has broken.
+        """Yields the items of `_consume`, with a new connection whenever the last one has broken.
 
         Raises:
             NatsRefused: The server, the stream or the consumer does not permit reading.
-            PositionLost: The stream no longer has what follows the position.
+            PositionLost: The stream no longer has the messages after the position.
         """
         retry = Retry(f"stream {self.name}/{partition}")
         while True:
@@ -48,7 +48,7 @@ class JetStreamSource(PolicySource, Generic[Given, Progress]):
                 await retry.wait(error)
 
     def _consume(self, client: Client, progress: Progress, /) -> AsyncGenerator[Batch | None, None]:
-        """Yields a batch of arrived messages at a time, by one connection; None once there are no more for now.
+        """Yields the messages that arrive on one connection, as batches; None when there are no more for now.
 
         Raises:
             NatsAway: The connection has broken.

@@ -54,7 +54,7 @@ class Outgoing:
 
 
 def same_ids(messages: Sequence[Outgoing | Refused]) -> Iterator[tuple[int, Refused]]:
-    """The messages, by position, that differ from an earlier one with the same id: JetStream would drop them."""
+    """Yields the messages, by position, that differ from an earlier one with the same id: JetStream would drop them."""
     first: dict[str, Outgoing] = {}
     for place, message in enumerate(messages):
         if isinstance(message, Outgoing) and message.id is not None and first.setdefault(message.id, message) != message:
@@ -62,7 +62,7 @@ def same_ids(messages: Sequence[Outgoing | Refused]) -> Iterator[tuple[int, Refu
 
 
 class _Unfit(Exception):
-    """NATS does not allow such a message; the text says why."""
+    """NATS does not allow such a message; the text gives the reason."""
 
 
 class Encoder:
@@ -95,7 +95,7 @@ class Encoder:
         return Outgoing(subject, payload, OutgoingHeaders(pairs) if pairs else None, given, size + len(payload))
 
     def _subject(self, key: bytes | None, headers: tuple[tuple[str, bytes | None], ...]) -> str:
-        """The subject of a message."""
+        """Returns the subject of a message."""
         pieces = list(self._pieces)
         for place in range(1, len(pieces), 2):
             name = pieces[place]
@@ -119,7 +119,7 @@ class Encoder:
         return subject
 
     def _pairs(self, message: Message) -> list[tuple[str, str]]:
-        """The headers of a message."""
+        """Returns the headers of a message."""
         parameters = self._parameters
         pairs = []
         for name, value in message.headers or ():
@@ -133,7 +133,7 @@ class Encoder:
 
 
 def _made_id(part: Part, place: int | None, subject: str, pairs: list[tuple[str, str]], payload: bytes) -> str:
-    """An id that is the same if the batch runs again.
+    """Returns an id that is the same if the batch runs again.
 
     It is derived from the position and the message, so that another message at the same position has another id.
     """
@@ -143,14 +143,14 @@ def _made_id(part: Part, place: int | None, subject: str, pairs: list[tuple[str,
 
 
 def _name(name: str) -> str:
-    """The name of a header, if NATS allows it."""
+    """Returns the name of a header, if NATS allows it."""
     if not _HEADER_NAME.fullmatch(name):
         raise _Unfit(f"{name[:100]!r} cannot be the name of a header: letters, digits and !#$%&'*+-.^_`|~ are allowed")
     return name
 
 
 def _text(what: str, value: bytes | None) -> str:
-    """A header's value, if NATS allows it; null becomes empty."""
+    """Returns a header's value, if NATS allows it; null becomes empty."""
     try:
         text = (value or b"").decode()
     except UnicodeDecodeError:

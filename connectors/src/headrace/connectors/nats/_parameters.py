@@ -22,7 +22,7 @@ Subject = Annotated[str, StringConstraints(pattern=r"^[^\s.]+(\.[^\s.]+)*$")]
 
 
 def partition_name(text: str) -> str:
-    """The name of the partition for a stream or a subject."""
+    """Returns the name of the partition for a stream or a subject."""
     return to_name(text)
 
 

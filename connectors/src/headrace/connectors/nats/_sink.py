@@ -87,7 +87,7 @@ class NatsSink(AsyncSink):
         return explain(broken, client.where)
 
     async def _connected(self) -> Publisher:
-        """The connection; opens it if there is none.
+        """Returns the connection; opens it if there is none.
 
         Raises:
             NatsAway: It cannot be opened now.
@@ -107,7 +107,7 @@ class NatsSink(AsyncSink):
 
 
 class _Streams:
-    """Whether streams store subjects; each subject is requested once."""
+    """Caches whether streams store subjects; each subject is requested once."""
 
     def __init__(self, client: Client, domain: str | None) -> None:
         """Creates an empty cache."""
@@ -116,7 +116,7 @@ class _Streams:
         self._silent = False
 
     async def take(self, subject: str) -> bool:
-        """False if JetStream reports that no stream stores a subject; True also if it does not know."""
+        """Returns False if JetStream reports that no stream stores a subject; True also if this is unknown."""
         if subject not in self._known:
             self._known[subject] = await self._ask(subject)
         return self._known[subject]
@@ -135,11 +135,11 @@ class _Streams:
 
 
 async def _outcome(message: Outgoing, answer: Answer | None, streams: _Streams) -> Outcome | NatsError:
-    """The outcome of a message; an error if it may still be written."""
+    """Returns the outcome of a message; an error if it may still be written."""
     if answer is STORED or answer is REPEATED:
         return WRITTEN
     if answer is None or answer is UNROUTED:
-        # No stream stores the subject while a server starts, either: only JetStream itself can say that this is permanent.
+        # While a server starts, no stream stores the subject either: only JetStream itself knows whether this is permanent.
         if await streams.take(message.subject):
             return NatsAway(f"subject {message.subject}: JetStream does not answer")
         return Refused(f"no stream stores the subject {message.subject}")

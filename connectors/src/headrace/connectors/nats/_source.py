@@ -43,7 +43,7 @@ class _Reading:
 
 
 class NatsSource(JetStreamSource[NatsParameters, _Reading]):
-    """Reads a stream by ephemeral consumers that begin after the last message, and acknowledge nothing.
+    """Reads a stream with ephemeral consumers that begin after the last message, and acknowledge nothing.
 
     The sequence of a message is that of the stream. The cursor is the creation time of the stream: if that changes, its sequences
     have started over.
@@ -58,7 +58,7 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
         self._acknowledged: dict[str, Position] = {}
 
     async def partitions(self) -> Sequence[str]:
-        """One partition for the stream, or one for each of the subjects."""
+        """Returns one partition for the stream, or one for each of the subjects."""
         return list(self._parameters.partitions)
 
     async def acknowledged(self, partition: str, position: Position) -> None:
@@ -67,7 +67,7 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
             self._acknowledged[partition] = position
 
     async def read(self, partition: str, position: Position | None) -> AsyncGenerator[Batch | None, None]:
-        """Yields a batch of arrived messages at a time."""
+        """Yields the messages that have arrived, as batches."""
         seen = self._acknowledged.pop(partition, None) if position is None else position
         reading = self._readings[partition] = _Reading(
             self._parameters.partitions[partition],
@@ -107,17 +107,17 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
                     if not told.pending and not pull.ready:
                         yield None
         finally:
-            # The answer does not matter: the server also removes it by itself, only later.
+            # The answer does not matter: the server would also remove the consumer itself, but later.
             with contextlib.suppress(nats.errors.Error):
                 stream, prefix = self._parameters.stream, api(self._parameters.domain)
                 await client.publish(f"{prefix}.CONSUMER.DELETE.{stream}.{consumer.name}")
 
     def _check(self, info: StreamInfo, reading: _Reading) -> None:
-        """Checks that a stream still has what follows the messages that were read.
+        """Checks that a stream still has the messages after those that were read.
 
         Raises:
-            PositionLost: It does not.
-            NatsRefused: It is not suitable for this connector.
+            PositionLost: Some of them were removed.
+            NatsRefused: The stream is not suitable for this connector.
         """
         check_retention(info)
         name, first, last = self._parameters.stream, info.state.first_seq, info.state.last_seq
@@ -139,7 +139,7 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
         Gaps alone prove nothing: other subjects are skipped, and messages may be deleted individually.
 
         Raises:
-            PositionLost: Some have.
+            PositionLost: Some messages have expired.
         """
         if reading.after is None or told.sequences[-1] - reading.after == len(told.sequences):
             return
@@ -155,7 +155,7 @@ class NatsSource(JetStreamSource[NatsParameters, _Reading]):
                 raise _lost(self._parameters.stream, reading, before + 1, min(first, sequence) - 1, first)
 
     async def backlog(self, partition: str) -> Backlog:
-        """The number of messages that the consumer has left."""
+        """Returns the number of messages that the consumer has left."""
         return Backlog(messages=self._readings[partition].pending)
 
 
@@ -206,7 +206,7 @@ def _compacts(config: StreamConfig) -> bool:
 
 
 def _lost(stream: str, reading: _Reading, first: int, last: int, earliest: int) -> PositionLost:
-    """The error for removed messages."""
+    """Returns the error for removed messages."""
     text = f"stream {stream} no longer has messages {first} to {last}: they expired, or were purged"
     if reading.subjects:
         text += "; it is unknown whether any of them had one of the subjects that are read"

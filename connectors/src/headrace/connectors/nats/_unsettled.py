@@ -107,7 +107,7 @@ class Unsettled:
             del self._settled[sequence]
 
     async def _connection(self) -> Client:
-        """The connection; waits until there is one."""
+        """Returns the connection; waits until there is one."""
         while self._client is None or self._client.is_closed:
             if self._closed:
                 raise NatsAway("messages could not be acknowledged before the reader ended; they will be redelivered")

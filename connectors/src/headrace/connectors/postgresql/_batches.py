@@ -36,13 +36,13 @@ class Batches:
         await make_table(session, self._table, _MAKE)
 
     async def last(self, session: Session, pipeline: str) -> int | None:
-        """The last batch of a pipeline; None if there is none."""
+        """Returns the last batch of a pipeline; None if there is none."""
         query = sql.SQL("SELECT max(batch) FROM {} WHERE sink = %s AND owner = %s AND pipeline = %s").format(self._table)
         last: int | None = (await session.fetch(query, (self.sink, self.owner, pipeline)))[0][0]
         return last
 
     async def all(self, session: Session) -> list[Transaction]:
-        """The last batch of every pipeline."""
+        """Returns the last batch of every pipeline."""
         query = sql.SQL("SELECT pipeline, max(batch) FROM {} WHERE sink = %s AND owner = %s GROUP BY pipeline ORDER BY pipeline")
         return [Transaction(*row) for row in await session.fetch(query.format(self._table), (self.sink, self.owner))]
 

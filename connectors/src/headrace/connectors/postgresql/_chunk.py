@@ -1,4 +1,4 @@
-"""Rows for a table, as arrays that PostgreSQL accepts, without touching single messages. Pure functions."""
+"""Converts rows to arrays that PostgreSQL accepts, without a Python loop over messages. Pure functions."""
 
 import json
 import sys
@@ -55,7 +55,7 @@ class Chunk:
     rows: Sequence[Rows]
 
     def __len__(self) -> int:
-        """The number of rows."""
+        """Returns the number of rows."""
         return sum(map(len, self.rows))
 
     @property
@@ -64,7 +64,7 @@ class Chunk:
         return sum(some.frame.ByteSize() for some in self.rows)
 
     def missing(self, column: Literal["keys", "values"], reason: str) -> dict[int, str]:
-        """The reason for each message that lacks something, by position, counted from 1."""
+        """Returns the reason for each message that lacks something, by position, counted from 1."""
         found: dict[int, str] = {}
         start = 1
         for some in self.rows:
@@ -92,7 +92,7 @@ class Chunk:
 
 
 async def chunks(rows: AsyncIterator[Rows]) -> AsyncIterator[Chunk]:
-    """Gathers rows until there are enough of them."""
+    """Collects rows into chunks of a suitable size."""
     first, count, size = 0, 0, 0
     gathered: list[Rows] = []
     async for some in rows:
@@ -107,7 +107,7 @@ async def chunks(rows: AsyncIterator[Rows]) -> AsyncIterator[Chunk]:
 
 
 def _strings(column: Packed | None, count: int) -> bytes:
-    """Each entry preceded by its length: the binary format of an element, null or not."""
+    """Returns each entry preceded by its length: the binary format of an element, null or not."""
     if column is None:
         return _NULL_ELEMENT * count
     prefixes = _big_endian(column.lengths)

@@ -25,7 +25,7 @@ Query = LiteralString | sql.SQL | sql.Composed
 _OLDEST_VERSION = 140_000
 _REPORT_SECONDS = 10.0
 _CONNECT_SECONDS = 10
-# So that each side detects within half a minute that the other one is gone, unless the connection string says otherwise.
+# With these, each side detects within half a minute that the other one is gone, unless the connection string overrides them.
 _CLIENT_OPTIONS = {
     "target_session_attrs": "primary",
     "keepalives_idle": "10",
@@ -47,7 +47,7 @@ class Session:
 
     @property
     def usable(self) -> bool:
-        """False if it was lost, or is in a transaction."""
+        """Whether it is neither lost nor in a transaction."""
         return not self.connection.closed and self.connection.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
 
     async def fetch(self, query: Query, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
@@ -95,7 +95,7 @@ class Session:
 
     @asynccontextmanager
     async def transaction(self, *, end: Query = "COMMIT") -> AsyncIterator[None]:
-        """A transaction; rolled back if the body raises, or else ended with a statement."""
+        """Runs the body in a transaction, which is rolled back if the body raises, or else ended with the statement `end`."""
         await self.execute("BEGIN")
         async with self._undone_by("ROLLBACK"):
             yield
@@ -103,7 +103,7 @@ class Session:
 
     @asynccontextmanager
     async def savepoint(self, name: LiteralString, *, undone: bool = False) -> AsyncIterator[None]:
-        """A savepoint; rolled back if the body raises, or if `undo` is set."""
+        """Runs the body in a savepoint, which is rolled back if the body raises, or if `undone` is set."""
         await self.execute("SAVEPOINT " + name)
         undo: LiteralString = f"ROLLBACK TO {name}; RELEASE {name}"
         async with self._undone_by(undo):
@@ -121,7 +121,7 @@ class Session:
             raise
 
     async def close(self) -> None:
-        """Ends it."""
+        """Closes the connection."""
         await self.connection.close()
 
 
@@ -189,7 +189,7 @@ class Database:
 
     @asynccontextmanager
     async def looked_at(self) -> AsyncIterator[Session]:
-        """A connection for a single check, without retries.
+        """Provides a connection for a single check, without retries.
 
         Raises:
             HeadraceError: Of the type `invalid`, for any error.
@@ -204,11 +204,11 @@ class Database:
             raise self.refused(error) from error
 
     def refused(self, error: BaseException) -> HeadraceError:
-        """The error that ends the connector."""
+        """Returns the error that ends the connector."""
         return self.invalid(f"{self.where}: {in_a_line(error)}")
 
     def report(self, error: BaseException) -> None:
-        """Logs periodically why something is retried."""
+        """Logs the reason for retries, periodically."""
         if time.monotonic() - self._reported_at >= _REPORT_SECONDS:
             log.warning("%s: %s: %s; retrying", self.who, self.where, in_a_line(error))
             self._reported_at = time.monotonic()

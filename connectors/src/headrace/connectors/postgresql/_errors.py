@@ -34,7 +34,7 @@ def concerns_row(error: psycopg.Error) -> bool:
 
 
 def in_a_line(error: BaseException) -> str:
-    """The error in one line, without its position in a statement and without hints."""
+    """Returns the error in one line, without its position in a statement and without hints."""
     if isinstance(error, psycopg.Error) and error.diag.message_primary:
         details = [error.diag.message_primary, error.diag.message_detail, error.diag.message_hint]
         return "; ".join(detail.rstrip(".") for detail in details if detail)

@@ -1,4 +1,4 @@
-"""Determines which rows of a growing table are final: no row can appear before them any more. Pure functions."""
+"""Determines which rows of a growing table are final, so that no row can appear before them any more. Pure functions."""
 
 from bisect import bisect_right
 from collections.abc import Sequence, Set
@@ -47,7 +47,7 @@ class Horizon:
             self._barrier = _Barrier(self.newest, frozenset(running))
 
     def final(self, after: int, numbers: Sequence[int]) -> int:
-        """The number of final rows among the visible rows after a final one.
+        """Returns the number of final rows among the visible rows after a final one.
 
         Args:
             after: Everything up to this number has been read.

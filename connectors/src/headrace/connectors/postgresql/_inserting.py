@@ -23,16 +23,16 @@ class Inserting:
     skips: bool
 
     def all_of(self, chunk: sql.Composable, target: sql.Composable) -> sql.Composed:
-        """A statement that inserts all messages of a chunk, in their order."""
+        """Returns a statement that inserts all messages of a chunk, in their order."""
         return self._insert(target) + self.filling.messages(chunk) + self._conflicts
 
     def one(self, target: sql.Composable) -> sql.Composed:
-        """A statement that inserts the `message` of a loop."""
+        """Returns a statement that inserts the `message` of a loop."""
         one = sql.SQL("(VALUES (1)) AS one {}").format(self.filling.records)
         return self._insert(target) + one + self._conflicts + sql.SQL(";")
 
     def messages(self, chunk: sql.Composable) -> sql.Composed:
-        """The messages of a chunk; follows FROM."""
+        """Returns the messages of a chunk; follows FROM."""
         return self.filling.messages(chunk, with_records=False)
 
     def _insert(self, target: sql.Composable) -> sql.Composed:

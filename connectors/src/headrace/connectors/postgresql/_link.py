@@ -81,7 +81,7 @@ class Pool(Generic[S]):
     """A pool of connections for concurrent work."""
 
     def __init__(self, database: Database, prepare: Callable[[Session], Awaitable[S]], size: int) -> None:
-        """Connects to nothing yet; as `Link`, but for `size` users at a time."""
+        """Creates the pool, without connecting; the arguments are those of `Link`, and the number of concurrent users."""
         self._links = [Link(database, prepare) for _ in range(size)]
         self._free: asyncio.LifoQueue[Link[S]] = asyncio.LifoQueue()
         for link in self._links:

@@ -67,7 +67,7 @@ class PostgreSQLOutboxSource(PolicySource):
         self._aside: Link[tuple[Session, Table]] = Link(self._database, self._open)
 
     async def partitions(self) -> Sequence[str]:
-        """The current values of the partition column.
+        """Returns the current values of the partition column.
 
         Raises:
             InvalidSource: The table cannot be read, or a value cannot be the name of a partition.
@@ -134,12 +134,12 @@ class PostgreSQLOutboxSource(PolicySource):
             pass
 
     async def backlog(self, partition: str) -> Backlog | None:
-        """Up to where the table goes."""
+        """Returns the rows that are left to read, as far as known."""
         reading = self._readings.get(partition)
         return reading.backlog if reading else None
 
     async def look(self) -> str:
-        """Connects once, reads nothing, and returns a line that says what it found.
+        """Connects once, without reading rows, and returns a one-line description of the table.
 
         Raises:
             InvalidSource: The table cannot be read.

@@ -1,4 +1,4 @@
-"""Rows of a table as batches: the server packs the columns, so that single rows are not touched here."""
+"""Converts rows of a table to batches: the server packs the columns, so there is no Python loop over rows."""
 
 import json
 import sys
@@ -74,7 +74,7 @@ class Page:
         return min(MAX_ROWS, len(self.sequences) * _MAX_BYTES // max(size, 1) + 1)
 
     def first(self, count: int) -> "Page":
-        """The first rows only."""
+        """Returns the first rows only."""
         if count == len(self.sequences):
             return self
         return Page(
@@ -86,7 +86,7 @@ class Page:
         )
 
     def batch(self) -> Batch:
-        """The page as a batch of the SDK.
+        """Returns the page as a batch of the SDK.
 
         Raises:
             InvalidMessage: The headers of a row are invalid.
@@ -104,7 +104,7 @@ class Page:
 
 
 def page_query(table: Table, layout: Layout) -> sql.Composed:
-    """A statement for the rows after one number and up to another, as one row of packed columns.
+    """Returns a statement for the rows after one number and up to another, as one row of packed columns.
 
     Its parameters are the partition, if the layout has such a column, the two numbers, and the maximum number of rows.
     """
@@ -135,7 +135,7 @@ def page_query(table: Table, layout: Layout) -> sql.Composed:
 
 
 def read_page(row: tuple[Any, ...]) -> Page | None:
-    """The result of the statement; None if there were no rows."""
+    """Returns the result of the statement; None if there were no rows."""
     numbers, values, value_lengths, keys, key_lengths, event_times, headers = row
     if numbers is None:
         return None
@@ -218,7 +218,7 @@ def _first(column: Packed, count: int) -> Packed:
 
 
 def _headers(text: str | None, number: int) -> Headers | None:
-    """The headers of a row."""
+    """Returns the headers of a row."""
     found = None if text is None else json.loads(text)
     if found is None:
         return None

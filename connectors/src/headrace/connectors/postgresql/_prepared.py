@@ -14,7 +14,7 @@ _ALL = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AN
 
 
 def name_of(schema: str, sink: str, owner: str, transaction: Transaction) -> str:
-    """The prefix of the names of a transaction's prepared transactions; with a digest if it would be too long."""
+    """Returns the prefix of the names of a transaction's prepared transactions; with a digest if it would be too long."""
     name = f"headrace:{schema}:{sink}:{owner}:{transaction.pipeline}:{transaction.batch}:"
     if len(name.encode()) + _DIGEST_CHARACTERS <= _MAX_BYTES:
         return name
@@ -23,18 +23,18 @@ def name_of(schema: str, sink: str, owner: str, transaction: Transaction) -> str
 
 
 def digest_of(parts: Iterable[Part]) -> str:
-    """A digest that distinguishes one selection of parts from another."""
+    """Returns a digest that distinguishes one selection of parts from another."""
     names = "\0".join(f"{part.partition}/{part.attempt}" for part in parts)
     return sha256(names.encode()).hexdigest()[:_DIGEST_CHARACTERS]
 
 
 async def prepared(session: Session, name: str = "") -> Sequence[str]:
-    """The prepared transactions with a prefix."""
+    """Returns the prepared transactions with a prefix."""
     return [gid for (gid,) in await session.fetch(_ALL) if gid.startswith(name)]
 
 
 def prepare(gid: str) -> sql.Composed:
-    """The statement that prepares the current transaction."""
+    """Returns the statement that prepares the current transaction."""
     return sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(gid))
 
 

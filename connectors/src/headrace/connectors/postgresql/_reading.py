@@ -38,7 +38,7 @@ class Reading:
         self._caught_up = False
 
     async def next(self) -> Batch | None:
-        """The next final rows; None if there are none now. Waits for an unavailable server.
+        """Returns the next final rows; None if there are none now. Waits for an unavailable server.
 
         Raises:
             PositionLost: The table has been emptied, or its first rows were deleted.
@@ -65,7 +65,7 @@ class Reading:
         self._since = moment
 
     def patience(self, seconds: float) -> float:
-        """The wait before the next check, in seconds; shorter if rows are held back, which may become final at any moment."""
+        """Returns the wait before the next check, in seconds; shorter if rows are held back, as they may soon become final."""
         return seconds if self._held_since is None else min(_HELD_BACK_SECONDS, seconds)
 
     async def _next(self, opened: Opened) -> Batch | None:
@@ -111,7 +111,7 @@ class Reading:
             raise PositionLost(reason, earliest=first)
 
     def _check_look(self, opened: Opened) -> None:
-        """Checks that numbers increase, and reports which transactions are waited for."""
+        """Checks that numbers increase, and logs the transactions for which rows are held back."""
         if opened.last_drawn is not None and opened.last_drawn < self._after:
             raise PositionLost(
                 f"the numbers of {opened.table} have started over: the last generated one is {opened.last_drawn}, but "

@@ -31,7 +31,7 @@ _TRY_LOCK = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A connection, and what is known about the table."""
+    """A connection, and the state of the table."""
 
     session: Session
     inserting: Inserting
@@ -127,7 +127,7 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
         await self._link.close()
 
     async def look(self) -> str:
-        """Connects once, changes nothing, and returns a line that says what it found.
+        """Connects once, without changing anything, and returns a one-line description of the table.
 
         Raises:
             InvalidSink: The table or the configuration is not suitable.
@@ -142,7 +142,7 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
         opened = await self._describe(session)
         lock = "/".join(("headrace", opened.staged.schema, given.sink, given.owner))
         if not (await session.fetch(_TRY_LOCK, (lock,)))[0][0]:
-            # It may be a process that has just died, which the server has not noticed yet.
+            # It may be a process that has just died, whose end the server has not detected yet.
             raise psycopg.OperationalError(
                 f"another process writes the sink {given.sink} as owner {given.owner}; give each its own owner"
             )

@@ -47,11 +47,11 @@ class PostgreSQLSource(PolicySource):
             await self._watch.close()
 
     async def backlog(self, partition: str) -> Backlog | None:
-        """The number of rows left, and the last number."""
+        """Returns the number of rows left, and the last number."""
         return self._reading.backlog if self._reading else None
 
     async def look(self) -> str:
-        """Connects once, reads nothing, and returns a line that says what it found.
+        """Connects once, without reading rows, and returns a one-line description of the table.
 
         Raises:
             InvalidSource: The table cannot be read.

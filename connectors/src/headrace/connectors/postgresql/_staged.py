@@ -73,7 +73,7 @@ class Staged:
         return sql.Identifier(self.schema, _NAME)
 
     def relation(self, chunk: StagedChunk) -> sql.Composed:
-        """A chunk as the relation of a statement."""
+        """Returns a chunk as the relation of a statement."""
         return sql.SQL("(SELECT * FROM {} WHERE id = {})").format(self.table, sql.Literal(chunk.id))
 
     # One part
@@ -84,7 +84,7 @@ class Staged:
         await session.execute(sql.SQL(_PUT).format(self.table), values)
 
     async def chunks(self, session: Session, part: Part) -> list[StagedChunk]:
-        """The chunks of a part, in order."""
+        """Returns the chunks of a part, in order."""
         query = "SELECT id, first, refused, reasons FROM {} WHERE " + _OF_PART + " AND chunk > 0 ORDER BY chunk"
         rows = await session.fetch(sql.SQL(query).format(self.table), self._part(part))
         return [StagedChunk(id_, first, dict(zip(places, reasons, strict=True))) for id_, first, places, reasons in rows]
@@ -100,7 +100,7 @@ class Staged:
         await session.execute(query, (*self._part(part), *_listed(refused)))
 
     async def finished(self, session: Session, part: Part) -> dict[int, str] | None:
-        """The refused messages of a part, with reasons; None if the part is incomplete."""
+        """Returns the refused messages of a part, with reasons; None if the part is incomplete."""
         query = sql.SQL("SELECT refused, reasons FROM {} WHERE " + _OF_PART + " AND chunk = 0").format(self.table)
         rows = await session.fetch(query, self._part(part))
         return dict(zip(*rows[0], strict=True)) if rows else None
@@ -112,7 +112,7 @@ class Staged:
     # All parts
 
     async def parts(self, session: Session) -> list[Part]:
-        """All complete parts."""
+        """Returns all complete parts."""
         query = "SELECT pipeline, batch, partition, attempt FROM {} WHERE " + _OF_SINK + " AND chunk = 0 ORDER BY 1, 2, 3, 4"
         rows = await session.fetch(sql.SQL(query).format(self.table), (self.sink, self.owner))
         return [Part(Transaction(pipeline, batch), partition, attempt) for pipeline, batch, partition, attempt in rows]

@@ -51,7 +51,7 @@ class Filling:
         return sql.SQL(", ").join(self.columns.values())
 
     def messages(self, chunk: sql.Composable, *, with_records: bool = True) -> sql.Composed:
-        """The messages of a chunk that are not refused; follows FROM."""
+        """Returns the messages of a chunk that are not refused; follows FROM."""
         return sql.SQL("{} AS chunk {} {} WHERE message.place <> ALL (chunk.refused)").format(
             chunk, sql.SQL(_FROM), self.records if with_records else sql.SQL("")
         )
@@ -111,7 +111,7 @@ def filling(
 
 
 def record(field: LiteralString, members: Sequence[Column], name: LiteralString = "record") -> sql.Composable:
-    """The join of the members of a field, a JSON object, to a message; empty if there are no members."""
+    """Returns the join of the members of a field, a JSON object, to a message; empty if there are no members."""
     if not members:
         return sql.SQL("")
     typed = (sql.SQL("{} " + _type(column)).format(column.identifier) for column in members)
@@ -120,7 +120,7 @@ def record(field: LiteralString, members: Sequence[Column], name: LiteralString 
 
 
 def from_bytes(column: Column, field: LiteralString) -> sql.Composable:
-    """The expression that fills a column from a bytes field of a message."""
+    """Returns the expression that fills a column from a bytes field of a message."""
     if column.base == "bytea":
         return sql.SQL("message." + field)
     return sql.SQL("convert_from(message." + field + ", 'UTF8')::" + _type(column))
@@ -135,7 +135,7 @@ def _taken(column: Column, field: LiteralString) -> sql.Composable:
 
 
 def _type(column: Column) -> LiteralString:
-    """The type of a column, as the server itself writes it."""
+    """Returns the type of a column, as the server itself writes it."""
     type_: LiteralString = column.type
     return type_
 

@@ -1,4 +1,4 @@
-"""Finds the messages that a table rejects, by trying all of them: only the server knows its constraints and triggers."""
+"""Finds the messages that a table rejects by trying all of them: only the server knows its constraints and triggers."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -61,13 +61,13 @@ class Writing(Protocol):
     """How messages are written to a table, or to a copy of it."""
 
     def all_of(self, chunk: sql.Composable, target: sql.Composable) -> sql.Composed:
-        """A statement that writes all messages of a chunk."""
+        """Returns a statement that writes all messages of a chunk."""
 
     def one(self, target: sql.Composable) -> sql.Composed:
         """Statements that write the `message` of a loop."""
 
     def messages(self, chunk: sql.Composable) -> sql.Composed:
-        """The messages of a chunk; follows FROM."""
+        """Returns the messages of a chunk; follows FROM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Trial:
 
     @asynccontextmanager
     async def begun(self, session: Session) -> AsyncIterator[None]:
-        """A scope in which messages are tried together, without leaving anything behind. Within a transaction."""
+        """Runs the body, in which messages are tried together, and undoes its changes. Must be called within a transaction."""
         async with session.savepoint("headrace_trial", undone=self.in_table):
             await session.execute("SET CONSTRAINTS ALL IMMEDIATE")
             yield

@@ -35,7 +35,7 @@ _GIVEN = sql.SQL(
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A connection, and what is known about the table."""
+    """A connection, and the state of the table."""
 
     session: Session
     upserting: Upserting
@@ -95,11 +95,11 @@ class PostgreSQLUpsertSink(AsyncIdempotentSink):
         return None
 
     async def last(self, pipeline: str) -> int | None:
-        """The last batch of a pipeline."""
+        """Returns the last batch of a pipeline."""
         return await self._told(lambda opened: opened.batches.last(opened.session, pipeline))
 
     async def pipelines(self) -> Sequence[str]:
-        """The pipelines that have written."""
+        """Returns the pipelines that have written."""
         found = await self._told(lambda opened: opened.batches.all(opened.session))
         return [transaction.pipeline for transaction in found]
 
@@ -108,7 +108,7 @@ class PostgreSQLUpsertSink(AsyncIdempotentSink):
         await self._link.close()
 
     async def look(self) -> str:
-        """Connects once, changes nothing, and returns a line that says what it found.
+        """Connects once, without changing anything, and returns a one-line description of the table.
 
         Raises:
             InvalidSink: The table or the configuration is not suitable.
@@ -138,7 +138,7 @@ class PostgreSQLUpsertSink(AsyncIdempotentSink):
         return _Opened(session, found, trial, batches)
 
     def _without_key(self, chunk: Chunk) -> dict[int, str]:
-        """The messages without a key."""
+        """Returns the messages without a key."""
         if self._parameters.key == "message":
             return chunk.missing("keys", "the message has no key")
         return chunk.missing("values", "the message has no value, which should contain its key")
@@ -154,7 +154,7 @@ class _Kept:
         self._bytes = 0
 
     async def chunks(self) -> AsyncIterator[Chunk]:
-        """All chunks.
+        """Yields all chunks.
 
         Raises:
             RuntimeError: They were iterated before, and were too large to keep.

@@ -54,7 +54,7 @@ class Upserting:
     arbiters: Sequence[int]
 
     def all_of(self, chunk: sql.Composable, target: sql.Composable) -> sql.Composed:
-        """A statement for all messages of a chunk, of which the last one of each key counts."""
+        """Returns a statement for all messages of a chunk, of which the last one of each key counts."""
         return sql.SQL(_UPSERT).format(
             place=_PLACE,
             gone=_GONE,
@@ -79,7 +79,7 @@ class Upserting:
         )
 
     def messages(self, chunk: sql.Composable) -> sql.Composed:
-        """The messages of a chunk; follows FROM."""
+        """Returns the messages of a chunk; follows FROM."""
         return self.filling.messages(chunk, with_records=False)
 
     @property

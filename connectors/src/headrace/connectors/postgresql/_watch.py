@@ -23,7 +23,7 @@ T = TypeVar("T")
 _JSON = ("json", "jsonb")
 _NAMED_NUMBERS = 10_000
 """If a check finds at most this many new numbers, it also determines their partitions."""
-# Pages are read by the index, whatever the statistics of a table that has just grown say.
+# Pages are read by the index, regardless of the statistics, which may be outdated for a table that has just grown.
 _BY_INDEX = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off"
 _PEEK = "SELECT (SELECT coalesce(max({number}), 0)::bigint FROM {name}), {last_drawn}"
 # The largest number is from the snapshot at the beginning of the statement, and the locks are read after that.
@@ -110,7 +110,7 @@ class Opened:
         self.looked_at = began
 
     async def page(self, which: Sequence[object]) -> tuple[object, ...]:
-        """The rows after a number."""
+        """Returns the rows after a number."""
         row: tuple[object, ...] = (await self.session.fetch(self._statements.page, which))[0]
         return row
 
@@ -169,7 +169,7 @@ class Watch:
             raise self.database.refused(error) from error
 
     async def describe(self) -> str:
-        """Connects once, reads nothing, and returns a line that says what it found.
+        """Connects once, without reading rows, and returns a one-line description of the table.
 
         Raises:
             HeadraceError: The table cannot be read; of the database's type.

@@ -54,7 +54,7 @@ class Columns:
         try:
             properties = read_properties(raw)
         except ValueError as error:
-            # Its body is intact; the query decides about its raw properties.
+            # Its body is intact, and the query decides what to do with the raw properties.
             unreadable = [("unreadable", str(error).encode()), ("properties", raw), ("routing-key", routing_key)]
             key = routing_key if self._key == "routing-key" else None
             return _Kind(key, None, None, [(PREFIX + name, value) for name, value in unreadable])
@@ -78,14 +78,14 @@ class Columns:
         )
 
     def _key_of(self, routing_key: bytes, headers: list[Header]) -> bytes | None:
-        """The key of a message."""
+        """Returns the key of a message."""
         if self._key == "routing-key":
             return routing_key
         return next((value for name, value in headers if name == self._key_header), None) if self._key != "none" else None
 
 
 def _event_time(seconds: int | None, headers: list[Header]) -> int | None:
-    """The event time in microseconds; with the precision of the broker's timestamp plugin, if it is used."""
+    """Returns the event time in microseconds; with the precision of the broker's timestamp plugin, if it is used."""
     for name, value in headers:
         if name == MILLISECONDS and value is not None and value.isdigit() and int(value) <= _MAX_SECONDS * 1000:
             return int(value) * 1000

@@ -55,7 +55,7 @@ class Consumer:
         """Connects, and starts consuming.
 
         Args:
-            parameters: Where the broker is.
+            parameters: How to reach the broker.
             name: The connection name that operators of the broker see.
             queue: The queue.
             prefetch: How many messages may be unacknowledged.
@@ -137,7 +137,7 @@ class Consumer:
             self._link.channel.basic_reject(tag, requeue=False)
 
     def backlog(self) -> int:
-        """The approximate number of messages that were not taken. Requests it from the broker, without waiting for the answer."""
+        """Returns the approximate number of messages that were not taken; requests it again, without waiting for the answer."""
         held = len(self._deliveries.arrived)
         if not held and self._last_tag - self._acknowledged < self._prefetch:
             return 0

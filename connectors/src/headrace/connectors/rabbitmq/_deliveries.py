@@ -42,11 +42,11 @@ class Arrived:
     bytes: int = 0
 
     def __len__(self) -> int:
-        """The number of deliveries."""
+        """Returns the number of deliveries."""
         return len(self.values)
 
     def only(self, kept: Sequence[bool]) -> "Arrived":
-        """A selection of them."""
+        """Returns a selection of them."""
         return Arrived(
             list(compress(self.tags, kept)),
             list(compress(self.routes, kept)),

@@ -1,8 +1,8 @@
-"""Errors of the RabbitMQ connectors. Each says what is wrong and what to do.
+"""Errors of the RabbitMQ connectors. Each states what is wrong and what to do.
 
 RabbitMQError
-├── Unavailable       it is unavailable, or the connection or its channel broke: worth a retry
-├── Denied            it rejects the client or the request permanently
+├── Unavailable       the broker is unavailable, or the connection or its channel broke: a retry may help
+├── Denied            the broker rejects the client or the request permanently
 └── QueueMissing      the queue does not exist
 """
 
@@ -28,7 +28,7 @@ class RabbitMQError(HeadraceError):
 
 
 class Unavailable(RabbitMQError):
-    """The broker is unavailable, or the connection or its channel broke. The connectors retry by themselves."""
+    """The broker is unavailable, or the connection or its channel broke. The connectors retry automatically."""
 
 
 class Denied(RabbitMQError):
@@ -88,7 +88,7 @@ def _explain_channel(code: int, text: str, broker: str) -> RabbitMQError:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """The exception that caused pika's own exceptions."""
+    """Returns the exception that caused pika's own exceptions."""
     while True:
         inner = getattr(error, "exceptions", None) or [getattr(error, "exception", None), *error.args]
         found = next((one for one in reversed(inner) if isinstance(one, BaseException)), None)

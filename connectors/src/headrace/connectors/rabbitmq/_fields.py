@@ -72,7 +72,7 @@ def read_properties(data: bytes) -> Properties:
 
 
 def take_offset(data: bytes) -> tuple[int, bytes] | None:
-    """The offset that a stream queue adds to the headers of a message, and the properties without it; None if there is none.
+    """Removes the offset that a stream queue adds to a message's headers; returns it and the other properties, or None.
 
     If other headers cannot be parsed, the offset is still found, and the properties are unchanged.
 
@@ -112,7 +112,7 @@ def short_text(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def as_bytes(value: Any) -> bytes | None:
-    """The value of a field as a header value: texts unchanged, numbers in decimal, tables and lists as JSON."""
+    """Returns the value of a field as a header value: texts unchanged, numbers in decimal, tables and lists as JSON."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, bool):
@@ -180,7 +180,7 @@ def _list(data: bytes, at: int) -> tuple[list[Any], int]:
 
 
 def _time(seconds: int) -> str | int:
-    """A time in ISO 8601; the number if the year is out of range."""
+    """Returns a time in ISO 8601; the number if the year is out of range."""
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
@@ -188,7 +188,7 @@ def _time(seconds: int) -> str | int:
 
 
 def _plain(value: Any) -> Any:
-    """A value for JSON; bytes that are not valid UTF-8 are in base64."""
+    """Returns a value for JSON; bytes that are not valid UTF-8 are in base64."""
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list):

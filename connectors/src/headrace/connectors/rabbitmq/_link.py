@@ -1,4 +1,4 @@
-"""A connection to a broker, with one channel, as coroutines."""
+"""An asyncio connection to a broker, with one channel."""
 
 import asyncio
 import contextlib
@@ -159,7 +159,7 @@ def _set(answer: "asyncio.Future[T]", result: T) -> None:
 
 
 def _addresses(parameters: RabbitMQConnection, name: str) -> Iterator[pika.ConnectionParameters]:
-    """The nodes of a cluster, as parameters of pika.
+    """Yields the nodes of a cluster, as parameters of pika.
 
     Raises:
         Denied: A TLS file cannot be read.
@@ -188,7 +188,7 @@ def _tcp_options(parameters: RabbitMQConnection) -> dict[str, int]:
 
 
 def _tls(parameters: RabbitMQConnection) -> ssl.SSLContext:
-    """The TLS context: certificates to trust, and the client certificate."""
+    """Returns the TLS context: certificates to trust, and the client certificate."""
     try:
         context = ssl.create_default_context(cafile=parameters.tls_ca)
         if parameters.tls_certificate is not None:

@@ -26,7 +26,7 @@ _PRIORITY = PREFIX + "priority"
 
 
 class Unfit(Exception):
-    """AMQP cannot represent a message; the text says why."""
+    """AMQP cannot represent a message; the text gives the reason."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class RoutingKey:
         self._getters = [_getter(name) for name in self._names]
 
     def of(self, message: Message) -> bytes:
-        """The routing key of a message.
+        """Returns the routing key of a message.
 
         Raises:
             Unfit: The message lacks a value for a placeholder, or the key is too long.
@@ -100,7 +100,7 @@ def outgoing(message: Message, part: Part | None, routing_key: RoutingKey, *, pe
 
 
 def _made_id(message: Message, part: Part) -> bytes:
-    """An id that is the same if a message is written again: derived from its position and its content."""
+    """Returns an id that is the same if a message is written again: derived from its position and its content."""
     content = zlib.crc32(message.value or b"", zlib.crc32(message.key or b""))
     return f"{part.transaction.pipeline}/{part.transaction.batch}/{part.partition}/{message.sequence}/{content:08x}".encode()
 
@@ -118,7 +118,7 @@ def _getter(name: str) -> Callable[[Message], bytes | None]:
 
 
 def _headers(headers: Headers, properties: BasicProperties) -> dict[str, object]:
-    """The header table; headers for properties become properties. The values of a repeated name become a list."""
+    """Returns the header table; headers for properties become properties. The values of a repeated name become a list."""
     table: dict[str, list[object]] = {}
     size = 0
     for name, value in headers:
@@ -146,7 +146,7 @@ def _set_property(name: str, value: bytes, properties: BasicProperties) -> None:
 
 
 def _set_time(microseconds: int, properties: BasicProperties, headers: dict[str, object]) -> None:
-    """AMQP's timestamp is in seconds; a more precise time goes into the header of the broker's timestamp plugin."""
+    """Sets AMQP's timestamp, which is in seconds, and a more precise time in the header of the broker's timestamp plugin."""
     if microseconds >= 0:
         properties.timestamp = microseconds // 1_000_000
         if microseconds % 1_000_000:
@@ -154,7 +154,7 @@ def _set_time(microseconds: int, properties: BasicProperties, headers: dict[str,
 
 
 def _text(value: bytes | None) -> str | bytes | None:
-    """A header's value: text if it is valid UTF-8, or else bytes."""
+    """Returns a header's value: text if it is valid UTF-8, or else bytes."""
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:

@@ -56,7 +56,7 @@ class RabbitMQConnection(Parameters):
     @field_validator("nodes")
     @classmethod
     def _are_hosts(cls, nodes: tuple[str, ...]) -> tuple[str, ...]:
-        """Nodes share everything else with the URL."""
+        """Checks that nodes have no more than a host and a port; everything else is in the URL."""
         for node in nodes:
             try:
                 parts = urlsplit(f"//{node}")
@@ -136,7 +136,7 @@ class RabbitMQStreamParameters(RabbitMQQueues, BadRecordParameters):
     @field_validator("start")
     @classmethod
     def _can_be_repeated(cls, value: str) -> str:
-        """A batch that runs again must begin at the same place."""
+        """Ensures that a batch that runs again begins at the same place."""
         if value in ("last", "next"):
             raise ValueError("a batch that runs again must begin at the same place: write first, an offset, or a time")
         start_of(value)
@@ -176,7 +176,7 @@ class RabbitMQSinkParameters(RabbitMQConnection):
 
 
 def start_of(text: str) -> str | int | datetime:
-    """Where to begin, in the form that the broker expects.
+    """Parses where to begin; returns it in the form that the broker expects.
 
     Raises:
         ValueError: The text is neither `first` nor an offset nor a time.

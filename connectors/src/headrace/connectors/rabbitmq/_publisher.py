@@ -134,7 +134,7 @@ class Publisher:
     def _on_return(self, _: Channel, method: Basic.Return, properties: BasicProperties, body: bytes) -> None:
         """Handles a returned message.
 
-        The broker will also confirm it. It does not say which message it is, but keeps their order.
+        The broker will also confirm it. It does not identify the message, but returns messages in order.
         """
         routing_key, message_id = _as_bytes(method.routing_key), _as_bytes(properties.message_id)
         for tag, message in self._unconfirmed.items():
@@ -146,18 +146,18 @@ class Publisher:
         self._link.lose(Unavailable(f"{self._link.broker} has returned an unknown message"))
 
     def _on_blocked(self, _: object, frame: Method[Any]) -> None:
-        """The broker blocks publishers, because it is short of memory or disk space."""
+        """Called when the broker blocks publishers, because it is short of memory or disk space."""
         self._blocked = True
         log.warning("sink %s: %s accepts no messages: %s; waiting", self._parameters.sink, self._link.broker, frame.method.reason)
 
     def _on_unblocked(self, _: object, __: object) -> None:
-        """The broker no longer blocks publishers."""
+        """Called when the broker no longer blocks publishers."""
         self._blocked = False
         log.info("sink %s: %s accepts messages again", self._parameters.sink, self._link.broker)
 
 
 def _as_bytes(text: str | bytes | None) -> bytes | None:
-    """The raw bytes of a text: pika decodes valid UTF-8."""
+    """Returns the raw bytes of a text: pika decodes valid UTF-8."""
     return text.encode() if isinstance(text, str) else text
 
 

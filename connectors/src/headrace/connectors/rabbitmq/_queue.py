@@ -43,7 +43,7 @@ class RabbitMQQueueSource(PolicySource):
         self._no_streams: set[str] = set()
 
     async def partitions(self) -> Sequence[str]:
-        """The queues."""
+        """Returns the queues."""
         return list(self._queues)
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
@@ -93,12 +93,12 @@ class RabbitMQQueueSource(PolicySource):
             consumer.acknowledge_one(token & _TAG)
 
     def _consumer_of(self, partition: str, token: int) -> Consumer | None:
-        """The consumer to which a message was delivered; None if it is gone."""
+        """Returns the consumer to which a message was delivered; None if it is gone."""
         consumer = self._consumers.get(partition)
         return consumer if consumer is not None and token >> _TAG_BITS == consumer.number else None
 
     async def backlog(self, partition: str) -> Backlog | None:
-        """The number of messages in the queue."""
+        """Returns the number of messages in the queue."""
         consumer = self._consumers.get(partition)
         return None if consumer is None else Backlog(messages=consumer.backlog())
 
@@ -115,7 +115,7 @@ class RabbitMQQueueSource(PolicySource):
             await consumer.close()
 
     async def _see_that_it_is_no_stream(self, partition: str, arrived: Arrived) -> None:
-        """Rejects stream queues, which deliver all messages to every consumer and keep acknowledged messages.
+        """Checks for stream queues, which deliver all messages to every consumer and keep acknowledged messages.
 
         Raises:
             Denied: The queue is a stream queue.

@@ -87,7 +87,7 @@ class RabbitMQSink(AsyncSink):
             return error
 
     async def _connected(self, retry: Retry) -> Publisher:
-        """The open publisher, or a new one."""
+        """Returns the open publisher, or a new one."""
         if self._publisher is not None and self._publisher.lost:
             await self.close()
         if self._publisher is None:

@@ -51,7 +51,7 @@ class RabbitMQStreamSource(PolicySource):
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
 
     async def partitions(self) -> Sequence[str]:
-        """The queues."""
+        """Returns the queues."""
         return list(self._queues)
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Batch | None]:
@@ -157,7 +157,7 @@ class RabbitMQStreamSource(PolicySource):
             raise _gone(self._queues[partition], before, after)
 
     async def _earliest(self, partition: str) -> int | None:
-        """The first offset that the queue has now; None if it has no message."""
+        """Returns the first offset that the queue has now; None if it has no message."""
         consumer = await self._open(partition, 1, "first")
         try:
             while not (taken := await _next(consumer)).offsets:
@@ -200,14 +200,14 @@ class _Taken:
         return bool(self.offsets or self.unreadable)
 
     def after(self, seen: int) -> "_Taken":
-        """The messages after an offset."""
+        """Returns the messages after an offset."""
         fresh = [offset > seen for offset in self.offsets]
         old = fresh.count(False)
         unreadable = [replace(one, place=one.place - old) for one in self.unreadable if one.place >= old]
         return _Taken(list(compress(self.offsets, fresh)), self.arrived.only(fresh), unreadable)
 
     def pieces(self) -> "Iterator[_Taken]":
-        """The messages in pieces, each of which ends with a message that cannot be parsed, if any."""
+        """Yields the messages in pieces, each of which ends with a message that cannot be parsed, if any."""
         if not self.unreadable:
             yield self
             return
@@ -248,7 +248,7 @@ def _take(consumer: Consumer) -> _Taken:
 
 
 def _sorted_out(arrived: Arrived) -> tuple[list[tuple[int, bytes] | None], list[_Unreadable], Arrived]:
-    """The offsets of the parsable messages, the unparsable ones, and the parsable ones."""
+    """Returns the offsets of the parsable messages, the unparsable ones, and the parsable ones."""
     found: list[tuple[int, bytes] | None] = []
     unreadable: list[_Unreadable] = []
     readable: list[bool] = []
@@ -263,14 +263,14 @@ def _sorted_out(arrived: Arrived) -> tuple[list[tuple[int, bytes] | None], list[
 
 
 def _sequences(offsets: list[int]) -> Sequence[int]:
-    """The sequences of messages."""
+    """Returns the sequences of messages."""
     if offsets[-1] - offsets[0] + 1 == len(offsets):
         return range(offsets[0] + 1, offsets[-1] + 2)
     return [offset + 1 for offset in offsets]
 
 
 def _gone(queue: str, before: int, after: int) -> PositionLost:
-    """The loss of everything between two offsets."""
+    """Returns the loss of everything between two offsets."""
     return PositionLost(
         f"stream queue {queue} no longer has offsets {before + 1} to {after - 1}: its retention has removed them",
         earliest=after + 1,

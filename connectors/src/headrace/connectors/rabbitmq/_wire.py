@@ -25,7 +25,7 @@ class Wire(asyncio.Protocol):
         Args:
             deliveries: Parses deliveries from received bytes; None leaves them to pika.
             arrived: Called after deliveries have been parsed.
-            alive_seconds: How often pika needs a sign of life from the broker, in seconds.
+            alive_seconds: The interval at which pika must receive something from the broker, in seconds.
         """
         self.writable = asyncio.Event()
         """Set while the broker accepts written data."""
@@ -62,7 +62,7 @@ class Wire(asyncio.Protocol):
     # For asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is established, with TLS if requested."""
+        """Called when the connection is established, with TLS if requested."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
@@ -80,11 +80,11 @@ class Wire(asyncio.Protocol):
             self._protocol.data_received(rest)
 
     def eof_received(self) -> bool | None:
-        """The broker has closed the connection."""
+        """Called when the broker has closed the connection."""
         return bool(self._protocol and self._protocol.eof_received())
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The connection has ended."""
+        """Called when the connection has ended."""
         self._transport = None
         self.writable.set()
         if self._timer is not None:
@@ -93,11 +93,11 @@ class Wire(asyncio.Protocol):
             self._protocol.connection_lost(error)
 
     def pause_writing(self) -> None:
-        """The broker reads too slowly."""
+        """Called when the broker reads too slowly."""
         self.writable.clear()
 
     def resume_writing(self) -> None:
-        """The broker has caught up."""
+        """Called when the broker has caught up."""
         self.writable.set()
 
     # For pika
@@ -118,17 +118,17 @@ class Wire(asyncio.Protocol):
         return self._protocol
 
     def get_write_buffer_size(self) -> int:
-        """The number of bytes that wait to be written."""
+        """Returns the number of bytes that wait to be written."""
         return sum(map(len, self._out)) + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
 
     def _flush(self) -> None:
-        """Writes the gathered data."""
+        """Writes the collected data."""
         out, self._out = self._out, []
         if self._transport is not None:
             self._transport.write(b"".join(out))
 
     def _keep_alive(self) -> None:
-        """Passes heartbeats to pika, also artificial ones: it does not see deliveries, and nothing is read while paused."""
+        """Passes artificial heartbeats to pika, which does not see deliveries, and receives nothing while reading is paused."""
         assert self._protocol is not None
         if self._heard or self._paused:
             self._heard = False
@@ -146,7 +146,7 @@ class Services(AbstractIOServices):  # type: ignore[misc]
         self.wire: Wire | None = None
 
     def get_native_ioloop(self) -> asyncio.AbstractEventLoop:
-        """The loop."""
+        """Returns the loop."""
         return self._loop
 
     def add_callback_threadsafe(self, callback: Callable[..., None]) -> None:
@@ -203,10 +203,10 @@ class Services(AbstractIOServices):  # type: ignore[misc]
         return task
 
     def close(self) -> None:
-        """The loop is not pika's to close."""
+        """Does nothing: the loop does not belong to pika."""
 
     def run(self) -> None:
-        """The loop is not pika's to run."""
+        """Does nothing: the loop is already running."""
 
     def stop(self) -> None:
-        """The loop is not pika's to stop."""
+        """Does nothing: the loop must continue."""

@@ -22,7 +22,7 @@ class Client(asyncio.Protocol):
         """Creates the protocol of a connection that is not established yet.
 
         Args:
-            inbox: Where messages go.
+            inbox: The inbox for received messages.
             max_message_bytes: Maximum size of a message, in bytes; a longer one ends the connection.
             changed: Called when the client has connected, has put something into the inbox, or has disconnected.
         """
@@ -38,7 +38,7 @@ class Client(asyncio.Protocol):
         self._paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The client has connected."""
+        """Called when the client has connected."""
         self._transport = cast(asyncio.Transport, transport)
         host, port, *_ = transport.get_extra_info("peername") or ("?", "?")
         self._name = f"{host}:{port}"
@@ -66,7 +66,7 @@ class Client(asyncio.Protocol):
             self.end(f"announced a message of {found.too_long} bytes; the limit is {self._max_message_bytes}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has disconnected."""
+        """Called when the client has disconnected."""
         if self.connected:
             self.connected = False
             if self._begun:

@@ -11,7 +11,7 @@ _PREFIX = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What was found in some bytes.
+    """The result of cutting bytes into messages.
 
     Attributes:
         values: The complete messages.

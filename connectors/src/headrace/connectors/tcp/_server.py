@@ -1,4 +1,4 @@
-"""The server of the `tcp` source: all its clients, and the limit of what may wait."""
+"""The server of the `tcp` source: its clients, and the limit on waiting messages."""
 
 import asyncio
 import logging
@@ -58,7 +58,7 @@ class Server:
         return Client(self.inbox, self._parameters.max_message_bytes, self._changed)
 
     def _changed(self, client: Client) -> None:
-        """A client has connected, has sent something, or has disconnected."""
+        """Called when a client has connected, has sent something, or has disconnected."""
         if not client.connected:
             self._clients.discard(client)
         elif client not in self._clients and len(self._clients) >= self._parameters.max_clients:
@@ -77,7 +77,7 @@ class Server:
                 each.pause()
 
     def _room_made(self) -> None:
-        """Messages have reached the checkpoint, so there is room again."""
+        """Called when messages have reached the checkpoint, and there is room again."""
         if self._paused and self._room.bytes <= self._parameters.buffer_bytes // 2:
             self._paused = False
             for client in self._clients:

@@ -34,15 +34,15 @@ class TcpSource(PolicySource):
         return self._server.port
 
     async def partitions(self) -> Sequence[str]:
-        """One for all clients."""
+        """Returns one partition for all clients."""
         if self._starting is None:
-            # In a separate task, because the first session may be lost meanwhile.
+            # In a separate task, because the first session may be lost in the meantime.
             self._starting = asyncio.create_task(self._server.start())
         await asyncio.shield(self._starting)
         return ["0"]
 
     def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
-        """Yields what is not in the checkpoint yet, then new messages."""
+        """Yields the messages that are not yet in the checkpoint, then new ones."""
         return self._server.inbox.items()
 
     async def settle(self, partition: str, tokens: Sequence[object]) -> None:

@@ -50,7 +50,7 @@ class HeldFrame:
         return memoryview(self.payload)[len(self.payload) - self.size :]
 
     def sequences(self) -> npt.NDArray[np.int64]:
-        """The sequence of every message."""
+        """Returns the sequence of every message."""
         deltas = np.frombuffer(pb.Frame.FromString(bytes(self.serialized)).sequence_deltas, _U32)
         if not len(deltas):
             return np.arange(self.last - self.count + 1, self.last + 1, dtype=np.int64)

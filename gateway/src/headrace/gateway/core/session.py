@@ -53,7 +53,7 @@ class Session:
         return self.hello.instance
 
     def open_attachments(self) -> Iterator[Attachment]:
-        """The streams that are open for frames."""
+        """Returns the streams that are open for frames."""
         return (a for a in self.attachments.values() if a.opened and not a.closed)
 
     def end(self, failure: ProtocolError) -> None:

@@ -55,11 +55,11 @@ class Holdings:
     prepared: set[Transaction] = field(default_factory=set)
 
     def transactions(self) -> set[Transaction]:
-        """All transactions that are prepared or have staged parts."""
+        """Returns all transactions that are prepared or have staged parts."""
         return self.prepared | {part.transaction for part in self.staged}
 
     def run_ids(self, transaction: Transaction) -> set[str]:
-        """The ids of the runs that delivered parts of a transaction."""
+        """Returns the ids of the runs that delivered parts of a transaction."""
         return {part.run_id for part in self.staged if part.transaction == transaction}
 
     def keep_only(self, transaction: Transaction, parts: list[Part]) -> None:

@@ -126,13 +126,13 @@ class IdempotentHandler(InOrderHandler):
 
 
 def _rows(held: Sequence[HeldPart]) -> Iterator[Rows]:
-    """The rows of all parts."""
+    """Yields the rows of all parts."""
     for part in held:
         yield from part.rows()
 
 
 async def _rows_on_loop(held: Sequence[HeldPart]) -> AsyncIterator[Rows]:
-    """The rows of all parts."""
+    """Yields the rows of all parts."""
     for part in held:
         async for rows in part.rows_on_loop():
             yield rows

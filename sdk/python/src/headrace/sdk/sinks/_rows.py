@@ -58,7 +58,7 @@ class Rows:
         return self._part
 
     def messages(self) -> list[Message]:
-        """The decoded messages; the sequence of each is its place in the part, counted from 0."""
+        """Returns the decoded messages; the sequence of each is its place in the part, counted from 0."""
         return decode_frame(self._frame)
 
     @cached_property
@@ -130,7 +130,7 @@ def _picked_column(data: bytes, lengths: bytes, kept: list[bool]) -> tuple[bytes
 
 
 def _sequences(frame: Frame) -> list[int]:
-    """The sequence of every message."""
+    """Returns the sequence of every message."""
     if not frame.sequence_deltas:
         return list(range(frame.first_sequence, frame.first_sequence + frame.count))
     sequences = [frame.first_sequence]
@@ -140,7 +140,7 @@ def _sequences(frame: Frame) -> list[int]:
 
 
 def _numbers(typecode: str, data: bytes) -> "array[int]":
-    """The numbers in little-endian bytes."""
+    """Returns the numbers in little-endian bytes."""
     numbers: array[int] = array(typecode)
     numbers.frombytes(data)
     if sys.byteorder == "big":
@@ -149,7 +149,7 @@ def _numbers(typecode: str, data: bytes) -> "array[int]":
 
 
 def _bytes(numbers: "array[int]") -> bytes:
-    """The numbers as little-endian bytes."""
+    """Returns the numbers as little-endian bytes."""
     if sys.byteorder == "big":
         numbers = numbers[:]
         numbers.byteswap()

@@ -145,7 +145,7 @@ class SinkSession:
             await asyncio.gather(closing, stopping, return_exceptions=True)
 
     def _close_timeout(self) -> float:
-        """How long to wait for a sink before a warning is logged or it is abandoned, in seconds."""
+        """Returns how long to wait for a sink before a warning is logged or it is abandoned, in seconds."""
         return min(self._settings.stuck_seconds, self._settings.drain_seconds)
 
 

@@ -141,7 +141,7 @@ class Gather:
 
 
 def _weight(item: Item) -> tuple[int, int]:
-    """The size of an item: the bytes of its keys and values, and the number of messages."""
+    """Returns the size of an item: the bytes of its keys and values, and the number of messages."""
     try:
         if isinstance(item, Message):
             value, key = item.value, item.key

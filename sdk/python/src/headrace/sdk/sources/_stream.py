@@ -163,7 +163,7 @@ class Stream:
         return pb.IngestRequest(credit_request=request)
 
     def next_size(self) -> int:
-        """The size in bytes of a frame with only the next loaded message."""
+        """Returns the size in bytes of a frame with only the next loaded message."""
         assert self._columns is not None
         return frame_size(self._columns, self.id, self._at, self._at + 1)
 
@@ -253,7 +253,7 @@ class Stream:
             self._columns = None
 
     def _position(self, position: frame_pb2.Position) -> Position | None:
-        """The position, if it is of this stream's epoch; otherwise None."""
+        """Returns the position, if it is of this stream's epoch; otherwise None."""
         return _position(position) if position.epoch == self._epoch else None
 
 

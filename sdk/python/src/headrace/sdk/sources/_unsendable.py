@@ -157,12 +157,12 @@ def _texts(column: Sequence[str | None] | Packed | None, count: int, error: Inva
 
 
 def _sequences(sequences: Sequence[int] | Steps | None) -> Sequence[int] | None:
-    """The sequence of each message."""
+    """Returns the sequence of each message."""
     return list(accumulate(sequences.deltas, initial=sequences.first)) if isinstance(sequences, Steps) else sequences
 
 
 def _entry(column: Column | None, at: int) -> bytes | None:
-    """An entry of a column."""
+    """Returns an entry of a column."""
     if column is None or column.lengths[at] == NULL:
         return None
     return column.data[column.ends[at] : column.ends[at + 1]]

@@ -64,12 +64,12 @@ def open_channel(endpoint: Endpoint) -> grpc.aio.Channel:
 
 
 def metadata(endpoint: Endpoint) -> tuple[tuple[str, str], ...]:
-    """The metadata to send with every call."""
+    """Returns the metadata to send with every call."""
     return () if endpoint.token is None else (("authorization", f"Bearer {endpoint.token}"),)
 
 
 def call_ended(gateway: str, status: grpc.StatusCode, details: str) -> SessionEnded:
-    """The error for a call that ended with this status."""
+    """Returns the error for a call that ended with this status."""
     text = f"gateway {gateway}: {details or 'no reason given'} ({status.name})"
     if status in _TRANSIENT or (status == grpc.StatusCode.RESOURCE_EXHAUSTED and _PINGED_TOO_OFTEN.search(details)):
         return GatewayUnavailable(text, status.name)

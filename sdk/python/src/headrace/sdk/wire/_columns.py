@@ -126,7 +126,7 @@ def _joined_arrays(parts: "Sequence[array[int] | None]", counts: Sequence[int], 
 
 
 def _joined_deltas(parts: Sequence[Columns]) -> "array[int]":
-    """The deltas within and between parts; empty if all are 1."""
+    """Returns the deltas within and between parts; empty if all are 1."""
     between = [after.first - before.last for before, after in pairwise(parts)]
     if not any(part.deltas for part in parts) and all(gap == 1 for gap in between):
         return array("I")
@@ -141,6 +141,6 @@ def _joined_deltas(parts: Sequence[Columns]) -> "array[int]":
 
 
 def _joined_cursors(parts: Sequence[Columns]) -> list[tuple[int, bytes]]:
-    """The cursors of all parts, with positions relative to the start of the first part."""
+    """Returns the cursors of all parts, with positions relative to the start of the first part."""
     starts = accumulate((part.count for part in parts), initial=0)
     return [(start + at, cursor) for start, part in zip(starts, parts, strict=False) for at, cursor in part.cursors]

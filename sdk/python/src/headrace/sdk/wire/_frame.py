@@ -16,7 +16,7 @@ assert array("q").itemsize == 8
 
 
 def frame_size(columns: Columns, stream_id: int, start: int, stop: int) -> int:
-    """The size in bytes of the serialized Frame of messages `start` to `stop` (exclusive); equals `Frame.ByteSize()`."""
+    """Returns the size in bytes of the serialized Frame of messages `start` to `stop` (exclusive); equals `Frame.ByteSize()`."""
     count = stop - start
     size = _int_field(stream_id) + _int_field(columns.sequences[start] if start else columns.first) + _int_field(count)
     if _has_gaps(columns, start, stop):
@@ -108,13 +108,13 @@ def _has_gaps(columns: Columns, start: int, stop: int) -> bool:
 
 
 def _before_wide_gap(columns: Columns, start: int) -> int:
-    """The index of the first message after `start` whose delta is too large for a frame."""
+    """Returns the index of the first message after `start` whose delta is too large for a frame."""
     gaps = (at for at in range(start, columns.count - 1) if columns.deltas[at] > MAX_DELTA)
     return next(gaps, columns.count - 1) + 1
 
 
 def _cursor(columns: Columns, start: int, stop: int) -> bytes | None:
-    """The last cursor within the frame. It may precede the frame's end: messages between are sent again and dropped."""
+    """Returns the last cursor within the frame. It may precede the frame's end: messages between are sent again and dropped."""
     if not columns.cursors:
         return None
     at = bisect_right(columns.cursors, stop, key=lambda pair: pair[0]) - 1
@@ -122,21 +122,21 @@ def _cursor(columns: Columns, start: int, stop: int) -> bytes | None:
 
 
 def _data_size(column: Column, start: int, stop: int) -> int:
-    """The size in bytes of the entries from `start` to `stop` (exclusive)."""
+    """Returns the size in bytes of the entries from `start` to `stop` (exclusive)."""
     if start == 0 and stop == len(column.lengths):
         return len(column.data)
     return column.ends[stop] - column.ends[start]
 
 
 def _slice(column: Column, start: int, stop: int) -> tuple[bytes, bytes]:
-    """The data and packed lengths of the entries from `start` to `stop` (exclusive)."""
+    """Returns the data and packed lengths of the entries from `start` to `stop` (exclusive)."""
     if start == 0 and stop == len(column.lengths):
         return column.data, _packed(column.lengths)
     return column.data[column.ends[start] : column.ends[stop]], _packed(column.lengths[start:stop])
 
 
 def _headers_size(columns: Columns, start: int, stop: int) -> int:
-    """The size in bytes of the five header fields."""
+    """Returns the size in bytes of the five header fields."""
     assert columns.header_names is not None
     assert columns.header_values is not None
     first, last = columns.header_ends[start], columns.header_ends[stop]
@@ -160,7 +160,7 @@ def _fill_headers(frame: Frame, columns: Columns, start: int, stop: int) -> None
 
 
 def _packed(numbers: "array[int]") -> bytes:
-    """The numbers as little-endian bytes."""
+    """Returns the numbers as little-endian bytes."""
     if sys.byteorder == "big":
         numbers = numbers[:]
         numbers.byteswap()
@@ -168,7 +168,7 @@ def _packed(numbers: "array[int]") -> bytes:
 
 
 def _unpacked(typecode: str, data: bytes) -> "array[int]":
-    """The numbers in little-endian bytes."""
+    """Returns the numbers in little-endian bytes."""
     numbers: array[int] = array(typecode)
     numbers.frombytes(data)
     if sys.byteorder == "big":
@@ -177,7 +177,7 @@ def _unpacked(typecode: str, data: bytes) -> "array[int]":
 
 
 def _entries(data: bytes, lengths: bytes, count: int) -> Iterator[bytes | None]:
-    """The entries of a column, one by one."""
+    """Yields the entries of a column, one by one."""
     at = 0
     for length in _unpacked("I", lengths) or array("I", [NULL]) * count:
         if length == NULL:
@@ -188,7 +188,7 @@ def _entries(data: bytes, lengths: bytes, count: int) -> Iterator[bytes | None]:
 
 
 def _decoded_headers(frame: Frame) -> Iterator[list[tuple[str, bytes | None]] | None]:
-    """The headers of each message."""
+    """Yields the headers of each message."""
     counts = _unpacked("I", frame.header_counts) or array("I", [0]) * frame.count
     names = _entries(frame.header_names, frame.header_name_lengths, 0)
     values = _entries(frame.header_values, frame.header_value_lengths, 0)
@@ -198,15 +198,15 @@ def _decoded_headers(frame: Frame) -> Iterator[list[tuple[str, bytes | None]] | 
 
 
 def _varint(number: int) -> int:
-    """The size of a varint, in bytes."""
+    """Returns the size of a varint, in bytes."""
     return max(1, (number.bit_length() + 6) // 7)
 
 
 def _int_field(number: int) -> int:
-    """The size of an integer field with a one-byte tag; 0 if the number is 0."""
+    """Returns the size of an integer field with a one-byte tag; 0 if the number is 0."""
     return 1 + _varint(number) if number else 0
 
 
 def _bytes_field(length: int, *, always: bool = False, tag: int = 1) -> int:
-    """The size of a bytes field; 0 if it is empty, unless `always`. `tag` is 2 for field numbers from 16."""
+    """Returns the size of a bytes field; 0 if it is empty, unless `always`. `tag` is 2 for field numbers from 16."""
     return tag + _varint(length) + length if length or always else 0

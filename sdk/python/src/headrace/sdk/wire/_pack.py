@@ -220,7 +220,7 @@ def _filled(sequences: list[int | None], next_sequence: int) -> Sequence[int] | 
 
 
 def _sequences(sequences: Sequence[int] | Steps | None, count: int, next_sequence: int) -> "tuple[int, array[int]]":
-    """The first sequence, and the deltas; these are empty if all are 1."""
+    """Returns the first sequence, and the deltas; these are empty if all are 1."""
     none: array[int] = array("I")
     if sequences is None:
         return next_sequence, none
@@ -245,7 +245,7 @@ def _sequences(sequences: Sequence[int] | Steps | None, count: int, next_sequenc
 
 
 def _deltas(sequences: Sequence[int]) -> "array[int]":
-    """The differences between consecutive sequences."""
+    """Returns the differences between consecutive sequences."""
     try:
         deltas: array[int] = array("Q", map(sub, sequences[1:], sequences))
     except (TypeError, OverflowError) as error:
