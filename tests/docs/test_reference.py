@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,9 @@ from headrace.engine.wire import _gateway_options
 from headrace.engine.wire._encode import COLUMNS
 from headrace.gateway import Config, Limits, Log, StreamRule, Tls, Token, load_config
 from headrace.gateway.core.errors import ProtocolError
+from headrace.gateway.statuses import reason_name
 from headrace.gateway_cli.status_document import status_document
-from headrace.protocol.v1 import admin_pb2, frame_pb2, source_pb2
+from headrace.protocol.v1 import admin_pb2, connector_pb2, frame_pb2, source_pb2
 
 SPARK, GATEWAY, PROTOCOL = "docs/spark.md", "docs/gateway.md", "docs/protocol.md"
 
@@ -181,3 +183,18 @@ def test_every_status_is_explained() -> None:
     assert set(names(PROTOCOL, "How a session ends")) == {error.status.name for error in ProtocolError.__subclasses__()} - {
         "DATA_LOSS"
     }
+
+
+def test_every_reason_is_explained_with_its_status() -> None:
+    def reasons(error: type[ProtocolError]) -> Iterator[tuple[str, str]]:
+        if error.reason is not None:
+            yield reason_name(error.reason), error.status.name
+        for kind in error.__subclasses__():
+            yield from reasons(kind)
+
+    # That of a call without a token is no error of a session.
+    expected = {*reasons(ProtocolError), ("UNAUTHENTICATED", "UNAUTHENTICATED")}
+    assert {tuple(codes(row[0]) + codes(row[1])) for row in table(PROTOCOL, "Reasons")} == expected
+    assert {reason for reason, _ in expected} == {
+        name.removeprefix("ERROR_REASON_") for name in connector_pb2.ErrorReason.DESCRIPTOR.values_by_name
+    } - {"UNSPECIFIED"}

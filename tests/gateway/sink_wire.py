@@ -36,9 +36,10 @@ async def serving_instances(address: str, instances: Sequence[str]) -> None:
 class SinkClient:
     """One session, as its sink sees it."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, token: str | None = None) -> None:
         self._channel = grpc.aio.insecure_channel(address)
-        self.call = sink_pb2_grpc.SinkServiceStub(self._channel).Attach()
+        metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+        self.call = sink_pb2_grpc.SinkServiceStub(self._channel).Attach(metadata=metadata)
         self._parts: dict[int, tuple[sink_pb2.Part, list[bytes]]] = {}
 
     async def hello(

@@ -17,6 +17,8 @@ import grpc.aio
 from headrace.contract.names import covers
 from headrace.gateway.config import Token
 from headrace.gateway.rules import OPEN_METHODS, RULES, Right
+from headrace.gateway.statuses import Reason, abort
+from headrace.protocol.v1 import connector_pb2
 
 _MISSING = "this gateway needs a token: send `authorization: Bearer <token>` (option --token, or HEADRACE_TOKEN)"
 _UNKNOWN = "this gateway does not know the token that was sent"
@@ -151,21 +153,21 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         if not self._registry.is_open:
             token = _bearer_token(handler_call_details)
             if token is None:
-                return _refusal(grpc.StatusCode.UNAUTHENTICATED, _MISSING)
+                return _refusal(grpc.StatusCode.UNAUTHENTICATED, _MISSING, connector_pb2.ERROR_REASON_UNAUTHENTICATED)
             found = self._registry.find(token)
             if found is None:
-                return _refusal(grpc.StatusCode.UNAUTHENTICATED, _UNKNOWN)
+                return _refusal(grpc.StatusCode.UNAUTHENTICATED, _UNKNOWN, connector_pb2.ERROR_REASON_UNAUTHENTICATED)
             identity = found
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
         needed = RULES.get(method)
         if needed is None:
-            return _refusal(grpc.StatusCode.PERMISSION_DENIED, f"no rule says who may call {method}")
+            return _not_permitted(f"no rule says who may call {method}")
         lacking = [right.value for right in Right if right in needed and not identity.has(right)]
         if lacking:
             text = f"the token of {identity.name!r} does not allow {method}: it has no {' and no '.join(lacking)}"
-            return _refusal(grpc.StatusCode.PERMISSION_DENIED, text)
+            return _not_permitted(text)
         _current.set(identity)
         return handler
 
@@ -179,11 +181,15 @@ def _bearer_token(details: grpc.HandlerCallDetails) -> str | None:
     return None
 
 
-def _refusal(status: grpc.StatusCode, message: str) -> Handler:
+def _not_permitted(message: str) -> Handler:
+    return _refusal(grpc.StatusCode.PERMISSION_DENIED, message, connector_pb2.ERROR_REASON_NOT_PERMITTED)
+
+
+def _refusal(status: grpc.StatusCode, message: str, reason: Reason) -> Handler:
     """Returns a handler that ends any kind of call. It is a streaming handler, which does not wait for a first request."""
 
     async def refuse(requests: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterator[bytes]:
-        await context.abort(status, message)
+        await abort(context, status, message, reason)
         yield b""
 
     return grpc.stream_stream_rpc_method_handler(refuse)

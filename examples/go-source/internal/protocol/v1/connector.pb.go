@@ -27,7 +27,7 @@ type ConnectorState int32
 const (
 	// Not allowed in a Report. In a status: the connector has not reported.
 	ConnectorState_CONNECTOR_STATE_UNSPECIFIED ConnectorState = 0
-	// It connects to its system, and has not yet read or written anything in this session.
+	// It starts: it connects to its system.
 	ConnectorState_CONNECTOR_STATE_CONNECTING ConnectorState = 1
 	// It works.
 	ConnectorState_CONNECTOR_STATE_RUNNING ConnectorState = 2
@@ -97,18 +97,19 @@ type ErrorReason int32
 const (
 	// Not used.
 	ErrorReason_ERROR_REASON_UNSPECIFIED ErrorReason = 0
-	// A frame, a name or another part of a message is invalid. INVALID_ARGUMENT; do not reconnect. Metadata: `stream`,
-	// `sequence` (the first of the frame), for a part of a sink `pipeline`, `batch`.
+	// A frame, a name or another part of a message is invalid. INVALID_ARGUMENT; do not reconnect. Metadata: `stream` and
+	// `sequence` (the first of the frame), or `sink`, `pipeline` and `batch`.
 	ErrorReason_ERROR_REASON_MALFORMED_MESSAGE ErrorReason = 1
 	// Hello has a protocol version that the gateway does not speak. FAILED_PRECONDITION; do not reconnect: upgrade one side.
 	// Metadata: `version` (the connector's), `supported_versions` (the gateway's, separated by commas), `gateway_version`,
 	// `upgrade` (the side to upgrade: `connector` or `gateway`).
 	ErrorReason_ERROR_REASON_PROTOCOL_VERSION_UNSUPPORTED ErrorReason = 2
 	// A message that is not allowed at this point: before Hello, a second Hello, a frame of a stream that is not open, an
-	// answer to nothing. FAILED_PRECONDITION; do not reconnect. Metadata: `stream`, or `sink`.
+	// answer to nothing; also a Hello without a connector or an instance. FAILED_PRECONDITION; do not reconnect. Metadata:
+	// `stream`, or `sink`.
 	ErrorReason_ERROR_REASON_MESSAGE_OUT_OF_ORDER ErrorReason = 3
 	// A message of a kind that the gateway does not know, or without content. FAILED_PRECONDITION; do not reconnect: send what
-	// is new only to a gateway whose Welcome lists its capability.
+	// is new only to a gateway whose Welcome lists its capability. Metadata: `sink`.
 	ErrorReason_ERROR_REASON_MESSAGE_UNKNOWN ErrorReason = 4
 	// A stream id that was never opened in this session. NOT_FOUND; do not reconnect. Metadata: `stream_id`.
 	ErrorReason_ERROR_REASON_UNKNOWN_STREAM ErrorReason = 5
@@ -130,7 +131,7 @@ const (
 	// Metadata: `limit` (`streams` or `sinks`), `maximum`.
 	ErrorReason_ERROR_REASON_TOO_MANY_NAMES ErrorReason = 11
 	// A list in a message is too long. RESOURCE_EXHAUSTED; do not reconnect. Metadata: `limit` (the list), `maximum`,
-	// `actual`.
+	// `actual`, `sink`.
 	ErrorReason_ERROR_REASON_LIST_TOO_LONG ErrorReason = 12
 	// No Hello in time. DEADLINE_EXCEEDED; reconnect. Metadata: `timeout_ms`.
 	ErrorReason_ERROR_REASON_HELLO_TIMEOUT ErrorReason = 13
@@ -375,7 +376,8 @@ type Report struct {
 	StateAgeMs uint64 `protobuf:"varint,2,opt,name=state_age_ms,json=stateAgeMs,proto3" json:"state_age_ms,omitempty"`
 	// Why it is in this state, for humans; at most 4,096 bytes. Empty if there is nothing to say.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The errors since the last Report of this session, oldest first; at most 100. If there were more, the last 100.
+	// The errors since the last Report, also those between two sessions, oldest first; at most 100. If there were more, the
+	// last 100.
 	Errors        []*ConnectorError `protobuf:"bytes,4,rep,name=errors,proto3" json:"errors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

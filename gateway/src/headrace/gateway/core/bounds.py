@@ -3,7 +3,7 @@
 from collections.abc import Sized
 
 from headrace.contract.limits import MAX_NAME_BYTES
-from headrace.gateway.core.errors import LimitExceeded, MalformedMessage
+from headrace.gateway.core.errors import ListTooLong, MalformedMessage, TooManyNames
 from headrace.protocol.v1 import source_pb2
 
 MAX_PATTERNS = 100
@@ -44,20 +44,22 @@ def check_count(what: str, items: Sized, most: int) -> None:
     """Checks the length of a list in a request.
 
     Raises:
-        LimitExceeded: it is too long.
+        ListTooLong: it is too long.
     """
     if len(items) > most:
-        raise LimitExceeded(f"{what}: {len(items)} in one request; at most {most} are allowed")
+        text = f"{what}: {len(items)} in one request; at most {most} are allowed"
+        raise ListTooLong(text, limit=what, maximum=most, actual=len(items))
 
 
 def check_room(what: str, known: Sized, most: int) -> None:
     """Checks that the gateway may keep one more item.
 
     Raises:
-        LimitExceeded: the limit is reached.
+        TooManyNames: the limit is reached.
     """
     if len(known) >= most:
-        raise LimitExceeded(f"{what}: this gateway keeps at most {most}, and has as many; unused ones are forgotten in time")
+        text = f"{what}: this gateway keeps at most {most}, and has as many; unused ones are forgotten in time"
+        raise TooManyNames(text, limit=what, maximum=most)
 
 
 def check_hello(hello: source_pb2.Hello) -> None:

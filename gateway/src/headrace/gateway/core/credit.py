@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headrace.gateway.core.errors import LimitExceeded
+from headrace.gateway.core.errors import CreditOverrun
 
 
 @dataclass(slots=True, eq=False)
@@ -26,12 +26,15 @@ class CreditAccount:
         """Charges a frame against the credit of the session.
 
         Raises:
-            LimitExceeded: the remaining credit is too small.
+            CreditOverrun: the remaining credit is too small.
         """
         if size > self.bytes_left or count > self.messages_left:
-            raise LimitExceeded(
+            raise CreditOverrun(
                 f"credit overrun: a frame of {size} bytes and {count} messages with credit left for {self.bytes_left} bytes "
-                f"and {self.messages_left} messages; wait for Credit before sending"
+                f"and {self.messages_left} messages; wait for Credit before sending",
+                limit="bytes" if size > self.bytes_left else "messages",
+                maximum=self.bytes_left if size > self.bytes_left else self.messages_left,
+                actual=size if size > self.bytes_left else count,
             )
         self.bytes_left -= size
         self.messages_left -= count

@@ -1,13 +1,23 @@
-"""Errors that end calls, each with its gRPC status code.
+"""Errors that end calls, each with its gRPC status code; those that end sessions of connectors have a reason for programs.
 
 ProtocolError
 ├── MalformedMessage      INVALID_ARGUMENT     an invalid frame, name or request
 ├── UnknownStream         NOT_FOUND            a stream id that was never opened
 ├── UnknownPipeline       NOT_FOUND            a pipeline whose positions this gateway does not know
 ├── SequenceOutOfRange    OUT_OF_RANGE         a sequence that decreases or is too large
-├── LimitExceeded         RESOURCE_EXHAUSTED   credit, frame, session or stream limits
+├── LimitExceeded         RESOURCE_EXHAUSTED   a limit of the gateway
+│   ├── FrameTooLarge                          a frame above the limits
+│   ├── CreditOverrun                          a frame without credit for it
+│   ├── TooManyStreams                         more streams, or stream ids, than a session may have
+│   ├── TooManyNames                           more streams, sinks or pipelines than the gateway keeps
+│   └── ListTooLong                            a list in a message
 ├── OutOfTurn             FAILED_PRECONDITION  a message that the session's state does not allow
-├── TooSlow               DEADLINE_EXCEEDED    no Hello in time, or nothing read for too long
+│   ├── VersionUnsupported                     a protocol version that the gateway does not speak
+│   ├── UnknownMessage                         a message of a kind that the gateway does not know
+│   └── ModeMismatch                           a sink whose other instances have another mode
+├── TooSlow               DEADLINE_EXCEEDED
+│   ├── HelloTimeout                           no Hello in time
+│   └── ReadTimeout                            nothing read for too long
 ├── NotPermitted          PERMISSION_DENIED    the token does not allow it
 ├── TokenRevoked          UNAUTHENTICATED      the session's token is no longer valid
 ├── Superseded            ABORTED              a newer session or run has taken over
@@ -22,31 +32,46 @@ ProtocolError
 └── MessagesLost          DATA_LOSS            a source no longer has what a pipeline must read
 """
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import grpc
 
 from headrace.contract.errors import HeadraceError
+from headrace.gateway.statuses import Reason
+from headrace.protocol.v1 import connector_pb2 as pb
 
 
 class ProtocolError(HeadraceError):
     """Ends the call that caused it with `status`; the message states what is wrong, where, and what to do."""
 
     status: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
-    reason: ClassVar[str | None] = None
-    """A machine-readable reason, sent as metadata; None if the status code is enough."""
+    reason: ClassVar[Reason | None] = None
+    """The machine-readable reason; None for errors that end no session of a connector."""
+    engine_reason: ClassVar[str | None] = None
+    """A reason that engines look for in the trailing metadata; None if the status code is enough for them."""
+
+    def __init__(self, message: str, **metadata: object) -> None:
+        """Keeps the metadata that the reason's comment in the protocol names; what is None is left out."""
+        super().__init__(message)
+        self.metadata = {name: str(value) for name, value in metadata.items() if value is not None}
+
+    def within(self, where: str, **metadata: object) -> Self:
+        """The same error, with the place where it occurred."""
+        return type(self)(f"{where}: {self}", **{**metadata, **self.metadata})
 
 
 class MalformedMessage(ProtocolError):
     """A frame, a name or a request is invalid."""
 
     status = grpc.StatusCode.INVALID_ARGUMENT
+    reason = pb.ERROR_REASON_MALFORMED_MESSAGE
 
 
 class UnknownStream(ProtocolError):
     """A frame names a stream id that the session never opened."""
 
     status = grpc.StatusCode.NOT_FOUND
+    reason = pb.ERROR_REASON_UNKNOWN_STREAM
 
 
 class UnknownPipeline(ProtocolError):
@@ -59,6 +84,7 @@ class SequenceOutOfRange(ProtocolError):
     """A sequence decreases within its session, or is larger than Spark's largest integer."""
 
     status = grpc.StatusCode.OUT_OF_RANGE
+    reason = pb.ERROR_REASON_SEQUENCE_OUT_OF_RANGE
 
 
 class LimitExceeded(ProtocolError):
@@ -67,10 +93,59 @@ class LimitExceeded(ProtocolError):
     status = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+class FrameTooLarge(LimitExceeded):
+    """A frame, or a request for credit for one, is above the limits."""
+
+    reason = pb.ERROR_REASON_FRAME_TOO_LARGE
+
+
+class CreditOverrun(LimitExceeded):
+    """A frame was sent without enough credit."""
+
+    reason = pb.ERROR_REASON_CREDIT_OVERRUN
+
+
+class TooManyStreams(LimitExceeded):
+    """A session has as many streams, or stream ids, as it may."""
+
+    reason = pb.ERROR_REASON_TOO_MANY_STREAMS
+
+
+class TooManyNames(LimitExceeded):
+    """The gateway keeps as many names of a kind as it may."""
+
+    reason = pb.ERROR_REASON_TOO_MANY_NAMES
+
+
+class ListTooLong(LimitExceeded):
+    """A list in a message is too long."""
+
+    reason = pb.ERROR_REASON_LIST_TOO_LONG
+
+
 class OutOfTurn(ProtocolError):
     """The session's state does not allow the message."""
 
     status = grpc.StatusCode.FAILED_PRECONDITION
+    reason = pb.ERROR_REASON_MESSAGE_OUT_OF_ORDER
+
+
+class VersionUnsupported(OutOfTurn):
+    """A connector speaks a protocol version that this gateway does not."""
+
+    reason = pb.ERROR_REASON_PROTOCOL_VERSION_UNSUPPORTED
+
+
+class UnknownMessage(OutOfTurn):
+    """A message is of a kind that this gateway does not know, or has no content."""
+
+    reason = pb.ERROR_REASON_MESSAGE_UNKNOWN
+
+
+class ModeMismatch(OutOfTurn):
+    """The other instances of a sink have another mode."""
+
+    reason = pb.ERROR_REASON_SINK_MODE_MISMATCH
 
 
 class TooSlow(ProtocolError):
@@ -79,23 +154,38 @@ class TooSlow(ProtocolError):
     status = grpc.StatusCode.DEADLINE_EXCEEDED
 
 
+class HelloTimeout(TooSlow):
+    """The client did not send Hello in time."""
+
+    reason = pb.ERROR_REASON_HELLO_TIMEOUT
+
+
+class ReadTimeout(TooSlow):
+    """The client did not read for too long."""
+
+    reason = pb.ERROR_REASON_READ_TIMEOUT
+
+
 class NotPermitted(ProtocolError):
     """The caller's token does not permit the request."""
 
     status = grpc.StatusCode.PERMISSION_DENIED
+    reason = pb.ERROR_REASON_NOT_PERMITTED
 
 
 class TokenRevoked(ProtocolError):
     """The token that opened the session is no longer valid, or its rights have changed."""
 
     status = grpc.StatusCode.UNAUTHENTICATED
+    reason = pb.ERROR_REASON_TOKEN_REVOKED
 
 
 class Superseded(ProtocolError):
     """A newer session of the same instance, or a newer run of the same pipeline, has taken over."""
 
     status = grpc.StatusCode.ABORTED
-    reason = "superseded"
+    reason = pb.ERROR_REASON_TAKEN_OVER
+    engine_reason = "superseded"
 
 
 class SourceSilent(ProtocolError):
@@ -108,12 +198,14 @@ class AtCapacity(ProtocolError):
     """The limit of sessions is reached; the client may try again later."""
 
     status = grpc.StatusCode.UNAVAILABLE
+    reason = pb.ERROR_REASON_TOO_MANY_SESSIONS
 
 
 class Draining(ProtocolError):
     """The gateway is stopping; the client should reconnect to another one, or to this one after its restart."""
 
     status = grpc.StatusCode.UNAVAILABLE
+    reason = pb.ERROR_REASON_GATEWAY_STOPPING
 
 
 class MessagesLost(ProtocolError):

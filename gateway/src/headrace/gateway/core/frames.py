@@ -9,7 +9,7 @@ import numpy.typing as npt
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from headrace.contract.limits import MAX_CURSOR_BYTES, MAX_SEQUENCE
-from headrace.gateway.core.errors import LimitExceeded, MalformedMessage, ProtocolError, SequenceOutOfRange
+from headrace.gateway.core.errors import FrameTooLarge, MalformedMessage, ProtocolError, SequenceOutOfRange
 from headrace.protocol.v1 import frame_pb2 as pb
 
 if TYPE_CHECKING:
@@ -62,14 +62,15 @@ def check(frame: pb.Frame, size: int, max_bytes: int, max_messages: int, stream:
     """Checks that a frame is within the limits and that its columns are consistent; returns its last sequence.
 
     Raises:
-        LimitExceeded: the frame is too large.
+        FrameTooLarge: the frame is too large.
         MalformedMessage: its columns are inconsistent; the error names stream, sequence and column.
         SequenceOutOfRange: a sequence is larger than 2^63 - 1.
     """
     try:
         return _check(frame, size, max_bytes, max_messages)
     except ProtocolError as error:
-        raise type(error)(f"stream {stream}, sequence {frame.first_sequence}: {error}") from None
+        sequence = frame.first_sequence
+        raise error.within(f"stream {stream}, sequence {sequence}", stream=stream, sequence=sequence) from None
 
 
 def check_order(first: int, last_before: int, stream: str) -> None:
@@ -80,18 +81,22 @@ def check_order(first: int, last_before: int, stream: str) -> None:
     """
     if first <= last_before:
         raise SequenceOutOfRange(
-            f"stream {stream}, sequence {first}: it steps back behind {last_before}, which this session has sent already"
+            f"stream {stream}, sequence {first}: it steps back behind {last_before}, which this session has sent already",
+            stream=stream,
+            sequence=first,
         )
 
 
 def _check(frame: pb.Frame, size: int, max_bytes: int, max_messages: int) -> int:
     if size > max_bytes:
-        raise LimitExceeded(f"frame of {size} bytes: max_frame_bytes is {max_bytes}; send smaller frames")
+        text = f"frame of {size} bytes: max_frame_bytes is {max_bytes}; send smaller frames"
+        raise FrameTooLarge(text, limit="max_frame_bytes", maximum=max_bytes, actual=size)
     count = frame.count
     if count < 1:
         raise MalformedMessage("frame with count 0: a frame holds at least 1 message")
     if count > max_messages:
-        raise LimitExceeded(f"frame of {count} messages: max_frame_messages is {max_messages}; send smaller frames")
+        text = f"frame of {count} messages: max_frame_messages is {max_messages}; send smaller frames"
+        raise FrameTooLarge(text, limit="max_frame_messages", maximum=max_messages, actual=count)
     _check_bytes_column("values", len(frame.values), frame.value_lengths, count)
     _check_optional_column("keys", len(frame.keys), frame.key_lengths, count)
     _check_optional_column("message_ids", len(frame.message_ids), frame.message_id_lengths, count)

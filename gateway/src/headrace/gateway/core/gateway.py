@@ -95,7 +95,9 @@ class Gateway:
         if self.draining:
             raise Draining(f"{STOPPING}; reconnect in a moment")
         if len(self.sessions) + len(self.sink_sessions) >= self.limits.max_sessions:
-            raise AtCapacity(f"max_sessions is {self.limits.max_sessions} and all are taken; raise it, or close sessions")
+            most = self.limits.max_sessions
+            text = f"max_sessions is {most} and all are taken; raise it, or close sessions"
+            raise AtCapacity(text, limit="max_sessions", maximum=most)
 
     def close_session(self, session: Session) -> None:
         """Closes a session, its streams and its credit account. Unacknowledged messages of a redelivering source become void."""
@@ -114,7 +116,9 @@ class Gateway:
         """Closes a sink's session, and fails the calls that wait for its answers."""
         del self.sink_sessions[session.id]
         session.close()
-        self.sinks[session.hello.sink].detach(session)
+        sink = self.sinks.get(session.hello.sink)
+        if sink is not None:  # The gateway may have had no room for it.
+            sink.detach(session)
         self._sessions_changed.notify()
 
     def end_revoked(self, registry: TokenRegistry) -> int:

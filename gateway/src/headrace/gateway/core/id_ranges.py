@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 
-from headrace.gateway.core.errors import LimitExceeded
+from headrace.gateway.core.errors import TooManyStreams
 
 MAX_RANGES = 10_000
 
@@ -19,7 +19,7 @@ class IdRanges:
         """Adds an id.
 
         Raises:
-            LimitExceeded: the ids are too scattered.
+            TooManyStreams: the ids are too scattered.
         """
         if id_ in self:
             return
@@ -34,8 +34,10 @@ class IdRanges:
         elif before_one:
             self._starts[at] = id_
         elif len(self._starts) >= MAX_RANGES:
-            raise LimitExceeded(
-                f"stream id {id_}: too many ids that do not follow one another were rejected; count ids up by one"
+            raise TooManyStreams(
+                f"stream id {id_}: too many ids that do not follow one another were rejected; count ids up by one",
+                limit="stream_id_ranges",
+                maximum=MAX_RANGES,
             )
         else:
             self._starts.insert(at, id_)

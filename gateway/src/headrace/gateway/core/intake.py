@@ -8,11 +8,11 @@ import structlog
 from headrace.contract.position import Position
 from headrace.gateway.core import frames
 from headrace.gateway.core.errors import (
-    LimitExceeded,
     MalformedMessage,
     OutOfTurn,
     SequenceOutOfRange,
     Superseded,
+    TooManyStreams,
     UnknownStream,
 )
 from headrace.gateway.core.forgetting import forget_gone
@@ -37,22 +37,26 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
 
     Raises:
         MalformedMessage: the name, the kind or the id is not valid.
-        LimitExceeded: the session's limit of streams is reached.
+        TooManyStreams: the session's limit of streams is reached.
     """
     name = check_name(request.stream)
     if request.kind not in (source_pb2.SOURCE_KIND_REPLAYABLE, source_pb2.SOURCE_KIND_REDELIVERING):
-        raise MalformedMessage(f"stream {name}: kind {request.kind} is not one of the SourceKinds")
+        raise MalformedMessage(f"stream {name}: kind {request.kind} is not one of the SourceKinds", stream=name)
     if request.chooses_start and request.kind != source_pb2.SOURCE_KIND_REPLAYABLE:
-        raise MalformedMessage(f"stream {name}: only a replayable stream can have chooses_start")
+        raise MalformedMessage(f"stream {name}: only a replayable stream can have chooses_start", stream=name)
     if request.stream_id in session.attachments or request.stream_id in session.retired:
-        raise MalformedMessage(f"stream {name}: stream id {request.stream_id} was used before in this session; use a new one")
+        text = f"stream {name}: stream id {request.stream_id} was used before in this session; use a new one"
+        raise MalformedMessage(text, stream=name)
     if len(session.not_closed) >= gateway.limits.max_streams_per_session:
-        raise LimitExceeded(f"max_streams_per_session is {gateway.limits.max_streams_per_session} and all are taken")
+        most = gateway.limits.max_streams_per_session
+        text = f"max_streams_per_session is {most} and all are taken"
+        raise TooManyStreams(text, limit="max_streams_per_session", maximum=most)
     stream = gateway.stream(name)
     owner = stream.attachment
     if owner is not None and not owner.closed:
         if owner.session is session:
-            raise MalformedMessage(f"stream {name} is open in this session already, as stream id {owner.stream_id}")
+            text = f"stream {name} is open in this session already, as stream id {owner.stream_id}"
+            raise MalformedMessage(text, stream=name)
         if owner.session.instance != session.instance:
             text = f"stream {name} is owned by instance {owner.session.instance!r}, from {owner.session.peer}"
             session.reject(request.stream_id, source_pb2.REJECT_REASON_OWNED, text, OWNED_RETRY_MS)
@@ -98,7 +102,8 @@ def _hand_over(stream: Stream, owner: Attachment) -> bool:
 
 def _take_over(gateway: Gateway, older: Session, newer: Session) -> None:
     log.info("session taken over", instance=newer.instance, older=older.id, newer=newer.id)
-    older.end(Superseded(f"a newer session of instance {newer.instance!r}, from {newer.peer}, has taken over"))
+    text = f"a newer session of instance {newer.instance!r}, from {newer.peer}, has taken over"
+    older.end(Superseded(text, instance=newer.instance, session=newer.id))
     for attachment in older.attachments.values():
         if attachment.stream.attachment is attachment:
             gateway.detach(attachment.stream)
@@ -127,10 +132,12 @@ def take_frame(gateway: Gateway, session: Session, frame: frame_pb2.Frame, seria
     last = frames.check(frame, size, gateway.limits.max_frame_bytes, gateway.limits.max_frame_messages, name)
     session.account.charge(charge, count)
     if not attachment.opened or attachment.closed:
-        raise OutOfTurn(f"stream {name}: a frame " + ("after CloseStream" if attachment.closed else "before StreamOpened"))
+        when = "after CloseStream" if attachment.closed else "before StreamOpened"
+        raise OutOfTurn(f"stream {name}: a frame {when}", stream=name)
     frames.check_order(frame.first_sequence, attachment.last_sequence, name)
     if frame.first_sequence == 0 and not attachment.stream.replayable:
-        raise SequenceOutOfRange(f"stream {name}: sequence 0; a redelivering source counts its messages from 1 in each session")
+        text = f"stream {name}: sequence 0; a redelivering source counts its messages from 1 in each session"
+        raise SequenceOutOfRange(text, stream=name, sequence=0)
     attachment.last_sequence = last
     clear_credit_request(session, attachment)
     gateway.frames_received += 1
@@ -256,5 +263,6 @@ def _attachment(session: Session, stream_id: int) -> Attachment | None:
     """
     attachment = session.attachments.get(stream_id)
     if attachment is None and stream_id not in session.retired:
-        raise UnknownStream(f"stream id {stream_id} was never opened in this session; send OpenStream first")
+        text = f"stream id {stream_id} was never opened in this session; send OpenStream first"
+        raise UnknownStream(text, stream_id=stream_id)
     return attachment

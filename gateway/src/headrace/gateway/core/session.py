@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headrace.contract.position import Position
 from headrace.gateway.core.credit import CreditAccount, CreditPool
-from headrace.gateway.core.errors import ProtocolError, TooSlow
+from headrace.gateway.core.errors import ProtocolError, ReadTimeout
 from headrace.gateway.core.id_ranges import IdRanges
 from headrace.gateway.core.position import to_proto
 from headrace.gateway.core.signal import Signal
@@ -65,7 +65,7 @@ class Session:
         """Queues a message. Ends the session if too many are queued because the connector does not read."""
         self._control.append(response)
         if len(self._control) > MOST_WAITING + 4 * len(self.attachments):
-            self.end(TooSlow(f"{len(self._control)} answers wait for the connector; read them while you send"))
+            self.end(ReadTimeout(f"{len(self._control)} answers wait for the connector; read them while you send"))
         self.outgoing.notify()
 
     def acknowledge(self, attachment: Attachment, position: Position) -> None:

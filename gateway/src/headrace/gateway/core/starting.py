@@ -50,14 +50,18 @@ def check_start(stream: Stream, entry: source_pb2.Starts.Stream) -> Position:
         MalformedMessage: the position is invalid, or the stream was opened without chooses_start.
     """
     if not stream.chooses_start:
-        raise MalformedMessage(f"stream {stream.name}: Starts names it, and it was opened without chooses_start")
+        raise MalformedMessage(
+            f"stream {stream.name}: Starts names it, and it was opened without chooses_start", stream=stream.name
+        )
     if not entry.HasField("position"):
         return BEGINNING
     position = from_proto(entry.position)
     if position.epoch:
-        raise MalformedMessage(f"stream {stream.name}: a start in epoch {position.epoch}; a replayable stream has epoch 0")
+        text = f"stream {stream.name}: a start in epoch {position.epoch}; a replayable stream has epoch 0"
+        raise MalformedMessage(text, stream=stream.name)
     if len(position.cursor or b"") > MAX_CURSOR_BYTES:
-        raise MalformedMessage(f"stream {stream.name}: a start with a cursor above {MAX_CURSOR_BYTES} bytes")
+        text = f"stream {stream.name}: a start with a cursor above {MAX_CURSOR_BYTES} bytes"
+        raise MalformedMessage(text, stream=stream.name)
     return position
 
 

@@ -4,7 +4,7 @@ A batch that is read again may need messages of one stream while other streams o
 only once that batch is committed. So requests are kept, and checked again when a batch is announced.
 """
 
-from headrace.gateway.core.errors import LimitExceeded, UnknownStream
+from headrace.gateway.core.errors import FrameTooLarge, UnknownStream
 from headrace.gateway.core.frames import OVERHEAD_BYTES
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.session import Session
@@ -16,21 +16,24 @@ def request_credit(gateway: Gateway, session: Session, request: source_pb2.Credi
     """Records that a frame of a stream waits for credit; has no effect if the stream was closed in the meantime.
 
     Raises:
-        LimitExceeded: such a frame would exceed a limit.
+        FrameTooLarge: such a frame would exceed a limit.
         UnknownStream: the stream was never opened.
     """
     limits, window = gateway.limits, gateway.credit.window_messages
     if request.bytes > limits.max_frame_bytes:
-        raise LimitExceeded(f"CreditRequest for a frame of {request.bytes} bytes: max_frame_bytes is {limits.max_frame_bytes}")
+        text = f"CreditRequest for a frame of {request.bytes} bytes: max_frame_bytes is {limits.max_frame_bytes}"
+        raise FrameTooLarge(text, limit="max_frame_bytes", maximum=limits.max_frame_bytes, actual=request.bytes)
     if request.messages > limits.max_frame_messages:
-        text = f"max_frame_messages is {limits.max_frame_messages}"
-        raise LimitExceeded(f"CreditRequest for a frame of {request.messages} messages: {text}")
+        text = f"CreditRequest for a frame of {request.messages} messages: max_frame_messages is {limits.max_frame_messages}"
+        raise FrameTooLarge(text, limit="max_frame_messages", maximum=limits.max_frame_messages, actual=request.messages)
     if request.messages > window:
         text = f"a session never has more than {window} outstanding (session_messages); send smaller frames"
-        raise LimitExceeded(f"CreditRequest for a frame of {request.messages} messages: {text}")
+        text = f"CreditRequest for a frame of {request.messages} messages: {text}"
+        raise FrameTooLarge(text, limit="session_messages", maximum=window, actual=request.messages)
     attachment = session.attachments.get(request.stream_id)
     if attachment is None and request.stream_id not in session.retired:
-        raise UnknownStream(f"CreditRequest for stream id {request.stream_id}: it was never opened in this session")
+        text = f"CreditRequest for stream id {request.stream_id}: it was never opened in this session"
+        raise UnknownStream(text, stream_id=request.stream_id)
     if attachment is None or not attachment.opened or attachment.closed:
         return
     attachment.requested_credit = RequestedCredit(

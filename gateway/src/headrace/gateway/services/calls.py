@@ -9,12 +9,17 @@ import grpc.aio
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.core import VERSION, ProtocolError
 from headrace.gateway.core.bounds import check_length
-from headrace.gateway.core.errors import OutOfTurn, TooSlow
+from headrace.gateway.core.errors import HelloTimeout, OutOfTurn, VersionUnsupported
+from headrace.gateway.statuses import abort
 
 ABORT_TIMEOUT_S = 2.0
 """How long a client may take to read its call's final status, in seconds."""
 REASON = "headrace-reason"
-"""The key of the trailing metadata entry that contains an error's reason."""
+"""The key of the trailing metadata that holds an error's reason for engines."""
+UNKNOWN_MESSAGE = (
+    f"a message without content, or of a kind that this gateway ({VERSION}) does not know; "
+    "upgrade the gateway, or send only what its Welcome lists as capabilities"
+)
 
 
 async def first_hello(coming: Awaitable[Any], timeout_ms: int) -> Any:
@@ -25,28 +30,45 @@ async def first_hello(coming: Awaitable[Any], timeout_ms: int) -> Any:
         timeout_ms: How long to wait for it, in milliseconds.
 
     Raises:
-        TooSlow: nothing arrived in time.
-        OutOfTurn: the message is not Hello, has an unsupported protocol version, or lacks a connector or instance name.
+        HelloTimeout: nothing arrived in time.
+        OutOfTurn: the message is not Hello, or it lacks a connector or instance name.
+        VersionUnsupported: it has another protocol version.
         MalformedMessage: a name in it is too long.
     """
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             first = await coming
     except TimeoutError:
-        raise TooSlow(f"no Hello within {timeout_ms} ms; send it first") from None
+        raise HelloTimeout(f"no Hello within {timeout_ms} ms; send it first", timeout_ms=timeout_ms) from None
     if first is None or first.WhichOneof("message") != "hello":
         raise OutOfTurn("the first message of a session must be Hello")
     hello = first.hello
-    if hello.protocol_version != PROTOCOL_VERSION:
-        raise OutOfTurn(
-            f"protocol version {hello.protocol_version}: this gateway ({VERSION}) speaks {PROTOCOL_VERSION}; "
-            "use a connector built for that version"
-        )
+    _check_version(hello.protocol_version)
     if not hello.connector or not hello.instance:
         raise OutOfTurn("Hello without a connector name or without an instance; both are needed")
     for field in ("connector", "connector_version", "instance"):
         check_length(f"{field} in Hello", getattr(hello, field))
     return hello
+
+
+def _check_version(spoken: int) -> None:
+    """Checks the protocol version in a Hello.
+
+    Raises:
+        VersionUnsupported: this gateway does not speak it.
+    """
+    if spoken == PROTOCOL_VERSION:
+        return
+    side = "gateway" if spoken > PROTOCOL_VERSION else "connector"
+    newer = "the gateway to a version that speaks" if spoken > PROTOCOL_VERSION else "the connector's SDK to one that speaks"
+    raise VersionUnsupported(
+        f"protocol version {spoken}: this gateway ({VERSION}) speaks {PROTOCOL_VERSION}; "
+        f"upgrade {newer} {max(spoken, PROTOCOL_VERSION)}",
+        version=spoken,
+        supported_versions=PROTOCOL_VERSION,
+        gateway_version=VERSION,
+        upgrade=side,
+    )
 
 
 async def first_to_end(*coroutines: Coroutine[Any, Any, None]) -> None:
@@ -74,7 +96,8 @@ async def end_call(context: "grpc.aio.ServicerContext[Any, Any]", error: Protoco
     """
     try:
         async with asyncio.timeout(ABORT_TIMEOUT_S):
-            await context.abort(error.status, str(error), ((REASON, error.reason),) if error.reason else ())
+            trailing = ((REASON, error.engine_reason),) if error.engine_reason else ()
+            await abort(context, error.status, str(error), error.reason, error.metadata, trailing)
     except TimeoutError:
         raise asyncio.CancelledError from None
     except grpc.aio.AbortError as aborted:

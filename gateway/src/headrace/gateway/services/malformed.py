@@ -8,6 +8,9 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from headrace.gateway.statuses import abort
+from headrace.protocol.v1 import connector_pb2
+
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -75,7 +78,8 @@ def _checked(behaviour: Callable[[Any, Context], Any], look: Callable[[Any, Cont
 async def _one(request: Any, context: Context) -> Any:
     """Returns a request; ends the call if it is a parse error."""
     if isinstance(request, DecodeError):
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"not a request of this method: {request}")
+        text, reason = f"not a request of this method: {request}", connector_pb2.ERROR_REASON_MALFORMED_MESSAGE
+        await abort(context, grpc.StatusCode.INVALID_ARGUMENT, text, reason)
     return request
 
 

@@ -9,13 +9,13 @@ from google.protobuf.message import DecodeError
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
 from headrace.gateway.core.bounds import MAX_LISTED, check_count
-from headrace.gateway.core.errors import MalformedMessage, NotPermitted, OutOfTurn
+from headrace.gateway.core.errors import ListTooLong, MalformedMessage, NotPermitted, OutOfTurn, UnknownMessage
 from headrace.gateway.core.sinks.delivering import attach_sink
 from headrace.gateway.core.sinks.session import Response, SinkSession
 from headrace.gateway.core.sinks.sink import Sink
 from headrace.gateway.core.sinks.transaction import Transaction, check_sink
 from headrace.gateway.identity import Identity, identity_of
-from headrace.gateway.services.calls import begin_call, end_call, first_hello, first_to_end
+from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, end_call, first_hello, first_to_end
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceServicer
 
@@ -67,11 +67,15 @@ class SinkService(SinkServiceServicer):
     async def _hello(self, requests: Requests, identity: Identity) -> pb.SinkHello:
         hello: pb.SinkHello = await first_hello(anext(requests, None), self._gateway.limits.hello_timeout_ms)
         for field in ("staged", "prepared", "committed"):
-            check_count(f"{field} of sink {hello.sink[:80]!r}", getattr(hello, field), MAX_LISTED)
+            try:
+                check_count(field, getattr(hello, field), MAX_LISTED)
+            except ListTooLong as error:
+                raise error.within(f"sink {hello.sink[:80]!r}", sink=hello.sink[:80]) from None
         if hello.mode not in (pb.SINK_MODE_TWO_PHASE, pb.SINK_MODE_BATCH_IDEMPOTENT, pb.SINK_MODE_AT_LEAST_ONCE):
             raise MalformedMessage(f"sink {hello.sink[:80]}: mode {hello.mode} is not one of the SinkModes")
         if not identity.may_write(check_sink(hello.sink)):
-            raise NotPermitted(f"the token of {identity.name!r} does not allow sink {hello.sink!r}; add it to the token's sinks")
+            text = f"the token of {identity.name!r} does not allow sink {hello.sink!r}; add it to the token's sinks"
+            raise NotPermitted(text, sink=hello.sink)
         return hello
 
     async def _read(self, sink: Sink, session: SinkSession, requests: Requests) -> None:
@@ -99,8 +103,10 @@ class SinkService(SinkServiceServicer):
                     pass  # `note_activity` already has its effect.
                 case "goodbye":
                     return
+                case "hello":
+                    raise OutOfTurn("a second SinkHello: a session has one", sink=sink.name)
                 case _:
-                    raise OutOfTurn("a message of a kind that this gateway does not expect here; use protocol version 1")
+                    raise UnknownMessage(UNKNOWN_MESSAGE, sink=sink.name)
 
     async def _write(self, session: SinkSession, context: Context) -> None:
         while True:

@@ -11,14 +11,14 @@ from google.protobuf.message import DecodeError
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.core import VERSION, Gateway, ProtocolError, intake
 from headrace.gateway.core.bounds import check_hello
-from headrace.gateway.core.errors import MalformedMessage, OutOfTurn, TooSlow
+from headrace.gateway.core.errors import MalformedMessage, OutOfTurn, ReadTimeout, UnknownMessage
 from headrace.gateway.core.frames import OVERHEAD_BYTES
 from headrace.gateway.core.housekeeping import SHORTEST_LINGER_MS
 from headrace.gateway.core.position import check_name
 from headrace.gateway.core.session import Session
 from headrace.gateway.core.stream_credit import request_credit
 from headrace.gateway.identity import Identity, identity_of
-from headrace.gateway.services.calls import begin_call, end_call, first_hello, first_to_end
+from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, end_call, first_hello, first_to_end
 from headrace.gateway.services.received import Received
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer
@@ -103,7 +103,7 @@ class SourceService(SourceServiceServicer):
                 case "hello":
                     raise OutOfTurn("a second Hello: a session has one")
                 case _:
-                    raise OutOfTurn("a message of a kind that this gateway does not know; use protocol version 1")
+                    raise UnknownMessage(UNKNOWN_MESSAGE)
 
     def _open_stream(self, session: Session, identity: Identity, request: pb.OpenStream) -> None:
         if identity.may_open(check_name(request.stream)):
@@ -120,7 +120,8 @@ class SourceService(SourceServiceServicer):
                     async with asyncio.timeout(timeout_ms / 1000):
                         await context.write(response)
                 except TimeoutError:
-                    raise TooSlow(f"the connector has read nothing for {timeout_ms} ms; keep reading while you send") from None
+                    text = f"the connector has read nothing for {timeout_ms} ms; keep reading while you send"
+                    raise ReadTimeout(text, timeout_ms=timeout_ms) from None
             if session.failure is not None:
                 raise session.failure
             if not session.has_waiting():

@@ -28,7 +28,7 @@ class _ConnectorStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Connec
     CONNECTOR_STATE_UNSPECIFIED: _ConnectorState.ValueType  # 0
     """Not allowed in a Report. In a status: the connector has not reported."""
     CONNECTOR_STATE_CONNECTING: _ConnectorState.ValueType  # 1
-    """It connects to its system, and has not yet read or written anything in this session."""
+    """It starts: it connects to its system."""
     CONNECTOR_STATE_RUNNING: _ConnectorState.ValueType  # 2
     """It works."""
     CONNECTOR_STATE_DEGRADED: _ConnectorState.ValueType  # 3
@@ -42,7 +42,7 @@ class ConnectorState(_ConnectorState, metaclass=_ConnectorStateEnumTypeWrapper):
 CONNECTOR_STATE_UNSPECIFIED: ConnectorState.ValueType  # 0
 """Not allowed in a Report. In a status: the connector has not reported."""
 CONNECTOR_STATE_CONNECTING: ConnectorState.ValueType  # 1
-"""It connects to its system, and has not yet read or written anything in this session."""
+"""It starts: it connects to its system."""
 CONNECTOR_STATE_RUNNING: ConnectorState.ValueType  # 2
 """It works."""
 CONNECTOR_STATE_DEGRADED: ConnectorState.ValueType  # 3
@@ -60,8 +60,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_UNSPECIFIED: _ErrorReason.ValueType  # 0
     """Not used."""
     ERROR_REASON_MALFORMED_MESSAGE: _ErrorReason.ValueType  # 1
-    """A frame, a name or another part of a message is invalid. INVALID_ARGUMENT; do not reconnect. Metadata: `stream`,
-    `sequence` (the first of the frame), for a part of a sink `pipeline`, `batch`.
+    """A frame, a name or another part of a message is invalid. INVALID_ARGUMENT; do not reconnect. Metadata: `stream` and
+    `sequence` (the first of the frame), or `sink`, `pipeline` and `batch`.
     """
     ERROR_REASON_PROTOCOL_VERSION_UNSUPPORTED: _ErrorReason.ValueType  # 2
     """Hello has a protocol version that the gateway does not speak. FAILED_PRECONDITION; do not reconnect: upgrade one side.
@@ -70,11 +70,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_MESSAGE_OUT_OF_ORDER: _ErrorReason.ValueType  # 3
     """A message that is not allowed at this point: before Hello, a second Hello, a frame of a stream that is not open, an
-    answer to nothing. FAILED_PRECONDITION; do not reconnect. Metadata: `stream`, or `sink`.
+    answer to nothing; also a Hello without a connector or an instance. FAILED_PRECONDITION; do not reconnect. Metadata:
+    `stream`, or `sink`.
     """
     ERROR_REASON_MESSAGE_UNKNOWN: _ErrorReason.ValueType  # 4
     """A message of a kind that the gateway does not know, or without content. FAILED_PRECONDITION; do not reconnect: send what
-    is new only to a gateway whose Welcome lists its capability.
+    is new only to a gateway whose Welcome lists its capability. Metadata: `sink`.
     """
     ERROR_REASON_UNKNOWN_STREAM: _ErrorReason.ValueType  # 5
     """A stream id that was never opened in this session. NOT_FOUND; do not reconnect. Metadata: `stream_id`."""
@@ -102,7 +103,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_LIST_TOO_LONG: _ErrorReason.ValueType  # 12
     """A list in a message is too long. RESOURCE_EXHAUSTED; do not reconnect. Metadata: `limit` (the list), `maximum`,
-    `actual`.
+    `actual`, `sink`.
     """
     ERROR_REASON_HELLO_TIMEOUT: _ErrorReason.ValueType  # 13
     """No Hello in time. DEADLINE_EXCEEDED; reconnect. Metadata: `timeout_ms`."""
@@ -145,8 +146,8 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 """Not used."""
 ERROR_REASON_MALFORMED_MESSAGE: ErrorReason.ValueType  # 1
-"""A frame, a name or another part of a message is invalid. INVALID_ARGUMENT; do not reconnect. Metadata: `stream`,
-`sequence` (the first of the frame), for a part of a sink `pipeline`, `batch`.
+"""A frame, a name or another part of a message is invalid. INVALID_ARGUMENT; do not reconnect. Metadata: `stream` and
+`sequence` (the first of the frame), or `sink`, `pipeline` and `batch`.
 """
 ERROR_REASON_PROTOCOL_VERSION_UNSUPPORTED: ErrorReason.ValueType  # 2
 """Hello has a protocol version that the gateway does not speak. FAILED_PRECONDITION; do not reconnect: upgrade one side.
@@ -155,11 +156,12 @@ Metadata: `version` (the connector's), `supported_versions` (the gateway's, sepa
 """
 ERROR_REASON_MESSAGE_OUT_OF_ORDER: ErrorReason.ValueType  # 3
 """A message that is not allowed at this point: before Hello, a second Hello, a frame of a stream that is not open, an
-answer to nothing. FAILED_PRECONDITION; do not reconnect. Metadata: `stream`, or `sink`.
+answer to nothing; also a Hello without a connector or an instance. FAILED_PRECONDITION; do not reconnect. Metadata:
+`stream`, or `sink`.
 """
 ERROR_REASON_MESSAGE_UNKNOWN: ErrorReason.ValueType  # 4
 """A message of a kind that the gateway does not know, or without content. FAILED_PRECONDITION; do not reconnect: send what
-is new only to a gateway whose Welcome lists its capability.
+is new only to a gateway whose Welcome lists its capability. Metadata: `sink`.
 """
 ERROR_REASON_UNKNOWN_STREAM: ErrorReason.ValueType  # 5
 """A stream id that was never opened in this session. NOT_FOUND; do not reconnect. Metadata: `stream_id`."""
@@ -187,7 +189,7 @@ Metadata: `limit` (`streams` or `sinks`), `maximum`.
 """
 ERROR_REASON_LIST_TOO_LONG: ErrorReason.ValueType  # 12
 """A list in a message is too long. RESOURCE_EXHAUSTED; do not reconnect. Metadata: `limit` (the list), `maximum`,
-`actual`.
+`actual`, `sink`.
 """
 ERROR_REASON_HELLO_TIMEOUT: ErrorReason.ValueType  # 13
 """No Hello in time. DEADLINE_EXCEEDED; reconnect. Metadata: `timeout_ms`."""
@@ -304,7 +306,9 @@ class Report(_message.Message):
     """Why it is in this state, for humans; at most 4,096 bytes. Empty if there is nothing to say."""
     @_builtins.property
     def errors(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConnectorError]:
-        """The errors since the last Report of this session, oldest first; at most 100. If there were more, the last 100."""
+        """The errors since the last Report, also those between two sessions, oldest first; at most 100. If there were more, the
+        last 100.
+        """
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from headrace.gateway.core.bounds import MAX_PIPELINES, check_room
-from headrace.gateway.core.errors import OlderCheckpoint, OutOfTurn, SinkAbsent, SinkFailed, Superseded
+from headrace.gateway.core.errors import ModeMismatch, OlderCheckpoint, SinkAbsent, SinkFailed, Superseded
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.sinks.commit_log import CommitLog, Decision, VotedBatch
@@ -17,6 +17,7 @@ from headrace.gateway.core.sinks.runs import check_current, check_open, merged, 
 from headrace.gateway.core.sinks.session import Holdings, SinkSession
 from headrace.gateway.core.sinks.sink import Sink
 from headrace.gateway.core.sinks.transaction import Part, Transaction
+from headrace.protocol.v1 import sink_pb2
 
 log = structlog.get_logger("headrace.gateway")
 
@@ -34,18 +35,21 @@ def attach_sink(gateway: Gateway, session: SinkSession) -> Sink:
     """Attaches an instance of a sink, and sends it the decisions about the transactions that it holds.
 
     Raises:
-        OutOfTurn: the other instances of the sink have another mode.
+        ModeMismatch: the other instances of the sink have another mode.
         MalformedMessage: a transaction or part in its Hello is invalid.
         LimitExceeded: the sink is new, and the limit of sinks is reached.
     """
     sink = gateway.sink(session.hello.sink)
     others = [other for instance, other in sink.sessions.items() if instance != session.instance]
     if others and sink.mode != session.hello.mode:
-        raise OutOfTurn(f"sink {sink.name}: its other instances have another mode; give this connector a different sink name")
+        text = f"sink {sink.name}: its other instances have another mode; give this connector a different sink name"
+        modes = (sink_pb2.SinkMode.Name(mode).removeprefix("SINK_MODE_") for mode in (sink.mode, session.hello.mode))
+        raise ModeMismatch(text, sink=sink.name, mode=next(modes), actual=next(modes))
     older = sink.sessions.get(session.instance)
     if older is not None:
         log.info("session taken over", sink=sink.name, instance=session.instance, older=older.id, newer=session.id)
-        older.end(Superseded(f"a newer session of instance {session.instance!r}, from {session.peer}, has taken over"))
+        text = f"a newer session of instance {session.instance!r}, from {session.peer}, has taken over"
+        older.end(Superseded(text, instance=session.instance, session=session.id))
         older.close()
     sink.attach(session)
     for commit_log in gateway.commit_logs.values():

@@ -11,7 +11,7 @@ from typing import TypeVar
 import structlog
 
 from headrace.gateway.core.envelopes import part_frame
-from headrace.gateway.core.errors import MalformedMessage, OutOfTurn, ProtocolError, SinkAway, SinkFailed, TooSlow
+from headrace.gateway.core.errors import MalformedMessage, OutOfTurn, ProtocolError, ReadTimeout, SinkAway, SinkFailed
 from headrace.gateway.core.signal import Signal
 from headrace.gateway.core.sinks.transaction import Part, Transaction
 from headrace.gateway.identity import Identity
@@ -141,16 +141,17 @@ class SinkSession:
         """Limits how long the sink may take to read a message. The timeout restarts whenever the sink sends something.
 
         Raises:
-            TooSlow: the sink has neither read nor sent anything for `timeout_ms` milliseconds.
+            ReadTimeout: the sink has neither read nor sent anything for `timeout_ms` milliseconds.
         """
         try:
             async with asyncio.timeout(timeout_ms / 1000) as self._writing:
                 self._write_timeout_s = timeout_ms / 1000
                 yield
         except TimeoutError:
-            raise TooSlow(
+            raise ReadTimeout(
                 f"sink {self.hello.sink}: instance {self.instance} has neither read nor sent anything for {timeout_ms} ms; "
-                "keep reading, or send SinkBusy while the sink cannot take more"
+                "keep reading, or send SinkBusy while the sink cannot take more",
+                timeout_ms=timeout_ms,
             ) from None
         finally:
             self._writing = None
@@ -241,12 +242,21 @@ class SinkSession:
         opened = self.open.get(part_id)
         if opened is not None:
             if not opened.complete:
-                raise OutOfTurn(f"sink {self.hello.sink}, {opened.part}: Staged before EndPart; wait for the whole part")
-            _check_refused(f"sink {self.hello.sink}, {opened.part}", refused, opened.messages)
+                text = f"sink {self.hello.sink}, {opened.part}: Staged before EndPart; wait for the whole part"
+                raise OutOfTurn(text, sink=self.hello.sink)
+            self._check_refused(opened, refused)
             self.holdings.staged.add(opened.part)
             _answer(opened.staged, refused)
         self._note_answer(part_id)
         return opened
+
+    def _check_refused(self, opened: OpenPart, refused: Refused) -> None:
+        try:
+            _check_refused(refused, opened.messages)
+        except MalformedMessage as error:
+            transaction = opened.part.transaction
+            where = {"sink": self.hello.sink, "pipeline": transaction.pipeline, "batch": transaction.batch}
+            raise error.within(f"sink {self.hello.sink}, {opened.part}", **where) from None
 
     def part_failed(self, part_id: int, reason: str) -> None:
         """Notes that a part could not be staged; has no effect if it was dropped in the meantime.
@@ -264,7 +274,7 @@ class SinkSession:
         self.open.pop(part_id, None)
         if not 0 < part_id < self._next_part or part_id in self._answered:
             why = "was answered already" if part_id in self._answered else "was never begun in this session"
-            raise OutOfTurn(f"sink {self.hello.sink}: an answer to part {part_id}, which {why}")
+            raise OutOfTurn(f"sink {self.hello.sink}: an answer to part {part_id}, which {why}", sink=self.hello.sink)
         _remember(self._answered, part_id)
 
     # Transactions
@@ -353,7 +363,8 @@ class SinkSession:
             OutOfTurn: no such answer is expected.
         """
         if transaction not in self._withdrawn:
-            raise OutOfTurn(f"sink {self.hello.sink}, {transaction}: {answer} answers no request of this session")
+            text = f"sink {self.hello.sink}, {transaction}: {answer} answers no request of this session"
+            raise OutOfTurn(text, sink=self.hello.sink)
         del self._withdrawn[transaction]
 
     def commit(self, transaction: Transaction) -> None:
@@ -397,7 +408,7 @@ class SinkSession:
             raise SinkAway(f"sink {self.hello.sink}: the session of instance {self.instance} was lost; deliver again")
 
 
-def _check_refused(where: str, refused: Refused, messages: int) -> None:
+def _check_refused(refused: Refused, messages: int) -> None:
     """Checks that refusals name messages of the part, in ascending order.
 
     Raises:
@@ -406,9 +417,9 @@ def _check_refused(where: str, refused: Refused, messages: int) -> None:
     last = -1
     for refusal in refused:
         if refusal.sequence >= messages:
-            raise MalformedMessage(f"{where}: Staged refuses message {refusal.sequence}, and the part has {messages}")
+            raise MalformedMessage(f"Staged refuses message {refusal.sequence}, and the part has {messages}")
         if refusal.sequence <= last:
-            raise MalformedMessage(f"{where}: Staged refuses message {refusal.sequence} after {last}; want each once, ascending")
+            raise MalformedMessage(f"Staged refuses message {refusal.sequence} after {last}; want each once, ascending")
         last = refusal.sequence
 
 
@@ -432,5 +443,5 @@ async def _outcome(answer: "asyncio.Future[_T | ProtocolError]") -> _T:
     """
     outcome = await asyncio.shield(answer)
     if isinstance(outcome, ProtocolError):
-        raise type(outcome)(str(outcome))
+        raise type(outcome)(str(outcome), **outcome.metadata)
     return outcome
