@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_PATTERNS = ("*.md", "docs/**/*.md", "*/README.md", "sdk/*/README.md")
+_PATTERNS = ("*.md", "docs/**/*.md", "*/README.md", "sdk/*/README.md", "conformance/*/README.md")
 PAGES = tuple(sorted({path.relative_to(ROOT).as_posix() for pattern in _PATTERNS for path in ROOT.glob(pattern)}))
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
