@@ -36,10 +36,10 @@ class Run:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
 
-    async def until(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    async def until(self, condition: Callable[[dict[str, Any]], bool], within_s: float = DEADLINE_S) -> dict[str, Any]:
         """The next document that a condition is true for."""
         assert self.process.stdout is not None
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(within_s):
             while line := await self.process.stdout.readline():
                 document: dict[str, Any] = json.loads(line)
                 if condition(document):
