@@ -9,6 +9,7 @@ import grpc
 
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
+from headrace.protocol.v1.connector_pb2 import CONNECTOR_STATE_DEGRADED, CONNECTOR_STATE_RUNNING, ConnectorError, Sdk
 from headrace.protocol.v1.frame_pb2 import Position, StreamPosition
 from headrace.protocol.v1.sink_pb2 import SINK_MODE_TWO_PHASE, Transaction
 
@@ -62,7 +63,18 @@ BUSY = pb.GetStatusResponse(
             outstanding_bytes=2_108_587,
             outstanding_messages=34_567,
             linger_ms=5,
-        )
+            reported=pb.ReportedStatus(
+                sdk=Sdk(name="headrace-python", version="0.1.0", language="python"),
+                state=CONNECTOR_STATE_DEGRADED,
+                state_age_ms=12_000,
+                reason="the broker refuses half of the reads",
+                errors=[
+                    ConnectorError(message="timed out", age_ms=30_000),
+                    ConnectorError(message="read of segment 4 failed", age_ms=2_000, stream="orders/0"),
+                ],
+            ),
+        ),
+        pb.SessionStatus(session="s-2", connector="older", instance="older-1", peer="127.0.0.1:40001", age_ms=1_000),
     ],
     pipelines=[
         pb.PipelineStatus(
@@ -97,6 +109,22 @@ BUSY = pb.GetStatusResponse(
             losses=2,
         ),
         pb.SinkStatus(sink="errors"),
+    ],
+    sink_sessions=[
+        pb.SinkSessionStatus(
+            session="k-1",
+            sink="alerts",
+            connector="alerts",
+            connector_version="2",
+            instance="alerts-a",
+            peer="127.0.0.1:40002",
+            age_ms=65_000,
+            reported=pb.ReportedStatus(
+                sdk=Sdk(name="headrace-go", version="0.2.0", language="go"),
+                state=CONNECTOR_STATE_RUNNING,
+                state_age_ms=64_000,
+            ),
+        )
     ],
 )
 

@@ -122,6 +122,7 @@ def test_fields_of_the_status() -> None:
         sessions=[admin_pb2.SessionStatus()],
         pipelines=[admin_pb2.PipelineStatus()],
         sinks=[admin_pb2.SinkStatus()],
+        sink_sessions=[admin_pb2.SinkSessionStatus()],
     )
     for name, part in status_document("127.0.0.1:7433", empty).items():
         fields = part[0] if isinstance(part, list) else part

@@ -34,12 +34,17 @@ def status(as_json: bool, watch: bool, interval: float, connection: Connection) 
                  losses, lag_messages, lag_bytes, oldest_unacknowledged_ms,
                  holders [pipeline, state (attached, away, detached, awaited), committed, held_ms]]
       sessions   [session, connector, connector_version, instance, peer, age_ms, streams, credit_bytes,
-                 credit_messages, outstanding_bytes, outstanding_messages, linger_ms]
+                 credit_messages, outstanding_bytes, outstanding_messages, linger_ms, sdk, state,
+                 state_age_ms, reason, errors]
       pipelines  [pipeline, run, attached, state, away_ms, patterns, committed {stream: position},
                  idle_ms, lag_messages, lag_bytes]
       sinks      [sink, mode (two-phase, batch-idempotent, at-least-once), instances, away, open_parts,
                  pending_transactions, staged_messages, refused_messages, committed {pipeline: batch},
                  lost [instance, pipeline, batch], losses]
+      sink_sessions  [session, sink, connector, connector_version, instance, peer, age_ms, sdk, state,
+                 state_age_ms, reason, errors]
+      What a connector has reported: sdk {name, version, language} or null, state (connecting, running,
+      degraded, waiting) or null, errors [message, age_ms, stream], oldest first.
       A position is null or {epoch, sequence, cursor (base64 or null)}.
     """
     with connection.channel() as channel:

@@ -7,11 +7,14 @@ from headrace.protocol.v1.admin_pb2 import (
     GetStatusResponse,
     PipelineState,
     PipelineStatus,
+    ReportedStatus,
     SessionStatus,
+    SinkSessionStatus,
     SinkStatus,
     StreamState,
     StreamStatus,
 )
+from headrace.protocol.v1.connector_pb2 import ConnectorState
 from headrace.protocol.v1.frame_pb2 import Position
 from headrace.protocol.v1.sink_pb2 import SinkMode
 
@@ -33,6 +36,7 @@ def status_document(address: str, status: GetStatusResponse) -> dict[str, Any]:
         "sessions": [_session(session) for session in status.sessions],
         "pipelines": [_pipeline(pipeline) for pipeline in status.pipelines],
         "sinks": [_sink(sink) for sink in status.sinks],
+        "sink_sessions": [_sink_session(session) for session in status.sink_sessions],
     }
 
 
@@ -78,6 +82,34 @@ def _session(session: SessionStatus) -> dict[str, Any]:
         "outstanding_bytes": session.outstanding_bytes,
         "outstanding_messages": session.outstanding_messages,
         "linger_ms": session.linger_ms,
+        **_reported(session.reported),
+    }
+
+
+def _sink_session(session: SinkSessionStatus) -> dict[str, Any]:
+    return {
+        "session": session.session,
+        "sink": session.sink,
+        "connector": session.connector,
+        "connector_version": session.connector_version,
+        "instance": session.instance,
+        "peer": session.peer,
+        "age_ms": session.age_ms,
+        **_reported(session.reported),
+    }
+
+
+def _reported(reported: ReportedStatus) -> dict[str, Any]:
+    """What a connector says of itself: None is what it has not said."""
+    sdk = reported.sdk
+    return {
+        "sdk": {"name": sdk.name, "version": sdk.version, "language": sdk.language} if reported.HasField("sdk") else None,
+        "state": ConnectorState.Name(reported.state).removeprefix("CONNECTOR_STATE_").lower() if reported.state else None,
+        "state_age_ms": reported.state_age_ms if reported.state else None,
+        "reason": reported.reason,
+        "errors": [
+            {"message": error.message, "age_ms": error.age_ms, "stream": error.stream or None} for error in reported.errors
+        ],
     }
 
 

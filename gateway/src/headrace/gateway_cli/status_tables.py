@@ -11,6 +11,8 @@ from rich.text import Text
 from headrace.terminal import bytes_text, duration_text
 
 _STATE_STYLES = {"live": "green", "parked": "yellow", "detached": "yellow", "ended": "dim", "lost": "bold red"}
+_LONGEST_TEXT = 300
+"""A text of a connector is cut after so many characters; the JSON document has all of it."""
 _LONG_HELD_MS = 60_000
 """Acknowledgements held for less than this, in milliseconds, are not shown: a running query holds them for a whole batch."""
 
@@ -31,9 +33,13 @@ def _parts(document: dict[str, Any]) -> Iterator[RenderableType]:
                 held = f"{holder['pipeline']} ({holder['state']}) has held acknowledgements for"
                 yield Text(f"  {stream['stream']}: {held} {duration_text(holder['held_ms'])}", style="yellow")
     yield _sessions(document["sessions"])
+    yield from _reported(document["sessions"])
     yield _pipelines(document["pipelines"])
     if document["sinks"]:
         yield _sinks(document["sinks"])
+    if document["sink_sessions"]:
+        yield _sink_sessions(document["sink_sessions"])
+        yield from _reported(document["sink_sessions"])
 
 
 def _headline(gateway: dict[str, Any]) -> Text:
@@ -85,6 +91,8 @@ def _sessions(sessions: list[dict[str, Any]]) -> RenderableType:
         "sessions",
         "session",
         "connector",
+        "sdk",
+        "state",
         "instance",
         "peer",
         "#age",
@@ -98,6 +106,8 @@ def _sessions(sessions: list[dict[str, Any]]) -> RenderableType:
         table.add_row(
             session["session"],
             f"{session['connector']} {session['connector_version']}".strip(),
+            _sdk(session),
+            _connector_state(session),
             session["instance"],
             session["peer"],
             duration_text(session["age_ms"]),
@@ -108,6 +118,52 @@ def _sessions(sessions: list[dict[str, Any]]) -> RenderableType:
             f"{session['linger_ms']} ms",
         )
     return table if sessions else _none("sessions")
+
+
+def _sink_sessions(sessions: list[dict[str, Any]]) -> RenderableType:
+    table = _table("sessions of sinks", "session", "sink", "connector", "sdk", "state", "instance", "peer", "#age")
+    for session in sessions:
+        table.add_row(
+            session["session"],
+            session["sink"],
+            f"{session['connector']} {session['connector_version']}".strip(),
+            _sdk(session),
+            _connector_state(session),
+            session["instance"],
+            session["peer"],
+            duration_text(session["age_ms"]),
+        )
+    return table
+
+
+def _sdk(session: dict[str, Any]) -> str:
+    sdk = session["sdk"]
+    return _one_line(f"{sdk['name']} {sdk['version']}".strip()) if sdk else "-"
+
+
+def _connector_state(session: dict[str, Any]) -> Text:
+    state = session["state"]
+    return Text(state or "-", style="green" if state == "running" else "yellow" if state else "")
+
+
+def _reported(sessions: list[dict[str, Any]]) -> Iterator[Text]:
+    """Why connectors are not simply running, and the last error of each."""
+    for session in sessions:
+        name = f"  {session['session']} ({session['instance']})"
+        if session["reason"]:
+            state = f"{session['state']} for {duration_text(session['state_age_ms'])}"
+            yield Text(f"{name}: {state}: {_one_line(session['reason'])}", style="yellow")
+        if session["errors"]:
+            last = session["errors"][-1]
+            stream = f", stream {last['stream']}" if last["stream"] else ""
+            ago = f"{duration_text(last['age_ms'])} ago"
+            yield Text(_one_line(f"{name}: last error {ago}{stream}: {last['message']}"), style="yellow")
+
+
+def _one_line(text: str) -> str:
+    """A text of a connector as one line, without what a terminal would act on."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return printable if len(printable) <= _LONGEST_TEXT else f"{printable[:_LONGEST_TEXT]}..."
 
 
 def _pipelines(pipelines: list[dict[str, Any]]) -> RenderableType:

@@ -14,6 +14,8 @@ MAX_PARTS = 100_000
 """Parts in one vote: one for each Spark task."""
 MAX_LISTED = 20_000
 """Entries in each list of a SinkHello."""
+MAX_CAPABILITIES = 100
+"""Capabilities in a Hello."""
 MAX_AWAY = 100
 """Disconnected instances of a sink that the gateway remembers."""
 MAX_SEGMENTS = 256

@@ -9,6 +9,7 @@ from headrace.gateway.core.credit import CreditAccount, CreditPool
 from headrace.gateway.core.errors import ProtocolError, ReadTimeout
 from headrace.gateway.core.id_ranges import IdRanges
 from headrace.gateway.core.position import to_proto
+from headrace.gateway.core.reported import Reported
 from headrace.gateway.core.signal import Signal
 from headrace.gateway.core.stream import Attachment, RequestedCredit
 from headrace.gateway.identity import Identity
@@ -33,6 +34,7 @@ class Session:
         self.identity = identity
         self.opened_at = time.monotonic()
         self.linger_ms = 0
+        self.reported = Reported(hello.sdk if hello.HasField("sdk") else None)
         self.account: CreditAccount = pool.open(self._grant)
         self.attachments: dict[int, Attachment] = {}
         self.not_closed: set[int] = set()

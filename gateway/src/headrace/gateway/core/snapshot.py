@@ -7,7 +7,9 @@ from headrace.contract.position import Position
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.position import BEGINNING, to_proto, to_stream_positions
+from headrace.gateway.core.reported import STATUS_BYTES
 from headrace.gateway.core.session import Session
+from headrace.gateway.core.sinks.session import SinkSession
 from headrace.gateway.core.sinks.sink import Sink
 from headrace.gateway.core.sinks.transaction import Transaction
 from headrace.gateway.core.stream import Stream
@@ -18,12 +20,15 @@ VERSION = version("headrace-gateway")
 
 def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
     """Returns the status of the gateway, its streams, sessions, pipelines and sinks."""
+    sessions: list[Session | SinkSession] = [*gateway.sessions.values(), *gateway.sink_sessions.values()]
+    room = STATUS_BYTES // max(1, sum(session.reported.has_errors for session in sessions))
     return pb.GetStatusResponse(
         gateway=_gateway(gateway),
         streams=[_stream(stream) for _, stream in sorted(gateway.streams.items())],
-        sessions=[_session(session) for session in gateway.sessions.values()],
+        sessions=[_session(session, room) for session in gateway.sessions.values()],
         pipelines=[_pipeline(pipeline, gateway) for _, pipeline in sorted(gateway.pipelines.items())],
         sinks=[_sink(sink, gateway) for _, sink in sorted(gateway.sinks.items())],
+        sink_sessions=[_sink_session(session, room) for session in gateway.sink_sessions.values()],
     )
 
 
@@ -110,7 +115,7 @@ def _pipeline_state(pipeline: Pipeline) -> pb.PipelineState.ValueType:
     return pb.PIPELINE_STATE_DETACHED if pipeline.complete or pipeline.committed else pb.PIPELINE_STATE_AWAITED
 
 
-def _session(session: Session) -> pb.SessionStatus:
+def _session(session: Session, errors_bytes: int) -> pb.SessionStatus:
     account = session.account
     return pb.SessionStatus(
         session=session.id,
@@ -125,6 +130,20 @@ def _session(session: Session) -> pb.SessionStatus:
         outstanding_bytes=account.bytes_held,
         outstanding_messages=account.messages_held,
         linger_ms=session.linger_ms,
+        reported=session.reported.status(errors_bytes),
+    )
+
+
+def _sink_session(session: SinkSession, errors_bytes: int) -> pb.SinkSessionStatus:
+    return pb.SinkSessionStatus(
+        session=session.id,
+        sink=session.hello.sink,
+        connector=session.hello.connector,
+        connector_version=session.hello.connector_version,
+        instance=session.instance,
+        peer=session.peer,
+        age_ms=_ms_since(session.opened_at),
+        reported=session.reported.status(errors_bytes),
     )
 
 

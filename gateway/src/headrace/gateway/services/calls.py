@@ -8,7 +8,7 @@ import grpc.aio
 
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.core import VERSION, ProtocolError
-from headrace.gateway.core.bounds import check_length
+from headrace.gateway.core.bounds import MAX_CAPABILITIES, check_count, check_length
 from headrace.gateway.core.errors import HelloTimeout, OutOfTurn, VersionUnsupported
 from headrace.gateway.statuses import abort
 
@@ -34,6 +34,7 @@ async def first_hello(coming: Awaitable[Any], timeout_ms: int) -> Any:
         OutOfTurn: the message is not Hello, or it lacks a connector or instance name.
         VersionUnsupported: it has another protocol version.
         MalformedMessage: a name in it is too long.
+        ListTooLong: it has too many capabilities.
     """
     try:
         async with asyncio.timeout(timeout_ms / 1000):
@@ -48,6 +49,9 @@ async def first_hello(coming: Awaitable[Any], timeout_ms: int) -> Any:
         raise OutOfTurn("Hello without a connector name or without an instance; both are needed")
     for field in ("connector", "connector_version", "instance"):
         check_length(f"{field} in Hello", getattr(hello, field))
+    for field in ("name", "version", "language"):
+        check_length(f"sdk.{field} in Hello", getattr(hello.sdk, field))
+    check_count("capabilities", hello.capabilities, MAX_CAPABILITIES)
     return hello
 
 

@@ -17,6 +17,7 @@ from headrace.gateway.core.sinks.transaction import Transaction, check_sink
 from headrace.gateway.identity import Identity, identity_of
 from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, end_call, first_hello, first_to_end
 from headrace.protocol.v1 import sink_pb2 as pb
+from headrace.protocol.v1 import source_pb2
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceServicer
 
 Context = grpc.aio.ServicerContext[pb.SinkServiceAttachRequest, Response]
@@ -44,6 +45,7 @@ class SinkService(SinkServiceServicer):
                 gateway_version=VERSION,
                 session=session.id,
                 read_timeout_ms=self._gateway.limits.write_timeout_ms,
+                capabilities=[source_pb2.CAPABILITY_REPORT],
             )
             session.send(pb.SinkServiceAttachResponse(welcome=welcome))
             sink = attach_sink(self._gateway, session)
@@ -101,6 +103,8 @@ class SinkService(SinkServiceServicer):
                     _failed(sink, session, request.failed)
                 case "busy":
                     pass  # `note_activity` already has its effect.
+                case "report":
+                    session.reported.take(request.report)
                 case "goodbye":
                     return
                 case "hello":

@@ -75,6 +75,7 @@ class SourceService(SourceServiceServicer):
                 frame_overhead_bytes=OVERHEAD_BYTES,
                 credit=pb.Credit(bytes=account.bytes_left, messages=account.messages_left),
                 pace=pb.Pace(linger_ms=SHORTEST_LINGER_MS),
+                capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT],
             )
         )
 
@@ -98,6 +99,8 @@ class SourceService(SourceServiceServicer):
                     request_credit(gateway, session, request.credit_request)
                 case "starts":
                     intake.take_starts(gateway, session, request.starts)
+                case "report":
+                    session.reported.take(request.report)
                 case "goodbye":
                     return
                 case "hello":

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ import structlog
 
 from headrace.gateway.core.envelopes import part_frame
 from headrace.gateway.core.errors import MalformedMessage, OutOfTurn, ProtocolError, ReadTimeout, SinkAway, SinkFailed
+from headrace.gateway.core.reported import Reported
 from headrace.gateway.core.signal import Signal
 from headrace.gateway.core.sinks.transaction import Part, Transaction
 from headrace.gateway.identity import Identity
@@ -81,6 +83,8 @@ class SinkSession:
         self.hello = hello
         self.peer = peer
         self.identity = identity
+        self.opened_at = time.monotonic()
+        self.reported = Reported(hello.sdk if hello.HasField("sdk") else None)
         self.failure: ProtocolError | None = None
         self.outgoing = Signal()
         self.holdings = Holdings()
