@@ -1,4 +1,4 @@
-"""What can go wrong with demos, clusters and chaos runs.
+"""The errors of demos, clusters and chaos runs.
 
 DemoError              a run could not be completed
 └── EnvironmentLacks   this machine lacks what the run needs

@@ -2,7 +2,7 @@
 
 Or, by spark-submit, which has the master: `spark-submit --master MASTER .../query.py FOLDER --gateway ADDRESS`.
 
-It runs one query per sink over all streams, and restarts a query that has failed. The two queries keep their states differently.
+It runs one query per sink over all streams, and restarts a query that fails. The two queries keep their states differently.
 """
 
 import argparse

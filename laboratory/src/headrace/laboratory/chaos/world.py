@@ -51,8 +51,8 @@ class World:
             master: Spark master URL.
             environ: Variables to add to the environment of every process.
             instances: The number of instances of each sink. They are killed in turn.
-            site: Where the processes run; None for this machine. If it submits the driver to a cluster, it takes precedence over
-                `master`, and the owner of that cluster kills its executors.
+            site: Where the processes run; None for this machine. If it submits the driver to a cluster, `master` is ignored, and
+                the owner of that cluster kills its executors.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder.absolute()
@@ -112,7 +112,7 @@ class World:
     # Its processes
 
     def pid(self, role: Role) -> int | None:
-        """Returns the id of the role's process that is killed next; None if it is not running. For executors, that of any one."""
+        """Returns the id of the role's process that is killed next, or of any executor; None if it is not running."""
         if role == Role.EXECUTOR:
             return next(iter(executors(self._processes[Role.DRIVER][0].pid, self._is_cluster)), None)
         self.alive(role)

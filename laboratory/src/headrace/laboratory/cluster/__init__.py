@@ -1,4 +1,4 @@
-"""A real Spark standalone cluster on one machine: a master and workers, each in a JVM of its own, as on machines of their own.
+"""A real Spark standalone cluster on one machine: a master and workers, each in a separate JVM, as on separate machines.
 
 with SparkCluster(Path("cluster"), workers=2) as cluster:
     subprocess.run([*cluster.submit, "application.py"], env=cluster.environ)

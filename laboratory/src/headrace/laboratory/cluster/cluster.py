@@ -1,4 +1,4 @@
-"""A standalone cluster that is owned: started, looked at, killed in part, and nothing of it left behind."""
+"""A standalone cluster that the program owns: it starts, inspects and kills workers, and leaves no process behind."""
 
 import signal
 import time
@@ -15,24 +15,24 @@ from headrace.laboratory.errors import ClusterError
 from headrace.processes import OwnedProcess, Scratch, free_address, spark_environ
 
 DEADLINE_S = 120.0
-"""How long a JVM may take to come up on a machine that has much else to do."""
+"""How long a JVM may take to start on a busy machine, in seconds."""
 _LOOKS_EVERY_S = 0.1
 _DAEMON_MEMORY = "512m"
 _INHERITED_SETTINGS = ("SPARK_", "PYSPARK_")
-"""What the environment says of Spark is about other clusters."""
+"""Prefixes of variables that are not inherited, since they concern other clusters."""
 
 
 class SparkCluster:
-    """A master and its workers, of the PySpark that is installed here.
+    """A master and its workers, from the installed PySpark.
 
-    Each is a JVM of its own with a port and a folder of its own, and so is each executor that a worker starts. They end when
-    the block does, and, however it ends, when this process does.
+    Each is a separate JVM with its own port and folder, and so is each executor that a worker starts. They end with the block,
+    or with this process, even if it is killed.
 
     Attributes:
         master: The URL that applications are submitted to.
         page: The address of the master's web page.
-        workers: All workers that were started, also those that were killed.
-        environ: An environment for programs that submit applications to it from this machine.
+        workers: All workers that were started, including killed ones.
+        environ: The environment for programs that submit applications to it from this machine.
     """
 
     def __init__(
@@ -45,21 +45,21 @@ class SparkCluster:
         host: str = "127.0.0.1",
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        """Makes the folder, and starts nothing.
+        """Creates the folder. Starts nothing.
 
         Args:
-            folder: Where logs and the workers' folders lie.
-            workers: How many are started with it.
-            cores: How many cores each worker offers to executors.
-            memory: How much memory each worker offers to executors.
-            host: The address of this machine that all of them listen at.
-            environ: What is added to the environment of every process.
+            folder: The folder for logs and the workers' folders.
+            workers: The number of workers to start.
+            cores: The number of cores that each worker offers to executors.
+            memory: The memory that each worker offers to executors, such as `1g`.
+            host: The address of this machine that all of them listen on.
+            environ: Variables to add to the environment of every process.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder.absolute()
         self.workers: list[Worker] = []
         self._host, self._cores, self._memory, self._count = host, cores, memory, workers
-        # Sockets lie in the scratch folder, and their paths must be short; what a killed JVM leaves lies there too.
+        # The scratch folder holds sockets, whose paths must be short, and what a killed JVM leaves behind.
         self._scratch = Scratch()
         self._home = Path(pyspark.__file__).parent
         self._more = dict(environ or {})
@@ -70,7 +70,7 @@ class SparkCluster:
 
     @property
     def submit(self) -> list[str]:
-        """The start of a command line that submits an application to the cluster, to be run with `environ`."""
+        """The beginning of a command line that submits an application to the cluster. Run it with `environ`."""
         return [str(self._home / "bin" / "spark-submit"), "--master", self.master]
 
     def __enter__(self) -> "SparkCluster":
@@ -88,7 +88,7 @@ class SparkCluster:
         """Starts the master and the workers, and waits until all have registered.
 
         Raises:
-            ClusterError: one of them has ended, or has not registered by the deadline.
+            ClusterError: One of them has ended, or has not registered by the deadline.
         """
         self._master.start()
         self._wait("the master to answer", lambda: self._asked() is not None, self._master)
@@ -97,8 +97,8 @@ class SparkCluster:
             self._await_registered(worker)
 
     def stop(self) -> None:
-        """Kills everything that runs, with all that it started, and leaves the folder."""
-        # An impatient second Ctrl-C waits until nothing is left.
+        """Kills all processes with their descendants, and keeps the folder."""
+        # A second Ctrl-C has no effect until all of them are gone.
         signals = {signal.SIGINT, signal.SIGTERM}
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         processes = [*(worker.process for worker in self.workers), self._master]
@@ -115,27 +115,27 @@ class SparkCluster:
         """Starts another worker, and waits until it has registered.
 
         Args:
-            cores: How many cores it offers; None for as many as the others.
-            memory: How much memory it offers; None for as much as the others.
-            host: The address that it listens at; None for that of the others.
-            enter: The words before its command line that bring it to another network: `ip netns exec NAME`, where `host` is an
-                address.
+            cores: The number of cores it offers; None for that of the others.
+            memory: The memory it offers; None for that of the others.
+            host: The address that it listens on; None for that of the others.
+            enter: The prefix of its command line that runs it in another network, in which `host` is an address, such as
+                `ip netns exec NAME`.
 
         Raises:
-            ClusterError: it has ended, or has not registered by the deadline.
+            ClusterError: It has ended, or has not registered by the deadline.
         """
         worker = self._started_worker(host or self._host, cores or self._cores, memory or self._memory, enter)
         self._await_registered(worker)
         return worker
 
     def kill_worker(self, pid: int) -> Worker:
-        """SIGKILLs a worker with its executors, and waits until the master knows that it is gone.
+        """Kills a worker with its executors, and waits until the master has noticed.
 
         Args:
             pid: The worker's process id.
 
         Raises:
-            ClusterError: no worker that runs has this id, or the master still counts on it by the deadline.
+            ClusterError: No running worker has this id, or the master has not noticed by the deadline.
         """
         worker = next((worker for worker in self.workers if worker.runs and worker.pid == pid), None)
         if worker is None:
@@ -150,19 +150,19 @@ class SparkCluster:
         return worker
 
     def restart_worker(self, worker: Worker) -> None:
-        """Starts a worker again that was killed, at its address, and waits until it has registered.
+        """Restarts a killed worker at its address, and waits until it has registered.
 
         Raises:
-            ClusterError: it has ended, or has not registered by the deadline.
+            ClusterError: It has ended, or has not registered by the deadline.
         """
         worker.process.start()
         self._await_registered(worker)
 
     def state(self) -> MasterPage:
-        """What the master knows now.
+        """Returns the master's present view of the cluster.
 
         Raises:
-            ClusterError: it does not answer.
+            ClusterError: The master does not answer.
         """
         page = self._asked()
         if page is None:
@@ -170,7 +170,7 @@ class SparkCluster:
         return page
 
     def describe(self) -> str:
-        """Which processes run, and what each said last."""
+        """Returns which processes run, and the last lines of each log."""
         lines = []
         for process in (self._master, *(worker.process for worker in self.workers)):
             lines += [f"=== {process.name} ({'runs' if process.runs else 'was killed, has ended or never ran'})"]
@@ -181,7 +181,7 @@ class SparkCluster:
         name = f"worker-{len(self.workers) + 1}"
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        # What is free here is most likely free in another network, too.
+        # A port that is free here is most likely free in another network too.
         address = free_address() if enter else free_address(host)
         address = f"{host}:{address.rpartition(':')[2]}"
         command = worker_command(self._home, address, master=self.master, cores=cores, memory=memory, work=folder / "work")
@@ -198,10 +198,10 @@ class SparkCluster:
         return read_page(self.page)
 
     def _wait(self, what: str, condition: Callable[[], bool], process: OwnedProcess) -> None:
-        """Waits for a condition that a process is to bring about.
+        """Waits for a condition that depends on a process.
 
         Raises:
-            ClusterError: the process has ended, or the condition is not true by the deadline.
+            ClusterError: The process has ended, or the condition is not true by the deadline.
         """
         deadline = time.monotonic() + DEADLINE_S
         while not condition():
@@ -213,7 +213,7 @@ class SparkCluster:
             time.sleep(_LOOKS_EVERY_S)
 
     def _environment(self, name: str, host: str) -> dict[str, str]:
-        """The environment of a process, with a scratch folder of its own."""
+        """Returns the environment of a process, with its own scratch folder."""
         scratch = self._scratch.path / name
         scratch.mkdir(exist_ok=True)
         kept = {key: value for key, value in spark_environ(scratch).items() if not key.startswith(_INHERITED_SETTINGS)}

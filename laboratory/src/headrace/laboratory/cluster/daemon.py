@@ -1,4 +1,4 @@
-"""The processes of a standalone cluster: Spark's own master and worker, as they are run on machines of their own."""
+"""The processes of a standalone cluster: Spark's own master and worker, run as on separate machines."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from pathlib import Path
 
 from headrace.processes import OwnedProcess, executors
 
-# The shell becomes the JVM. What it leaves behind reads a pipe that ends when the process does that started all this, however
-# that ends, and then kills the JVM; executors end when their worker does.
+# The shell becomes the JVM. Its background process reads a pipe that closes when the parent ends, even if killed, and then
+# kills the JVM. Executors end with their worker.
 _END_WITH_PARENT = 'exec 3<&0 </dev/null; (cat <&3 >/dev/null; kill -9 $$) & exec "$@" 3<&-'
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -18,11 +18,11 @@ class Worker:
     """A worker of a standalone cluster.
 
     Attributes:
-        address: Where it listens, by which the master knows it.
-        cores: How many it offers to executors.
-        memory: How much it offers to executors: `1g`.
-        folder: Where it and its executors work; the folder `work` in it has the executors' logs.
-        process: It, with all that it starts.
+        address: The address it listens on, which identifies it to the master.
+        cores: The number of cores it offers to executors.
+        memory: The memory it offers to executors, such as `1g`.
+        folder: Its working folder; the executors' logs are in the subfolder `work`.
+        process: Its process.
     """
 
     address: str
@@ -38,7 +38,7 @@ class Worker:
 
     @property
     def runs(self) -> bool:
-        """Whether it has been started and not killed."""
+        """Whether it was started and not killed."""
         return self.process.runs
 
     def executors(self) -> list[int]:
@@ -46,17 +46,17 @@ class Worker:
         return executors(self.process.pid, True) if self.process.runs else []
 
     def kill(self) -> None:
-        """SIGKILL to it, its executors and their Python processes: all of it is gone, as when a machine is lost."""
+        """Kills it, its executors and their Python processes, as if the machine were lost."""
         self.process.kill()
 
 
 def master_command(spark_home: Path, address: str, page: str) -> list[str]:
-    """The command line of a master that listens at an address, and shows what it knows at another."""
+    """Returns the command line of a master that listens on `address`, with its web page on `page`."""
     return [*_command(spark_home, _MASTER, address), "--webui-port", page.rpartition(":")[2]]
 
 
 def worker_command(spark_home: Path, address: str, *, master: str, cores: int, memory: str, work: Path) -> list[str]:
-    """The command line of a worker, whose page is at any free port."""
+    """Returns the command line of a worker, with its web page on any free port."""
     offers = ["--cores", str(cores), "--memory", memory, "--work-dir", str(work), "--webui-port", "0"]
     return [*_command(spark_home, _WORKER, address), *offers, master]
 
@@ -64,14 +64,14 @@ def worker_command(spark_home: Path, address: str, *, master: str, cores: int, m
 def daemon(
     name: str, command: Sequence[str], folder: Path, environ: Mapping[str, str], enter: Sequence[str] = ()
 ) -> OwnedProcess:
-    """A process of a cluster, not started; it ends when this process does, however that ends.
+    """Returns a process of a cluster, not started. It ends with this process, even if that is killed.
 
     Args:
-        name: Its log is `<name>.log`.
+        name: Its name; the log is `<name>.log`.
         command: Its command line.
-        folder: Where its log is.
+        folder: The folder of its log.
         environ: Its environment.
-        enter: The words before its command line, such as `ip netns exec NAME`.
+        enter: The prefix of its command line, such as `ip netns exec NAME`.
     """
     return OwnedProcess(name, [*enter, "sh", "-c", _END_WITH_PARENT, "sh", *command], folder, environ, ends_with_parent=True)
 

@@ -1,4 +1,4 @@
-"""What a master says of its cluster: the JSON of its page."""
+"""Reads the JSON page of a master."""
 
 import json
 import urllib.error
@@ -8,18 +8,18 @@ from typing import Any
 
 _ANSWERS_WITHIN_S = 5.0
 _ALIVE = "ALIVE"
-# A proxy knows nothing of this machine's own addresses.
+# A proxy cannot reach this machine's own addresses.
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @dataclass(frozen=True)
 class MasterPage:
-    """What a master knew of its workers and applications when it was asked.
+    """A master's view of its workers and applications at one moment.
 
     Attributes:
-        workers: The addresses of the workers that it believes alive.
-        applications: The names of the applications that have registered and not ended.
-        executor_cores: How many cores of each of these workers executors have, by the worker's address.
+        workers: The addresses of the workers that it considers alive.
+        applications: The names of the registered applications that have not ended.
+        executor_cores: The number of cores that executors use on each of these workers, by the worker's address.
     """
 
     workers: frozenset[str]
@@ -28,10 +28,7 @@ class MasterPage:
 
 
 def read_page(address: str) -> MasterPage | None:
-    """What the master says whose page has this address; None where it does not answer yet.
-
-    An answer that is no JSON is another server's, and counts as none.
-    """
+    """Reads the page of a master; returns None if it does not answer yet, or another server answers without JSON."""
     try:
         with _opener.open(f"http://{address}/json/", timeout=_ANSWERS_WITHIN_S) as answer:
             said: dict[str, Any] = json.load(answer)

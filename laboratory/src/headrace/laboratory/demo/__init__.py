@@ -1,1 +1,1 @@
-"""The main job on real input: a whole year of flights through a connector, a gateway and Spark, checked to the last figure."""
+"""A complete job on real input: a year of flights through a connector, a gateway and Spark, with every figure checked."""

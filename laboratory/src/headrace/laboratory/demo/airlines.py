@@ -1,4 +1,4 @@
-"""The figures of an airline, how Spark hands them over, and the independent computation that they are checked against."""
+"""The figures of an airline, the file in which Spark writes them, and the independent computation that checks them."""
 
 import csv
 import json
@@ -12,21 +12,21 @@ from headrace.laboratory.demo.flights import MISSING
 
 @dataclass(frozen=True)
 class Airline:
-    """What the job keeps of one airline. Whole numbers only, so that two computations compare exactly."""
+    """The figures of one airline. Whole numbers only, so that two computations compare exactly."""
 
     carrier: str
     flights: int
     cancelled: int
     delays: int
-    """Flights whose departure delay is known."""
+    """The number of flights whose departure delay is known."""
     delay_minutes: int | None
-    """The sum of these delays; early departures count below zero. None where there are none."""
+    """The sum of these delays, where early departures are negative; None if there are none."""
     worst_delay: int | None
     """The largest of them, in minutes."""
 
     @property
     def mean_delay(self) -> float | None:
-        """In minutes."""
+        """The mean of these delays, in minutes."""
         return self.delay_minutes / self.delays if self.delays and self.delay_minutes is not None else None
 
 
@@ -40,7 +40,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Difference:
-    """A figure that is not what it should be."""
+    """A figure that differs from the expected one."""
 
     carrier: str
     figure: str
@@ -55,14 +55,14 @@ FIGURES = tuple(field.name for field in fields(Airline) if field.name != "carrie
 
 
 def write_table(path: Path, table: Table) -> None:
-    """Replaces the table in one step: whoever reads it sees one micro-batch, and writing one again changes nothing."""
+    """Replaces the table atomically: readers see one micro-batch, and writing it again changes nothing."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(asdict(table)))
     temporary.replace(path)
 
 
 def read_table(path: Path) -> Table | None:
-    """The table as it is now, or None where no micro-batch has been written yet."""
+    """Returns the present table; None if no micro-batch has been written yet."""
     try:
         document = json.loads(path.read_text())
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def read_table(path: Path) -> Table | None:
 
 
 def plain_computation(path: Path) -> tuple[Airline, ...]:
-    """The same figures from one loop over the same file, without Headrace and without Spark."""
+    """Computes the same figures with one loop over the same file, without Headrace and without Spark."""
     rows: dict[str, list[tuple[str, str]]] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -92,7 +92,7 @@ def _airline(carrier: str, rows: list[tuple[str, str]]) -> Airline:
 
 
 def compare(spark: Iterable[Airline], plain: Iterable[Airline]) -> list[Difference]:
-    """Every figure of every airline that differs; a missing airline differs in all its figures."""
+    """Returns every figure that differs; a missing airline differs in all its figures."""
     spark_figures, plain_figures = _by_carrier(spark), _by_carrier(plain)
     return [
         Difference(carrier, figure, one, other)

@@ -1,4 +1,4 @@
-"""Which processes are killed, and when."""
+"""Plans which processes are killed, and when."""
 
 import random
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ _SPREAD = 0.05
 
 @dataclass(frozen=True)
 class Kill:
-    """A SIGKILL that is to come."""
+    """A planned SIGKILL."""
 
     victims: tuple[str, ...]
     at: float
-    """The share of all messages that is committed when it comes."""
+    """The share of all messages that is committed when it is sent, from 0 to 1."""
 
 
 @dataclass(frozen=True)
 class Killed:
-    """A SIGKILL that has come."""
+    """A SIGKILL that was sent."""
 
     victims: tuple[str, ...]
     pids: tuple[int, ...]
@@ -32,13 +32,13 @@ class Killed:
     received: int
     committed: int
     recovered_s: float | None = None
-    """How long it took until more was committed; None until then."""
+    """Seconds until more was committed; None until then."""
 
 
 def plan_kills(seed: int) -> tuple[Kill, ...]:
-    """Each process, and two at the same time; the seed decides on order, pair and exact moments.
+    """Plans to kill each process, and two at the same time; the seed determines order, pair and exact times.
 
-    The driver is killed once, alone or with another: a JVM takes far longer to start than anything else here.
+    The driver is killed only once, alone or with another: its JVM takes far longer to start than the other processes.
     """
     choose = random.Random(seed)
     pair = choose.choice(list(combinations(PROCESSES, 2)))

@@ -1,4 +1,4 @@
-"""A run of the flights on a Spark cluster of this machine, one of whose workers is killed while the table counts on."""
+"""A run of the flights on a Spark cluster on this machine, one of whose workers is killed while the job continues."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from headrace.processes import process_group
 
 WORKERS = 3
 _PLAN = (Kill(("worker-2",), at=0.4),)
-"""Which worker is killed, and when. It is not started again."""
+"""Which worker is killed, and when. It is not restarted."""
 
 
 @dataclass(kw_only=True)
@@ -28,7 +28,7 @@ class ClusterRun(FlightsRun):
 
     @contextmanager
     def processes(self) -> Iterator[Processes]:
-        """The three processes, none started, and the cluster, which runs; whatever happens, none is left."""
+        """Yields the three processes, not started, after starting the cluster. None is left when the block ends."""
         self.view.show(Starting(WORKERS))
         try:
             self.cluster.start()
@@ -41,11 +41,11 @@ class ClusterRun(FlightsRun):
             self.cluster.stop()
 
     def driver(self) -> list[str]:
-        """The driver's command, which submits to the cluster."""
+        """Returns the driver's command, which submits to the cluster."""
         return [*super().driver(), "--master", self.cluster.master, "--parallelism", str(WORKERS)]
 
     def kill(self, kill: Kill, processes: Processes, progress: RunProgress) -> None:
-        """Kills the workers of a plan's entry, which stay away."""
+        """Kills the workers that `kill` names, without restarting them."""
         victims = [worker for worker in self.cluster.workers if worker.process.name in kill.victims]
         pids = tuple(victim.pid for victim in victims)
         executors = sum(len(victim.executors()) for victim in victims)
@@ -58,6 +58,6 @@ class ClusterRun(FlightsRun):
 
 
 def cluster_run(folder: Path, view: View) -> ClusterRun:
-    """A run in a work folder, on a cluster that starts with it."""
+    """Returns a run in a work folder, on a cluster that starts with it."""
     cluster = SparkCluster(folder / "cluster", workers=WORKERS)
     return ClusterRun(folder, ClusterView(view, cluster), pace=CHAOS_PACE, plan=_PLAN, cluster=cluster)

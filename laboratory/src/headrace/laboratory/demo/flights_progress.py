@@ -1,4 +1,4 @@
-"""How far a run of the flights is: what the gateway's status and the pipeline's table say."""
+"""The progress of a run of the flights, from the gateway's status and the pipeline's table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,27 +22,27 @@ class FlightsProgress(RunProgress):
     airlines: tuple[Airline, ...]
 
     def line(self) -> str:
-        """The figures in a line."""
+        """Returns the figures in a line."""
         return (
             f"in {self.received:>7,}  committed {self.committed:>7,} ({self.committed / self.total:4.0%})  {self.rate:>8,.0f}/s"
             f"  ack latency {milliseconds(self.ack_latency_s):>8}  airlines {len(self.airlines):>2}"
         )
 
     def arrivals(self) -> Mapping[str, str]:
-        """The flights, and the file's header."""
+        """Returns the number of flights received, including the file's header."""
         return {"messages in": f"{self.received:,}"}
 
     def results(self) -> Mapping[str, str]:
-        """How many airlines."""
+        """Returns the number of airlines."""
         return {"airlines": str(len(self.airlines))}
 
     def table(self) -> Grid | None:
-        """The airlines so far."""
+        """Returns the airlines so far."""
         return airline_table(self.airlines, {}) if self.airlines else None
 
 
 def airline_table(airlines: Sequence[Airline], names: dict[str, str]) -> Grid:
-    """The figures of all airlines, for people."""
+    """Returns the figures of all airlines as a table."""
     table = Grid(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     table.add_column("airline")
     if names:
@@ -59,7 +59,7 @@ def airline_table(airlines: Sequence[Airline], names: dict[str, str]) -> Grid:
 
 @dataclass(kw_only=True)
 class FlightsObserver(Observer[FlightsProgress]):
-    """Looks at the gateway and at the table."""
+    """Observes the gateway and the table."""
 
     flights: FlightFile
     stream: str
@@ -67,12 +67,12 @@ class FlightsObserver(Observer[FlightsProgress]):
     _table: Table | None = None
 
     def count(self, stream: StreamStatus) -> tuple[int, int]:
-        """The lines through the stream's positions, which are byte offsets."""
+        """Converts the stream's positions, which are byte offsets, to numbers of lines."""
         if stream.stream != self.stream:
             return 0, 0
         return self.flights.lines_through(stream.received.sequence), self.flights.lines_through(stream.acknowledged.sequence)
 
     def progress(self, **known: Any) -> FlightsProgress:
-        """The same with the airlines so far."""
+        """Adds the airlines so far."""
         self._table = read_table(self.table) or self._table
         return FlightsProgress(**known, airlines=self._table.airlines if self._table is not None else ())

@@ -1,4 +1,4 @@
-"""A run of the flights: three processes, which may be killed meanwhile, and whether the figures at the end are right."""
+"""A run of the flights: three processes, which may be killed while it runs, and a check of the final figures."""
 
 import sys
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _SOURCE = "flights"
 STREAM = f"{_SOURCE}/{FILE_NAME}"
 FULL_SPEED = Pace(max_messages=50_000, buffer_bytes="16MiB")
 CHAOS_PACE = Pace(max_messages=8_000, buffer_bytes="4MiB")
-"""Slow enough that kills hit a connector that still sends, and a driver that has batches to come."""
+"""Slow enough that kills hit a connector that is still sending, and a driver that still has batches to process."""
 
 
 @dataclass
@@ -27,9 +27,9 @@ class FlightsRun(Run):
     """A run in a work folder.
 
     Attributes:
-        pace: How large the pieces are in which the stream is moved.
+        pace: The sizes that determine how fast the stream moves.
         plan: Which processes are killed, and when.
-        seed: What the plan was made from; None without kills.
+        seed: The seed of the plan; None without kills.
     """
 
     pace: Pace = FULL_SPEED
@@ -39,25 +39,25 @@ class FlightsRun(Run):
     _committed: int = 0
 
     def commands(self, address: str | None) -> dict[str, list[str]]:
-        """Gateway, connector and driver; the driver finds the address in its file."""
+        """Returns the commands of gateway, connector and driver; the driver reads the address from the gateway's file."""
         gateway = self.gateway(address, "--buffer-bytes", self.pace.buffer_bytes)
         return {GATEWAY: gateway, CONNECTOR: [] if address is None else self._connector(address), DRIVER: self.driver()}
 
     def starts_first(self) -> Iterable[str]:
-        """Spark takes longest to start."""
+        """Includes the driver: Spark takes longest to start."""
         return (DRIVER, GATEWAY)
 
     def observer(self) -> FlightsObserver:
-        """Unpacks the flights."""
+        """Unpacks the flights, and returns their observer."""
         flights = unpack_flights(self.folder)
         return FlightsObserver(began=self.began, total=flights.lines, flights=flights, stream=STREAM, table=self._table)
 
     def is_ready(self) -> bool:
-        """Whether Spark has run a micro-batch, an empty one."""
+        """Whether Spark has run its first micro-batch, which is empty."""
         return self._table.exists()
 
     def note(self, progress: RunProgress, processes: Processes) -> None:
-        """Kills by plan."""
+        """Carries out the kills that are due."""
         if progress.committed > self._committed:
             self._committed = progress.committed
             self._note_recovery(progress)
@@ -66,20 +66,20 @@ class FlightsRun(Run):
             self.kill(self.plan[done], processes, progress)
 
     def unfinished(self) -> str | None:
-        """Kills that could not happen."""
+        """Returns a message if the stream ended before all kills; else None."""
         missing = len(self.plan) - len(self.kills)
         return f"the stream ended before {missing} of the {len(self.plan)} kills could happen" if missing else None
 
     def expected(self) -> tuple[Airline, ...]:
-        """The figures from a loop over the same file."""
+        """Computes the figures with a loop over the same file."""
         return plain_computation(self.folder / FILE_NAME)
 
     def outcome(self, expected: tuple[Airline, ...], **figures: Any) -> FlightsOutcome:
-        """Compares figure by figure."""
+        """Compares the results, figure by figure."""
         table = read_table(self._table)
         airlines = table.airlines if table is not None else ()
         if self.kills:
-            # A driver that was killed has begun with a cold JVM again.
+            # A restarted driver has a cold JVM again.
             figures["halves"] = None
         return FlightsOutcome(
             **figures,
@@ -92,14 +92,14 @@ class FlightsRun(Run):
         )
 
     def driver(self) -> list[str]:
-        """The driver's command."""
+        """Returns the driver's command."""
         files = ["--gateway-file", str(self.gateway_file), "--table", str(self._table)]
         state = ["--checkpoint", str(self.folder / "checkpoint")]
         what = ["--stream", f"{_SOURCE}/*", "--max-messages", str(self.pace.max_messages)]
         return [sys.executable, "-m", "headrace.laboratory.demo.pipeline", *files, *state, *what]
 
     def kill(self, kill: Kill, processes: Processes, progress: RunProgress) -> None:
-        """Kills the processes of a plan's entry at the same time, and starts them again."""
+        """Kills the processes that `kill` names at the same time, and restarts them."""
         victims = [processes[name] for name in kill.victims]
         pids = tuple(victim.pid for victim in victims)
         for victim in victims:

@@ -1,4 +1,4 @@
-"""The gateway of a run: where it listens, and why it or another process has failed."""
+"""Finds the gateway's address, and the reason for which a process has failed."""
 
 import time
 from collections.abc import Callable
@@ -12,10 +12,10 @@ _LISTENS_WITHIN_S = 120.0
 
 
 def address_in(file: Path, gateway: OwnedProcess, check: Callable[[], object]) -> str:
-    """Waits for the address that a gateway writes into its ready file; `check` raises where waiting is no use.
+    """Waits for the address that a gateway writes into its ready file. Meanwhile, `check` raises if waiting is pointless.
 
     Raises:
-        DemoError: it did not listen in time.
+        DemoError: The gateway did not listen in time.
     """
     deadline = time.monotonic() + _LISTENS_WITHIN_S
     while not file.exists():
@@ -27,6 +27,6 @@ def address_in(file: Path, gateway: OwnedProcess, check: Callable[[], object]) -
 
 
 def failed(process: OwnedProcess, what: str) -> DemoError:
-    """Names the first cause: the last line that the process said."""
+    """Returns the error for a process that has failed, with the last line of its log."""
     tail = process.tail()
     return DemoError(f"{what}: {tail[-1].strip()}" if tail else what, tail[:-1])

@@ -1,4 +1,4 @@
-"""Is there a Java that a demo can run Spark on?"""
+"""Checks for a Java that a demo can run Spark on."""
 
 from headrace import processes
 from headrace.laboratory.errors import EnvironmentLacks
@@ -8,7 +8,7 @@ def require_java() -> None:
     """Checks that Spark can start.
 
     Raises:
-        EnvironmentLacks: there is no Java, or it is too old.
+        EnvironmentLacks: There is no Java, or it is too old.
     """
     try:
         processes.require_java()

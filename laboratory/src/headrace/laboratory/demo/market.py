@@ -1,4 +1,4 @@
-"""Market Spread's results: how its sink's files have them, and the plain computation that they are checked against."""
+"""Market Spread's results: their form in the sink's files, and the plain computation that checks them."""
 
 import importlib.util
 import sys
@@ -12,7 +12,7 @@ from types import ModuleType
 from headrace.laboratory.errors import EnvironmentLacks
 
 MOST = 0.05
-"""Dollars, and share, by which bid and offer differ where orders are rejected."""
+"""The difference between bid and offer, in dollars and as a share, from which orders are rejected."""
 
 _RESULT = Struct(">IBI6s4sddddQ")
 _QUOTE = Struct(">5x21xdd")
@@ -21,7 +21,7 @@ _ORDER = Struct(">xBI6s4sdd21x")
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A rejected order and the prices that it met."""
+    """A rejected order, and the prices at that moment."""
 
     side: int
     account: int
@@ -35,12 +35,12 @@ class Rejected:
 
     @property
     def order(self) -> tuple[int, int, bytes, bytes, float, float]:
-        """What it has of the order itself."""
+        """Returns the fields of the order itself."""
         return self.side, self.account, self.order_id, self.symbol, self.quantity, self.price
 
     @property
     def rightly(self) -> bool:
-        """Whether the prices that it met are a reason to reject it."""
+        """Whether these prices justify the rejection."""
         return too_far_apart(self.bid, self.offer)
 
 
@@ -50,7 +50,7 @@ def too_far_apart(bid: float, offer: float) -> bool:
 
 
 def read_rejected(folder: Path, after: int = 0) -> list[Rejected]:
-    """The results in a sink's files, without the first so many; a last one that is not yet whole is left for later."""
+    """Reads the results in a sink's files, without the first `after` ones and without an incomplete last one."""
     data = b"".join(path.read_bytes() for path in sorted(folder.glob("*.bin")))
     whole = len(data) // _RESULT.size
     return [Rejected(*fields[1:]) for fields in _RESULT.iter_unpack(data[after * _RESULT.size : whole * _RESULT.size])]
@@ -58,12 +58,12 @@ def read_rejected(folder: Path, after: int = 0) -> list[Rejected]:
 
 @dataclass(frozen=True)
 class Check:
-    """What a run rejected, held against what a loop over the same messages rejects.
+    """The comparison of the rejected orders with those of a loop over the same messages.
 
     Attributes:
-        rejected: How many orders the loop rejects.
-        missing: How many of these the run did not reject, or not as often.
-        wrong: How many the run rejected that the loop does not, or without a reason.
+        rejected: The number of orders that the loop rejects.
+        missing: The number of these that the run did not reject, or not as often.
+        wrong: The number of orders that the run rejected and the loop did not, or without a reason.
     """
 
     rejected: int
@@ -72,12 +72,12 @@ class Check:
 
     @property
     def equal(self) -> bool:
-        """Whether all is right."""
+        """Whether the results are equal."""
         return not self.missing and not self.wrong
 
 
 def check(found: Sequence[Rejected], feed: ModuleType, messages: int) -> Check:
-    """Compares with a plain Python loop over so many quotes and orders, without Headrace and without Spark."""
+    """Compares with a plain Python loop over `messages` quotes and as many orders, without Headrace and without Spark."""
     market = feed.Feed()
     rejecting: dict[bytes, bool] = {}
     for key, value in market.nbbo(0).messages()[: min(len(market.opening), messages)]:
@@ -92,10 +92,10 @@ def check(found: Sequence[Rejected], feed: ModuleType, messages: int) -> Check:
 
 
 def example_folder() -> Path:
-    """Where `examples/market_spread` is.
+    """Returns the folder `examples/market_spread`.
 
     Raises:
-        EnvironmentLacks: it came neither with the package nor with a checkout.
+        EnvironmentLacks: Neither the package nor a checkout has it.
     """
     here = Path(__file__).resolve()
     for folder in (here.parent / "market_spread", here.parents[5] / "examples" / "market_spread"):
@@ -105,12 +105,12 @@ def example_folder() -> Path:
 
 
 def load_feed(folder: Path) -> ModuleType:
-    """The module of the example that makes its messages."""
+    """Imports the module of the example that generates its messages."""
     name = "headrace_demo_market_feed"
     spec = importlib.util.spec_from_file_location(name, folder / "feed.py")
     assert spec is not None
     assert spec.loader is not None
-    # Its dataclasses look for their module here while they are made.
+    # Dataclasses look up their module here while they are created.
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

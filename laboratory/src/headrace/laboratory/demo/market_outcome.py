@@ -1,4 +1,4 @@
-"""What a run of Market Spread came to, for people and for programs."""
+"""The outcome of a run of Market Spread, for people and for programs."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,18 +14,18 @@ _SHOWN = 20
 
 @dataclass(frozen=True, kw_only=True)
 class MarketOutcome(RunOutcome):
-    """The rejected orders, and how they compare with those of a plain loop."""
+    """The rejected orders, and the comparison with those of a plain loop."""
 
     rejected: tuple[Rejected, ...]
     checked: Check
 
     @property
     def right(self) -> bool:
-        """True where the rejected orders are those that a plain loop rejects."""
+        """Whether the rejected orders are those of a plain loop."""
         return self.checked.equal
 
     def check(self) -> str:
-        """How the rejected orders compare."""
+        """Returns the result of the comparison, in a line."""
         found = self.checked
         if not found.equal:
             return (
@@ -35,7 +35,7 @@ class MarketOutcome(RunOutcome):
         return f"the {found.rejected:,} rejected orders are those that a plain loop over the same messages rejects"
 
     def print_results(self, console: Console) -> None:
-        """The rejected orders, or the first of them."""
+        """Prints the first of the rejected orders."""
         if self.rejected:
             console.print(rejected_table(self.rejected[:_SHOWN]))
             if len(self.rejected) > _SHOWN:
@@ -43,7 +43,7 @@ class MarketOutcome(RunOutcome):
             console.print()
 
     def results(self) -> dict[str, Any]:
-        """The rejected orders, and the comparison."""
+        """Returns the rejected orders and the comparison as plain data for JSON."""
         return {
             "rejected": [
                 {**asdict(order), "order_id": order.order_id.decode(), "symbol": order.symbol.decode().strip()}

@@ -1,4 +1,4 @@
-"""How far a run of Market Spread is: what the gateway's status and the sink's files say."""
+"""The progress of a run of Market Spread, from the gateway's status and the sink's files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,35 +23,35 @@ class MarketProgress(RunProgress):
     """The run at one moment."""
 
     quotes: int
-    """Received by the gateway."""
+    """The number of quotes that the gateway has received."""
     orders: int
-    """Likewise."""
+    """The number of orders that the gateway has received."""
     rejected: int
     latest: tuple[Rejected, ...]
-    """Some of the rejected orders, the latest last."""
+    """The latest rejected orders, the newest last."""
 
     def line(self) -> str:
-        """The figures in a line."""
+        """Returns the figures in a line."""
         return (
             f"quotes {self.quotes:>9,}  orders {self.orders:>9,}  committed {self.committed / self.total:4.0%}"
             f"  {self.rate:>9,.0f}/s  ack latency {milliseconds(self.ack_latency_s):>8}  rejected {self.rejected:>4,}"
         )
 
     def arrivals(self) -> Mapping[str, str]:
-        """Both streams."""
+        """Returns the numbers of quotes and orders received."""
         return {"quotes": f"{self.quotes:,}", "orders": f"{self.orders:,}"}
 
     def results(self) -> Mapping[str, str]:
-        """How many orders were rejected."""
+        """Returns the number of rejected orders."""
         return {"rejected": f"{self.rejected:,}"}
 
     def table(self) -> Table | None:
-        """The orders rejected last."""
+        """Returns the latest rejected orders as a table."""
         return rejected_table(self.latest) if self.latest else None
 
 
 def rejected_table(orders: Sequence[Rejected]) -> Table:
-    """Rejected orders, for people."""
+    """Returns rejected orders as a table."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     table.add_column("rejected")
     table.add_column("order")
@@ -68,7 +68,7 @@ def rejected_table(orders: Sequence[Rejected]) -> Table:
 
 @dataclass(kw_only=True)
 class MarketObserver(Observer[MarketProgress]):
-    """Looks at the gateway and at the sink's files.
+    """Observes the gateway and the sink's files.
 
     Attributes:
         results: The folder of these files.
@@ -79,7 +79,7 @@ class MarketObserver(Observer[MarketProgress]):
     _received: dict[str, int] = field(default_factory=lambda: {_QUOTES: 0, _ORDERS: 0})
 
     def count(self, stream: StreamStatus) -> tuple[int, int]:
-        """The first message of each stream has the sequence 0."""
+        """Converts positions to numbers of messages: the first message of each stream has sequence 0."""
         if stream.stream not in self._received:
             return 0, 0
         if stream.HasField("received"):
@@ -87,7 +87,7 @@ class MarketObserver(Observer[MarketProgress]):
         return self._received[stream.stream], stream.acknowledged.sequence + 1 if stream.HasField("acknowledged") else 0
 
     def progress(self, **known: Any) -> MarketProgress:
-        """The same with the orders rejected so far."""
+        """Adds the orders rejected so far."""
         self.rejected += read_rejected(self.results, len(self.rejected))
         return MarketProgress(
             **known,

@@ -20,13 +20,13 @@ class MarketRun(Run):
     """A run in a work folder.
 
     Attributes:
-        messages: How many quotes there are, and how many orders.
+        messages: The number of quotes, and of orders.
     """
 
     messages: int
 
     def commands(self, address: str | None) -> dict[str, list[str]]:
-        """All but the gateway need its address."""
+        """Returns the commands. All but the gateway need its address."""
         if address is None:
             return {GATEWAY: self.gateway(None), DRIVER: [], _SINK: [], CONNECTOR: []}
         example, at = example_folder(), ["--gateway", address]
@@ -40,14 +40,14 @@ class MarketRun(Run):
         }
 
     def observer(self) -> MarketObserver:
-        """The source makes its messages itself."""
+        """Returns the observer. The source generates its messages itself."""
         return MarketObserver(began=self.began, total=2 * self.messages, results=self._results)
 
     def expected(self) -> None:
-        """Nothing: the check makes the messages again, and compares them at once."""
+        """Does nothing: the check generates the messages again and compares them."""
 
     def outcome(self, expected: None, **figures: Any) -> MarketOutcome:
-        """Compares order by order."""
+        """Compares the results, order by order."""
         rejected = tuple(read_rejected(self._results))
         return MarketOutcome(**figures, rejected=rejected, checked=check(rejected, load_feed(example_folder()), self.messages))
 

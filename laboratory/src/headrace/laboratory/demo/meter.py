@@ -1,4 +1,4 @@
-"""How much has come in and is committed, how fast, and how long messages wait for their acknowledgement."""
+"""Measures the received and committed messages, their rate, and the latency of acknowledgements."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ class Stretch:
     """Consecutive messages of a run.
 
     Attributes:
-        messages: How many.
-        took_s: From the first one's arrival at the gateway, or from the acknowledgement of the stretch before, to the last one's
-            acknowledgement.
-        ack_latency_p50_s: From arrival to acknowledgement, which half of the measurements did not exceed; None without any.
-        ack_latency_p99_s: The same for 99 of 100.
+        messages: Their number.
+        took_s: Seconds from the first one's arrival at the gateway, or from the acknowledgement of the stretch before, to the
+            last one's acknowledgement.
+        ack_latency_p50_s: The median latency from arrival to acknowledgement, in seconds; None without measurements.
+        ack_latency_p99_s: The 99th percentile.
     """
 
     messages: int
@@ -26,27 +26,27 @@ class Stretch:
 
     @property
     def rate(self) -> float:
-        """Messages a second."""
+        """Messages per second."""
         return self.messages / self.took_s if self.took_s > 0 else 0.0
 
 
 @dataclass
 class Meter:
-    """Counts over the time of one run. They never fall, whatever a gateway that has restarted says."""
+    """The counts over the time of one run. They never decrease, even if the gateway restarts."""
 
     received: int = 0
     committed: int = 0
     first_received_s: float | None = None
     last_committed_s: float = 0.0
     latencies: list[float] = field(default_factory=list)
-    """From a message's arrival at the gateway to its acknowledgement."""
+    """Latencies from a message's arrival at the gateway to its acknowledgement, in seconds."""
     _steps: list[tuple[float, int, int]] = field(default_factory=list)
-    """When more was committed: how much then, and how many latencies were known."""
+    """For each commit: its time, the number of committed messages, and the number of known latencies."""
     _arrivals: deque[tuple[float, int]] = field(default_factory=deque)
     _commits: deque[tuple[float, int]] = field(default_factory=deque)
 
     def note(self, received: int, committed: int, now_s: float) -> None:
-        """What the counts are now."""
+        """Records the counts at a time."""
         if received > self.received:
             if self.first_received_s is None:
                 self.first_received_s = now_s
@@ -62,7 +62,7 @@ class Meter:
             self._steps.append((now_s, committed, len(self.latencies)))
 
     def rate(self, now_s: float) -> float:
-        """Messages committed each second, lately."""
+        """Returns the recent rate of committed messages per second."""
         while len(self._commits) > 1 and self._commits[1][0] < now_s - _RATE_OVER_S:
             self._commits.popleft()
         if not self._commits:
@@ -72,20 +72,20 @@ class Meter:
 
     @property
     def stream_s(self) -> float:
-        """From the first message's arrival to the last commit."""
+        """Seconds from the first message's arrival to the last commit."""
         return self.last_committed_s - (self.first_received_s or 0.0)
 
     def recent_latency(self) -> float | None:
-        """The median of the latest latencies, in seconds."""
+        """Returns the median of the latest latencies, in seconds."""
         recent = sorted(self.latencies[-_RECENT_LATENCIES:])
         return recent[len(recent) // 2] if recent else None
 
     def latency(self, share: float) -> float | None:
-        """The latency that a share of all did not exceed, in seconds."""
+        """Returns a quantile of all latencies, in seconds."""
         return _quantile(self.latencies, share)
 
     def halves(self) -> tuple[Stretch, Stretch] | None:
-        """The messages up to the commit that passed half of them, and the others; None where there was only one commit."""
+        """Returns the messages up to the commit that passed half of them, and the others; None if there was only one commit."""
         passing = (step for step in self._steps if 2 * step[1] >= self.committed)
         middle_s, count, known = next(passing, (0.0, self.committed, 0))
         if count >= self.committed or self.first_received_s is None:

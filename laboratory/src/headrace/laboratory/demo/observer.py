@@ -1,4 +1,4 @@
-"""Looks at a run from outside, again and again: at the gateway's status, and at the results."""
+"""Observes a run from outside: the gateway's status, and the results."""
 
 import time
 from abc import ABC, abstractmethod
@@ -15,11 +15,11 @@ _Progress = TypeVar("_Progress", bound=RunProgress)
 
 @dataclass(kw_only=True)
 class Observer(ABC, Generic[_Progress]):
-    """What is known of a run; a gateway that is away leaves what was known.
+    """Observes a run. While the gateway is unavailable, the last known status remains.
 
     Attributes:
-        total: How many messages there are in all.
-        began: When the run began, by the monotonic clock.
+        total: The total number of messages.
+        began: When the run began, on the monotonic clock.
     """
 
     total: int
@@ -29,7 +29,7 @@ class Observer(ABC, Generic[_Progress]):
     _attached: bool = False
 
     def look(self) -> _Progress:
-        """How far the run is now."""
+        """Returns the present progress."""
         now = time.monotonic() - self.began
         status = self.gateway.get()
         if status is not None:
@@ -48,8 +48,8 @@ class Observer(ABC, Generic[_Progress]):
 
     @abstractmethod
     def count(self, stream: StreamStatus) -> tuple[int, int]:
-        """How many messages of a stream the gateway has received, and how many are acknowledged, by its positions."""
+        """Returns how many messages of a stream were received and how many are acknowledged, according to its positions."""
 
     @abstractmethod
     def progress(self, **known: Any) -> _Progress:
-        """The same with the results so far."""
+        """Adds the results so far."""

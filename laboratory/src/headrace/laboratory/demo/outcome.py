@@ -1,4 +1,4 @@
-"""What a run of a demo comes to: how many messages, how fast, and whether the results are right."""
+"""The outcome of a run of a demo: the number of messages, their rate, and whether the results are right."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -12,53 +12,53 @@ from headrace.laboratory.demo.view import milliseconds
 
 @dataclass(frozen=True, kw_only=True)
 class RunOutcome(ABC):
-    """What a run came to, whatever it has computed."""
+    """The outcome of any run."""
 
     messages: int
     acknowledged: int
     elapsed_s: float
     stream_s: float
-    """From the first message's arrival at the gateway to the last one's acknowledgement."""
+    """Seconds from the first message's arrival at the gateway to the last one's acknowledgement."""
     ack_latency_p50_s: float | None
     ack_latency_p99_s: float | None
     halves: tuple[Stretch, Stretch] | None
-    """The stream while Spark's JVM, which has just started, warms up, and after that; None where it was killed meanwhile."""
+    """The stream while Spark's JVM warms up, and afterwards; None if the driver was killed meanwhile."""
 
     @property
     @abstractmethod
     def right(self) -> bool:
-        """True where the results are those of a plain computation."""
+        """Whether the results equal those of a plain computation."""
 
     @abstractmethod
     def check(self) -> str:
-        """How the results compare with those, where all is acknowledged."""
+        """Returns the result of the comparison, given that all messages are acknowledged."""
 
     @abstractmethod
     def print_results(self, console: Console) -> None:
-        """The results for people."""
+        """Prints the results."""
 
     @abstractmethod
     def results(self) -> dict[str, Any]:
-        """The results as JSON has them."""
+        """Returns the results as plain data for JSON."""
 
     @property
     def rate(self) -> float:
-        """Messages a second, over the time of the stream."""
+        """Messages per second, over the time of the stream."""
         return self.messages / self.stream_s if self.stream_s else 0.0
 
     @property
     def equal(self) -> bool:
-        """True where every message was acknowledged and the results are right."""
+        """Whether every message was acknowledged and the results are right."""
         return self.right and self.acknowledged == self.messages
 
     def summary(self) -> str:
-        """The result in one line."""
+        """Returns the result in one line."""
         if self.acknowledged != self.messages:
             return f"only {self.acknowledged:,} of {self.messages:,} messages are acknowledged"
         return self.check()
 
     def print_to(self, console: Console) -> None:
-        """The results, the check and the times, for people."""
+        """Prints the results, the check and the times."""
         console.print()
         self.print_results(console)
         console.print(f"{'Equal' if self.equal else 'NOT EQUAL'}: {self.summary()}.", style="green" if self.equal else "red")
@@ -75,7 +75,7 @@ class RunOutcome(ABC):
             )
 
     def document(self) -> dict[str, Any]:
-        """All of it as JSON has it. Times are in seconds."""
+        """Returns everything as plain data for JSON. Times are in seconds."""
         cold, warm = self.halves or (None, None)
         return {
             "messages": self.messages,

@@ -1,4 +1,4 @@
-"""The Spark driver of the demo, a process of its own: `python -m headrace.laboratory.demo.pipeline`.
+"""The Spark driver of the demo, a separate process: `python -m headrace.laboratory.demo.pipeline`.
 
 It keeps each airline's figures as Spark state and writes all of them with every micro-batch.
 """
@@ -22,7 +22,7 @@ from headrace.laboratory.demo.flights import COLUMNS, MISSING
 from headrace.processes import first_cause
 
 PIPELINE = "airlines"
-# A state store that is quickest where the state is small.
+# The state store that is fastest for small state.
 _SETTINGS: dict[str, str | int | bool] = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -35,7 +35,7 @@ _LOOKS_EVERY_S = 0.2
 
 
 def _figures(lines: DataFrame) -> DataFrame:
-    """Each airline's figures from the lines of the file."""
+    """Returns each airline's figures, from the lines of the file."""
     columns = ", ".join(f"{column} STRING" for column in COLUMNS)
     text = F.col("value").cast("string")
     flights = (
@@ -63,7 +63,7 @@ def _start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
         .option("stream", options.stream)
         .option("pipeline", PIPELINE)
         .option("maxMessagesPerTrigger", options.max_messages)
-        # Whatever the master, all of a demo is on this machine.
+        # With any master, the entire demo is on this machine.
         .option("sharedCheckpoint", "true")
         .option("loopbackGateway", "true")
     )
@@ -80,7 +80,7 @@ def _start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
 
 
 def _address(file: Path) -> str:
-    """The gateway's address, once it listens: both start at the same time, and Spark takes longer."""
+    """Waits for the gateway's address. Both start at the same time, and Spark takes longer."""
     deadline = time.monotonic() + _GATEWAY_LISTENS_WITHIN_S
     while not file.exists():
         if time.monotonic() > deadline:
@@ -107,7 +107,7 @@ def _main() -> None:
     spark = build_session("headrace demo", options.master, settings, quick_start=True)
     try:
         query = _start(spark, options)
-        # A demo that was killed stops nothing; its driver must not stay for ever.
+        # A killed demo does not stop its driver, which must not stay forever.
         while query.isActive and not stop.wait(_LOOKS_EVERY_S) and os.getppid() == parent:
             pass
         query.stop()
@@ -121,5 +121,5 @@ if __name__ == "__main__":
     try:
         _main()
     except PySparkException as error:
-        # Spark's own trace is above; the last line is for people.
+        # Spark's own trace is above; the last line has the cause.
         sys.exit(first_cause(str(error)))

@@ -1,4 +1,4 @@
-"""How far a run is, as a line and as a screen."""
+"""The progress of a run, as a line and as a screen."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -14,32 +14,32 @@ from headrace.laboratory.demo.view import BAR_WIDTH, milliseconds
 
 @dataclass(frozen=True, kw_only=True)
 class RunProgress(ABC):
-    """A run at one moment. Counts are of messages, taken from positions, so that a gateway's restart loses none."""
+    """A run at one moment. Messages are counted by positions, so a restart of the gateway loses none."""
 
     elapsed_s: float
     total: int
     received: int
     committed: int
     rate: float
-    """Messages committed each second, lately."""
+    """The recent rate of committed messages per second."""
     ack_latency_s: float | None
-    """From a message's arrival at the gateway to its acknowledgement: the median of the latest measurements."""
+    """The recent median latency from a message's arrival at the gateway to its acknowledgement, in seconds."""
     attached: bool
-    """True once a pipeline has been attached."""
+    """Whether a pipeline has been attached."""
 
     @property
     def moved(self) -> int:
-        """Grows as long as anything goes on."""
+        """A number that increases while there is progress."""
         return self.attached + self.received + self.committed
 
     def summary(self) -> str:
-        """In a line."""
+        """Returns the progress in a line."""
         if not self.received:
             return "Spark is attached" if self.attached else "Spark starts"
         return self.line()
 
     def screen(self) -> RenderableType:
-        """On a terminal: a bar, the figures and the results so far."""
+        """Returns a bar, the figures and the results so far."""
         columns = {
             **self.arrivals(),
             "committed": f"{self.committed:,}",
@@ -58,16 +58,16 @@ class RunProgress(ABC):
 
     @abstractmethod
     def line(self) -> str:
-        """The figures in a line, once messages come."""
+        """Returns the figures in a line, once messages arrive."""
 
     @abstractmethod
     def arrivals(self) -> Mapping[str, str]:
-        """What has come in, by the name of its column."""
+        """Returns the numbers of messages received, by column name."""
 
     @abstractmethod
     def results(self) -> Mapping[str, str]:
-        """How many results there are, by the name of their column."""
+        """Returns the numbers of results, by column name."""
 
     @abstractmethod
     def table(self) -> Table | None:
-        """The results so far; None where there are none."""
+        """Returns the results so far; None if there are none."""

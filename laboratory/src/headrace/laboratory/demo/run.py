@@ -1,4 +1,4 @@
-"""A run of a demo: its processes, how far it is, and what becomes of it. What is computed, and of what, is the demo's own."""
+"""A run of any demo: its processes, its progress and its outcome. Each demo defines what it computes."""
 
 import time
 from abc import ABC, abstractmethod
@@ -26,7 +26,7 @@ Processes = dict[str, OwnedProcess]
 
 @dataclass
 class Run(ABC):
-    """A run in a work folder. None of its processes is left once `to_the_end` has returned or raised."""
+    """A run in a work folder. All of its processes have ended once `to_the_end` returns or raises."""
 
     folder: Path
     view: View
@@ -36,12 +36,12 @@ class Run(ABC):
         """Runs until the source has ended, and checks the results.
 
         Raises:
-            DemoError: a process ended by itself, or nothing moved for too long.
+            DemoError: A process ended unexpectedly, or there was no progress for too long.
         """
         with self.view, self.processes() as processes:
             for name in self.starts_first():
                 processes[name].start()
-            # Spark takes longest to start; the data is made meanwhile.
+            # The data is generated while Spark starts.
             observer = self.observer()
             try:
                 self._start_others(processes, observer)
@@ -52,7 +52,7 @@ class Run(ABC):
                 observer.gateway.close()
             processes[DRIVER].ask_to_stop()
             expected = self.expected()
-            # What is committed is handed to a sink before the driver ends.
+            # The driver first, so that sinks receive everything that is committed.
             for name in sorted(processes.keys() - {CONNECTOR}, key=lambda name: (name == GATEWAY, name != DRIVER)):
                 processes[name].stop(_STOPS_WITHIN_S)
         return self.outcome(
@@ -68,46 +68,46 @@ class Run(ABC):
 
     @abstractmethod
     def commands(self, address: str | None) -> dict[str, list[str]]:
-        """The command of each process, by name; GATEWAY, DRIVER and CONNECTOR among them.
+        """Returns the command of each process, by name, including GATEWAY, DRIVER and CONNECTOR.
 
         Args:
-            address: Where the gateway listens; None while it has not started: commands that need it are empty then.
+            address: The gateway's address; None before it listens, when commands that need it are empty.
         """
 
     def starts_first(self) -> Iterable[str]:
-        """The processes that do not need the gateway's address."""
+        """Returns the processes that do not need the gateway's address."""
         return (GATEWAY,)
 
     @abstractmethod
     def observer(self) -> Observer[Any]:
-        """Makes the data, and what looks at its progress."""
+        """Prepares the data, and returns the observer of the run."""
 
     def is_ready(self) -> bool:
-        """Whether the connector can start: where Spark is to have done something before."""
+        """Whether the connector can start, or must wait for Spark."""
         return True
 
     def note(self, progress: RunProgress, processes: Processes) -> None:
-        """Called for each look while the connector runs."""
+        """Called with each new progress while the connector runs."""
         return None
 
     def unfinished(self) -> str | None:
-        """What should have happened before the connector ended; None where all has."""
+        """Returns what should have happened before the connector ended; None if everything has."""
         return None
 
     @abstractmethod
     def expected(self) -> Any:
-        """The results of a plain computation, which is done while the processes end."""
+        """Returns the results of a plain computation, which runs while the processes end."""
 
     @abstractmethod
     def outcome(self, expected: Any, **figures: Any) -> RunOutcome:
-        """Compares the results with the expected ones; called when no process runs any more."""
+        """Compares the results with the expected ones. Called after all processes have ended."""
 
     def processes(self) -> AbstractContextManager[Processes]:
-        """The processes, none started; whatever happens, none is left."""
+        """Returns a context manager for the processes, not started. None is left when it exits."""
         return process_group(self.commands(None), self.folder)
 
     def gateway(self, address: str | None, *options: str) -> list[str]:
-        """The gateway's command, with options of the demo's own."""
+        """Returns the gateway's command, with further options."""
         ready = ["--ready-file", str(self.gateway_file)]
         return headrace("gateway", "--listen", address or "127.0.0.1:0", *ready, *options)
 
@@ -117,7 +117,7 @@ class Run(ABC):
         return self.folder / "gateway.address"
 
     def _start_others(self, processes: Processes, observer: Observer[Any]) -> None:
-        """Tells all processes the gateway's address, and starts those that wait for it, the connector last."""
+        """Passes the gateway's address to all processes, and starts those that need it, the connector last."""
         address = address_in(self.gateway_file, processes[GATEWAY], lambda: _check_alive(processes))
         for name, command in self.commands(address).items():
             processes[name].command = command
@@ -135,7 +135,7 @@ class Run(ABC):
         processes[CONNECTOR].start()
 
     def _follow(self, processes: Processes, observer: Observer[Any]) -> None:
-        """Shows the progress, until the connector says that everything is acknowledged."""
+        """Shows the progress until the connector ends, since everything is acknowledged."""
         moved, since_s = 0, time.monotonic() - self.began
         while (ended := _check_alive(processes)) is None:
             progress = observer.look()
@@ -154,7 +154,7 @@ class Run(ABC):
 
 
 def _check_alive(processes: Processes) -> int | None:
-    """The connector's exit code once it has ended; raises DemoError where another process has."""
+    """Returns the connector's exit code once it has ended; raises DemoError if another process has."""
     for name, process in processes.items():
         code = process.exit_code() if name != CONNECTOR else None
         if code is not None:

@@ -1,4 +1,4 @@
-"""What a run shows while it runs: a screen for people, lines for logs, nothing for programs."""
+"""Views of a running demo: a screen for people, lines for logs, nothing for programs."""
 
 from typing import Protocol, Self
 
@@ -15,27 +15,27 @@ class Progress(Protocol):
 
     @property
     def elapsed_s(self) -> float:
-        """Since it began."""
+        """Seconds since the run began."""
 
     def summary(self) -> str:
-        """In a line."""
+        """Returns the progress in a line."""
 
     def screen(self) -> RenderableType:
-        """On a terminal."""
+        """Returns the progress for a terminal."""
 
 
 class View(Protocol):
-    """Where a run's progress goes."""
+    """Shows the progress of a run."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *error: object) -> None: ...
 
     def show(self, progress: Progress) -> None:
-        """Called some 20 times a second."""
+        """Shows the progress; called about 20 times per second."""
 
     def tell(self, progress: Progress, event: str) -> None:
-        """Something happened."""
+        """Reports an event."""
 
 
 class SilentView:
@@ -48,14 +48,14 @@ class SilentView:
         return None
 
     def show(self, progress: Progress) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def tell(self, progress: Progress, event: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class LineView:
-    """A line each second, and one for each event."""
+    """Prints a line per second, and one per event."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -69,7 +69,7 @@ class LineView:
         return None
 
     def show(self, progress: Progress) -> None:
-        """Prints a line if it is time."""
+        """Prints a line if one is due."""
         if progress.elapsed_s >= self._next_s:
             self._next_s = progress.elapsed_s + _LINE_EVERY_S
             self._print(progress, progress.summary())
@@ -79,14 +79,14 @@ class LineView:
         self._print(progress, event)
 
     def _print(self, progress: Progress, text: str) -> None:
-        # While nothing moves, as Spark starts, one line is enough.
+        # While nothing changes, as when Spark starts, one line is enough.
         if text != self._last:
             self._console.print(f"{progress.elapsed_s:5.1f} s  {text}", soft_wrap=True)
         self._last = text
 
 
 class ScreenView:
-    """The same picture, drawn again in place; events stay above."""
+    """Redraws a screen in place, with events above it."""
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, transient=True, auto_refresh=False)
@@ -100,23 +100,23 @@ class ScreenView:
         self._live.__exit__(None, None, None)
 
     def show(self, progress: Progress) -> None:
-        """Draws it again if it is time."""
+        """Redraws the screen if that is due."""
         if progress.elapsed_s >= self._next_s:
             self._next_s = progress.elapsed_s + _DRAW_EVERY_S
             self._live.update(progress.screen(), refresh=True)
 
     def tell(self, progress: Progress, event: str) -> None:
-        """Prints a line above."""
+        """Prints a line above the screen."""
         self._live.console.print(f"{progress.elapsed_s:5.1f} s  {event}")
 
 
 def choose_view(console: Console, *, silent: bool) -> View:
-    """What suits where the output goes."""
+    """Returns the view that suits the console."""
     if silent:
         return SilentView()
     return ScreenView(console) if console.is_terminal else LineView(console)
 
 
 def milliseconds(seconds: float | None) -> str:
-    """A time for people."""
+    """Formats a time in milliseconds."""
     return f"{seconds * 1000:,.0f} ms" if seconds is not None else "-"
