@@ -8,16 +8,16 @@ from statistics import fmean
 from headrace.pipelines import OnError, Pipeline, Window, tumbling
 
 TOO_HOT = 95.0
-"""Degrees Celsius, of a single reading."""
+"""The limit of a single reading, in degrees Celsius."""
 HOT_MINUTE = 80.0
-"""Likewise, of a minute's mean."""
+"""The limit of a minute's mean, in degrees Celsius."""
 RISES = 4
-"""How often in a row a temperature must rise to be a trend."""
+"""The number of consecutive rises that make a trend."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a device measured."""
+    """A measurement of a device."""
 
     time: datetime
     device: str
@@ -33,18 +33,18 @@ class Trend:
 
 
 def decode(line: bytes) -> Reading:
-    """A reading, from a line such as `2024-05-01T12:00:00Z,boiler-1,71.3`."""
+    """Parses a line such as `2024-05-01T12:00:00Z,boiler-1,71.3`."""
     time, device, celsius = line.decode().split(",")
     return Reading(datetime.fromisoformat(time), device, float(celsius))
 
 
 def too_hot(reading: Reading) -> str | None:
-    """Stateless: a reading says it all."""
+    """Stateless: a single reading is sufficient."""
     return f"{reading.device} is too hot: {reading.celsius:.1f} C" if reading.celsius >= TOO_HOT else None
 
 
 def rising(reading: Reading, trend: Trend) -> str | None:
-    """Stateful: needs the readings of the same device before."""
+    """Stateful: needs the device's earlier readings."""
     rises = trend.last is not None and reading.celsius > trend.last
     trend.last = reading.celsius
     trend.rises = trend.rises + 1 if rises else 0
@@ -52,7 +52,7 @@ def rising(reading: Reading, trend: Trend) -> str | None:
 
 
 def hot_minute(device: str, celsius: Sequence[float], window: Window | None) -> str | None:
-    """Windowed: needs all readings of a device in a minute."""
+    """Windowed: needs all readings of a device within a minute."""
     assert window is not None, "only windows that count have no time"
     mean = fmean(celsius)
     return f"{device} had a hot minute: {mean:.1f} C at {window.start_time:%H:%M}" if mean >= HOT_MINUTE else None

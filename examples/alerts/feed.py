@@ -10,7 +10,7 @@ _OUT_OF_ORDER_S = 20
 
 
 def lines(count: int, seed: int = 1) -> list[str]:
-    """A reading each second, of one device after the other; they come up to 20 seconds out of order."""
+    """Returns one reading per second, from each device in turn, up to 20 seconds out of order."""
     choose = random.Random(seed)
     celsius = dict.fromkeys(_DEVICES, 70.0)
     made = []

@@ -8,7 +8,7 @@ from headrace.pipelines import Pipeline
 
 
 class Votes(NamedTuple):
-    """So many votes for a letter."""
+    """A number of votes for a letter."""
 
     letter: bytes
     votes: int
@@ -22,17 +22,17 @@ class Total:
 
 
 def decode(payload: bytes) -> Votes:
-    """A letter and a u32, big-endian: 5 bytes."""
+    """Parses a letter and a big-endian u32: 5 bytes."""
     return Votes(*unpack(">cI", payload))
 
 
 def encode(votes: Votes) -> bytes:
-    """A letter and a u64, big-endian: 9 bytes."""
+    """Returns a letter and a big-endian u64: 9 bytes."""
     return pack(">cQ", *votes)
 
 
 def add(given: Votes, total: Total) -> Votes:
-    """Adds votes to those that the letter has, and says how many it has now."""
+    """Adds votes to a letter's total, and returns the new total."""
     total.votes += given.votes
     return Votes(given.letter, total.votes)
 

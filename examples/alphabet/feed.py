@@ -1,4 +1,4 @@
-"""Votes for letters, as records with their length before each: `python feed.py > votes.msg`."""
+"""Votes for letters, as length-prefixed records: `python feed.py > votes.msg`."""
 
 import random
 import sys
@@ -7,7 +7,7 @@ from struct import pack
 
 
 def records(count: int, seed: int = 1) -> list[bytes]:
-    """1 to 1000 votes for any letter."""
+    """Returns records with 1 to 1000 votes for random letters."""
     choose = random.Random(seed)
     return [pack(">cI", choose.choice(ascii_lowercase).encode(), choose.randint(1, 1000)) for _ in range(count)]
 

@@ -1,15 +1,15 @@
-"""Celsius: turns temperatures into Fahrenheit. Nothing is kept, so nothing is shuffled."""
+"""Celsius: converts temperatures to Fahrenheit. It keeps no state, so there is no shuffle."""
 
 from headrace.pipelines import Pipeline
 
 
 def to_fahrenheit(celsius: float) -> float:
-    """Water freezes at 32 and boils at 212."""
+    """Converts a temperature: water freezes at 32 and boils at 212."""
     return celsius * 1.8 + 32
 
 
 def write(fahrenheit: float) -> str:
-    """A line, to a tenth of a degree."""
+    """Formats a temperature, to a tenth of a degree."""
     return f"{fahrenheit:.1f}"
 
 

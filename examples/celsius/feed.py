@@ -1,10 +1,10 @@
-"""Temperatures in Celsius, a line each: `python feed.py > celsius.txt`."""
+"""Temperatures in Celsius, one per line: `python feed.py > celsius.txt`."""
 
 import sys
 
 
 def lines(count: int) -> list[str]:
-    """From -40 to 120 degrees in steps of a tenth, again and again."""
+    """Returns temperatures from -40 to 120 degrees in steps of a tenth, repeatedly."""
     return [f"{n % 1601 / 10 - 40:.1f}" for n in range(count)]
 
 

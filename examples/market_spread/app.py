@@ -1,4 +1,4 @@
-"""Market Spread: rejects orders for symbols whose best prices lie too far apart."""
+"""Market Spread: rejects orders for symbols whose best prices are too far apart."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,13 +22,13 @@ class Market:
 
 
 def too_far_apart(bid: Any, offer: Any) -> Any:
-    """Whether orders are rejected at these prices, which may also be arrays of prices."""
+    """Whether orders are rejected at these prices, which may also be arrays."""
     spread = offer - bid
     return (spread >= MOST) | (spread / ((bid + offer) / 2) >= MOST)
 
 
 def decide(message: Nbbo | Order, market: Market) -> Result | None:
-    """A quote changes the market of its symbol; an order is held against it."""
+    """Updates the market of a symbol with a quote, or checks an order against it."""
     if message[0] == NBBO:
         _, _, _, market.bid, market.offer = message
         market.reject = too_far_apart(market.bid, market.offer)
@@ -40,12 +40,12 @@ def decide(message: Nbbo | Order, market: Market) -> Result | None:
 
 
 def milliseconds(time: bytes) -> int:
-    """Since 1970-01-01 UTC."""
+    """Converts a time to milliseconds since 1970-01-01 UTC."""
     return round(datetime.strptime(time.decode(), "%Y%m%d-%H:%M:%S.%f").replace(tzinfo=UTC).timestamp() * 1000)
 
 
 app = Pipeline("market_spread")
 quotes: Flow[Nbbo | Order] = app.source("market/nbbo", decode=decode_nbbo)
 orders: Flow[Nbbo | Order] = app.source("market/orders", decode=decode_order)
-# Each message has its symbol as key.
+# The key of each message is its symbol.
 quotes.merge(orders).key_by().stateful(decide, Market, name="markets").sink("rejected", encode=encode_result)

@@ -11,13 +11,13 @@ from messages import NBBO, decode_order, encode_result
 from headrace.pipelines import Flow, KeyStates, Message, Pipeline
 
 QUOTES = np.dtype({"names": ["bid", "offer"], "formats": [">f8", ">f8"], "offsets": [26, 34], "itemsize": 42})
-"""What is needed of quotes."""
+"""The fields of quotes that are needed."""
 
 Places = npt.NDArray[np.int32]
 
 
 def decide_all(rows: pa.RecordBatch, markets: KeyStates[Market]) -> pa.RecordBatch | None:
-    """Quotes change the markets of their symbols; orders are held against these. All rows are of one stream."""
+    """Updates markets with quotes, or checks orders against them. All rows are from one stream."""
     keys, values = rows["key"].dictionary_encode(), rows["value"]
     symbols, which = keys.dictionary.to_pylist(), keys.indices.to_numpy()
     if values[0].as_py()[0] == NBBO:
@@ -27,7 +27,7 @@ def decide_all(rows: pa.RecordBatch, markets: KeyStates[Market]) -> pa.RecordBat
 
 
 def take_quotes(symbols: Sequence[bytes], which: Places, values: pa.Array, markets: KeyStates[Market]) -> None:
-    """The last quote of each symbol counts: no order comes between those of a batch."""
+    """Stores the last quote of each symbol: there are no orders between those of a batch."""
     last = np.empty(len(symbols), np.int64)
     last[which] = np.arange(len(which))
     quotes = np.frombuffer(values.cast(pa.binary(QUOTES.itemsize)).buffers()[1], QUOTES)[last]
@@ -39,7 +39,7 @@ def take_quotes(symbols: Sequence[bytes], which: Places, values: pa.Array, marke
 
 
 def rejected(symbols: Sequence[bytes], which: Places, values: pa.Array, markets: KeyStates[Market]) -> pa.RecordBatch | None:
-    """The results of orders that are rejected. These are few, so that each can be looked at by itself."""
+    """Returns the results of rejected orders. These are few, so they are processed one by one."""
     of_symbols = [markets[symbol] for symbol in symbols]
     places = np.flatnonzero(np.array([market.reject for market in of_symbols])[which])
     keys, results = [], []

@@ -1,4 +1,4 @@
-"""A market that is the same every time: quotes and orders in blocks, each made from its number alone."""
+"""A reproducible market: quotes and orders in blocks, each of which depends only on its number."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 BLOCK = 10_000
-"""Messages in a block."""
+"""The number of messages in a block."""
 SEED = 35
-"""Of a market with 5 rejected orders in its first 350,000, and 14 in a million."""
+"""The seed of a market with 5 rejected orders in its first 350,000, and 14 in a million."""
 REJECTED = 5 / 350_000
-"""The share of orders that are for a symbol whose quotes reject them."""
+"""The share of orders for symbols at whose quotes orders are rejected."""
 
 _SYMBOLS, _REJECTING = 350, 15
 _BEGINS = datetime(2016, 9, 2, 9, 30, tzinfo=UTC)
@@ -44,15 +44,15 @@ class Block:
     count: int
 
     def messages(self) -> list[tuple[bytes, bytes]]:
-        """Key and value of each."""
+        """Returns the key and value of each message."""
         size = len(self.values) // self.count
         return [(self.keys[4 * n : 4 * n + 4], self.values[size * n : size * n + size]) for n in range(self.count)]
 
 
 class Feed:
-    """Quotes and orders for the symbols of some opening quotes, as many as one likes.
+    """Any number of quotes and orders for the symbols of some opening quotes.
 
-    The opening quotes come first. Later ones reject if and only if their symbol's opening quote does.
+    The opening quotes come first. A later quote causes rejections if and only if its symbol's opening quote does.
     """
 
     def __init__(self, opening: Sequence[bytes] = (), seed: int = SEED, rejected: float = REJECTED) -> None:
@@ -65,7 +65,7 @@ class Feed:
         self.prices = np.maximum(bid, 1.0)
 
     def nbbo(self, block: int) -> Block:
-        """Quotes `block * BLOCK` and on; all symbols are as likely."""
+        """Returns the quotes from number `block * BLOCK` on; all symbols are equally likely."""
         which, r, cents = self._random(1, block, 3)
         symbol = _below(which, len(self.names))
         records = _quotes(self.names[symbol], self.prices[symbol], self.rejecting[symbol], r, cents)
@@ -76,7 +76,7 @@ class Feed:
         return Block(records.tobytes(), records["symbol"].tobytes(), BLOCK)
 
     def orders(self, block: int) -> Block:
-        """Orders `block * BLOCK` and on: 80 % for the first 20 % of the symbols, very few for one that rejects."""
+        """Returns the orders from number `block * BLOCK` on: 80 % for the first 20 % of the symbols, very few to be rejected."""
         rejected, busy, which, side, account, quantity, cents = self._random(2, block, 7)
         symbol = np.where(
             rejected < self.rejected,
@@ -99,7 +99,7 @@ class Feed:
 
 
 def made_up(seed: int) -> list[bytes]:
-    """Opening quotes of 335 symbols whose orders are accepted, and of 15 whose orders are rejected."""
+    """Returns opening quotes of 335 symbols whose orders are accepted, and of 15 whose orders are rejected."""
     prices, r, cents = np.random.default_rng((seed, 0)).random((3, _SYMBOLS))
     names = np.array([f"{'ABCDEFGHIJ'[n // 100]}{n % 100:03d}".encode() for n in range(_SYMBOLS)])
     rejecting = np.arange(_SYMBOLS) >= _SYMBOLS - _REJECTING
@@ -109,7 +109,7 @@ def made_up(seed: int) -> list[bytes]:
 
 
 def read_opening(path: Path) -> list[bytes]:
-    """The quotes of a file that has a big-endian u32 with its length before each."""
+    """Reads the quotes of a file, each preceded by its length as a big-endian u32."""
     data, at, quotes = path.read_bytes(), 0, []
     while at < len(data):
         (size,) = unpack_from(">I", data, at)
@@ -121,7 +121,7 @@ def read_opening(path: Path) -> list[bytes]:
 def _quotes(
     names: npt.NDArray[np.bytes_], prices: Floats, rejecting: npt.NDArray[np.bool_], r: Floats, cents: Floats
 ) -> npt.NDArray[np.void]:
-    """Quotes without their times: bid and offer up to 3 cents apart, or 5 to 8 where they reject."""
+    """Returns quotes without times: bid and offer are up to 3 cents apart, or 5 to 8 if orders are to be rejected."""
     bid = prices + r - np.where(rejecting, (0.05 + r) * 0.1 + 0.01, 0)
     records = np.empty(len(names), _NBBO)
     records["type"] = 2
@@ -150,5 +150,5 @@ def _digits(numbers: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]
 
 
 def _time(block: int) -> str:
-    """A second for each block."""
+    """Returns the time of a block: one second later for each block."""
     return (_BEGINS + timedelta(seconds=block)).strftime("%Y%m%d-%H:%M:%S.000")

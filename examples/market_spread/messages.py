@@ -1,7 +1,7 @@
 """The messages of Market Spread: big-endian records of a fixed length.
 
-Quotes and orders are plain tuples, because a tuple is what `unpack` gives: any class around it would double the time that a
-message takes. The first field says which of the two it is.
+Quotes and orders are plain tuples, as returned by `unpack`: creating an instance of a class would double the time that a
+message takes. The first field is the type.
 """
 
 from struct import pack, unpack
@@ -17,7 +17,7 @@ Order = tuple[Literal[1], int, int, bytes, bytes, float, float, bytes]
 
 
 class Result(NamedTuple):
-    """An order that was rejected, with the prices that it met."""
+    """A rejected order, with the prices at that moment."""
 
     side: int
     account: int
@@ -28,24 +28,24 @@ class Result(NamedTuple):
     bid: float
     offer: float
     timestamp: int
-    """The order's time in milliseconds since 1970-01-01 UTC."""
+    """The order's time, in milliseconds since 1970-01-01 UTC."""
 
 
 def decode_nbbo(payload: bytes) -> Nbbo:
-    """A quote, from 42 bytes. Its time is text: `20160902-15:47:52.000`."""
+    """Parses a quote of 42 bytes. Its time is text: `20160902-15:47:52.000`."""
     return unpack(">B4s21sdd", payload)
 
 
 def decode_order(payload: bytes) -> Order:
-    """An order, from 53 bytes."""
+    """Parses an order of 53 bytes."""
     return unpack(">BBI6s4sdd21s", payload)
 
 
 def encode_result(result: Result) -> bytes:
-    """A result, as 55 bytes."""
+    """Returns a result as 55 bytes."""
     return pack(">BI6s4sddddQ", *result)
 
 
 def decode_result(payload: bytes) -> Result:
-    """What `encode_result` made."""
+    """Parses the bytes of `encode_result`."""
     return Result(*unpack(">BI6s4sddddQ", payload))

@@ -16,12 +16,12 @@ class Tally:
 
 
 def words(line: str) -> list[str]:
-    """The words of a line, in lower case."""
+    """Returns the words of a line, in lower case."""
     return _WORD.findall(line.lower())
 
 
 def count(word: str, tally: Tally) -> str:
-    """Counts the word, and says how often it has been seen."""
+    """Counts a word, and returns it with its count."""
     tally.seen += 1
     return f"{word} {tally.seen}"
 

@@ -1,4 +1,4 @@
-"""Lines of made-up words, the same every time: `python feed.py > lines.txt`."""
+"""Reproducible lines of invented words: `python feed.py > lines.txt`."""
 
 import random
 import sys
@@ -8,7 +8,7 @@ _WORDS_PER_LINE = 8
 
 
 def lines(count: int, seed: int = 1) -> list[str]:
-    """Lines in which short words are frequent and long ones are rare."""
+    """Returns lines in which short words are frequent and long ones are rare."""
     choose = random.Random(seed)
     return [" ".join(_word(choose) for _ in range(_WORDS_PER_LINE)).capitalize() + "." for _ in range(count)]
 

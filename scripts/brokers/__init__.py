@@ -1,4 +1,4 @@
-"""Real brokers on loopback, without Docker: `make brokers` and the fixtures of the tests run these."""
+"""Real brokers on loopback, without Docker, for `make brokers` and for the tests."""
 
 from scripts.brokers._broker import Broker, BrokerFailed, NotInstalled
 from scripts.brokers._clusters import Cluster, KafkaNode, NatsNode
@@ -11,9 +11,9 @@ from scripts.brokers._rabbitmq4 import RabbitMQ4
 from scripts.brokers._s3 import S3
 
 BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (RabbitMQ, Nats, Kafka, PostgreSQL)}
-"""What `make brokers` installs and starts."""
+"""The brokers that `make brokers` installs and starts by default."""
 MORE_BROKERS: dict[str, type[Broker]] = {kind.name: kind for kind in (RabbitMQ4, Hdfs, S3)}
-"""What it does where it is asked for by name: what stores checkpoints is no broker, and is run the same way."""
+"""Brokers, and stores for checkpoints, that it installs and starts only by name."""
 
 __all__ = [
     "BROKERS",

@@ -1,4 +1,4 @@
-"""What all brokers have in common: a folder, ports, processes, and how they are started, stopped and killed."""
+"""The base class of brokers: folder, ports and processes; starting, stopping and killing."""
 
 import fcntl
 import json
@@ -20,25 +20,25 @@ _STATE = "state.json"
 
 
 class BrokerFailed(Exception):
-    """A broker does not start, or cannot be installed. The message says where to look, and what to do."""
+    """A broker does not start, or cannot be installed. The message has the cause and the remedy."""
 
 
 class NotInstalled(BrokerFailed):
-    """A broker's program is not on this machine; `make brokers` installs it."""
+    """A broker is not installed on this machine; `make brokers` installs it."""
 
 
 class Broker(ABC):
     """A broker that listens on 127.0.0.1, keeps everything in one folder, and outlives this process.
 
-    Ports are chosen once, and kept in the folder with the ids of the processes: whoever opens the folder finds the broker again.
+    Ports are chosen once, and stored in the folder with the process ids, so that any process can open the folder later.
     """
 
     name: ClassVar[str]
-    """What it is called on the command line."""
+    """Its name on the command line."""
     default_ports: ClassVar[Mapping[str, int | None]]
-    """Its ports by what they are for, with the number that everybody expects; the first one is `port`."""
+    """Its ports by purpose, with the usual numbers, None for any; the first one is `port`."""
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
-    """What it stops in good order on."""
+    """The signal that stops it cleanly."""
 
     host = LOOPBACK
     user = "headrace"
@@ -48,8 +48,8 @@ class Broker(ABC):
         """Opens a folder, which need not exist.
 
         Args:
-            folder: Where configuration, data and logs are; absolute.
-            usual_ports: Whether to take the ports that everybody expects, where they are free.
+            folder: The folder for configuration, data and logs; an absolute path.
+            usual_ports: Whether to use the usual ports if they are free.
         """
         self.folder = folder
         self._usual_ports = usual_ports
@@ -57,24 +57,24 @@ class Broker(ABC):
     @classmethod
     @abstractmethod
     def is_installed(cls) -> bool:
-        """Whether its program is on this machine."""
+        """Whether it is installed on this machine."""
 
     @classmethod
     @abstractmethod
     def install(cls) -> None:
-        """Installs its program; nothing where it is there.
+        """Installs it, unless it is installed already.
 
         Raises:
-            BrokerFailed: It cannot be installed by this script; the message says how else.
+            BrokerFailed: It cannot be installed by this script; the message says how to install it.
         """
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Writes the configuration; makes the data folder where there is none."""
+        """Writes the configuration, and creates the data folder if it does not exist."""
 
     @abstractmethod
     def _commands(self) -> Sequence[Command]:
-        """Its processes, in the order in which they are started."""
+        """Returns its processes, in the order in which they start."""
 
     @abstractmethod
     def _answers(self) -> bool:
@@ -82,56 +82,56 @@ class Broker(ABC):
 
     @abstractmethod
     def url_at(self, port: int) -> str:
-        """Its address and credentials as its clients take them, by way of another port of this machine."""
+        """Returns its address and credentials as a client's URL, by way of another port of this machine."""
 
     @property
     def url(self) -> str:
-        """Its address and credentials as its clients take them."""
+        """Its address and credentials as a client's URL."""
         return self.url_at(self.port)
 
     @property
     def port(self) -> int:
-        """Where its clients connect."""
+        """The port that its clients connect to."""
         return self.ports[next(iter(self.default_ports))]
 
     @property
     def proxied(self) -> tuple[int, int | None]:
-        """Where a proxy in front of it connects to, and where that has to listen; None for any port."""
+        """The port that a proxy connects to, and the port that it must listen on; None for any."""
         return self.port, None
 
     @property
     def ports(self) -> dict[str, int]:
-        """Its ports by what they are for; none before the first start."""
+        """Its ports by purpose; empty before the first start."""
         ports: dict[str, int] = self._state().get("ports", {})
         return ports
 
     @property
     def log(self) -> Path:
-        """What it has printed."""
+        """The file with its output."""
         return self.folder / "log"
 
     @property
     def started(self) -> bool:
-        """Whether it was started, and not stopped since: it may have been killed, or have crashed."""
+        """Whether it was started and not stopped since; it may have been killed, or have crashed."""
         return bool(self._processes())
 
     @property
     def running(self) -> bool:
-        """Whether all its processes run."""
+        """Whether all its processes are running."""
         processes = self._processes()
         return bool(processes) and all(process.alive for process in processes)
 
     def take_ports(self, taken: Sequence[int]) -> None:
-        """Chooses its ports, if it has none, but none of these: for others that have to know them before it starts."""
+        """Chooses its ports, except the `taken` ones, for programs that need them before it starts."""
         with self._locked():
             if not self.ports:
                 self._write(ports=self._choose_ports(taken))
 
     def start(self) -> None:
-        """Starts it, and waits until it serves; nothing where it runs.
+        """Starts it, unless it is running, and waits until it is ready.
 
         Raises:
-            BrokerFailed: It is not installed, its port is taken, or it does not come up.
+            BrokerFailed: It is not installed, its port is in use, or it does not become ready.
         """
         with self._locked():
             if not self.running:
@@ -139,18 +139,18 @@ class Broker(ABC):
                 self._start()
 
     def stop(self) -> None:
-        """Stops it in good order."""
+        """Stops it cleanly."""
         with self._locked():
             self._end(self.stop_signal)
             self._write(processes=[])
 
     def kill(self) -> None:
-        """Kills its processes and their children with SIGKILL; `start` brings it back with the same ports and data."""
+        """Kills its processes and their children; `start` restarts it with the same ports and data."""
         with self._locked():
             self._end(signal.SIGKILL)
 
     def restart(self) -> None:
-        """Stops it in good order, and starts it again with the same ports and data."""
+        """Stops it cleanly, and restarts it with the same ports and data."""
         self.stop()
         self.start()
 
@@ -168,7 +168,7 @@ class Broker(ABC):
         self._wait()
 
     def _wait_for_ports(self, ports: Mapping[str, int]) -> None:
-        """Waits until nobody listens on its ports: those of a process that was killed close a moment after it has ended."""
+        """Waits until its ports are free: those of a killed process close a moment after it has ended."""
         deadline = time.monotonic() + _PORT_SECONDS
         for port in ports.values():
             while not is_free(port):
@@ -177,7 +177,7 @@ class Broker(ABC):
                 time.sleep(0.02)
 
     def _wait(self) -> None:
-        """Waits until it serves."""
+        """Waits until it is ready."""
         deadline = time.monotonic() + _DEADLINE_SECONDS
         while not self._answers():
             if not self.running or time.monotonic() > deadline:
@@ -213,7 +213,7 @@ class Broker(ABC):
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keeps others, in this process or not, from starting or stopping it meanwhile."""
+        """Locks it against other threads and processes that start or stop it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -221,7 +221,7 @@ class Broker(ABC):
 
 
 def kill_all(folder: Path) -> None:
-    """Kills every broker whose folder is in this one."""
+    """Kills every broker whose folder is in `folder`."""
     for state in folder.glob(f"*/{_STATE}"):
         for process in json.loads(state.read_text()).get("processes", []):
             Process(**process).kill()

@@ -1,4 +1,4 @@
-"""Clusters of three small nodes on loopback, for tests in which leaders move: each node is a broker of its own."""
+"""Clusters of three small nodes on loopback, for tests in which leaders change: each node is a broker."""
 
 import subprocess
 import time
@@ -95,7 +95,7 @@ class Cluster(Generic[N]):
     """
 
     def __init__(self, kind: type[N], folder: Path) -> None:
-        """Starts nothing. The folders of the nodes lie in `folder`, beside those of other brokers."""
+        """Starts nothing. The folders of the nodes are in `folder`, next to those of other brokers."""
         self.nodes: Mapping[int, N] = {number: kind(folder / f"{kind.name}-{number}") for number in range(1, NODES + 1)}
         for number, node in self.nodes.items():
             node.number = number
@@ -103,11 +103,11 @@ class Cluster(Generic[N]):
 
     @property
     def urls(self) -> list[str]:
-        """Where clients reach each node."""
+        """The URL of each node."""
         return [node.url for node in self.nodes.values()]
 
     def start(self) -> None:
-        """Starts all nodes at the same time, since one alone serves nobody."""
+        """Starts all nodes at the same time, since a single one does not become ready."""
         for node in self.nodes.values():
             node.take_ports([port for other in self.nodes.values() for port in other.ports.values()])
         with ThreadPoolExecutor(NODES) as starters:
@@ -115,10 +115,10 @@ class Cluster(Generic[N]):
                 started.result()
 
     def wait_for(self, condition: Callable[[], object], seconds: float = 60.0) -> None:
-        """Waits until the nodes agree on something; what is raised meanwhile means that they do not yet.
+        """Waits until the nodes agree on something. Errors of `condition` mean that they do not agree yet.
 
         Raises:
-            BrokerFailed: They never do.
+            BrokerFailed: They did not agree in time.
         """
         deadline = time.monotonic() + seconds
         while True:

@@ -1,4 +1,4 @@
-"""Debian packages, installed so that their services do not start: the brokers here are run by hand."""
+"""Installs Debian packages without starting their services, since the scripts run the brokers themselves."""
 
 import os
 import shutil
@@ -10,17 +10,17 @@ from threading import Lock
 
 from scripts.brokers._broker import BrokerFailed
 
-# Debian's scripts ask this program, where there is one, whether a service may be started; 101 forbids it.
+# Debian's scripts call this program, if it exists, to ask whether a service may start; exit code 101 forbids it.
 _POLICY = Path("/usr/sbin/policy-rc.d")
 _one_at_a_time = Lock()
 _FORBID = "#!/bin/sh\nexit 101\n"
 
 
 def install_package(package: str) -> None:
-    """Installs a package and what it needs, without its recommendations.
+    """Installs a package and its dependencies, without recommended packages.
 
     Raises:
-        BrokerFailed: This is no Debian, this user may not install, or there is no such package.
+        BrokerFailed: This is not Debian, the user may not install packages, or the package does not exist.
     """
     if shutil.which("apt-get") is None:
         raise BrokerFailed(f"this machine has no apt-get; install {package} with its own package manager, or use compose.yaml")
@@ -34,7 +34,7 @@ def install_package(package: str) -> None:
 
 @contextmanager
 def _no_services() -> Iterator[None]:
-    """Keeps packages from starting services meanwhile."""
+    """Keeps packages from starting services, until the block ends."""
     if _POLICY.exists():
         yield
         return

@@ -1,6 +1,6 @@
-"""Ends with the process that started it, in whatever way that ended, and takes the brokers of a folder with it.
+"""Kills the brokers of a folder when the parent process ends, even if that is killed.
 
-It is started with a pipe as its standard input, which ends when its parent does.
+Its standard input is a pipe that closes when the parent ends.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""HDFS: a name node and a data node in one process, which Hadoop's mini cluster makes for tests."""
+"""HDFS: a name node and a data node in one process, from Hadoop's mini cluster for tests."""
 
 import json
 import urllib.request
@@ -17,23 +17,23 @@ _ANSWER_SECONDS = 2.0
 
 
 class Hdfs(Broker):
-    """HDFS, whose only superuser is who runs it. `url` is that of its root folder."""
+    """HDFS, whose only superuser is the user who runs it. `url` is that of its root folder."""
 
     name = "hdfs"
     default_ports = {"name_node": 9820, "http": 9870}  # noqa: RUF012
 
     @classmethod
     def is_installed(cls) -> bool:
-        """Whether the jars are there, in the version wanted."""
+        """Whether the jars are there, in the required version."""
         return are_fetched(_IVY_FILE, _JARS)
 
     @classmethod
     def install(cls) -> None:
-        """Fetches the jars."""
+        """Downloads the jars."""
         fetch(cls.name, _IVY_FILE, _JARS)
 
     def url_at(self, port: int) -> str:
-        """The URL of its root folder."""
+        """Returns the URL of its root folder."""
         return f"hdfs://{self.host}:{port}"
 
     def _prepare(self) -> None:
@@ -48,7 +48,7 @@ class Hdfs(Broker):
         return [Command([java(), *_SMALL_JVM, "-cp", classes, main, *new, *where, "-datanodes", "1", *settings])]
 
     def _answers(self) -> bool:
-        # Its ports answer before its data node has come.
+        # Its ports answer before its data node is ready.
         try:
             with urllib.request.urlopen(f"http://{self.host}:{self.ports['http']}{_STATE}", timeout=_ANSWER_SECONDS) as answer:
                 state = json.load(answer)["beans"][0]

@@ -1,4 +1,4 @@
-"""Jars of Maven Central, fetched with the Ivy that comes with PySpark."""
+"""Downloads jars from Maven Central, with the Ivy that comes with PySpark."""
 
 import hashlib
 import os
@@ -14,25 +14,25 @@ _ATTEMPTS = 3
 
 
 def are_fetched(ivy_file: Path, jars: Path) -> bool:
-    """Whether a folder has the jars that a file lists, in the versions wanted."""
+    """Whether a folder has the jars that a file lists, in the required versions."""
     stamp = jars / "stamp"
     return stamp.exists() and stamp.read_text() == _wanted(ivy_file)
 
 
 def fetch(name: str, ivy_file: Path, jars: Path) -> None:
-    """Fetches the jars that a file lists into a folder; nothing where they are there.
+    """Downloads the jars that a file lists into a folder, unless they are there.
 
     Raises:
-        BrokerFailed: PySpark is not there, or they cannot be fetched.
+        BrokerFailed: PySpark is not installed, or the jars cannot be downloaded.
     """
     if are_fetched(ivy_file, jars):
         return
     ivy = next(spark_jars(name).glob("ivy-*.jar"))
     print(f"brokers: fetches the jars of {name}, some 50 MB", flush=True)
     shutil.rmtree(jars, ignore_errors=True)
-    # "bundle" is what some poms call their jar.
+    # Some poms give their jar the type "bundle".
     what: list[str | Path] = ["-ivy", ivy_file, "-types", "jar", "bundle"]
-    # Ivy does not share a cache with another one that runs at the same time.
+    # Concurrent runs of Ivy cannot share a cache.
     where: list[str | Path] = ["-cache", _CACHE / name, "-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
     command: list[str | Path] = [java(), "-jar", ivy, *what, *where]
     for _ in range(_ATTEMPTS):
@@ -45,10 +45,10 @@ def fetch(name: str, ivy_file: Path, jars: Path) -> None:
 
 
 def spark_jars(name: str) -> Path:
-    """The folder of PySpark's own jars.
+    """Returns the folder of PySpark's own jars.
 
     Raises:
-        BrokerFailed: PySpark is not there.
+        BrokerFailed: PySpark is not installed.
     """
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
@@ -57,7 +57,7 @@ def spark_jars(name: str) -> Path:
 
 
 def java() -> str:
-    """The Java that JAVA_HOME names, else the one in the path."""
+    """Returns the Java of JAVA_HOME, else the one in PATH."""
     home = os.environ.get("JAVA_HOME")
     return f"{home}/bin/java" if home else "java"
 

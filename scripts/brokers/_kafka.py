@@ -1,4 +1,4 @@
-"""Kafka in KRaft mode, one node that is broker and controller, from its jars at Maven Central."""
+"""Kafka in KRaft mode: one node that is broker and controller, from the jars on Maven Central."""
 
 import subprocess
 from collections.abc import Sequence
@@ -50,33 +50,33 @@ broker.heartbeat.interval.ms=250
 
 
 class Kafka(Broker):
-    """A Kafka broker with a plain listener, one with SASL/PLAIN, and one that tells its clients to come by a proxy."""
+    """A Kafka broker with a plain listener, one with SASL/PLAIN, and one whose advertised address is a proxy."""
 
     name = "kafka"
     default_ports = {"client": 9092, "sasl": 9094, "controller": None, "proxied": None, "proxy": None}  # noqa: RUF012
 
     @classmethod
     def is_installed(cls) -> bool:
-        """Whether the jars are there, in the version wanted."""
+        """Whether the jars are there, in the required version."""
         return are_fetched(_IVY_FILE, _JARS)
 
     @classmethod
     def install(cls) -> None:
-        """Fetches the jars."""
+        """Downloads the jars."""
         fetch(cls.name, _IVY_FILE, _JARS)
 
     @property
     def sasl_port(self) -> int:
-        """The listener that wants SASL/PLAIN with `user` and `password`; `port` wants nothing."""
+        """The port of the listener that requires SASL/PLAIN with `user` and `password`; `port` requires no login."""
         return self.ports["sasl"]
 
     @property
     def proxied(self) -> tuple[int, int | None]:
-        """The listener that sends its clients to the port of a proxy."""
+        """The port of the listener whose advertised address is a proxy, and the port of that proxy."""
         return self.ports["proxied"], self.ports["proxy"]
 
     def url_at(self, port: int) -> str:
-        """A bootstrap address."""
+        """Returns a bootstrap address."""
         return f"{self.host}:{port}"
 
     def _prepare(self) -> None:
@@ -97,6 +97,6 @@ class Kafka(Broker):
 
 
 def java_command(main: str, *options: str) -> list[str]:
-    """What runs one of Kafka's programs."""
+    """Returns the command that runs one of Kafka's programs."""
     logging = ["-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
     return [java(), "-Xmx512m", *options, *logging, "-cp", f"{_JARS}/*", main]

@@ -19,17 +19,17 @@ class Nats(Broker):
 
     @classmethod
     def is_installed(cls) -> bool:
-        """Whether the development environment has it."""
+        """Whether the development environment contains it."""
         return _PROGRAM.exists()
 
     @classmethod
     def install(cls) -> None:
-        """Says what installs it, where it is not there."""
+        """Checks that it is installed; the error names the command that installs it."""
         if not cls.is_installed():
             raise BrokerFailed(f"{_PROGRAM} is not there; run: make setup-dev")
 
     def url_at(self, port: int) -> str:
-        """A NATS URL with user and password."""
+        """Returns a NATS URL with user and password."""
         return f"nats://{self.user}:{self.password}@{self.host}:{port}"
 
     def _prepare(self) -> None:

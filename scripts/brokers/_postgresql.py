@@ -1,4 +1,4 @@
-"""PostgreSQL, from the Debian package, in a cluster of its own."""
+"""PostgreSQL, from the Debian package, in a separate cluster."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from scripts.brokers._broker import Broker, BrokerFailed, NotInstalled
 from scripts.brokers._debian import install_package
 from scripts.brokers._processes import Command
 
-# It refuses to run as root; this user comes with Debian's package.
+# The server refuses to run as root; Debian's package creates this user.
 _UNPRIVILEGED = "postgres"
 
 
@@ -25,7 +25,7 @@ class PostgreSQL(Broker):
 
     @classmethod
     def is_installed(cls) -> bool:
-        """Whether there is one, where Debian puts it or in the path."""
+        """Whether it is installed, in Debian's folder or in PATH."""
         return _programs() is not None
 
     @classmethod
@@ -35,11 +35,11 @@ class PostgreSQL(Broker):
             install_package("postgresql")
 
     def url_at(self, port: int) -> str:
-        """A libpq URL."""
+        """Returns a libpq URL."""
         return f"postgresql://{self.user}:{self.password}@{self.host}:{port}/{self.database}"
 
     def _prepare(self) -> None:
-        # One that was killed has left it, and looks alive until somebody asks for its exit code.
+        # A killed server leaves this file, and its process looks alive until its exit code is read.
         (self._data / "postmaster.pid").unlink(missing_ok=True)
         if (self._data / "PG_VERSION").exists():
             return
@@ -96,7 +96,7 @@ def _program(name: str) -> Path:
 
 
 def _programs() -> Path | None:
-    """The folder of the programs of the newest version."""
+    """Returns the folder of the programs of the newest version."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
     in_path = shutil.which("postgres")
     if found:

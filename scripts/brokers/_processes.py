@@ -1,4 +1,4 @@
-"""Processes that outlive the one that started them: found again by id and start time, and killed with all their children."""
+"""Processes that outlive the one that started them: identified by id and start time, and killed with all their children."""
 
 import os
 import signal
@@ -13,17 +13,17 @@ import psutil
 
 _DEADLINE_SECONDS = 30.0
 _children: list[Popen[bytes]] = []
-"""What this process has started. Popen objects that are dropped while their process runs would complain."""
+"""The processes that this one has started: a Popen object warns if it is dropped while its process runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A process to be started.
+    """A command to run as a process.
 
     Attributes:
         arguments: Its command line.
-        environ: What its environment has besides this one's.
-        user: Whom it runs as; None for who runs this.
+        environ: Variables to add to this process's environment.
+        user: The user to run it as; None for the present one.
     """
 
     arguments: Sequence[str | Path]
@@ -36,8 +36,8 @@ class Process:
     """A process that was started.
 
     Attributes:
-        pid: Its id, which another process may have by now.
-        created: When it was started, in seconds since 1970: tells it from that one.
+        pid: Its id, which the system may have reused.
+        created: When it was started, in seconds since 1970, which identifies it.
     """
 
     pid: int
@@ -45,12 +45,12 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether it is still running."""
         found = self._find()
         return found is not None and not _ended(found)
 
     def stop(self, number: signal.Signals) -> None:
-        """Asks it to end, waits for that, and leaves no child behind."""
+        """Sends it a signal, waits until it has ended, and kills its remaining children."""
         root = self._find()
         if root is not None:
             family = [root, *root.children(recursive=True)]
@@ -60,7 +60,7 @@ class Process:
             _kill(family)
 
     def kill(self) -> None:
-        """Kills it with SIGKILL, with all its children, and waits until they are gone."""
+        """Kills it with all its children, and waits until they are gone."""
         root = self._find()
         if root is not None:
             _kill([root, *root.children(recursive=True)])
@@ -74,7 +74,7 @@ class Process:
 
 
 def start(command: Command, log: Path) -> Process:
-    """Starts a process in a session of its own; what it prints is appended to a file."""
+    """Starts a process in a new session, and appends its output to a file."""
     as_user = {"user": command.user, "group": command.user, "extra_groups": []} if command.user else {}
     with log.open("ab") as out:
         child = Popen(
@@ -92,7 +92,7 @@ def start(command: Command, log: Path) -> Process:
 
 
 def _kill(family: list[psutil.Process]) -> None:
-    """Kills processes, the first one first, so that it starts no others meanwhile."""
+    """Kills processes in order: the parent first, so that it starts no others."""
     for process in family:
         with suppress(psutil.NoSuchProcess):
             process.kill()
@@ -108,7 +108,7 @@ def _wait(processes: list[psutil.Process]) -> None:
 
 
 def _ended(process: psutil.Process) -> bool:
-    """Whether a process has ended, though nobody may have asked for its exit code yet."""
+    """Whether a process has ended, or is a zombie."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""RabbitMQ, from the Debian package, with everything that it would share with others kept in its own folder."""
+"""RabbitMQ, from the Debian package. Everything that nodes usually share is in the broker's own folder."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ _CTL_SECONDS = 60.0
 
 
 class RabbitMQ(Broker):
-    """A RabbitMQ node, with its own port mapper (epmd) beside it."""
+    """A RabbitMQ node with its own port mapper (epmd)."""
 
     name = "rabbitmq"
     default_ports = {"amqp": 5672, "distribution": None, "epmd": None}  # noqa: RUF012
@@ -24,7 +24,7 @@ class RabbitMQ(Broker):
 
     @classmethod
     def is_installed(cls) -> bool:
-        """Whether there is one, in the path or where Debian puts it."""
+        """Whether it is installed, in PATH or in Debian's folder."""
         return _programs() is not None
 
     @classmethod
@@ -34,14 +34,14 @@ class RabbitMQ(Broker):
             install_package("rabbitmq-server")
 
     def url_at(self, port: int) -> str:
-        """An AMQP URL of the default virtual host."""
+        """Returns an AMQP URL of the default virtual host."""
         return f"amqp://{self.user}:{self.password}@{self.host}:{port}/%2F"
 
     def ctl(self, *arguments: str) -> str:
-        """Runs `rabbitmqctl`, which takes a second or two, and gives what it printed.
+        """Runs `rabbitmqctl`, which takes a second or two, and returns its output.
 
         Raises:
-            BrokerFailed: It failed.
+            BrokerFailed: The command failed.
         """
         command: list[str | Path] = [self._program("rabbitmqctl"), "--quiet", *arguments]
         environ = {**os.environ, **self._environ()}
@@ -88,7 +88,7 @@ disk_free_limit.absolute = 50MB
             "RABBITMQ_LOG_BASE": str(self.folder / "logs"),
             "RABBITMQ_PID_FILE": str(self.folder / "pid"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"-kernel inet_dist_use_interface {{{loopback}}}",
-            # Schedulers that spin while idle would take the cores from what is measured or tested.
+            # Idle schedulers that busy-wait would take processor time from what is measured or tested.
             "RABBITMQ_SERVER_ERL_ARGS": "+P 1048576 +t 5000000 +stbt db +zdbbl 128000 +sbwt none +sbwtdcpu none +sbwtdio none",
         }
 
@@ -101,7 +101,7 @@ disk_free_limit.absolute = 50MB
 
 
 def _programs() -> Path | None:
-    """The folder of the programs themselves: those in Debian's path change to a user of their own."""
+    """Returns the folder of the actual programs: Debian's wrappers in PATH change the user."""
     found = sorted(Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin/rabbitmq-server"))
     in_path = shutil.which("rabbitmq-server")
     if found:

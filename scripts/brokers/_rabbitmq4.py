@@ -1,6 +1,6 @@
-"""RabbitMQ 4, which Debian 12 has not got: from the packages of Debian 13, unpacked into a folder of their own.
+"""RabbitMQ 4, which Debian 12 lacks: from the packages of Debian 13, unpacked into a separate folder.
 
-Its programs need the C library of that release, too, so that they run with the folder as their root directory. That takes root,
+Its programs also need the C library of that release, so they run with the folder as their root directory. This requires root
 and a machine with apt.
 """
 
@@ -19,7 +19,7 @@ from scripts.brokers._rabbitmq import RabbitMQ
 _SYSTEM = Path(__file__).parents[2] / ".build" / "brokers" / "debian-13"
 _STAMP = "headrace"
 _KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-# What is essential is not listed as needed by anything.
+# Essential packages are not listed as dependencies.
 _PACKAGES = ["rabbitmq-server", "base-files", "dash", "bash", "coreutils", "sed", "grep", "mawk", "debianutils", "hostname"]
 _DEVICES = {"null": (1, 3), "zero": (1, 5), "random": (1, 8), "urandom": (1, 9)}
 _APT = """\
@@ -32,27 +32,27 @@ APT::Sandbox::User "root";
 APT::Install-Recommends "false";
 """
 _NO_HOOKS = "#clear APT::Update::Post-Invoke;\n#clear APT::Update::Post-Invoke-Success;\n#clear DPkg::Post-Invoke;\n"
-"""Hooks of this machine: in images of containers, they delete the packages that it is about to install itself."""
+"""Disables the hooks of this machine's apt: in container images, they delete downloaded packages."""
 _SOURCES = "deb [signed-by={keys}] {mirror} trixie main\n"
 
 
 class RabbitMQ4(RabbitMQ):
-    """A RabbitMQ 4 node. What it holds lies in the folder that is its root directory."""
+    """A RabbitMQ 4 node. Its data is inside its root directory."""
 
     name = "rabbitmq4"
     default_ports = {"amqp": None, "distribution": None, "epmd": None}  # noqa: RUF012
 
     @classmethod
     def is_installed(cls) -> bool:
-        """Whether it is unpacked, and this user may run it."""
+        """Whether it is unpacked, and the user may run it."""
         return os.geteuid() == 0 and (_SYSTEM / _STAMP).exists()
 
     @classmethod
     def install(cls) -> None:
-        """Fetches some 60 MB of Debian's packages, and unpacks them.
+        """Downloads about 60 MB of Debian packages, and unpacks them.
 
         Raises:
-            BrokerFailed: This user or this machine cannot.
+            BrokerFailed: The user is not root, the machine has no apt, or the download failed.
         """
         if cls.is_installed():
             return
@@ -83,7 +83,7 @@ class RabbitMQ4(RabbitMQ):
         ]
 
     def ctl(self, *arguments: str) -> str:
-        """As `RabbitMQ.ctl`."""
+        """Like `RabbitMQ.ctl`."""
         command = [*_INSIDE, self._program("rabbitmqctl"), "--quiet", *arguments]
         return _run(*command, environ={**os.environ, **self._environ()})
 
@@ -93,7 +93,7 @@ class RabbitMQ4(RabbitMQ):
 
     @property
     def _inside(self) -> Path:
-        """Where what it holds lies, seen from its root directory."""
+        """Returns the path of its data, as seen from its root directory."""
         return Path("var", "headrace", str(self.port))
 
     @property
@@ -110,7 +110,7 @@ _INSIDE: list[str | Path] = ["chroot", _SYSTEM]
 
 
 def _fetched(folder: Path) -> list[Path]:
-    """Fetches packages with all that they need."""
+    """Downloads packages with all their dependencies."""
     shutil.rmtree(folder, ignore_errors=True)
     for name in ("state/lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True)
@@ -122,14 +122,14 @@ def _fetched(folder: Path) -> list[Path]:
     apt = ("apt-get", "-c", folder / "no-hooks.conf", "-qq")
     _run(*apt, "update", environ=environ)
     _run(*apt, "install", "--download-only", "-y", *_PACKAGES, environ=environ)
-    # The one with the links of the file system comes first.
+    # The package with the symbolic links of the file system comes first.
     return sorted(
         (folder / "cache/archives").glob("*.deb"), key=lambda path: (not path.name.startswith("base-files_"), path.name)
     )
 
 
 def _mirror() -> str:
-    """Where this machine gets Debian's packages: other releases lie beside its own."""
+    """Returns the Debian mirror of this machine, which also has other releases."""
     wanted = ("Created-By: Packages", "Origin: Debian", "Component: main")
     found = _run("apt-get", "indextargets", "--format", "$(REPO_URI)", *wanted).split()
     if not found:
@@ -138,10 +138,10 @@ def _mirror() -> str:
 
 
 def _run(*command: str | Path, environ: dict[str, str] | None = None) -> str:
-    """Runs a command, and gives what it printed.
+    """Runs a command, and returns its output.
 
     Raises:
-        BrokerFailed: It failed.
+        BrokerFailed: The command failed.
     """
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""An S3 server, moto's, and Hadoop's client for it, which Spark needs to keep a checkpoint there."""
+"""moto's S3 server, and Hadoop's client for it, which Spark needs for a checkpoint on S3."""
 
 import os
 import shutil
@@ -17,15 +17,15 @@ _SERVER = _BUILD / "s3-server"
 _CLIENT = _BUILD / "s3a"
 _PROGRAM = Path(__file__).with_name("s3_server.py")
 JARS = _CLIENT / "jars"
-"""What Spark needs to reach S3; as much as is fetched by the command of docs/cluster.md."""
-# In an environment of its own: it brings clients of AWS along that nothing else here needs.
+"""The jars that Spark needs for S3, the same as those of the command in docs/cluster.md."""
+# In a separate environment, since it includes AWS clients that nothing else here needs.
 _REQUIREMENTS = ["moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5", "waitress==3.0.2"]
 _PACKAGES = [
     "org.apache.hadoop:hadoop-aws:3.5.0",
     "software.amazon.awssdk:s3-transfer-manager:2.35.4",
     "software.amazon.awssdk:sts:2.35.4",
 ]
-# Spark has those of the last line; the bundle is all of AWS in one jar, 35 times the size of the rest.
+# Spark already has those of the last line; the bundle is all of AWS in one jar, 35 times the size of the rest.
 _LEFT_OUT = [
     "software.amazon.awssdk:bundle",
     "org.wildfly.openssl:wildfly-openssl",
@@ -35,9 +35,9 @@ _ANSWER_SECONDS = 2.0
 
 
 class S3(Broker):
-    """An S3 server that takes every key, and keeps objects in its memory: nothing is left once it ends.
+    """An S3 server that accepts any credentials, and keeps objects in memory: nothing remains once it ends.
 
-    A put with a condition is refused where there is an object already, and listings show every put that has been answered.
+    A conditional put is rejected if the object exists, and listings include every completed put.
     """
 
     name = "s3"
@@ -46,16 +46,16 @@ class S3(Broker):
 
     @classmethod
     def is_installed(cls) -> bool:
-        """Whether server and client are there, in the versions wanted."""
+        """Whether server and client are there, in the required versions."""
         stamp = _CLIENT / "stamp"
         return stamp.exists() and stamp.read_text() == _wanted()
 
     @classmethod
     def install(cls) -> None:
-        """Fetches the server into an environment of its own, and the client's jars as Spark does.
+        """Installs the server in a separate environment, and downloads the client's jars as Spark does.
 
         Raises:
-            BrokerFailed: They cannot be fetched.
+            BrokerFailed: They cannot be downloaded.
         """
         if cls.is_installed():
             return
@@ -69,7 +69,7 @@ class S3(Broker):
         (_CLIENT / "stamp").write_text(_wanted())
 
     def url_at(self, port: int) -> str:
-        """Its endpoint."""
+        """Returns its endpoint."""
         return f"http://{self.host}:{port}"
 
     def _prepare(self) -> None:
@@ -79,7 +79,7 @@ class S3(Broker):
         return [Command([_SERVER / "bin/python", _PROGRAM, self.host, str(self.port)])]
 
     def _answers(self) -> bool:
-        # It has no bucket when it starts; to make one that is there is no error.
+        # It starts without a bucket; creating an existing one is not an error.
         request = urllib.request.Request(f"{self.url}/{self.bucket}", method="PUT")
         try:
             with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as answer:
@@ -89,7 +89,7 @@ class S3(Broker):
 
 
 def fetch_arguments(folder: Path) -> list[str]:
-    """What has `spark-submit` fetch the client into a folder, and print Hadoop's version."""
+    """Returns the arguments with which `spark-submit` downloads the client into a folder, and prints Hadoop's version."""
     packages = ["--packages", ",".join(_PACKAGES), "--exclude-packages", ",".join(_LEFT_OUT)]
     return [*packages, "--conf", f"spark.jars.ivy={folder}", "--class", "org.apache.hadoop.util.VersionInfo", "spark-internal"]
 
@@ -98,7 +98,7 @@ def _run(*command: str | Path) -> None:
     """Runs a command.
 
     Raises:
-        BrokerFailed: It failed.
+        BrokerFailed: The command failed.
     """
     # spark-submit looks for a Python that has PySpark.
     environ = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}

@@ -1,6 +1,6 @@
-"""A program: moto's S3 server, run by the Python of its own environment. Arguments: host, port.
+"""A program: moto's S3 application on another web server, in a separate environment. Arguments: host, port.
 
-The server that moto brings answers `Expect: 100-continue` twice, which the AWS SDK takes for a failure; this one does so once.
+moto's own web server answers `Expect: 100-continue` twice, which the AWS SDK treats as a failure.
 """
 
 import sys
