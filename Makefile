@@ -8,66 +8,66 @@ ARGS ?=
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Make .venv with what Headrace needs to run
+setup: ## Create .venv with everything that Headrace needs to run
 	@scripts/setup.sh
 
-setup-dev: ## ... and with what its tests need
+setup-dev: ## Create .venv with everything that the tests need too
 	@scripts/setup.sh --dev
 
-demo: setup ## Run a whole job on real flights (ARGS=--chaos kills its processes meanwhile)
+demo: setup ## Run a complete job on real flight data (ARGS=--chaos also kills its processes)
 	@.venv/bin/headrace demo $(ARGS)
 
-cluster-demo: setup ## Run it on a Spark cluster of three workers, one of which is killed meanwhile (ARGS=--json for programs)
+cluster-demo: setup ## Run it on a Spark cluster of three workers, one of which is killed (ARGS=--json for programs)
 	@.venv/bin/headrace demo cluster $(ARGS)
 
-chaos: setup-dev ## Fuzz the wire, kill -9 in all cases (hours; ARGS='--shard 1/8' for a part of the pairs), then at random
+chaos: setup-dev ## Fuzz the protocol, then kill -9 in all cases (hours; ARGS='--shard 1/8' for a share of the pairs) and at random
 	.venv/bin/python -m pytest tests/gateway/test_fuzz.py --fuzz-seconds 600 -s
 	.venv/bin/python -m pytest tests/exactly_once tests/faults/test_kills.py tests/faults/test_many_kills.py tests/cluster --every-pair $(ARGS)
 	.venv/bin/headrace chaos --minutes 10
 
-soak: setup ## Run everything at a steady rate for half an hour, and see whether any process grows (ARGS='--minutes 60')
+soak: setup ## Run at a steady rate for half an hour, and check whether any process's memory grows (ARGS='--minutes 60')
 	@.venv/bin/headrace soak $(ARGS)
 
 bench: setup ## Measure the core on this machine (ARGS=--json for programs)
 	@.venv/bin/headrace prepare --if-missing
 	@.venv/bin/headrace bench core $(ARGS)
 
-check: setup-dev ## Lint, and run the tests without Spark and brokers: within a minute
+check: setup-dev ## Lint, and run the tests that need neither Spark nor brokers, within a minute
 	@scripts/check.sh $(ARGS)
 
-test: setup-dev ## Lint and run all tests (ARGS='-k gateway' for some)
+test: setup-dev ## Lint, and run all tests (ARGS='-k gateway' for a selection)
 	@scripts/test.sh $(ARGS)
 
-newest-clients: setup-dev ## Test the newest clients of Kafka and NATS that are allowed (ARGS='-k source' for some)
+newest-clients: setup-dev ## Test with the newest permitted clients of Kafka and NATS (ARGS='-k source' for a selection)
 	@scripts/newest_clients.sh $(ARGS)
 
-brokers: setup-dev ## Install and start RabbitMQ, NATS, Kafka and PostgreSQL on this machine (ARGS=nats for some)
+brokers: setup-dev ## Install and start RabbitMQ, NATS, Kafka and PostgreSQL on this machine (ARGS=nats for one of them)
 	@.venv/bin/python -m scripts.brokers install $(ARGS)
 	@.venv/bin/python -m scripts.brokers start $(ARGS)
 
-brokers-stop: ## Stop them; what they hold stays in .build/brokers
+brokers-stop: ## Stop the brokers; their data stays in .build/brokers
 	@.venv/bin/python -m scripts.brokers stop $(ARGS)
 
-lint: setup-dev ## Check format, types, stubs and protos, changing nothing
+lint: setup-dev ## Check format, types, stubs and protos, without changing anything
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/python scripts/generate_stubs.py --check
 	scripts/lint_protos.sh
 
-format: setup-dev ## Format the code, and mend what can be mended
+format: setup-dev ## Format the code, and apply automatic fixes
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
 stubs: setup-dev ## Generate the stubs from proto/
 	.venv/bin/python scripts/generate_stubs.py
 
-proto-baseline: ## After a release: what later changes of proto/ must not break
+proto-baseline: ## After a release, store proto/ as the baseline that later changes must not break
 	scripts/lint_protos.sh --baseline
 
-constraints: setup-dev ## After a change of dependencies: pin what .venv has now
+constraints: setup-dev ## After a change of dependencies, pin the versions in .venv
 	@{ head -n 1 constraints.txt; .venv/bin/uv pip freeze --python .venv/bin/python --exclude-editable | grep -v '^pip=='; } >.constraints.new
 	@mv .constraints.new constraints.txt
 
-clean: ## Remove everything that was built or installed
+clean: ## Remove everything that was built or installed here
 	rm -rf .venv .build .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log

@@ -1,7 +1,7 @@
-"""Fills the tables of parameters in docs/connectors/ from what connectors declare. With --check, fails where one is stale.
+"""Generates the parameter tables in docs/connectors/ from the connectors' declarations. With --check, fails if one is stale.
 
-A table stands between `<!-- parameters: NAME -->` and `<!-- end -->`; NAME is a connector, or `[gateway]` for the table that all
-of them may have. `<!-- connectors -->` begins the list of all connectors.
+A table is between `<!-- parameters: NAME -->` and `<!-- end -->`; NAME is a connector, or `[gateway]` for the table that all
+connectors share. `<!-- connectors -->` starts the list of all connectors.
 """
 
 import argparse
@@ -19,10 +19,10 @@ _TABLE = re.compile(r"(<!-- (?:connectors|parameters: (\S+)) -->\n).*?(<!-- end 
 
 
 def filled(text: str) -> str:
-    """A page with all its tables as they should be.
+    """Returns a page with all its tables up to date.
 
     Raises:
-        LookupError: It names a connector that does not exist.
+        LookupError: The page names a connector that does not exist.
     """
 
     def table(match: re.Match[str]) -> str:
@@ -33,7 +33,7 @@ def filled(text: str) -> str:
 
 
 def parameters(name: str) -> list[str]:
-    """The table of a connector's parameters."""
+    """Returns the table of a connector's parameters."""
     known = {connector.name: connector for connector in CONNECTORS}
     if name not in known and name != "[gateway]":
         raise LookupError(f"there is no connector {name}")
@@ -42,37 +42,37 @@ def parameters(name: str) -> list[str]:
 
 
 def connectors() -> list[str]:
-    """The table of all connectors."""
+    """Returns the table of all connectors."""
     return ["| connector | | guarantee |", "|---|---|---|", *map(_summary, CONNECTORS)]
 
 
 def _row(parameter: Parameter) -> str:
-    """A parameter."""
+    """Returns the row of a parameter."""
     default = "required" if parameter.required else f"`{parameter.default_text}`" if parameter.default_text else "none"
     secret = " Secret." if parameter.secret else ""
     return f"| `{parameter.name}` | {parameter.type} | {_cell(default)} | {_cell(parameter.description)}{secret} |"
 
 
 def _summary(connector: Connector) -> str:
-    """A connector, with a link to the page of its system."""
+    """Returns the row of a connector, with a link to the page of its system."""
     page = connector.module.partition(":")[0].rpartition(".")[2]
     return f"| [`{connector.name}`]({page}.md) | {connector.kind}: {_cell(connector.summary)} | {_cell(connector.guarantee)} |"
 
 
 def _cell(text: str) -> str:
-    """Text that can stand in a table."""
+    """Escapes text for a table cell."""
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def stale(page: Path) -> bool:
-    """True where a page has a table that is not what it should be."""
+    """Whether a table of a page is out of date."""
     return page.read_text() != filled(page.read_text())
 
 
 def main() -> int:
-    """Fills, or checks."""
+    """Generates or checks the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 where a page is stale")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit with code 1 if a page is stale")
     check: bool = parser.parse_args().check
     pages = [page for page in sorted(PAGES.glob("*.md")) if stale(page)]
     if check and pages:

@@ -1,4 +1,4 @@
-"""Generates the stubs of every language from proto/: `make stubs`. With --check, fails where the committed ones differ."""
+"""Generates the stubs of every language from proto/: `make stubs`. With --check, fails if the committed ones differ."""
 
 import argparse
 import os
@@ -21,24 +21,24 @@ GO_PLUGINS = {
 }
 GO_STUBS = Path("examples/go-source/internal/protocol/v1")
 BUF_VERSION = "1.75.0"
-"""As in lint_protos.sh."""
+"""The same version as in lint_protos.sh."""
 
 
 @dataclass(frozen=True)
 class Stubs:
-    """The stubs of one language, or of one part in it."""
+    """The stubs of one language, or of a part of it."""
 
     language: str
     folder: Path
-    """Where they are committed; holds nothing else."""
+    """The folder where they are committed. It contains nothing else."""
     generate: Callable[[Path], None]
     """Writes them into a folder that it creates."""
     tools: tuple[str, ...] = ()
-    """The programs, beyond this environment, that generating them needs."""
+    """The required programs that are not in this environment."""
 
 
 def protoc(*arguments: str) -> None:
-    """Runs the protoc that grpcio-tools brings, over all of proto/."""
+    """Runs the protoc of grpcio-tools on all of proto/."""
     sources = sorted(str(path.relative_to(PROTO)) for path in PROTO.rglob("*.proto"))
     well_known = str(files("grpc_tools") / "_proto")
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO}", f"-I{well_known}", *arguments, *sources]
@@ -66,7 +66,7 @@ def generate_python(folder: Path) -> None:
 
 
 def generate_go(folder: Path) -> None:
-    """Writes the Go stubs of what a source needs, as `buf.gen.yaml` says."""
+    """Writes the Go stubs that a source needs, according to `buf.gen.yaml`."""
     with tempfile.TemporaryDirectory() as out:
         path = os.pathsep.join((str(go_plugins()), os.environ.get("PATH", "")))
         command = ["npx", "--yes", f"--package=@bufbuild/buf@{BUF_VERSION}", "--", "buf", "generate", "--output", out]
@@ -75,7 +75,7 @@ def generate_go(folder: Path) -> None:
 
 
 def go_plugins() -> Path:
-    """The folder of protoc's Go plugins, which are installed at their pinned versions where they are missing."""
+    """Returns the folder of protoc's Go plugins, after installing missing ones at their pinned versions."""
     folder = ROOT / ".build" / "go-bin" / "-".join(GO_PLUGINS.values())
     for package, version in GO_PLUGINS.items():
         if not (folder / Path(package).name).exists():
@@ -90,7 +90,7 @@ ALL = (
 
 
 def differences(fresh: Path, committed: Path) -> list[str]:
-    """Names every file that is not the same in both folders."""
+    """Returns the names of all files that differ between the folders."""
 
     def contents(root: Path) -> dict[str, bytes]:
         found = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc")
@@ -101,7 +101,7 @@ def differences(fresh: Path, committed: Path) -> list[str]:
 
 
 def run(stubs: Stubs, *, check: bool) -> bool:
-    """Generates or checks the stubs of one language; False where that failed, or where it could not be done in CI."""
+    """Generates or checks the stubs of one language. Returns False if that failed, or was not possible in CI."""
     missing = [tool for tool in stubs.tools if shutil.which(tool) is None]
     if missing:
         verb = "checked" if check else "generated"
@@ -121,9 +121,9 @@ def run(stubs: Stubs, *, check: bool) -> bool:
 
 
 def main() -> int:
-    """Generates, or checks."""
+    """Generates or checks the stubs."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 where the committed stubs are not current")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit with code 1 if the committed stubs are stale")
     check: bool = parser.parse_args().check
     results = [run(stubs, check=check) for stubs in ALL]
     return 0 if all(results) else 1

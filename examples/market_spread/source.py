@@ -13,7 +13,7 @@ from headrace.sdk import Backlog, Batch, Message, Packed, Position, Source, run
 
 
 class Market(Source):
-    """So many quotes, and as many orders, which begin when the opening quotes are committed."""
+    """A number of quotes, and as many orders, which start once the opening quotes are committed."""
 
     name = "market"
 
@@ -24,11 +24,11 @@ class Market(Source):
         self.given = {"nbbo": 0, "orders": 0}
 
     def partitions(self) -> Sequence[str]:
-        """Both streams."""
+        """Returns both streams."""
         return list(self.given)
 
     def read(self, partition: str, position: Position | None) -> Iterator[Message | Batch | None]:
-        """Blocks, the first of them from the position on."""
+        """Yields blocks, the first one from the position on."""
         while partition == "orders" and not self.opened.is_set():
             yield None
         blocks: Callable[[int], Block] = self.feed.nbbo if partition == "nbbo" else self.feed.orders
@@ -40,17 +40,17 @@ class Market(Source):
             at = self.given[partition] = number * BLOCK + end
 
     def acknowledged(self, partition: str, position: Position) -> None:
-        """Lets the orders begin."""
+        """Lets the orders start once the opening quotes are committed."""
         if partition == "nbbo" and position.sequence + 1 >= min(len(self.feed.opening), self.total):
             self.opened.set()
 
     def backlog(self, partition: str) -> Backlog:
-        """What is to come."""
+        """Returns what is still to be sent."""
         return Backlog(messages=self.total - self.given[partition])
 
 
 def batch(block: Block, first: int, begin: int, end: int) -> Batch:
-    """A part of a block whose first message has the sequence `first`."""
+    """Returns a part of a block whose first message has sequence `first`."""
     values, keys = _part(block.values, block.count, begin, end), _part(block.keys, block.count, begin, end)
     return Batch(values, keys, sequences=range(first + begin, first + end))
 
@@ -65,7 +65,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gateway", help="default: HEADRACE_GATEWAY, else 127.0.0.1:7433")
     parser.add_argument("--messages", type=int, default=1_000_000, help="of each stream (default: %(default)s)")
-    parser.add_argument("--opening", type=Path, help="a file of opening quotes; else 350 symbols are made up")
+    parser.add_argument("--opening", type=Path, help="a file of opening quotes (default: 350 synthetic symbols)")
     options = parser.parse_args()
     feed = Feed(read_opening(options.opening) if options.opening else ())
     return run(Market(feed, options.messages), gateway=options.gateway)

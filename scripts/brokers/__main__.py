@@ -1,4 +1,4 @@
-"""`python -m scripts.brokers`: installs, starts and stops brokers for trying things out; their data is in .build/brokers."""
+"""`python -m scripts.brokers`: installs, starts and stops brokers for development; their data is in .build/brokers."""
 
 import json
 import sys
@@ -15,13 +15,13 @@ _names = click.argument("names", nargs=-1, type=click.Choice(list(_KINDS)))
 
 @click.group()
 def main() -> None:
-    """Real brokers on loopback, without Docker. NAMES: which of them; the usual four where there is none."""
+    """Run real brokers on loopback, without Docker. Without names, commands apply to RabbitMQ, NATS, Kafka and PostgreSQL."""
 
 
 @main.command()
 @_names
 def install(names: tuple[str, ...]) -> None:
-    """Install what is not there yet."""
+    """Install brokers that are not installed yet."""
     kinds = [_KINDS[name] for name in names or BROKERS]
     with ThreadPoolExecutor(len(kinds)) as threads:
         list(threads.map(lambda kind: kind.install(), kinds))
@@ -30,7 +30,7 @@ def install(names: tuple[str, ...]) -> None:
 @main.command()
 @_names
 def start(names: tuple[str, ...]) -> None:
-    """Start what does not run, and wait until it serves."""
+    """Start brokers that are not running, and wait until they are ready."""
     brokers = _brokers(names)
     with ThreadPoolExecutor(len(brokers)) as threads:
         list(threads.map(Broker.start, brokers))
@@ -40,16 +40,16 @@ def start(names: tuple[str, ...]) -> None:
 @main.command()
 @_names
 def stop(names: tuple[str, ...]) -> None:
-    """Stop what runs, in good order; the data stays."""
+    """Stop running brokers cleanly; their data stays."""
     with ThreadPoolExecutor(len(BROKERS)) as threads:
         list(threads.map(Broker.stop, _brokers(names)))
 
 
 @main.command()
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_names
 def status(names: tuple[str, ...], as_json: bool) -> None:
-    """Tell what runs, and where."""
+    """Show which brokers are running, and their addresses."""
     brokers = _brokers(names)
     if as_json:
         print(json.dumps({"brokers": [_document(broker) for broker in brokers]}))

@@ -88,7 +88,7 @@ def test_a_planted_leak_is_found_and_the_rest_ends_in_good_order(tmp_path: Path)
 @pytest.mark.timeout(120)
 def test_it_can_be_stopped_before_anything_was_measured() -> None:
     with soaking("--json") as process:
-        said_until(process, lambda line: "Spark starts" in line)
+        said_until(process, lambda line: "Spark is starting" in line)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
         assert process.returncode == 130

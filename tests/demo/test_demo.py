@@ -131,7 +131,7 @@ def test_the_first_cause_is_shown_when_a_process_ends_by_itself(mark: str, tmp_p
         gateway.kill()
         _, errors = demo.communicate(timeout=60)
     assert demo.returncode == 1
-    assert "the gateway ended by itself with exit code -9" in errors.splitlines()[-1]
+    assert "the gateway ended unexpectedly with exit code -9" in errors.splitlines()[-1]
 
 
 def test_without_java_it_says_what_to_do(mark: str) -> None:
@@ -148,7 +148,7 @@ def test_options_that_do_not_fit_are_refused(mark: str, tmp_path: Path) -> None:
     done = _run(mark, "--seed", "1")
     assert (done.returncode, done.stderr) == (
         2,
-        "Error: --seed decides on the kills of --chaos: give both, or neither\n",
+        "Error: --seed determines the kills of --chaos: give both, or neither\n",
     )
     (tmp_path / "other").touch()
     done = _run(mark, "--keep", tmp_path)

@@ -44,7 +44,7 @@ def test_a_log_gets_a_line_a_second() -> None:
     out = io.StringIO()
     _shown(LineView(Console(file=out, highlight=False, width=200)))
     assert out.getvalue().splitlines() == [
-        "  0.0 s  Spark starts",
+        "  0.0 s  Spark is starting",
         "  1.5 s  Spark is attached",
         "  3.0 s  quotes     1,000  orders         0  committed   0%          0/s  ack latency        -  rejected    0",
         "  4.0 s  quotes     1,000  orders     1,000  committed  75%        750/s  ack latency   250 ms  rejected    1",
@@ -56,7 +56,7 @@ def test_a_terminal_shows_rates_and_rejected_orders() -> None:
     out = io.StringIO()
     _shown(ScreenView(Console(file=out, force_terminal=True, highlight=False, width=100, height=40)))
     text = out.getvalue()
-    for shown in ("Spark starts", "750/s", "250 ms", "NFX", "000042", "sell", "640", "32.84", "32.90", "6.27 cents"):
+    for shown in ("Spark is starting", "750/s", "250 ms", "NFX", "000042", "sell", "640", "32.84", "32.90", "6.27 cents"):
         assert shown in text
 
 

@@ -41,4 +41,4 @@ def test_the_rejected_orders_are_the_right_ones(tmp_path: Path) -> None:
 def test_options_follow_its_name() -> None:
     done = CliRunner().invoke(cli, ["demo", "--json", "market-spread"])
     assert done.exit_code == 2
-    assert "options of market-spread follow its name" in done.output
+    assert "put the options of market-spread after its name" in done.output

@@ -38,7 +38,7 @@ def test_a_log_gets_a_line_a_second_and_one_for_each_event() -> None:
     out = io.StringIO()
     _shown(LineView(Console(file=out, highlight=False, width=200)))
     assert out.getvalue().splitlines() == [
-        "  0.0 s  Spark starts",
+        "  0.0 s  Spark is starting",
         "  3.0 s  in     400  committed       0 (  0%)         0/s  ack latency        -  airlines  0",
         "  3.2 s  kill -9 gateway (17) at 200 committed; restarts",
         "  4.0 s  in   1,000  committed   1,000 (100%)       500/s  ack latency   250 ms  airlines  2",
@@ -49,7 +49,16 @@ def test_a_terminal_shows_figures_airlines_and_events() -> None:
     out = io.StringIO()
     _shown(ScreenView(Console(file=out, force_terminal=True, highlight=False, width=100, height=40)))
     text = out.getvalue()
-    for shown in ("Spark starts", "messages in", "ack latency", "250 ms", "kill -9 gateway (17)", "HA", "4.90 min", "1,301 min"):
+    for shown in (
+        "Spark is starting",
+        "messages in",
+        "ack latency",
+        "250 ms",
+        "kill -9 gateway (17)",
+        "HA",
+        "4.90 min",
+        "1,301 min",
+    ):
         assert shown in text
 
 

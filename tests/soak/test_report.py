@@ -27,10 +27,10 @@ def outcome(*slopes: Slope | None, measured_s: float = PLAN.seconds) -> Outcome:
         ((FLAT, FLAT), "nothing grows by more than 8 MB an hour; steepest worker (100), +2.0 MB an hour"),
         (
             (FLAT, UNSURE),
-            "nothing grows for sure over 30.0 minutes; a longer run would tell of worker (101) with +20.0 MB an hour",
+            "no significant growth over 30.0 minutes; only a longer run can decide about worker (101) with +20.0 MB an hour",
         ),
         ((FLAT, UNSURE, GROWS), "memory grows over 30.0 minutes: worker (102) by +28.0 MB an hour"),
-        ((None,), "30.0 minutes are too short to say anything"),
+        ((None,), "30.0 minutes are too short for a verdict"),
     ],
 )
 def test_the_summary(slopes: tuple[Slope | None, ...], said: str) -> None:
@@ -38,7 +38,7 @@ def test_the_summary(slopes: tuple[Slope | None, ...], said: str) -> None:
 
 
 def test_the_summary_of_a_run_that_was_stopped() -> None:
-    assert summary(outcome(FLAT, measured_s=90), PLAN).startswith("stopped after 1.5 of 30 minutes; nothing was seen to grow")
+    assert summary(outcome(FLAT, measured_s=90), PLAN).startswith("stopped after 1.5 of 30 minutes; no growth was found")
     assert summary(outcome(GROWS, measured_s=900), PLAN).startswith("memory grows over 15.0 minutes")
 
 

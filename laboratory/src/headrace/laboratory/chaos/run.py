@@ -95,7 +95,7 @@ class Run:
         """
         world = World(self.folder, master=self.master, instances=SINK_INSTANCES)
         try:
-            self.say(f"Spark starts ({self.master})")
+            self.say(f"Spark is starting ({self.master})")
             world.start(START_WITHIN_S)
             self._began = time.monotonic()
             with _offering(world):

@@ -66,7 +66,7 @@ def _benchmark(parts: tuple[str, ...]) -> Callable[[Callable[..., None]], click.
                 "--quick", is_flag=True, help="Shorter runs, to check that everything works; do not quote their figures."
             ),
             click.option("--json", "as_json", is_flag=True, help='Print {"figures": [...], "conditions": {...}}.'),
-            click.option("--fail", is_flag=True, help="Exit with status 1 if a target is missed."),
+            click.option("--fail", is_flag=True, help="Exit with code 1 if a target is missed."),
             verbose_option,
         )
         for option in reversed(options):
@@ -80,7 +80,7 @@ def _benchmark(parts: tuple[str, ...]) -> Callable[[Callable[..., None]], click.
 def core(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None:
     """Measure the path from a connector through the gateway to Spark, and back.
 
-    Takes about five minutes, and a few minutes with --quick. Progress goes to standard error.
+    Takes about five minutes, less with --quick. Progress goes to standard error.
 
     \b
     Example:

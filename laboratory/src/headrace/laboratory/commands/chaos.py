@@ -66,13 +66,13 @@ def chaos(ctx: click.Context, minutes: float, seed: int | None, master: str, kee
     except ChaosError as stuck:
         if not as_json:
             raise Failure(f"seed {seed}: {stuck}") from None
-        print_action("chaos", "the run did not reach its end", {"seed": seed, "master": master}, str(stuck))
+        print_action("chaos", "the run did not finish", {"seed": seed, "master": master}, str(stuck))
     except (KeyboardInterrupt, SystemExit):
         stopped = True
         raise
     finally:
         if not (well or stopped):
-            say(f"everything that was left behind is in {folder}")
+            say(f"the folder of the run is kept: {folder}")
         elif keep is None:
             shutil.rmtree(folder, ignore_errors=True)
     ctx.exit(0 if well else EXIT_FAILED)

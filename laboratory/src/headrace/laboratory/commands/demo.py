@@ -17,20 +17,22 @@ _KEEP = click.Path(file_okay=False, path_type=Path)
 
 
 @click.group(invoke_without_command=True)
-@click.option("--chaos", is_flag=True, help="kill -9 and restart the connector, the gateway and the Spark driver meanwhile.")
-@click.option("--seed", type=int, metavar="N", help="With --chaos: the same kills again.  [default: others each time]")
+@click.option(
+    "--chaos", is_flag=True, help="Kill (-9) and restart the connector, the gateway and the Spark driver during the run."
+)
+@click.option("--seed", type=int, metavar="N", help="With --chaos: seed of the kills, to repeat a run.  [default: random]")
 @click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, table.")
 @click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}, and no progress.")
 @verbose_option
 @click.pass_context
 def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, as_json: bool) -> None:
-    """Run a whole job on real flights, or an application on a made-up market, and check the result.
+    """Run a complete job on real flight data, or an application on synthetic market data, and check the result.
 
-    A connector streams the 336,776 flights out of New York in 2013, a line each, through a gateway into Spark, which keeps
-    flights, cancellations, mean and worst delay of every airline as state. The end of the stream ends it. Every figure is
-    then compared with a plain Python loop over the same file; exit code 0 says that all are equal.
+    A connector streams the 336,776 flights that left New York in 2013, one line each, through a gateway into Spark. Spark keeps
+    the flights, the cancellations, and the mean and worst delay of each airline as state. When the stream has ended, every
+    figure is compared with a plain Python loop over the same file. Exit code 0 means that all figures are equal.
 
-    With --chaos the stream is paced (small micro-batches, a small buffer), so that there is some of it left to kill things in.
+    With --chaos, the stream is paced (small micro-batches, a small buffer), so that it lasts long enough for all kills.
 
     \b
     Examples:
@@ -42,7 +44,7 @@ def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, a
     """
     if ctx.invoked_subcommand is not None:
         if chaos or seed is not None or keep is not None or as_json:
-            raise Failure(f"options of {ctx.invoked_subcommand} follow its name", EXIT_INVALID)
+            raise Failure(f"put the options of {ctx.invoked_subcommand} after its name", EXIT_INVALID)
         return
     from headrace.laboratory.demo.chaos import plan_kills
     from headrace.laboratory.demo.flights_run import CHAOS_PACE, FULL_SPEED, FlightsRun
@@ -50,7 +52,7 @@ def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, a
     from headrace.laboratory.errors import DemoError
 
     if seed is not None and not chaos:
-        raise Failure("--seed decides on the kills of --chaos: give both, or neither", EXIT_INVALID)
+        raise Failure("--seed determines the kills of --chaos: give both, or neither", EXIT_INVALID)
     if chaos and seed is None:
         seed = random.randrange(1000)
     end_at_sigterm()
@@ -59,8 +61,8 @@ def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, a
         pace, view = CHAOS_PACE if chaos else FULL_SPEED, choose_view(console(), silent=as_json)
         run = FlightsRun(folder, view, pace=pace, plan=plan, seed=seed)
         if chaos and not as_json:
-            most = f"at most {pace.max_messages:,} messages a micro-batch, so that they hit a stream"
-            click.echo(f"Kills by seed {seed}; {most}.")
+            paced = f"micro-batches have at most {pace.max_messages:,} messages, so that the stream outlasts the kills"
+            click.echo(f"Seed {seed} determines the kills; {paced}.")
         try:
             ok = _carry_out(run, "demo", as_json)
         except DemoError as error:
@@ -69,7 +71,7 @@ def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, a
 
 
 @demo.command("market-spread")
-@click.option("--messages", type=click.IntRange(1), default=2_000_000, show_default=True, help="Quotes, and as many orders.")
+@click.option("--messages", type=click.IntRange(1), default=2_000_000, show_default=True, help="Number of quotes, and of orders.")
 @click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, results.")
 @click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}, and no progress.")
 @verbose_option
@@ -77,9 +79,9 @@ def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, a
 def market_spread(ctx: click.Context, messages: int, keep: Path | None, as_json: bool) -> None:
     """Run the application examples/market_spread, with live rates and rejected orders.
 
-    A connector streams quotes and orders for 350 symbols. A pipeline of plain Python functions keeps the latest quote of
-    each symbol, and rejects orders where bid and offer lie too far apart. The end of both streams ends it. The rejected
-    orders are then compared with a plain Python loop over the same messages; exit code 0 says that they are equal.
+    A connector streams quotes and orders for 350 symbols. A pipeline of plain Python functions keeps the latest quote of each
+    symbol, and rejects orders whose bid and offer are too far apart. When both streams have ended, the rejected orders are
+    compared with those of a plain Python loop over the same messages. Exit code 0 means that they are equal.
 
     \b
     Examples:
@@ -107,12 +109,12 @@ def market_spread(ctx: click.Context, messages: int, keep: Path | None, as_json:
 @verbose_option
 @click.pass_context
 def cluster(ctx: click.Context, keep: Path | None, as_json: bool) -> None:
-    """Run the flights on a Spark cluster of three workers, and kill one of them meanwhile.
+    """Run the flights on a Spark cluster of three workers, one of which is killed.
 
-    Spark's standalone master and its workers start on this machine, each a process of its own with a core for an executor, as
-    on machines of their own. The job is that of `headrace demo`, paced. When two fifths of the flights are committed, one worker
-    is killed with its executor by kill -9 and stays away; the table counts on. Every figure is then compared with a plain Python
-    loop over the same file; exit code 0 says that all are equal.
+    Spark's standalone master and its workers start on this machine as separate processes, each worker with one core for an
+    executor. The job is that of `headrace demo`, paced. When two fifths of the flights are committed, one worker is killed
+    (kill -9) with its executor, and not restarted; the job continues. At the end, every figure is compared with a plain Python
+    loop over the same file. Exit code 0 means that all figures are equal.
 
     \b
     Examples:
@@ -134,7 +136,7 @@ def cluster(ctx: click.Context, keep: Path | None, as_json: bool) -> None:
 
 
 def _carry_out(run: "Run", command: str, as_json: bool) -> bool:
-    """Runs it and prints what came of it; True where all is equal."""
+    """Runs a demo and prints its outcome. Returns whether the results are as expected."""
     from headrace.laboratory.demo.java import require_java
 
     require_java()
@@ -149,7 +151,7 @@ def _carry_out(run: "Run", command: str, as_json: bool) -> bool:
 
 
 def _speed_up_next_start() -> None:
-    """Has the archive of Spark's classes made now that the result is on the screen, where there is none."""
+    """Starts to archive Spark's classes, after the result is printed, unless there is an archive."""
     from headrace.preparation import prepare_in_background
 
     if prepare_in_background():

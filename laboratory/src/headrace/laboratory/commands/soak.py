@@ -32,7 +32,7 @@ _LONGEST_WARM_UP_MIN = 10.0
 )
 @click.option("--rate", type=click.FloatRange(min=1), default=2000.0, show_default=True, help="Messages per second.")
 @click.option("--keys", type=click.IntRange(1), default=10_000, show_default=True, help="Number of keys with a state.")
-@click.option("--master", default="local[2]", show_default=True, help="Spark's master, on this machine.")
+@click.option("--master", default="local[2]", show_default=True, help="Spark master URL, on this machine.")
 @click.option("--keep", type=_KEEP, metavar="DIR", help="Work in this new folder and keep it: logs, checkpoint, results.")
 @click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
 @verbose_option
@@ -55,7 +55,7 @@ def soak(
     warm-up. Exit code 1 means that the growth of a process significantly exceeds the bound.
 
     Progress goes to standard error. SIGTERM and Ctrl-C end the run early: it waits for the messages that were sent, prints the
-    measurements, and exits with 143 or 130. A second signal ends it at once.
+    measurements, and exits with 143 or 130. A second signal ends it immediately.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""What the commands share that start all of Headrace: demo, chaos, soak and bench."""
+"""Shared by the commands that start all of Headrace: demo, chaos, soak and bench."""
 
 import signal
 import sys
@@ -33,10 +33,10 @@ def say(text: str) -> None:
 
 
 def new_folder(keep: Path | None, command: str) -> Path:
-    """A folder of a run's own: the one of `--keep`, or one among the temporary ones.
+    """Returns the folder of a run: that of `--keep`, or a new temporary one.
 
     Raises:
-        Failure: the one to keep has something in it.
+        Failure: The folder of `--keep` is not empty.
     """
     if keep is None:
         return Path(tempfile.mkdtemp(prefix=f"headrace-{command}-"))
@@ -48,10 +48,10 @@ def new_folder(keep: Path | None, command: str) -> Path:
 
 @contextmanager
 def work_folder(keep: Path | None, command: str) -> Iterator[Path]:
-    """The same for the length of the block: it goes away at the end, unless it is to be kept.
+    """Yields the folder of a run, and removes it when the block ends, unless it is that of `--keep`.
 
     Raises:
-        Failure: the one to keep has something in it.
+        Failure: The folder of `--keep` is not empty.
     """
     kept = nullcontext(new_folder(keep, command)) if keep is not None else scratch_folder(command)
     with kept as folder, shown_logs(folder):
@@ -60,7 +60,7 @@ def work_folder(keep: Path | None, command: str) -> Iterator[Path]:
 
 @contextmanager
 def shown_logs(folder: Path) -> Iterator[None]:
-    """Shows on standard error, for the length of the block, what is added to the logs in a folder, if --verbose was given."""
+    """With --verbose, copies what is added to the logs in a folder to standard error, until the block ends."""
     if not is_verbose():
         yield
         return
@@ -77,7 +77,7 @@ def shown_logs(folder: Path) -> Iterator[None]:
 def _follow(folder: Path, over: threading.Event) -> None:
     shown: dict[Path, int] = {}
     while True:
-        # What is written until the end is shown, too.
+        # After the end, reads once more what was written last.
         is_over = over.wait(_LOOKS_EVERY_S)
         for log in sorted(folder.glob("*.log")):
             with log.open("rb") as file:
@@ -102,7 +102,7 @@ def report_stuck(error: "DemoError", command: str, as_json: bool) -> int:
         for line in error.log:
             click.echo(f"  {line}", err=True)
         raise Failure(str(error), error.exit_code) from None
-    print_action(command, "the run did not reach its end", {"log": error.log}, str(error))
+    print_action(command, "the run did not finish", {"log": error.log}, str(error))
     return error.exit_code
 
 

@@ -20,7 +20,7 @@ class Starting:
 
     def summary(self) -> str:
         """Returns the progress in a line."""
-        return f"Spark's master and {self.workers} workers start"
+        return f"Spark's master and {self.workers} workers are starting"
 
     def screen(self) -> RenderableType:
         """Returns the progress for a terminal."""

@@ -108,7 +108,7 @@ class FlightsRun(Run):
             victim.kill()
         self.kills.append(Killed(kill.victims, pids, progress.elapsed_s, progress.received, progress.committed))
         who = " and ".join(f"{name} ({pid})" for name, pid in zip(kill.victims, pids, strict=True))
-        self.view.tell(progress, f"kill -9 {who} at {progress.committed:,} committed; restarts")
+        self.view.tell(progress, f"kill -9 {who} at {progress.committed:,} committed, and restart")
         for victim in victims:
             victim.start()
 
@@ -125,4 +125,4 @@ class FlightsRun(Run):
             killed = self.kills[-1]
             took_s = progress.elapsed_s - killed.elapsed_s
             self.kills[-1] = replace(killed, recovered_s=took_s)
-            self.view.tell(progress, f"commits go on {took_s:.1f} s after the kill of {' and '.join(killed.victims)}")
+            self.view.tell(progress, f"commits resume {took_s:.1f} s after the kill of {' and '.join(killed.victims)}")

@@ -35,7 +35,7 @@ class RunProgress(ABC):
     def summary(self) -> str:
         """Returns the progress in a line."""
         if not self.received:
-            return "Spark is attached" if self.attached else "Spark starts"
+            return "Spark is attached" if self.attached else "Spark is starting"
         return self.line()
 
     def screen(self) -> RenderableType:

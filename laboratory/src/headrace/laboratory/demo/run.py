@@ -143,11 +143,11 @@ class Run(ABC):
             if progress.moved > moved:
                 moved, since_s = progress.moved, progress.elapsed_s
             if progress.elapsed_s - since_s > _STALLED_AFTER_S:
-                raise DemoError(f"nothing moved for {_STALLED_AFTER_S:.0f} s", processes[DRIVER].tail())
+                raise DemoError(f"no progress for {_STALLED_AFTER_S:.0f} s", processes[DRIVER].tail())
             self.note(progress, processes)
             time.sleep(_LOOK_EVERY_S)
         if ended != 0:
-            raise failed(processes[CONNECTOR], f"the connector ended by itself with exit code {ended}")
+            raise failed(processes[CONNECTOR], f"the connector failed with exit code {ended}")
         unfinished = self.unfinished()
         if unfinished is not None:
             raise DemoError(unfinished)
@@ -158,5 +158,5 @@ def _check_alive(processes: Processes) -> int | None:
     for name, process in processes.items():
         code = process.exit_code() if name != CONNECTOR else None
         if code is not None:
-            raise failed(process, f"the {name} ended by itself with exit code {code}")
+            raise failed(process, f"the {name} ended unexpectedly with exit code {code}")
     return processes[CONNECTOR].exit_code()

@@ -19,15 +19,13 @@ def summary(outcome: Outcome, plan: Plan) -> str:
         found = ", ".join(f"{_label(judged)} by {_slope(judged)} MB an hour" for judged in outcome.growing)
         return f"memory grows over {ran}: {found}"
     if outcome.stopped:
-        return (
-            f"stopped after {outcome.measured_s / 60:.1f} of {plan.seconds / 60:g} minutes; nothing was seen to grow until then"
-        )
+        return f"stopped after {outcome.measured_s / 60:.1f} of {plan.seconds / 60:g} minutes; no growth was found until then"
     judged = [one for one in outcome.judged if one.slope is not None]
     if not judged:
-        return f"{ran} are too short to say anything"
+        return f"{ran} are too short for a verdict"
     if unsure := [one for one in judged if one.verdict is Verdict.UNSURE]:
         found = ", ".join(f"{_label(one)} with {_slope(one)} MB an hour" for one in unsure)
-        return f"nothing grows for sure over {ran}; a longer run would tell of {found}"
+        return f"no significant growth over {ran}; only a longer run can decide about {found}"
     steepest = max(judged, key=lambda one: (one.slope.per_hour if one.slope else 0.0) / one.bound)
     return f"nothing grows by more than {plan.bound:g} MB an hour; steepest {_label(steepest)}, {_slope(steepest)} MB an hour"
 

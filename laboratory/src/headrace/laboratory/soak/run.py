@@ -116,7 +116,7 @@ class Soak:
                 if not self._sees_first(processes):
                     return Outcome((), 0.0, 0, 0, 0, stopped=True)
                 measured_s = self._measure(processes)
-                self.say("the source ends; what it has sent is waited for")
+                self.say("stopping the source; waiting for the messages that it sent")
                 # It waits for its acknowledgements itself.
                 processes[SOURCE].stop(DRAINS_WITHIN_S + _STOPS_WITHIN_S)
                 acknowledged, waiting = self._messages()
@@ -155,7 +155,7 @@ class Soak:
 
     def _sees_first(self, processes: dict[str, OwnedProcess]) -> bool:
         """Waits until something is acknowledged, since starting is not what is measured; False where it is to stop before."""
-        self.say("Spark starts")
+        self.say("Spark is starting")
         deadline = time.monotonic() + _STARTS_WITHIN_S
         while not self._messages()[0]:
             _check_alive(processes)
@@ -182,7 +182,7 @@ class Soak:
                 self.say(self._progress(now, acknowledged))
                 said = now + _SAY_EVERY_S
             if now - moved > _STANDS_STILL_AT_MOST_S:
-                raise DemoError(f"nothing moved for {_STANDS_STILL_AT_MOST_S:.0f} s", processes[DRIVER].tail())
+                raise DemoError(f"no progress for {_STANDS_STILL_AT_MOST_S:.0f} s", processes[DRIVER].tail())
             if self.stop.wait(_LOOK_EVERY_S):
                 break
         self.record.note_heap(self._heap(wall_began))
@@ -225,4 +225,4 @@ def _check_alive(processes: dict[str, OwnedProcess]) -> None:
     for process in processes.values():
         code = process.exit_code()
         if code is not None:
-            raise failed(process, f"the {process.name} ended by itself with exit code {code}")
+            raise failed(process, f"the {process.name} ended unexpectedly with exit code {code}")
