@@ -1,4 +1,4 @@
-"""The processes of a deployment, and how to recognize each of them at the gateway."""
+"""The processes of a deployment, and how to recognise each of them at the gateway."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ def spark_environ(scratch: Path) -> dict[str, str]:
     Variables of Headrace are not inherited, so that none names another gateway.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_") or name == VERBOSE}
-    # In a run this short, the JVM's optimizing compiler and parallel collector cost more time than they save.
+    # In a run this short, the JVM's optimising compiler and parallel collector cost more time than they save.
     java = f"{inherited.get('JDK_JAVA_OPTIONS', '')} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
     own = {
         "JDK_JAVA_OPTIONS": f"{java.strip()} -Djava.io.tmpdir={scratch}",

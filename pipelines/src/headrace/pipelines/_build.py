@@ -24,7 +24,7 @@ def stateful_step(
     ttl: timedelta | str | None,
     lag: int,
 ) -> Step:
-    """A step that calls a function with each value and the state of its key.
+    """Returns the step that calls a function with each value and the state of its key.
 
     Raises:
         GraphError: The state, the function or the parameters are invalid; `where` names the step.
@@ -48,7 +48,7 @@ def aggregation_of(
     combine: Callable[[Any, Any], Any] | None,
     output: Callable[[Any, Any, Window | None], Any] | None,
 ) -> Functions:
-    """The aggregation of a step, from an `Aggregation` or from functions.
+    """Returns the aggregation of a step, from an `Aggregation` or from functions.
 
     Raises:
         GraphError: Neither or both are given; `where` names the step.

@@ -43,30 +43,30 @@ class Flow(Generic[T]):
         self._number = number
 
     def map(self, function: Callable[[T], U | None], *, name: str | None = None, on_error: OnError | None = None) -> "Flow[U]":
-        """What the function makes of each value; None goes no further."""
+        """Applies a function to each value. Results that are None are dropped."""
         return Flow(self._builder, self._then(Map, function, name, on_error))
 
     def flat_map(
         self, function: Callable[[T], Iterable[U]], *, name: str | None = None, on_error: OnError | None = None
     ) -> "Flow[U]":
-        """Everything that the function yields for each value."""
+        """Applies a function that returns or yields any number of results for each value."""
         return Flow(self._builder, self._then(FlatMap, function, name, on_error))
 
     def filter(self, function: Callable[[T], bool], *, name: str | None = None, on_error: OnError | None = None) -> "Flow[T]":
-        """The values for which the function is true."""
+        """Keeps the values for which the function is true."""
         return Flow(self._builder, self._then(Filter, function, name, on_error))
 
     def event_time(
         self, function: Callable[[T], datetime | int | None], *, name: str | None = None, on_error: OnError | None = None
     ) -> "Flow[T]":
-        """The same values, with event times from the function: a datetime, microseconds since 1970 UTC, or None for no time.
+        """Assigns event times: the function returns a datetime, microseconds since 1970 UTC, or None for no time.
 
         By default, event times are those of the messages. This step must precede the first `key_by` or `deduplicate`.
         """
         return Flow(self._builder, self._then(EventTime, function, name, on_error))
 
     def merge(self, *others: "Flow[T]", name: str | None = None) -> "Flow[T]":
-        """The values of several flows. Those of each stream stay in order.
+        """Merges this flow with others. The values of each stream stay in order.
 
         Raises:
             GraphError: A flow belongs to another pipeline.
@@ -80,7 +80,7 @@ class Flow(Generic[T]):
     def key_by(
         self, function: Callable[[T], Key] | None = None, *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[T]":
-        """The same values, partitioned by key, those of each key in order. By default, the key is that of the message."""
+        """Partitions the values by key. The values of each key stay in order. By default, the key is that of the message."""
         return KeyedFlow(self._builder, self._then(KeyBy, function, name, on_error))
 
     def deduplicate(
@@ -91,7 +91,7 @@ class Flow(Generic[T]):
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "Flow[T]":
-        """The values whose id has not occurred before, within the event time `within`.
+        """Drops values whose id has occurred before, within the event time `within`.
 
         This step partitions values by id, so a `key_by` before it has no effect after it.
 
@@ -116,7 +116,7 @@ class Flow(Generic[T]):
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "Flow[Any]":
-        """The results of a function that processes many values at once, as an Arrow record batch; None for no results.
+        """Applies a function to many values at once, from record batch to record batch, or to None for no results.
 
         This step must follow a source without `decode`, whose batches have the columns `key`, `value`, `event_time` and
         `sequence`, or another columnar step. Each call receives messages of one stream, in order. Other steps receive each row of
@@ -152,24 +152,24 @@ class Flow(Generic[T]):
 
 
 class KeyedFlow(Flow[T]):
-    """A flow of values by key. The results of `map`, `flat_map` and `filter` keep their keys."""
+    """A flow of values partitioned by key. The results of `map`, `flat_map` and `filter` keep their keys."""
 
     def map(
         self, function: Callable[[T], U | None], *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[U]":
-        """What the function makes of each value; None goes no further."""
+        """Applies a function to each value. Results that are None are dropped."""
         return KeyedFlow(self._builder, self._then(Map, function, name, on_error))
 
     def flat_map(
         self, function: Callable[[T], Iterable[U]], *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[U]":
-        """Everything that the function yields for each value."""
+        """Applies a function that returns or yields any number of results for each value."""
         return KeyedFlow(self._builder, self._then(FlatMap, function, name, on_error))
 
     def filter(
         self, function: Callable[[T], bool], *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[T]":
-        """The values for which the function is true."""
+        """Keeps the values for which the function is true."""
         return KeyedFlow(self._builder, self._then(Filter, function, name, on_error))
 
     def stateful(
@@ -182,7 +182,7 @@ class KeyedFlow(Flow[T]):
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[U]":
-        """The result of the function for each value and the state of its key, which it may change; None is dropped.
+        """Applies a function to each value and the state of its key, which it may change. Results that are None are dropped.
 
         Args:
             function: Called with the values of each key in order, and the key's state. If it has a third parameter, it also
@@ -224,7 +224,7 @@ class KeyedFlow(Flow[T]):
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[Any]":
-        """The results of a function that processes many values at once; None for no results. A column `key` sets new keys."""
+        """Like `Flow.map_columns`. A column `key` in the results sets new keys."""
         return KeyedFlow(self._builder, self._then(MapColumns, function, name, on_error))
 
     def stateful_columns(
@@ -235,7 +235,7 @@ class KeyedFlow(Flow[T]):
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[Any]":
-        """The results of a function that processes many values at once, with the states of their keys; None for no results.
+        """Applies a function to many values at once, with the states of their keys. It returns None for no results.
 
         Args:
             function: Called with a record batch that has a column `key`, with the values of each key in order, and the states:
@@ -262,7 +262,7 @@ class KeyedFlow(Flow[T]):
     def window(
         self, windows: Grid | Session | Count, *, delay: timedelta | str | None = None, late: Late = Late.DROP
     ) -> Windowed[T, Any]:
-        """Groups the values of each key in windows.
+        """Groups the values of each key into windows.
 
         Args:
             windows: The windows: `tumbling(...)`, `sliding(...)`, `session(...)` or `count_window(...)`.
@@ -321,7 +321,7 @@ class KeyedFlow(Flow[T]):
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[Any]":
-        """For each value, the aggregate of all values of its key so far.
+        """Emits, for each value, the aggregate of all values of its key so far.
 
         Args:
             aggregation: The aggregation; or pass functions, as for `Windowed.aggregate`.
@@ -347,7 +347,7 @@ class KeyedFlow(Flow[T]):
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[T]":
-        """The values whose id has not occurred before for their key, within the event time `within`.
+        """Drops values whose id has occurred before for their key, within the event time `within`.
 
         Args:
             id: Returns the id of a value; by default, the id of its message. A value whose id is None is kept.

@@ -99,7 +99,7 @@ class Trial:
     def restart(
         self, pipeline: Pipeline | None = None, *, migrate_states: Collection[str] = (), drop_states: Collection[str] = ()
     ) -> None:
-        """Stores all states and reads them back, as when an application is stopped and started again.
+        """Stores all states and reads them back, as when an application is restarted.
 
         Args:
             pipeline: The changed application; by default, the same one.
@@ -128,11 +128,11 @@ class Trial:
                     self._kept[bucket][name].update(zip(keys, step.state_class.unpack(packed), strict=True))
 
     def values(self, sink: str) -> list[bytes]:
-        """The payloads that a sink received."""
+        """Returns the payloads that a sink received."""
         return [written.value for written in self.written[sink]]
 
     def states(self, step: str) -> Mapping[Key, Any]:
-        """The states of a step by key; for a step with windows, the accumulator of each open window.
+        """Returns the states of a step by key; for a step with windows, the accumulators of the open windows.
 
         Raises:
             KeyError: The pipeline has no such step with states.
@@ -171,7 +171,7 @@ class Trial:
                 shuffled += keyed_pass.shuffled
 
     def _marked(self, key_by: int, elements: Elements) -> tuple[int, Elements, int]:
-        """The elements with their marks, and the watermark of the other streams."""
+        """Returns the elements with their marks, and the watermark of the other streams."""
         if elements.times is None:
             return key_by, elements, END
         watermarks, stream = self._event_time[key_by], elements.origin.stream
@@ -184,7 +184,7 @@ class Trial:
         return key_by, replace(elements, marks=marks), watermarks.others(stream)
 
     def _of_bucket(self, elements: Elements, bucket: int) -> Elements:
-        """The elements of a bucket, as after a shuffle, where raw messages are decoded again."""
+        """Returns the elements of a bucket, as after a shuffle, where raw messages are decoded again."""
         keys, raw = elements.keys or (), elements.origin.raw
         if elements.decoded_by is not None and raw is not None:
             elements = replace(elements, values=[raw[place] for place in elements.places()])

@@ -9,7 +9,7 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 
 def module_folder(module: Mapping[str, Any]) -> Path | None:
-    """The folder on Python's path from which a module was imported.
+    """Returns the folder on Python's path from which a module was imported.
 
     Args:
         module: The module's global names.

@@ -39,7 +39,7 @@ class Pipeline:
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the module that created it, which workers need; None if the module is installed, or not a file."""
+        """The folder of the module that created it, which workers need; None if the module is installed or not a file."""
         return self._folder
 
     @property
@@ -57,7 +57,7 @@ class Pipeline:
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> Flow[T]:
-        """A flow of the messages of streams.
+        """Adds a source, and returns the flow of its messages.
 
         Args:
             streams: Patterns of stream names, separated by commas: `orders/*`.

@@ -43,7 +43,7 @@ class Windowed(Generic[T, W]):
     _then: "Callable[[Step], KeyedFlow[Any]]"
 
     def late_values(self, *, name: str | None = None) -> "KeyedFlow[T]":
-        """The late values, unchanged: those that arrive after all their windows were closed.
+        """Returns the flow of late values, unchanged: those that arrive after all their windows were closed.
 
         This flow is independent of the results of the windows, and of `late`.
 
@@ -106,7 +106,7 @@ class Windowed(Generic[T, W]):
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[Any]":
-        """The aggregate of each window.
+        """Emits the aggregate of each window.
 
         Args:
             aggregation: The aggregation, such as `count()` or your own; or pass functions.
@@ -140,7 +140,7 @@ class Windowed(Generic[T, W]):
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[U]":
-        """The results of a function of a key, all values of a window in the order of arrival, and the `Window`.
+        """Applies a function to a key, all values of a window in the order of arrival, and the `Window`.
 
         Args:
             function: Returns the result; None is dropped.

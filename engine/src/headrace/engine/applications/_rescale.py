@@ -46,9 +46,9 @@ def rescale(
     folder: Path | None = None,
     shared_checkpoint: bool = False,
 ) -> int:
-    """Makes a new checkpoint with another number of key partitions; returns the number of states in it.
+    """Creates a new checkpoint with a different number of key partitions. Returns the number of states in it.
 
-    The new checkpoint repeats what the old one had not committed. All states pass through the driver.
+    The new checkpoint processes again what the old one had not committed. All states pass through the driver.
 
     Args:
         pipeline: The application.

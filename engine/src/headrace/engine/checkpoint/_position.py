@@ -14,8 +14,8 @@ from headrace.protocol.v1 import frame_pb2 as pb
 class Position(contract.Position):
     """A place in a stream, and what the checkpoint knows about it.
 
-    At a `start` nothing was read: the stream begins there for the pipeline. `ended` says that the source has ended it
-    there. Should it go on after all, it goes on from there.
+    At a `start` nothing was read: the stream begins there for the pipeline. `ended` means that the source has ended the stream
+    there. If the stream continues after all, it continues from there.
     """
 
     start: bool = field(default=False, compare=False)
@@ -23,11 +23,11 @@ class Position(contract.Position):
 
     @classmethod
     def from_proto(cls, position: pb.Position, *, start: bool = False, ended: bool = False) -> "Position":
-        """The position of a wire message."""
+        """Converts a wire message to a position."""
         return cls(position.epoch, position.sequence, position.cursor if position.HasField("cursor") else None, start, ended)
 
     def to_proto(self) -> pb.Position:
-        """The wire form."""
+        """Returns the wire form."""
         return pb.Position(epoch=self.epoch, sequence=self.sequence, cursor=self.cursor)
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Offset:
 
     @classmethod
     def from_json(cls, document: Any) -> "Offset":
-        """The offset of its JSON form.
+        """Parses the JSON form of an offset.
 
         Raises:
             CheckpointError: The document is not an offset of this source.
@@ -74,7 +74,7 @@ class Offset:
             ) from None
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form. Equal offsets have equal documents."""
+        """Returns the JSON form. Equal offsets have equal documents."""
         document: dict[str, Any] = {"pipeline": self.pipeline}
         if self.checkpoint:
             document["checkpoint"] = self.checkpoint

@@ -1,4 +1,4 @@
-"""The columns that the source gives, as Spark knows them; `_decode.SCHEMA` is the same in Arrow."""
+"""The columns of the source, as Spark types; `_decode.SCHEMA` has the same columns as Arrow types."""
 
 from pyspark.sql.types import (
     ArrayType,

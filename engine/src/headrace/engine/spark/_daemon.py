@@ -24,7 +24,7 @@ import pyspark.daemon
 from headrace.engine._collector import TaskGarbage
 
 QUIET = "HEADRACE_QUIET"
-"""The environment variable with which a worker says nothing where Spark has ended its task."""
+"""The environment variable that silences a worker whose task Spark has ended."""
 IDLE_SECONDS = "HEADRACE_IDLE_WORKER_SECONDS"
 """The environment variable for how long an idle worker waits, in seconds: an hour by default; 0 ends it, as in Spark."""
 _HOUR = 3600.0
@@ -187,7 +187,7 @@ def _is_closed(connection: socket.socket) -> bool:
 
 
 def _report(*words: object, **options: Any) -> None:
-    """Prints what Spark's daemon reports, but for connections that Spark has closed."""
+    """Prints the reports of Spark's daemon, except those about connections that Spark has closed."""
     if not isinstance(sys.exc_info()[1], ConnectionError):
         print(*words, **options)
 

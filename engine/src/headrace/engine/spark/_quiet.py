@@ -1,6 +1,6 @@
-"""Keeps off a terminal what Spark says of itself: its log, and what JVM and Python workers print as they start and end.
+"""Suppresses Spark's own output: its log, and what the JVM and Python workers print when they start and end.
 
-A user's own settings of log4j stay in force.
+The user's own log4j configuration takes precedence.
 """
 
 import os
@@ -18,23 +18,23 @@ from headrace.engine.spark._daemon import QUIET
 from headrace.engine.spark._submission import spark_home
 
 VERBOSE = "HEADRACE_VERBOSE"
-"""The environment variable with which nothing is kept off."""
+"""The environment variable that disables the suppression."""
 _CONFIGURATION = Path(__file__).with_name("quiet.log4j2.properties")
 _JAVA_SETTINGS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 _JAVA_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "SPARK_SUBMIT_OPTS")
 _LOG4J_VARIABLES = ("LOG4J_CONFIGURATION_FILE", "LOG4J2_CONFIGURATION_FILE")
 _LAST_WORDS_S = 10.0
 _STARTUP = (b"WARNING: Using incubator modules: jdk.incubator.vector", b"NOTE: Picked up JDK_JAVA_OPTIONS:")
-"""Lines that begin so are printed by Java itself, before any setting holds."""
+"""Prefixes of lines that Java itself prints, before any setting takes effect."""
 _is_passed_on = threading.Event()
-"""Whether what the JVM and the workers print reaches standard error."""
+"""Whether the output of the JVM and the workers is passed on to standard error."""
 
 
 def log_options(settings: Mapping[str, str]) -> list[str]:
-    """The options of a JVM that logs errors only; none where the user has configured log4j.
+    """Returns the options of a JVM that only logs errors; empty if the user has configured log4j.
 
     Args:
-        settings: The settings of Spark that this JVM gets.
+        settings: The Spark settings of this JVM.
     """
     return [] if _has_configuration(settings) else [f'"-Dlog4j2.configurationFile={_CONFIGURATION.as_uri()}"']
 
@@ -48,15 +48,15 @@ def _has_configuration(settings: Mapping[str, str]) -> bool:
 
 
 def launch_quietly(conf: SparkConf) -> Any:
-    """Starts the JVM of this process. What it prints goes on to standard error, except for what Java says of its own start.
+    """Starts the JVM of this process, and passes its output on to standard error, except for Java's startup messages.
 
     Returns:
-        Py4J's connection to the JVM, which has no types.
+        Py4J's connection to the JVM, which is untyped.
     """
     os.environ[QUIET] = "1"
     _is_passed_on.set()
     read, write = os.pipe()
-    # It ends when the JVM does, which ends with this process at the latest.
+    # It ends with the JVM, which ends with this process at the latest.
     printer = threading.Thread(target=_pass_on, args=(os.fdopen(read, "rb"),), name="stderr of Spark's JVM", daemon=True)
     printer.start()
     try:
@@ -64,7 +64,7 @@ def launch_quietly(conf: SparkConf) -> Any:
     except Exception:
         os.close(write)
         write = -1
-        # The JVM has said why.
+        # The JVM has printed the reason.
         printer.join(_LAST_WORDS_S)
         raise
     finally:
@@ -73,9 +73,9 @@ def launch_quietly(conf: SparkConf) -> Any:
 
 
 def discard_output(spark: SparkSession) -> None:
-    """Discards all that Spark's processes print from here on, if the session is a quiet one.
+    """Discards all further output of Spark's processes, if the session is quiet.
 
-    Call it before stopping: JVM and workers then report connections that were closed under them, each in its own way.
+    Call it before stopping, when the JVM and the workers report closed connections in various ways.
     """
     if not _is_passed_on.is_set():
         return

@@ -98,8 +98,8 @@ def build_session(
 
     Args:
         app_name: The name of the application in Spark.
-        master: Spark's master; None for the one from outside the program, else `local[*]`.
-        conf: Further settings of Spark, which take precedence over all others: `{"spark.ui.enabled": True}`.
+        master: Spark master URL; None for the one from outside the program, else `local[*]`.
+        conf: Further Spark settings, which take precedence over all others: `{"spark.ui.enabled": True}`.
         quick_start: Whether a local JVM uses only its fast compiler. The start then takes half the processor time, and nothing
             is lost if the work is done in Python, as in applications. Spark's own operators take a third longer.
         quiet: Whether a JVM that is started here logs only errors, except those that a query raises, which the program should

@@ -14,9 +14,9 @@ class Message:
     Attributes:
         value: The payload; None for a tombstone.
         key: The key, or None.
-        event_time: When it happened, in microseconds since 1970-01-01 UTC; None if unknown.
+        event_time: Its event time, in microseconds since 1970-01-01 UTC; None if unknown.
         stream: The name of its stream, such as `orders/0`.
-        sequence: Its place in the stream.
+        sequence: Its sequence in the stream.
         message_id: Its id in the source, or None.
     """
 
@@ -29,7 +29,7 @@ class Message:
 
 
 def microseconds(time: datetime | int) -> int:
-    """A time in microseconds since 1970-01-01 UTC.
+    """Converts a time to microseconds since 1970-01-01 UTC.
 
     Raises:
         TypeError: It is neither a datetime nor a whole number.
@@ -43,5 +43,5 @@ def microseconds(time: datetime | int) -> int:
 
 
 def moment(time_us: int) -> datetime:
-    """The datetime, in UTC, of microseconds since 1970-01-01 UTC."""
+    """Converts microseconds since 1970-01-01 UTC to a datetime in UTC."""
     return _EPOCH + timedelta(microseconds=time_us)

@@ -59,7 +59,7 @@ class StateClass:
         return tuple(getattr(self.make(), "__dict__", ()))
 
     def pack(self, states: Sequence[Any]) -> bytes:
-        """States as bytes, in order.
+        """Serialises states, in order.
 
         Raises:
             StateError: A state contains something that cannot be stored.
@@ -85,7 +85,7 @@ class StateClass:
         StateClass.pack(self, [self.make()])
 
     def unpack(self, packed: bytes) -> list[Any]:
-        """The states from bytes, upgraded to the present class.
+        """Deserialises states, upgraded to the present class.
 
         Raises:
             StateError: The class has changed, and has no suitable `upgrade`.
@@ -94,7 +94,7 @@ class StateClass:
         return self._of_layout(*document) if len(document) == 4 else self._of_instances(*document)
 
     def laid_out(self, layout: str, columns: Any, states: Sequence[Any]) -> bytes:
-        """States as bytes, with further columns of a step.
+        """Serialises states, with further columns of a step.
 
         Args:
             layout: A description of the columns, which identifies them.
@@ -107,7 +107,7 @@ class StateClass:
         return dumps_plain((_LAID_OUT, layout, columns, StateClass.pack(self, states)))
 
     def taken_apart(self, layout: str, packed: bytes) -> tuple[Any, list[Any]]:
-        """The columns and the states from bytes.
+        """Deserialises the further columns and the states.
 
         Raises:
             StateError: The bytes have another layout, or the class has changed and has no suitable `upgrade`.

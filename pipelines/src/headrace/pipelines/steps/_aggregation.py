@@ -18,8 +18,8 @@ class Window:
     """A span of event time.
 
     Attributes:
-        start: When it begins, in microseconds since 1970-01-01 UTC.
-        end: When it ends: the first microsecond after it.
+        start: Its start (inclusive), in microseconds since 1970-01-01 UTC.
+        end: Its end (exclusive), in microseconds since 1970-01-01 UTC.
     """
 
     start: int
@@ -37,7 +37,7 @@ class Window:
 
 
 class Aggregation(ABC, Generic[T, A, R]):
-    """Aggregates the values of a key to one result, with an accumulator.
+    """Aggregates the values of a key into one result, with an accumulator.
 
     ```python
     class Largest(Aggregation):
@@ -104,7 +104,7 @@ class Functions(Aggregation[Any, Any, Any]):
 def functions_of(
     aggregation: Aggregation[Any, Any, Any], output: Callable[[Any, Any, Window | None], Any] | None = None
 ) -> Functions:
-    """The functions of an aggregation. `output`, if given, converts its results."""
+    """Returns the functions of an aggregation. `output`, if given, converts its results."""
     joins = type(aggregation).combine is not Aggregation.combine
     found = Functions(aggregation.initial, aggregation.update, aggregation.output, aggregation.combine if joins else None)
     if isinstance(aggregation, Functions):
@@ -116,18 +116,18 @@ def functions_of(
 
 
 def count() -> Aggregation[Any, int, int]:
-    """The number of values."""
+    """Counts the values."""
     return Functions(int, lambda n, _: n + 1, _as_it_is, lambda a, b: a + b)
 
 
 def total(of: Callable[[T], Any] | None = None) -> Aggregation[T, Any, Any]:
-    """The sum of the values, or of the results of a function for each."""
+    """Adds up the values, or the results of a function for each."""
     of = of or _itself
     return Functions(int, lambda sum_, value: sum_ + of(value), _as_it_is, lambda a, b: a + b)
 
 
 def mean(of: Callable[[T], float] | None = None) -> Aggregation[T, tuple[float, int], float]:
-    """The mean of the values, or of the results of a function for each."""
+    """Computes the mean of the values, or of the results of a function for each."""
     of = of or _itself
     return Functions(
         lambda: (0, 0),
@@ -138,17 +138,17 @@ def mean(of: Callable[[T], float] | None = None) -> Aggregation[T, tuple[float, 
 
 
 def minimum(of: Callable[[T], Any] | None = None) -> Aggregation[T, Any, Any]:
-    """The smallest of the values, or of the results of a function for each."""
+    """Finds the smallest of the values, or of the results of a function for each."""
     return _extreme(min, of or _itself)
 
 
 def maximum(of: Callable[[T], Any] | None = None) -> Aggregation[T, Any, Any]:
-    """The largest of the values, or of the results of a function for each."""
+    """Finds the largest of the values, or of the results of a function for each."""
     return _extreme(max, of or _itself)
 
 
 def collect(of: Callable[[T], Any] | None = None) -> Aggregation[T, list[Any], list[Any]]:
-    """A list of the values, or of the results of a function for each, in the order of arrival."""
+    """Collects the values, or the results of a function for each, in a list, in the order of arrival."""
     of = of or _itself
     return Functions(list, lambda values, value: _appended(values, of(value)), _as_it_is, lambda a, b: a + b)
 

@@ -32,7 +32,7 @@ def bounded(times: Times, latest: int | None) -> tuple[Times, int]:
 
 
 def prefix_maxima(times: Times, base: int = NO_TIME) -> Times:
-    """The marks of consecutive elements of a stream.
+    """Returns the marks of consecutive elements of a stream.
 
     Args:
         times: Their event times, NO_TIME for unknown ones.
@@ -42,7 +42,7 @@ def prefix_maxima(times: Times, base: int = NO_TIME) -> Times:
 
 
 def event_time(time: datetime | int) -> int:
-    """An event time in microseconds since 1970-01-01 UTC.
+    """Converts an event time to microseconds since 1970-01-01 UTC.
 
     Raises:
         TypeError: It is neither a datetime nor a whole number.
@@ -55,7 +55,7 @@ def event_time(time: datetime | int) -> int:
 
 
 def out_of_range(time: int) -> ValueError:
-    """The error for a time that is out of range."""
+    """Returns the error for a time that is out of range."""
     return ValueError(f"event time {time} is outside the years 1 to 9999; it must be in microseconds since 1970 UTC")
 
 
@@ -66,7 +66,7 @@ def are_out_of_range(times: Times) -> npt.NDArray[np.bool_]:
 
 
 def microseconds_of(span: timedelta | str) -> int:
-    """The microseconds of a timedelta, or of text such as "90s", "5 minutes" or "1 hour 30 minutes".
+    """Converts a timedelta to microseconds, or text such as "90s", "5 minutes" or "1 hour 30 minutes".
 
     Raises:
         UnitError: The text is not a duration.
@@ -76,12 +76,12 @@ def microseconds_of(span: timedelta | str) -> int:
 
 
 def in_words(microseconds: int) -> str:
-    """A time span as text: hours, minutes and seconds."""
+    """Formats a time span: hours, minutes and seconds."""
     return str(timedelta(microseconds=microseconds))
 
 
 def span(given: timedelta | str, of: str, least: int = 1) -> int:
-    """Parses a duration in the definition of a pipeline; the result is in microseconds.
+    """Parses a duration in the definition of a pipeline. Returns microseconds.
 
     Args:
         given: The duration.

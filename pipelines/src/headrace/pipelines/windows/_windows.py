@@ -18,7 +18,7 @@ class Late(Enum):
     DROP = "drop"
     """It is dropped."""
     FIRE = "fire"
-    """It makes a separate result at once: that of the last window that it belongs to, with only this value."""
+    """It makes a separate result immediately: that of the last window that it belongs to, with only this value."""
     PLACE_IN_OLDEST = "place-in-oldest"
     """It is added to the oldest window that is still open at its mark."""
 
@@ -41,12 +41,12 @@ class Grid:
         return f"{in_words(self.size)} every {in_words(self.every)}"
 
     def around(self, time: int) -> Bounds:
-        """The last window that contains a time."""
+        """Returns the last window that contains a time."""
         start = time - time % self.every
         return start, start + self.size
 
     def open(self, time: int, closed: int) -> Sequence[Bounds]:
-        """The windows that contain a time and end after `closed`, the last one first."""
+        """Returns the windows that contain a time and end after `closed`, the last one first."""
         start = time - time % self.every
         if self.every == self.size:
             end = start + self.size
@@ -55,7 +55,7 @@ class Grid:
         return [(begin, begin + self.size) for begin in range(start, after, -self.every)]
 
     def oldest(self, closed: int) -> Bounds:
-        """The first window that ends after `closed`."""
+        """Returns the first window that ends after `closed`."""
         start = ((closed - self.size) // self.every + 1) * self.every
         return start, start + self.size
 
@@ -76,11 +76,11 @@ class Session:
         return f"sessions with gaps of {in_words(self.gap)}"
 
     def around(self, time: int) -> Bounds:
-        """The session of a single value."""
+        """Returns the session of a single value."""
         return time, time + self.gap
 
     def oldest(self, closed: int) -> Bounds:
-        """The session of the earliest value that is not late."""
+        """Returns the session of the earliest value that is not late."""
         return self.around(closed - self.gap + 1)
 
 
@@ -92,7 +92,7 @@ class Count:
 
 
 def tumbling(size: timedelta | str) -> Grid:
-    """Consecutive windows of the same length.
+    """Returns consecutive windows of the same length.
 
     Args:
         size: The length: a timedelta, or text such as "5 minutes".
@@ -105,7 +105,7 @@ def tumbling(size: timedelta | str) -> Grid:
 
 
 def sliding(size: timedelta | str, every: timedelta | str) -> Grid:
-    """Overlapping windows of the same length.
+    """Returns overlapping windows of the same length.
 
     Args:
         size: The length: a timedelta, or text such as "5 minutes".
@@ -121,7 +121,7 @@ def sliding(size: timedelta | str, every: timedelta | str) -> Grid:
 
 
 def session(gap: timedelta | str) -> Session:
-    """Windows that end when a key has no value for some time.
+    """Returns windows that end when a key has no value for some time.
 
     Args:
         gap: The time without values, in event time: a timedelta, or text such as "30 minutes".
@@ -133,7 +133,7 @@ def session(gap: timedelta | str) -> Session:
 
 
 def count_window(values: int) -> Count:
-    """Consecutive windows of a number of values of a key. They do not depend on event time.
+    """Returns consecutive windows of a number of values of a key. They do not depend on event time.
 
     Args:
         values: The number of values, at least 1.
