@@ -137,17 +137,20 @@ def windows(flow: KeyedFlow[int]) -> Flow[object]:
         (step(lambda flow: flow.window(tumbling("5s")).aggregate(count(), name="step")), "its windows are 0:00:05 every 0:00:05"),
         (step(lambda flow: flow.window(tumbling("10s"), delay="1s").aggregate(count(), name="step")), "closed 0:00:01 after"),
         (step(lambda flow: flow.window(session("10s")).aggregate(count(), name="step")), "sessions with gaps of 0:00:10"),
-        (step(lambda flow: flow.window(count_window(3)).aggregate(count(), name="step")), "keeps what is for count_window now"),
-        (step(lambda flow: flow.aggregate(count(), name="step")), "keeps what is for aggregate now, and window there"),
-        (step(windows, str.upper), "keyed by upper now, and lower there"),
-        (step(windows, lambda key: key), "keyed by a lambda now, and lower there"),
-        (step(windows, None), "keyed by keys of messages now, and lower there"),
-        (step(windows, streams="t/*"), r"reads t/\* now, and s/\* there"),
+        (step(lambda flow: flow.window(count_window(3)).aggregate(count(), name="step")), "its states are for count_window now"),
+        (
+            step(lambda flow: flow.aggregate(count(), name="step")),
+            "its states are for aggregate now, and window in the checkpoint",
+        ),
+        (step(windows, str.upper), "keyed by upper now, and lower in the checkpoint"),
+        (step(windows, lambda key: key), "keyed by a lambda now, and lower in the checkpoint"),
+        (step(windows, None), "keyed by keys of messages now, and lower in the checkpoint"),
+        (step(windows, streams="t/*"), r"reads t/\* now, and s/\* in the checkpoint"),
     ],
 )
 def test_a_step_that_has_become_another_one_is_refused(then: Pipeline, says: str) -> None:
     trial = sent(step(windows), "a@1")
-    with pytest.raises(StateError, match=f"step step is another one .*{says}.* --migrate-states step"):
+    with pytest.raises(StateError, match=f"step step is not the step .*{says}.* --migrate-states step"):
         trial.restart(then)
 
 

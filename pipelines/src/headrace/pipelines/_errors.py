@@ -26,13 +26,13 @@ class StateError(PipelineError):
 
 
 def no_step(step: str) -> StateError:
-    """The error for stored states of a step that the pipeline does not have."""
+    """Returns the error for stored states of a step that the pipeline does not have."""
     return StateError(
-        f"the checkpoint has states of step {step}, and the pipeline has no such step at this place: restore the step's "
+        f"the checkpoint has states of step {step}, but the pipeline has no such step at this place: restore the step's "
         f"old name, or drop the states: headrace run --drop-states {step}"
     )
 
 
 def no_time() -> ValueError:
-    """The error for an element without event time, in a step that needs one."""
+    """Returns the error for an element without event time, in a step that needs one."""
     return ValueError("it has no event time; assign one with event_time(...) before the first key_by")

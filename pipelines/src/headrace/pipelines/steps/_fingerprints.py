@@ -27,13 +27,14 @@ class Fingerprint:
     def changes(self, now: "Fingerprint") -> list[str]:
         """The changes that make the states unusable. Sources may be added and removed, as long as one remains."""
         pairs = (
-            ("it keeps what is for", self.kind, now.kind),
+            ("its states are for", self.kind, now.kind),
             ("it is keyed by", self.key, now.key),
             ("its windows are", self.windows, now.windows),
         )
-        found = [f"{what} {is_now or 'none'} now, and {was or 'none'} there" for what, was, is_now in pairs if was != is_now]
+        there = "in the checkpoint"
+        found = [f"{what} {is_now or 'none'} now, and {was or 'none'} {there}" for what, was, is_now in pairs if was != is_now]
         if not set(self.sources) & set(now.sources):
-            found.append(f"it reads {', '.join(now.sources)} now, and {', '.join(self.sources)} there")
+            found.append(f"it reads {', '.join(now.sources)} now, and {', '.join(self.sources)} {there}")
         return found
 
 
@@ -52,8 +53,8 @@ def check_fingerprints(there: Mapping[str, Fingerprint], now: Mapping[str, Finge
         changes = was.changes(now[name]) if name in now and name not in migrated else []
         if changes:
             raise StateError(
-                f"step {name} is another one than that which the checkpoint has states of: {'; '.join(changes)}; give the step "
-                "another name, and it begins anew, or have it take on these states as they are: "
+                f"step {name} is not the step that the checkpoint has states of: {'; '.join(changes)}; give the step "
+                "another name, so that it starts without states, or keep the states as they are: "
                 f"headrace run --migrate-states {name}"
             )
 
