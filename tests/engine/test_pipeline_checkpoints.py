@@ -236,13 +236,13 @@ def test_a_step_that_has_changed_is_noticed(spark: SparkSession, tmp_path: Path,
 
     run(spark, tmp_path, source, numbers(), "checkpoint")
     add(45)
-    with pytest.raises(StateError, match=r"step sums is another one .* 0:00:03 .* --migrate-states sums"):
+    with pytest.raises(StateError, match=r"step sums is not the step .* 0:00:03 .* --migrate-states sums"):
         run(spark, tmp_path, source, numbers(size="3 s"), "checkpoint")
     assert run(spark, tmp_path, source, numbers(), "checkpoint")["counts"] == [b"3:7"], "a refused start changes nothing"
     add(46, 60)
     found = run(spark, tmp_path, source, numbers(size="3 s"), "checkpoint", migrate=("sums",))
     assert sorted(map(int, found["sums"])) == sorted([40, 41, 42, 43, 44, 45, 46])
-    with pytest.raises(StateError, match="step sums is another one"):
+    with pytest.raises(StateError, match="step sums is not the step"):
         run(spark, tmp_path, source, numbers(), "checkpoint")
 
 
