@@ -17,7 +17,7 @@ STALLED_OFFER_BYTES = 10_000_000_000
 
 
 def run(parts: Sequence[str], quick: bool, say: Say) -> tuple[list[Figure], dict[str, Any]]:
-    """Runs the named parts, in one session and one after the other; returns what they found, and under which conditions."""
+    """Runs the named parts in one session, one after the other. Returns their figures and the conditions."""
     return run_parts(
         PARTS,
         parts,
@@ -47,10 +47,10 @@ def throughput(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
 
 
 def drain(spark: SparkSession, **options: Any) -> tuple[float, int]:
-    """Sends so many messages; returns how many a second were acknowledged after the first quarter, and the size of a micro-batch.
+    """Sends messages; returns how many per second were acknowledged after the first quarter, and the size of a micro-batch.
 
     Raises:
-        RuntimeError: fewer messages reached Spark than were acknowledged.
+        RuntimeError: Fewer messages reached Spark than were acknowledged.
     """
     with (
         gateway() as running,
@@ -67,7 +67,7 @@ def drain(spark: SparkSession, **options: Any) -> tuple[float, int]:
 
 
 def latency(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """Time from giving a message to its acknowledgement, at 10,000 messages a second."""
+    """Time from sending a message to its acknowledgement, at 10,000 messages per second."""
     with gateway() as running, noop(headrace(spark, running.address)):
         options = {"rate": 10_000, "seconds": 10 if quick else 25, "skip": 4 if quick else 8}
         with connector(running.address, "paced", **options) as source:
@@ -78,7 +78,7 @@ def latency(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
 
 
 def stalled(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """Memory of the gateway while Spark takes nothing and a source offers 10 GB, and the speed before and afterwards."""
+    """Memory of the gateway while Spark reads nothing and a source offers 10 GB, and the rate before and afterwards."""
     messages = STALLED_OFFER_BYTES // MESSAGE_BYTES
     seconds = 3 if quick else 8
     with gateway() as running, stallable(headrace(spark, running.address)) as sink:
@@ -99,7 +99,7 @@ def stalled(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
 
 
 def _rate(running: RunningGateway, seconds: float) -> float:
-    """Messages acknowledged a second, over some seconds, after a second to get going."""
+    """Messages acknowledged per second, over some seconds, after one second of warm-up."""
     time.sleep(1)
     begun, at = time.time(), _acknowledged(running)
     time.sleep(seconds)
@@ -107,7 +107,7 @@ def _rate(running: RunningGateway, seconds: float) -> float:
 
 
 def sessions(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """A thousand sessions at 10 messages a second each."""
+    """A thousand sessions at 10 messages per second each."""
     count = 100 if quick else 1000
     with gateway() as running, noop(headrace(spark, running.address)):
         options = {"sessions": count, "rate": 10, "seconds": 15 if quick else 40, "skip": 5 if quick else 20}
@@ -125,7 +125,7 @@ def sessions(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
 
 
 def curves(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """What grows with the number of streams, and shrinks with the size of frames."""
+    """The rate as a function of the number of streams, and of the size of frames."""
     messages = 1_000_000 if quick else 4_000_000
     first = None
     for streams in (1, 10, 100, 1000):
@@ -141,7 +141,7 @@ def curves(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
 
 
 def _full(running: RunningGateway) -> bool:
-    """Whether every session has nearly used its credit up."""
+    """Whether every session has used up nearly all of its credit."""
     found = running.status().sessions
     return bool(found) and all(s.outstanding_bytes > 0 and s.credit_bytes < 2**20 for s in found)
 

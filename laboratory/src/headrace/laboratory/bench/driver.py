@@ -1,7 +1,7 @@
 """Spark drivers to be killed.
 
 `python -m headrace.laboratory.bench.driver FOLDER ADDRESS` writes what the connector sends to the sink. Without an address,
-it runs a query that has nothing of Headrace, and nothing to do: what Spark itself needs to go on after a restart.
+it runs an empty query without Headrace, to measure how long Spark itself takes to resume after a restart.
 """
 
 import logging
@@ -15,7 +15,7 @@ from headrace.laboratory.bench.queries import headrace, session, sink_query
 
 
 def main() -> None:
-    """Runs until it is killed; a file says when the session was there, since the JVM's start is not Headrace's."""
+    """Runs until it is killed. A file records when the session was ready, since the JVM's startup is not measured."""
     logging.getLogger("headrace").setLevel(logging.ERROR)
     folder, address = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None
     spark = session(quick_start=True)
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def empty_query(spark: SparkSession, folder: Path) -> StreamingQuery:
-    """Spark's own source of a row a second into its noop sink."""
+    """Starts a query from Spark's own rate source, one row per second, into its noop sink."""
     writer = spark.readStream.format("rate").load().writeStream.format("noop")
     return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
 

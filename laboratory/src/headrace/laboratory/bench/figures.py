@@ -1,4 +1,4 @@
-"""What a benchmark found, as a table for people and as JSON for programs."""
+"""The figures of a benchmark, as a table for people and as JSON for programs."""
 
 import os
 import platform
@@ -18,9 +18,9 @@ class Figure:
         name: What was measured.
         value: The figure.
         unit: Its unit.
-        baseline: What it is compared with, in the same unit and from the same run; None where there is nothing to compare.
-        target: What it should reach, in words; empty where there is no target.
-        met: Whether it does; None where there is no target.
+        baseline: The figure to compare it with, in the same unit and from the same run; None if there is none.
+        target: The target, as text; empty if there is none.
+        met: Whether the target is met; None if there is none.
     """
 
     name: str
@@ -32,17 +32,17 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """The value as a part of the baseline."""
+        """The value divided by the baseline."""
         return self.value / self.baseline if self.baseline else None
 
 
 def document(figures: Sequence[Figure], conditions: dict[str, Any]) -> dict[str, Any]:
-    """The JSON form: `{"figures": [...], "conditions": {...}}`."""
+    """Returns the JSON form: `{"figures": [...], "conditions": {...}}`."""
     return {"figures": [asdict(figure) | {"ratio": figure.ratio} for figure in figures], "conditions": conditions}
 
 
 def table(title: str, figures: Sequence[Figure]) -> Table:
-    """The form for people."""
+    """Returns the figures as a table."""
     drawn = Table(title=title, title_justify="left")
     for heading in ("figure", "value", "unit", "baseline", "ratio", "target", "met"):
         drawn.add_column(heading, justify="right" if heading in ("value", "baseline", "ratio") else "left")
@@ -55,7 +55,7 @@ def table(title: str, figures: Sequence[Figure]) -> Table:
 
 
 def machine() -> dict[str, Any]:
-    """The conditions that every benchmark has in common."""
+    """Returns the conditions that all benchmarks share."""
     packages = ("headrace", "pyspark", "grpcio", "pyarrow")
     return {
         "cores": os.cpu_count(),

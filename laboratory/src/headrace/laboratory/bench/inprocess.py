@@ -1,4 +1,4 @@
-"""The baseline: a Spark source that makes the same Arrow batches in the reading process, with nothing in between."""
+"""The baseline: a Spark source that generates the same Arrow batches in the reading process."""
 
 import itertools
 from collections.abc import Iterator
@@ -34,20 +34,20 @@ class InProcessReader(DataSourceStreamReader):
         self.tasks = tasks
 
     def initialOffset(self) -> dict[str, Any]:
-        """The beginning."""
+        """Returns the beginning."""
         return {"at": 0}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """As many messages as a batch has."""
+        """Returns the offset of one more micro-batch."""
         return {"at": start["at"] + self.rows}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Equal parts."""
+        """Returns equal parts."""
         edges = np.linspace(start["at"], end["at"], self.tasks + 1).astype(int)
         return [Numbers(int(begin), int(end)) for begin, end in itertools.pairwise(edges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages in batches of Arrow columns."""
+        """Yields the messages as Arrow record batches."""
         assert isinstance(partition, Numbers)
         schema = to_arrow_schema(self.schema, timezone="UTC")
         for begin in range(partition.begin, partition.end, ROWS_PER_ARROW_BATCH):
@@ -55,7 +55,7 @@ class InProcessReader(DataSourceStreamReader):
 
 
 def arrow_batch(schema: pa.Schema, first: int, count: int) -> pa.RecordBatch:
-    """The columns that Headrace gives for messages that have nothing but a value."""
+    """Returns the columns of Headrace's source, for messages that only have a value."""
     columns = {
         "value": _repeated(pa.binary(), b"m" * MESSAGE_BYTES, count),
         "stream": _repeated(pa.string(), STREAM, count),

@@ -12,21 +12,21 @@ POLL_S = 0.002
 
 
 class Output:
-    """The files of one folder: lines of one size, some of them still growing."""
+    """The files of one folder, with lines of equal size; some files are still growing."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read: dict[Path, int] = {}
 
     def size(self) -> int:
-        """The number of visible bytes."""
+        """Returns the number of visible bytes."""
         return sum(path.stat().st_size for path in self._files())
 
     def delays(self, messages: int, timeout_s: float) -> list[float]:
-        """Reads stamped messages as they become visible; returns the time from each one's stamp until then, in seconds.
+        """Reads stamped messages as they become visible. Returns the time from each one's stamp until then, in seconds.
 
         Raises:
-            TimeoutError: there were fewer by then.
+            TimeoutError: There were fewer messages by then.
         """
         found: list[float] = []
         deadline = time.monotonic() + timeout_s
@@ -40,7 +40,7 @@ class Output:
         return found
 
     def stamps(self) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-        """The stamps of all messages that have become visible since the last call."""
+        """Returns the stamps of all messages that have become visible since the last call."""
         found = [self._new_stamps(path) for path in self._files()]
         return np.concatenate(found) if found else np.empty(0)
 

@@ -23,8 +23,8 @@ def run_parts(
     quick_start: bool = False,
     **conditions: str,
 ) -> tuple[list[Figure], dict[str, Any]]:
-    """Runs the named parts; returns what they found, and under which conditions."""
-    # A JVM that optimises has not done so by the end of a quick run.
+    """Runs the named parts. Returns their figures and the conditions."""
+    # A quick run ends before the optimising compiler pays off.
     spark = session(conf=spark_conf, quick_start=quick_start or quick)
     figures: list[Figure] = []
     for name in names:

@@ -17,19 +17,19 @@ WARM_UP_S = 3.0
 
 
 def session(master: str | None = None, conf: Mapping[str, str] | None = None, *, quick_start: bool = False) -> SparkSession:
-    """Headrace's own session, on spark-submit's master or else on all cores, quiet, that remembers every micro-batch."""
+    """Returns a session of Headrace that only logs errors and remembers every micro-batch, by default on all cores."""
     remembers = {"spark.sql.streaming.numRecentProgressUpdates": "100000"}
     spark = build_session(
         "headrace bench", master=master, conf={**remembers, **(conf or {})}, quick_start=quick_start, quiet=True
     )
-    # As `headrace run` has it: a part of the keys for each core.
+    # As with `headrace run`: one key partition per core.
     spark.conf.set("spark.sql.shuffle.partitions", spark.sparkContext.defaultParallelism)
     spark.dataSource.register(InProcess)
     return spark
 
 
 def headrace(spark: SparkSession, address: str, **options: str) -> DataFrame:
-    """What the bench connectors send."""
+    """Reads the messages of the bench connectors."""
     reader = spark.readStream.format("headrace").option("gateway", address).option("stream", "bench*/*")
     return reader.options(**options).load()
 
@@ -46,14 +46,14 @@ def noop(frame: DataFrame) -> Iterator[StreamingQuery]:
 
 
 def sink_query(frame: DataFrame, address: str, folder: Path) -> StreamingQuery:
-    """Starts to write the values of a frame to the sink `bench`, with its checkpoint in a folder."""
+    """Starts a query that writes the values of a frame to the sink `bench`, with its checkpoint in a folder."""
     writer = frame.select("value").writeStream.format("headrace").option("gateway", address).option("sink", "bench")
     return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
 
 
 @contextmanager
 def stallable(frame: DataFrame) -> Iterator[threading.Event]:
-    """Runs a frame into a sink that takes nothing while the event that this yields is cleared; it is set at first."""
+    """Runs a frame into a sink that blocks while the yielded event is cleared; initially it is set."""
     open_ = threading.Event()
     open_.set()
 
@@ -71,12 +71,12 @@ def stallable(frame: DataFrame) -> Iterator[threading.Event]:
 
 
 def rows(query: StreamingQuery) -> list[int]:
-    """How many messages each micro-batch that had any brought into Spark."""
+    """Returns the numbers of messages in the micro-batches that had any."""
     return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
 
 
 def inprocess_rate(spark: SparkSession, batch_rows: int, seconds: float) -> float:
-    """Messages per second of the baseline, with micro-batches of so many messages."""
+    """Returns the messages per second of the baseline, with micro-batches of `batch_rows` messages."""
     tasks = spark.sparkContext.defaultParallelism
     source = spark.readStream.format("headrace_bench_inprocess").option("rows", batch_rows).option("tasks", tasks).load()
     with noop(source) as query:
@@ -87,7 +87,7 @@ def inprocess_rate(spark: SparkSession, batch_rows: int, seconds: float) -> floa
 
 
 def _progress(query: StreamingQuery, not_before: float) -> tuple[float, int]:
-    """When, at or after a moment, a micro-batch was first seen to be done, and how many had been."""
+    """Waits until a micro-batch completes at or after a time. Returns when that was seen, and the batch's number."""
     seen = None
     while True:
         if failure := query.exception():

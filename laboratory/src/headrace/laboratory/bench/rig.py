@@ -31,23 +31,23 @@ class RunningGateway:
     process: psutil.Process
 
     def status(self) -> admin_pb2.GetStatusResponse:
-        """Its status."""
+        """Returns its status."""
         with grpc.insecure_channel(self.address) as channel:
             return admin_pb2_grpc.AdminServiceStub(channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=10)
 
     def cpu_s(self) -> float:
-        """The processor time that it has used, in seconds."""
+        """Returns the processor time that it has used, in seconds."""
         times = self.process.cpu_times()
         return float(times.user + times.system)
 
     def rss_mb(self) -> float:
-        """Its resident memory, in MB of 10^6 bytes."""
+        """Returns its resident memory, in MB of 10^6 bytes."""
         return float(self.process.memory_info().rss) / 1e6
 
 
 @contextmanager
 def gateway() -> Iterator[RunningGateway]:
-    """A gateway with its default limits, on a free port."""
+    """Runs a gateway with its default limits, on a free port."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "ready"
         command = [sys.executable, "-m", "headrace.cli", "gateway", "--listen", "127.0.0.1:0", "--log-level", "error"]
@@ -61,25 +61,25 @@ def gateway() -> Iterator[RunningGateway]:
 
 
 def sink_command(address: str, folder: Path, form: str = "lines") -> list[str]:
-    """The bundled two-phase file sink, named `bench`; by default, it writes lines."""
+    """Returns the command of the bundled two-phase file sink, named `bench`; by default, it writes lines."""
     options = ["--path", str(folder), "--sink", "bench", "--format", form, "--gateway", address]
     return ["-m", "headrace.cli", "connector", "run", "file-sink", *options]
 
 
 def source_command(kind: str, address: str, *, module: str = SOURCES, **options: Any) -> list[str]:
-    """One of the connectors in `_sources`, or in another module."""
+    """Returns the command of one of the connectors in `sources`, or in another module."""
     arguments = [part for name, value in options.items() for part in _flag(name, value)]
     return ["-m", module, kind, "--gateway", address, *arguments]
 
 
 class Restartable:
-    """A process that can be killed, with its children, and started again."""
+    """A process that can be killed, with its children, and restarted."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self._command = [sys.executable, *arguments]
 
     def kill_and_restart(self) -> None:
-        """Kills it with SIGKILL, and starts another one at once."""
+        """Kills it, and restarts it immediately."""
         self._kill()
         self._start()
 
@@ -94,7 +94,7 @@ class Restartable:
         self._kill()
 
     def _start(self) -> None:
-        # Its last output would be mixed with the figures.
+        # Its output would be mixed with the figures.
         self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, start_new_session=True)
 
     def _kill(self) -> None:
@@ -105,7 +105,7 @@ class Restartable:
 
 @contextmanager
 def connector(address: str, kind: str, **options: Any) -> Iterator["RunningConnector"]:
-    """One of the connectors of `source_command`; killed if it has not ended by the end of the block."""
+    """Runs one of the connectors of `source_command`, and kills it if it has not ended when the block ends."""
     process = subprocess.Popen([sys.executable, *source_command(kind, address, **options)], stdout=subprocess.PIPE)
     try:
         yield RunningConnector(process)
@@ -127,10 +127,10 @@ class RunningConnector:
     process: "subprocess.Popen[bytes]"
 
     def result(self, timeout_s: float) -> dict[str, Any]:
-        """What it saw, once it has ended.
+        """Waits until it has ended, and returns its measurements.
 
         Raises:
-            RuntimeError: it failed.
+            RuntimeError: It failed.
         """
         output, _ = self.process.communicate(timeout=timeout_s)
         if self.process.returncode:
@@ -140,7 +140,7 @@ class RunningConnector:
 
 
 def acknowledged_rate(moments: Sequence[tuple[float, int]]) -> float:
-    """Messages per second after the first quarter, from the times and numbers of acknowledgements."""
+    """Returns the messages per second after the first quarter, from the times and numbers of acknowledgements."""
     total = moments[-1][1]
     begin = next(moment for moment in moments if moment[1] >= total // 4)
     if begin is moments[-1]:
@@ -152,7 +152,7 @@ def wait_for(what: str, condition: Callable[[], bool], timeout_s: float) -> None
     """Waits for a condition.
 
     Raises:
-        TimeoutError: it did not come true in time.
+        TimeoutError: It did not become true in time.
     """
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -32,7 +32,7 @@ DRIVER = ("-m", "headrace.laboratory.bench.driver")
 
 
 def run(parts: Sequence[str], quick: bool, say: Say) -> tuple[list[Figure], dict[str, Any]]:
-    """Runs the named parts, in one session and one after the other; returns what they found, and under which conditions."""
+    """Runs the named parts in one session, one after the other. Returns their figures and the conditions."""
     return run_parts(
         PARTS,
         parts,
@@ -63,10 +63,10 @@ Query = Callable[[DataFrame, str, Path], AbstractContextManager[StreamingQuery]]
 
 
 def drain(spark: SparkSession, into: Query, messages: int) -> float:
-    """Sends so many messages; returns how many a second were acknowledged after the first quarter.
+    """Sends messages; returns how many per second were acknowledged after the first quarter.
 
     Raises:
-        RuntimeError: the files hold another number of messages.
+        RuntimeError: The files contain a different number of messages.
     """
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -95,7 +95,7 @@ def to_headrace(frame: DataFrame, address: str, folder: Path) -> Iterator[Stream
 
 @contextmanager
 def to_spark_files(frame: DataFrame, address: str, folder: Path) -> Iterator[StreamingQuery]:
-    """Writes the values of a frame to text files by Spark itself."""
+    """Writes the values of a frame to text files, with Spark's own sink."""
     lines = frame.selectExpr("CAST(value AS STRING) AS value")
     query = lines.writeStream.format("text").option("checkpointLocation", str(folder / "checkpoint")).start(str(folder / "out"))
     try:
@@ -105,9 +105,9 @@ def to_spark_files(frame: DataFrame, address: str, folder: Path) -> Iterator[Str
 
 
 def latency(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """Time from when a message is due to when it can be read in the sink's file, at 10,000 messages a second.
+    """Time from when a message is due until it can be read in the sink's file, at 10,000 messages per second.
 
-    The first half minute does not count: the JVM compiles what a micro-batch runs.
+    The first half minute does not count, since the JVM is still compiling.
     """
     rate, seconds, skip = 10_000, 20 if quick else 60, 10 if quick else 35
     with tempfile.TemporaryDirectory() as name, gateway() as running:
@@ -125,11 +125,11 @@ def latency(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
 
 
 def recovery(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """Time from a kill -9, with a restart at once, until a message that was due after it is visible.
+    """Time from a kill -9, with an immediate restart, until a message that was due afterwards is visible.
 
-    Of the driver, from when its session was there: the JVM's start is Spark's own.
+    For the driver, it counts from when its session is ready, without the JVM's startup.
     """
-    del spark  # The driver is killed, too, so that it is a process of its own.
+    del spark  # The driver is killed too, so it is a separate process.
     rounds = 1 if quick else 2
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder, address = Path(name), free_address()
@@ -161,7 +161,7 @@ def recovery(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
 
 
 def _empty_query_recovery() -> float:
-    """Seconds from when a killed driver has its session again until Spark has committed a micro-batch of an empty query."""
+    """Returns the seconds from when a restarted driver's session is ready until Spark commits a micro-batch of an empty query."""
     with tempfile.TemporaryDirectory() as name, Restartable([*DRIVER, name]) as driver:
         commits = Path(name) / "checkpoint" / "commits"
         wait_for("a first commit", lambda: bool(_committed(commits)), 90)
@@ -178,7 +178,7 @@ def _committed(commits: Path) -> set[str]:
 
 
 def _session_ready(folder: Path, killed_at: float) -> float:
-    """When the driver that was started after a kill had its Spark session."""
+    """Returns when the driver that was restarted after a kill had its Spark session."""
     ready = folder / "ready"
     wait_for("the driver's session", lambda: ready.exists() and ready.stat().st_mtime > killed_at, 60)
     return ready.stat().st_mtime

@@ -1,6 +1,6 @@
-"""The connectors that the benchmarks run, each in a process of its own: `python -m headrace.laboratory.bench.sources KIND ...`.
+"""The connectors of the benchmarks, each in a separate process: `python -m headrace.laboratory.bench.sources KIND ...`.
 
-When it ends, a connector prints one JSON object with what it saw: acknowledgements, which are what reached the far end.
+When it ends, a connector prints one JSON object with its measurements, which are based on acknowledgements.
 """
 
 import argparse
@@ -23,23 +23,23 @@ TICK_S = 0.002
 
 
 def packed(count: int, size: int = MESSAGE_BYTES) -> Packed:
-    """A column of `count` values of `size` bytes."""
+    """Returns a column of `count` values of `size` bytes."""
     return Packed(b"m" * (count * size), array("I", [size]) * count)
 
 
 @dataclass
 class Acknowledgements:
-    """When how many messages were acknowledged."""
+    """The times and numbers of acknowledged messages."""
 
     moments: list[tuple[float, int]] = field(default_factory=list)
 
     def note(self, messages: int) -> None:
-        """Notes that so many messages are acknowledged by now."""
+        """Records the number of messages that are acknowledged by now."""
         self.moments.append((time.time(), messages))
 
 
 class Fast(Source):
-    """Gives `total` messages over some partitions, as fast as they are taken."""
+    """Sends `total` messages over some partitions, as fast as they are accepted."""
 
     name = "bench"
 
@@ -53,11 +53,11 @@ class Fast(Source):
         self.done = dict.fromkeys(self.names, 0)
 
     def partitions(self) -> Sequence[str]:
-        """All of them, from the start."""
+        """Returns all partitions, from the start."""
         return self.names
 
     def read(self, partition: str, position: Position | None) -> Iterator[Message | Batch | None]:
-        """Numbered messages."""
+        """Yields numbered messages."""
         at = position.sequence + 1 if position else 0
         while at < self.total:
             end = min(at + self.batch, self.total)
@@ -70,13 +70,13 @@ class Fast(Source):
             at = end
 
     def acknowledged(self, partition: str, position: Position) -> None:
-        """Counts."""
+        """Counts acknowledged messages."""
         self.done[partition] = position.sequence + 1
         self.acknowledgements.note(sum(self.done.values()))
 
 
 class Paced(AsyncSource):
-    """Gives messages at a steady rate for some seconds, and measures the time from giving each to its acknowledgement."""
+    """Sends messages at a steady rate for some seconds, and measures the time from sending each to its acknowledgement."""
 
     def __init__(self, name: str, per_second: float, seconds: float, skip_seconds: float, latencies: "array[float]") -> None:
         self.name = name
@@ -88,7 +88,7 @@ class Paced(AsyncSource):
         self.settled = 0
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
-        """Messages whose time has come; the time of each is when it was due, so that a source that is held up counts it."""
+        """Yields the messages that are due. Latency counts from the due time, so it includes delays of the source."""
         begun = time.perf_counter()
         while len(self.given) < self.total:
             due = min(int((time.perf_counter() - begun) * self.per_second), self.total)
@@ -110,7 +110,7 @@ class Paced(AsyncSource):
 
 
 class Stamped(AsyncSource):
-    """Gives messages at a steady rate that carry, as text, the moment at which each was due."""
+    """Sends messages at a steady rate, each of which contains its due time as text."""
 
     name = "bench"
 
@@ -119,7 +119,7 @@ class Stamped(AsyncSource):
         self.total = int(per_second * seconds)
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
-        """Messages whose time has come, with the time of each by the wall clock."""
+        """Yields the messages that are due, with their times on the wall clock."""
         at = position.sequence + 1 if position else 0
         begun = time.time() - at / self.per_second
         while at < self.total:
@@ -133,7 +133,7 @@ class Stamped(AsyncSource):
 
 
 def quantile_ms(sorted_s: Sequence[float], q: float) -> float:
-    """A quantile of sorted times, in ms."""
+    """Returns a quantile of sorted times, in milliseconds."""
     return sorted_s[min(len(sorted_s) - 1, int(len(sorted_s) * q))] * 1000
 
 
@@ -148,7 +148,7 @@ def fast(arguments: argparse.Namespace) -> dict[str, object]:
 def paced(arguments: argparse.Namespace) -> dict[str, object]:
     """Runs one paced source for each session, all in this process."""
     latencies = array("d")
-    gc.disable()  # It would stop a thousand connectors at once, which on machines of their own would not happen.
+    gc.disable()  # A collection would stop a thousand connectors at once, unlike on separate machines.
 
     async def crowd() -> None:
         sources = [
@@ -177,7 +177,7 @@ KINDS = {"fast": fast, "paced": paced, "stamped": stamped}
 
 
 def main() -> None:
-    """Runs a connector and prints what it saw."""
+    """Runs a connector, and prints its measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=[*KINDS])
     parser.add_argument("--gateway", required=True)

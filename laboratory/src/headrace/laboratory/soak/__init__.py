@@ -1,1 +1,1 @@
-"""`headrace soak`: everything runs at a steady rate with a state of fixed size, and no process may grow."""
+"""`headrace soak`: runs everything at a steady rate with a state of fixed size, and checks that no process's memory grows."""

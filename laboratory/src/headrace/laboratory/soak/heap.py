@@ -1,18 +1,18 @@
-"""How much of a JVM's heap is alive, as its own log tells after each full collection."""
+"""Reads from a JVM's log how much of its heap is alive after each full collection."""
 
 import re
 from pathlib import Path
 
 COLLECT_EVERY_S = 15
-"""Spark has the JVM collect so often, which it does by itself every half hour."""
+"""How often Spark triggers a full collection, in seconds; by default every half hour."""
 _FULL = re.compile(r"^\[(?P<uptime>\d+\.\d+)s\].* Pause Full .* \d+M->(?P<alive>\d+)M\(", re.MULTILINE)
 _MIB = 2**20 / 1e6
 
 
 def settings(log: Path, heap_mib: int) -> dict[str, str]:
-    """Settings of Spark with which a driver's JVM takes all of its heap at once and writes that log.
+    """Returns the Spark settings with which a driver's JVM allocates its entire heap at the start, and writes that log.
 
-    A heap that may grow does so for hours before the JVM looks for what is alive; resident memory would say nothing.
+    Otherwise the heap grows for hours before a collection, and resident memory would be meaningless.
     """
     options = f"-Xms{heap_mib}m -XX:+AlwaysPreTouch -Xlog:gc:file={log}:uptime:filecount=0"
     return {
@@ -23,7 +23,7 @@ def settings(log: Path, heap_mib: int) -> dict[str, str]:
 
 
 def alive_mb(log: Path) -> list[tuple[float, float]]:
-    """When, in seconds since the JVM started, how much was alive, in MB of 10^6 bytes."""
+    """Returns the times of full collections, in seconds since the JVM started, and what was alive, in MB of 10^6 bytes."""
     if not log.exists():
         return []
     found = _FULL.finditer(log.read_text(errors="replace"))

@@ -1,4 +1,4 @@
-"""The processes of a run and how much memory each takes."""
+"""Measures the memory of the processes of a run."""
 
 import os
 import re
@@ -16,13 +16,13 @@ _PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What a process takes, in MB of 10^6 bytes.
+    """The memory of a process, in MB of 10^6 bytes.
 
     Attributes:
-        resident: What lies in memory.
-        own: What it has allocated, of which each page that processes share counts in equal parts for all of them, with what was
-            swapped out. Pages of files, such as libraries, are not in it: who else maps them changes their share. Where the
-            system does not tell, the same as `resident`.
+        resident: Its resident memory.
+        own: The memory it has allocated, including swapped memory; a shared page is divided equally among its processes. Pages
+            of files, such as libraries, are excluded, since their share depends on other processes. If the system does not
+            report it, the same as `resident`.
     """
 
     resident: float
@@ -30,7 +30,7 @@ class Memory:
 
 
 def memory_of(pid: int) -> Memory | None:
-    """What a process takes; None where it has ended."""
+    """Returns the memory of a process; None if it has ended."""
     try:
         sizes = {name: int(size) * 1024 / _MB for name, size in _FIELD.findall(Path(f"/proc/{pid}/smaps_rollup").read_text())}
     except OSError:
@@ -44,10 +44,10 @@ def memory_of(pid: int) -> Memory | None:
 
 
 def named_processes(leaders: Iterable[tuple[str, int]]) -> dict[int, str]:
-    """The living processes of a run, by id, with names for people.
+    """Returns the living processes of a run, by id, with names for people.
 
     Args:
-        leaders: The name and id of each process that was started, which leads a session.
+        leaders: The name and id of each started process, which leads a session.
     """
     names = {pid: name for name, pid in leaders}
     found: dict[int, str] = {}
@@ -64,8 +64,8 @@ def named_processes(leaders: Iterable[tuple[str, int]]) -> dict[int, str]:
 
 
 def _name(leader: str, process: psutil.Process) -> str:
-    """What a process is that another one has started."""
-    # One that is just being started has no command line yet.
+    """Returns the name of a process that a leader has started."""
+    # A process that is just starting has no command line yet.
     command = process.cmdline() or [process.name()]
     if "java" in Path(command[0]).name:
         return f"{leader}'s JVM"

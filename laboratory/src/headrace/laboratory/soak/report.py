@@ -1,4 +1,4 @@
-"""What a soak came to, for people and for programs."""
+"""The report of a soak, for people and for programs."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _STYLES = {Verdict.GROWS: "red", Verdict.UNSURE: "yellow", Verdict.TOO_SHORT: "d
 
 
 def summary(outcome: Outcome, plan: Plan) -> str:
-    """The result in one line."""
+    """Returns the result in one line."""
     ran = f"{outcome.measured_s / 60:.1f} minutes"
     if outcome.growing:
         found = ", ".join(f"{_label(judged)} by {_slope(judged)} MB an hour" for judged in outcome.growing)
@@ -31,7 +31,7 @@ def summary(outcome: Outcome, plan: Plan) -> str:
 
 
 def print_outcome(console: Console, outcome: Outcome, plan: Plan) -> None:
-    """Every process with its slope, and the result."""
+    """Prints every process with its slope, and the result."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     table.add_column("process")
     for column in ("pid", "MB at first", "MB at last", "resident", "MB/hour", f"{CONFIDENCE:.1%} interval", "bound"):
@@ -60,7 +60,7 @@ def print_outcome(console: Console, outcome: Outcome, plan: Plan) -> None:
 
 
 def document(outcome: Outcome, plan: Plan) -> dict[str, Any]:
-    """The result as JSON has it. Memory is in MB of 10^6 bytes, slopes are in MB an hour, times in seconds."""
+    """Returns the result as plain data for JSON. Memory is in MB of 10^6 bytes, slopes in MB per hour, times in seconds."""
     return {
         "plan": {
             "seconds": plan.seconds,
@@ -97,7 +97,7 @@ def _process(judged: Judged) -> dict[str, Any]:
 
 
 def _megabytes(values: list[float]) -> str:
-    """The only value; nothing where there is none."""
+    """Formats the only value; empty if there is none."""
     return f"{values[0]:,.1f}" if values else ""
 
 

@@ -1,4 +1,4 @@
-"""A soak: a gateway, a source, an application on Spark and a sink, at a steady rate, and what memory they take over time."""
+"""A soak: a gateway, a source, an application on Spark and a sink at a steady rate, whose memory is measured over time."""
 
 import sys
 import threading
@@ -24,7 +24,7 @@ GATEWAY, DRIVER, SINK, SOURCE = "gateway", "driver", "sink", "source"
 JVM = "driver's JVM"
 _HEAP_MIB = 768
 _SAMPLES = 1200
-"""About so many times all processes are measured, but not more often than twice a second."""
+"""The approximate number of measurements, which are at least half a second apart."""
 _LOOK_EVERY_S = 0.25
 _SAY_EVERY_S = 5.0
 _STARTS_WITHIN_S = 300.0
@@ -39,12 +39,12 @@ class Plan:
     """What to run.
 
     Attributes:
-        seconds: How long, from the first acknowledgement on.
-        warm_up_s: How much of that says nothing yet.
-        bound: What a process may grow, in MB of 10^6 bytes an hour.
-        rate: Messages a second.
-        keys: How many keys have a state.
-        master: Spark's master, of this machine.
+        seconds: The duration, from the first acknowledgement on.
+        warm_up_s: The part of it that is not evaluated, in seconds.
+        bound: The allowed growth of a process, in MB of 10^6 bytes per hour.
+        rate: Messages per second.
+        keys: The number of keys with a state.
+        master: Spark master URL, on this machine.
     """
 
     seconds: float
@@ -57,15 +57,15 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
-        judged: What each process says, and all together.
+        judged: The verdict on each process, and on all together.
         measured_s: How long it ran, from the first acknowledgement on.
-        messages: How many were acknowledged.
-        unacknowledged: How many more were sent.
-        micro_batches: How many were committed.
-        stopped: Whether it was stopped before its time.
+        messages: The number of acknowledged messages.
+        unacknowledged: The number of messages that were sent but not acknowledged.
+        micro_batches: The number of committed micro-batches.
+        stopped: Whether it was stopped early.
     """
 
     judged: tuple[Judged, ...]
@@ -77,16 +77,16 @@ class Outcome:
 
     @property
     def growing(self) -> list[Judged]:
-        """What grows."""
+        """The series that grow."""
         return [judged for judged in self.judged if judged.verdict is Verdict.GROWS]
 
 
 @dataclass
 class Soak:
-    """A run in a work folder; nothing of it runs any more once `to_the_end` has returned or raised.
+    """A run in a work folder. All of its processes have ended once `to_the_end` returns or raises.
 
     Attributes:
-        stop: Set by whoever wants it to end before its time, in good order.
+        stop: Set to end the run early and cleanly.
     """
 
     folder: Path
@@ -97,10 +97,10 @@ class Soak:
     _gateway: GatewayStatus = field(default_factory=GatewayStatus)
 
     def to_the_end(self) -> Outcome:
-        """Runs it.
+        """Runs everything, and returns the outcome.
 
         Raises:
-            DemoError: a process ended by itself, or nothing moved for too long.
+            DemoError: A process ended unexpectedly, or there was no progress for too long.
         """
         commands: dict[str, list[str]] = {name: [] for name in (DRIVER, SINK, SOURCE)}
         with process_group({GATEWAY: self._gateway_command(), **commands}, self.folder) as processes:
@@ -117,7 +117,7 @@ class Soak:
                     return Outcome((), 0.0, 0, 0, 0, stopped=True)
                 measured_s = self._measure(processes)
                 self.say("stopping the source; waiting for the messages that it sent")
-                # It waits for its acknowledgements itself.
+                # The source itself waits for its acknowledgements.
                 processes[SOURCE].stop(DRAINS_WITHIN_S + _STOPS_WITHIN_S)
                 acknowledged, waiting = self._messages()
             finally:
@@ -154,7 +154,7 @@ class Soak:
         return [sys.executable, "-m", "headrace.laboratory.soak.source", "--gateway", address, *what]
 
     def _sees_first(self, processes: dict[str, OwnedProcess]) -> bool:
-        """Waits until something is acknowledged, since starting is not what is measured; False where it is to stop before."""
+        """Waits for the first acknowledgement, since startup is not measured. Returns False if `stop` is set before."""
         self.say("Spark is starting")
         deadline = time.monotonic() + _STARTS_WITHIN_S
         while not self._messages()[0]:
@@ -166,7 +166,7 @@ class Soak:
         return True
 
     def _measure(self, processes: dict[str, OwnedProcess]) -> float:
-        """Measures until the time is over, or it is to stop; returns how long it took, in seconds."""
+        """Measures until the time is over or `stop` is set. Returns how long it measured, in seconds."""
         began, every_s = time.monotonic(), max(0.5, self.plan.seconds / _SAMPLES)
         wall_began = time.time()
         due = said = moved = 0.0
@@ -189,7 +189,7 @@ class Soak:
         return min(now, self.plan.seconds)
 
     def _heap(self, wall_began: float) -> list[tuple[float, float]]:
-        """When, in seconds since the measuring began, how much of the heap was alive."""
+        """Returns how much of the heap was alive, with times in seconds since the measurement began."""
         jvm = next((pid for pid, series in self.record.processes.items() if series.name == JVM), None)
         if jvm is None:
             return []
@@ -204,7 +204,7 @@ class Soak:
         return f"{now / 60:6.1f} of {self.plan.seconds / 60:g} min, {phase}: {memory}, {acknowledged:,} acknowledged"
 
     def _messages(self) -> tuple[int, int]:
-        """How many messages are acknowledged, and how many are not yet, as far as the gateway tells."""
+        """Returns the numbers of acknowledged and of unacknowledged messages, as far as the gateway knows."""
         status = self._gateway.get()
         streams = [] if status is None else status.streams
         return sum(stream.acknowledged_messages for stream in streams), sum(stream.lag_messages for stream in streams)
@@ -221,7 +221,7 @@ def _memories(processes: dict[str, OwnedProcess]) -> dict[int, tuple[str, Memory
 
 
 def _check_alive(processes: dict[str, OwnedProcess]) -> None:
-    """Raises DemoError where a process has ended by itself."""
+    """Raises DemoError if a process has ended."""
     for process in processes.values():
         code = process.exit_code()
         if code is not None:

@@ -1,4 +1,4 @@
-"""What was measured, series by series, and what each says."""
+"""The series of measurements, and the verdict on each."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from headrace.laboratory.soak.memory import Memory
 from headrace.laboratory.soak.slope import Slope, Verdict, fit, judge
 
 MOMENTARY = 5
-"""What was measured less often, a command that Spark runs, is no process that could grow."""
+"""A process with fewer measurements, such as a command that Spark runs, is ignored."""
 TOGETHER = "all processes"
 HEAP = "driver's JVM: heap alive"
 
@@ -17,11 +17,11 @@ class Series:
     """The memory of one process, or of something like it, over time.
 
     Attributes:
-        name: What it is.
-        pid: Its id; None for what is no single process.
-        times_s: When it was measured, in seconds since the run began.
-        own: What counts, in MB.
-        resident: What lies in memory, in MB.
+        name: Its name.
+        pid: The process id; None for what is not a single process.
+        times_s: The times of the measurements, in seconds since the run began.
+        own: The memory that is judged, in MB.
+        resident: The resident memory, in MB.
     """
 
     name: str
@@ -31,26 +31,26 @@ class Series:
     resident: list[float] = field(default_factory=list)
 
     def note(self, at_s: float, memory: Memory) -> None:
-        """Notes a measurement."""
+        """Adds a measurement."""
         self.times_s.append(at_s)
         self.own.append(memory.own)
         self.resident.append(memory.resident)
 
     def since(self, begin_s: float) -> "Series":
-        """What was measured from a moment on."""
+        """Returns the measurements from a time on."""
         at = next((index for index, time_s in enumerate(self.times_s) if time_s >= begin_s), len(self.times_s))
         return Series(self.name, self.pid, self.times_s[at:], self.own[at:], self.resident[at:])
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of a series after the warm-up.
+    """The verdict on a series after the warm-up.
 
     Attributes:
-        series: What was measured after it.
-        slope: Of the line through what counts, in MB an hour; None where there is too little.
-        bound: What is allowed, in MB an hour.
-        verdict: What the slope says.
+        series: The measurements after the warm-up.
+        slope: The slope of the fitted line, in MB per hour; None if there are too few measurements.
+        bound: The allowed growth, in MB per hour.
+        verdict: The verdict.
     """
 
     series: Series
@@ -68,25 +68,25 @@ class Record:
     heap: Series = field(default_factory=lambda: Series(HEAP, None))
 
     def note(self, at_s: float, memories: Mapping[int, tuple[str, Memory]]) -> None:
-        """Notes what all processes take at a moment."""
+        """Adds the memory of all processes at a time."""
         for pid, (name, memory) in memories.items():
             series = self.processes.setdefault(pid, Series(name, pid))
-            # A process that has just been forked still looks like another one.
+            # A process that was just forked still has the name of its parent.
             series.name = name
             series.note(at_s, memory)
         total = [memory for _, memory in memories.values()]
         self.together.note(at_s, Memory(sum(m.resident for m in total), sum(m.own for m in total)))
 
     def note_heap(self, measured: Iterable[tuple[float, float]]) -> None:
-        """Notes how much of the heap was alive when, all over again."""
+        """Replaces the measurements of the heap."""
         self.heap = Series(HEAP, None)
         for at_s, alive in measured:
             self.heap.note(at_s, Memory(alive, alive))
 
     def judged(self, warm_up_s: float, bound: float) -> list[Judged]:
-        """What each series says after the warm-up; processes that ended or came meanwhile are too short.
+        """Returns the verdict on each series after the warm-up; processes that started or ended meanwhile are too short.
 
-        All processes together may grow as much as two of them: many that grow a little, or whose number grows, are too much.
+        All processes together may grow as much as two of them, to detect many that grow a little, or a growing number of them.
         """
         end_s = self.together.times_s[-1] if self.together.times_s else 0.0
         lasting = [series for series in self.processes.values() if len(series.times_s) >= MOMENTARY]

@@ -1,9 +1,9 @@
-"""Whether a process grows: a line through its memory over time, and how sure that line is.
+"""Decides whether a process grows, by a line through its memory over time and the confidence interval of its slope.
 
-The time is cut into blocks of equal length, and each block stands for the median of what was measured in it, so that noise and
-quick saw-teeth are gone. The slope is that of Theil and Sen: the median of the slopes between all pairs of blocks. Its
-confidence interval is Sen's, which supposes nothing of the noise but that it is the same all the time. Once or twice a step up
-is not growth; three and more are.
+The time is divided into blocks of equal length, each represented by the median of its measurements, which removes noise and
+short sawtooth patterns. The slope is the Theil-Sen estimator: the median of the slopes between all pairs of blocks. Its
+confidence interval is Sen's, which only assumes that the noise is the same all the time. One or two steps up are not growth;
+three or more are.
 """
 
 import math
@@ -15,32 +15,32 @@ from statistics import median, median_low
 
 BLOCKS = 24
 FEWEST_BLOCKS = 8
-"""With fewer, not even a straight line upwards is more than chance."""
+"""With fewer blocks, not even a straight rising line is significant."""
 CONFIDENCE = 0.999
 _QUANTILE = 3.291
-"""Of the normal distribution, for that confidence on both sides."""
+"""The two-sided quantile of the normal distribution for that confidence."""
 _HOUR_S = 3600.0
 
 
 class Verdict(StrEnum):
-    """What a slope says."""
+    """The verdict on a slope."""
 
     FLAT = "flat"
     """It is within the bound."""
     UNSURE = "unsure"
-    """It is above the bound, and may be so by chance: a longer run tells."""
+    """It is above the bound, but perhaps by chance: a longer run can decide."""
     GROWS = "grows"
-    """It is above the bound, and so is all of its confidence interval."""
+    """Its entire confidence interval is above the bound."""
     TOO_SHORT = "too short"
     """There are too few measurements."""
 
 
 @dataclass(frozen=True)
 class Slope:
-    """How much something grows in an hour.
+    """The growth per hour.
 
     Attributes:
-        per_hour: The slope, in units of what was measured.
+        per_hour: The slope, in the unit of the measurements.
         low: The lower end of its confidence interval.
         high: The upper end.
     """
@@ -51,25 +51,25 @@ class Slope:
 
 
 def fit(times_s: Sequence[float], values: Sequence[float]) -> Slope | None:
-    """The slope of values over time; None where there are too few.
+    """Returns the slope of values over time; None if there are too few.
 
     Args:
-        times_s: When each was measured, in seconds, in order.
-        values: What was measured.
+        times_s: The time of each measurement, in seconds, in order.
+        values: The measurements.
     """
     blocks = _blocks(times_s, values)
     if len(blocks) < FEWEST_BLOCKS:
         return None
     slopes = sorted((v2 - v1) / (t2 - t1) * _HOUR_S for (t1, v1), (t2, v2) in combinations(blocks, 2))
     count = len(blocks)
-    # Kendall's variance of how many pairs rise more than fall, where nothing but chance is at work.
+    # Kendall's variance of the number of rising minus falling pairs, if there is no trend.
     spread = _QUANTILE * math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     low = max(0, math.floor((len(slopes) - spread) / 2))
     return Slope(median(slopes), slopes[low], slopes[-1 - low])
 
 
 def judge(slope: Slope | None, bound: float) -> Verdict:
-    """What a slope says, where so much in an hour is allowed."""
+    """Returns the verdict on a slope, for an allowed growth per hour."""
     if slope is None:
         return Verdict.TOO_SHORT
     if slope.per_hour <= bound:
@@ -78,7 +78,7 @@ def judge(slope: Slope | None, bound: float) -> Verdict:
 
 
 def _blocks(times_s: Sequence[float], values: Sequence[float]) -> list[tuple[float, float]]:
-    """The middle of each block's time, and the median of its values; blocks without any are left out."""
+    """Returns the middle of each block's time, and the median of its values, without empty blocks."""
     if not times_s or times_s[-1] <= times_s[0]:
         return []
     begin = times_s[0]

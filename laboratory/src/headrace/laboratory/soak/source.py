@@ -18,19 +18,19 @@ _KEY_BYTES = 8
 _TICK_S = 0.02
 _MOST_AT_ONCE = 10_000
 DRAINS_WITHIN_S = 60.0
-"""So long it waits for its acknowledgements when it is stopped."""
+"""How long it waits for its acknowledgements when it is stopped, in seconds."""
 
 
 @dataclass
 class Steady(AsyncSource):
-    """Gives `rate` messages a second, whose keys come in turn."""
+    """Sends `rate` messages per second, with the keys in turn."""
 
     rate: float
     keys: int
     name = "soak"
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
-        """Messages whose time has come; after a time without credit, those that were due meanwhile."""
+        """Yields the messages that are due; after a time without credit, all that became due meanwhile."""
         at = position.sequence + 1 if position else 0
         begun = time.monotonic() - at / self.rate
         while True:
@@ -48,7 +48,7 @@ class Steady(AsyncSource):
 
 
 def main() -> None:
-    """Runs it."""
+    """Runs the connector until it is stopped."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gateway", required=True)
     parser.add_argument("--rate", type=float, required=True)

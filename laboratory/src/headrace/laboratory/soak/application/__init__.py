@@ -1,1 +1,1 @@
-"""The application of a soak, in a folder of its own, whose modules are brought to the workers."""
+"""The application of a soak, in a separate folder, whose modules are shipped to the workers."""

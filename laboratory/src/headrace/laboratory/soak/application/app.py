@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from headrace.pipelines import Pipeline
 
 EVERY = 32
-"""A message is passed on to the sink each time that its key was there so many times again."""
+"""One of this many messages of a key is passed on to the sink."""
 
 
 @dataclass(slots=True)
@@ -16,7 +16,7 @@ class Count:
 
 
 def count(message: bytes, state: Count) -> bytes | None:
-    """Counts, and passes some messages on."""
+    """Counts a message, and passes on every 32nd of its key."""
     state.n = (state.n + 1) % EVERY
     return None if state.n else message
 
