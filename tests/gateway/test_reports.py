@@ -1,5 +1,6 @@
 """What connectors report of themselves, and what the gateway does with a Report that it should not have received."""
 
+import asyncio
 from contextlib import AsyncExitStack, suppress
 from importlib import import_module
 from typing import Any
@@ -39,6 +40,12 @@ async def status_of_one(engine: Engine, state: int, errors: int) -> admin_pb2.Re
 
     [one] = found(await engine.status_once(holds))
     return one
+
+
+async def too_late(session: Any, sent: connector_pb2.Report) -> None:
+    """Sends a Report in a session that the gateway is about to end, or has ended."""
+    with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        await session.send(report=sent)
 
 
 @pytest.fixture
@@ -164,7 +171,7 @@ async def test_a_report_after_goodbye_is_too_late_to_matter(stage: Stage) -> Non
     await sink.hello()
     for session, goodbye in ((connector, source_pb2.Goodbye()), (sink, sink_pb2.SinkGoodbye())):
         await session.send(goodbye=goodbye)
-        await session.send(report=report(WAITING))
+        await too_late(session, report(WAITING))
         assert (await session.ended())[0] is grpc.StatusCode.OK
 
 
@@ -173,8 +180,7 @@ async def test_a_report_of_a_session_that_was_taken_over_changes_nothing(stage: 
     await older.hello()
     await newer.hello()
     await newer.send(report=report(RUNNING))
-    with suppress(grpc.aio.AioRpcError):  # gRPC may know already that the call has ended.
-        await older.send(report=report(WAITING))
+    await too_late(older, report(WAITING))
 
     assert (await status_of_one(stage.engine(), RUNNING, 0)).state == RUNNING
 
