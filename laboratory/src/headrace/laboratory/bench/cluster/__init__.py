@@ -1,1 +1,1 @@
-"""The benchmark of a Spark cluster: standalone, with workers that are processes of this machine."""
+"""The benchmark of a standalone Spark cluster, whose workers are processes on this machine."""

@@ -1,9 +1,9 @@
-"""A driver that stays and runs Market Spread again and again in one session.
+"""A driver that runs Market Spread repeatedly in one session.
 
 `python -m headrace.laboratory.bench.cluster.driver MASTER` starts it.
 
-It reads from its standard input between what to run it, a JSON object each: `{"gateway", "folder"}`. It answers with a line once
-the query runs, and stops it when it reads another line. It ends with its input.
+From standard input it reads a JSON object for each run: `{"gateway", "folder"}`. It prints a line once the query runs, and
+stops the query when it reads another line. It ends when its input does.
 """
 
 import json
@@ -19,7 +19,7 @@ RUNS = "runs"
 
 
 def main() -> None:
-    """Runs one query after the other."""
+    """Runs queries, one after the other."""
     logging.getLogger("headrace").setLevel(logging.ERROR)
     spark = session(sys.argv[1], quick_start=True)
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""The drivers of the benchmark, each a process of its own: one that stays, and one that is submitted."""
+"""The drivers of the benchmark, each a separate process: one that stays, and one that is submitted."""
 
 import json
 import os
@@ -16,12 +16,12 @@ from headrace.laboratory.cluster import SparkCluster
 from headrace.processes import OwnedProcess
 
 LOCAL = "local[2]"
-"""What two workers with a core each are compared with."""
+"""The baseline of two workers with one core each."""
 _STOPS_WITHIN_S = 60.0
 
 
 class Driver:
-    """A driver that runs Market Spread whenever it is told to, in one session of Spark."""
+    """A driver that runs Market Spread on request, in one Spark session."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdin is not None
@@ -31,10 +31,10 @@ class Driver:
 
     @contextmanager
     def running(self, address: str, folder: Path) -> Iterator[None]:
-        """Runs it between a gateway's streams and sinks, with its checkpoint in a folder.
+        """Runs Market Spread between a gateway's streams and sinks until the block ends, with its checkpoint in a folder.
 
         Raises:
-            RuntimeError: the driver has ended.
+            RuntimeError: The driver has ended.
         """
         self._say(json.dumps({"gateway": address, "folder": str(folder)}))
         while (answer := self._answers.readline()) != f"{staying.RUNS}\n":
@@ -50,14 +50,14 @@ class Driver:
 
 @contextmanager
 def driver(master: str, environ: Mapping[str, str]) -> Iterator[Driver]:
-    """A driver that stays until the end of the block."""
+    """Yields a driver that runs until the block ends."""
     command = [sys.executable, "-m", staying.__name__, master]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environ, start_new_session=True)
     try:
         yield Driver(process)
     finally:
-        # It ends with its input, unless something is wrong.
+        # Normally, it ends when its input does.
         with suppress(subprocess.TimeoutExpired, BrokenPipeError):
             process.communicate(timeout=_STOPS_WITHIN_S)
         with suppress(ProcessLookupError):
@@ -66,13 +66,13 @@ def driver(master: str, environ: Mapping[str, str]) -> Iterator[Driver]:
 
 
 def submitted(cluster: SparkCluster, address: str, folder: Path, master: str | None = None) -> OwnedProcess:
-    """A driver, not started, that spark-submit starts: it brings stamped messages through a state.
+    """Returns a driver, not started, that spark-submit runs: it passes stamped messages through a state.
 
     Args:
         cluster: The cluster.
         address: The gateway's address.
-        folder: Where its checkpoint lies, and its log.
-        master: What to submit it to; None for the cluster.
+        folder: The folder of its checkpoint and its log.
+        master: The master to submit it to; None for the cluster.
     """
     words = [*cluster.submit, *(("--master", master) if master else ()), str(stamps.__file__), address, str(folder)]
     return OwnedProcess("driver", words, folder, {**cluster.environ, "PYSPARK_PYTHON": sys.executable})

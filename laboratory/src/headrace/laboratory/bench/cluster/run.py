@@ -1,4 +1,4 @@
-"""`headrace bench cluster`: the same query on one JVM and on a cluster, a worker that is lost, and a submission."""
+"""`headrace bench cluster`: the same query on one JVM and on a cluster, the loss of a worker, and a submission."""
 
 import statistics
 import tempfile
@@ -28,13 +28,13 @@ _RATE = 1_000
 _SETTLES_S = 10.0
 _LONGEST_S = 600.0
 _EVER = -1.0
-"""Before every stamp."""
+"""A time before every stamp."""
 
 Part = Callable[[Say, bool], Iterator[Figure]]
 
 
 def run(parts: Sequence[str], quick: bool, say: Say) -> tuple[list[Figure], dict[str, Any]]:
-    """Runs the named parts, one after the other; returns what they found, and under which conditions."""
+    """Runs the named parts, one after the other. Returns their figures and the conditions."""
     figures: list[Figure] = []
     for name in parts:
         say(f"{name} ...")
@@ -50,9 +50,9 @@ def run(parts: Sequence[str], quick: bool, say: Say) -> tuple[list[Figure], dict
 
 
 def cluster_over_local(say: Say, quick: bool) -> Iterator[Figure]:
-    """Messages per second of Market Spread on two workers with a core each, against the same on two cores of one JVM.
+    """Messages per second of Market Spread on two workers with one core each, against the same on two cores of one JVM.
 
-    The two take turns, so that what else the machine does meets both.
+    The two take turns, so that other load on the machine affects both.
     """
     messages, rounds = (200_000, 1) if quick else (4_000_000, 3)
     rates: dict[str, list[float]] = {LOCAL: [], STANDALONE: []}
@@ -70,9 +70,9 @@ def cluster_over_local(say: Say, quick: bool) -> Iterator[Figure]:
 
 
 def worker_lost_pause_s(say: Say, quick: bool) -> Iterator[Figure]:
-    """Time from the kill -9 of a worker, with its executor, until a message that was due after it is visible.
+    """Time from the kill -9 of a worker, with its executor, until a message that was due afterwards is visible.
 
-    The baseline is how long that takes when nothing is killed.
+    The baseline is the same time without a kill.
     """
     rounds = 1 if quick else 3
     with started() as cluster, stamped() as (address, folder, output):
@@ -110,14 +110,14 @@ def submit_to_first_result_s(say: Say, quick: bool) -> Iterator[Figure]:
 
 @contextmanager
 def started() -> Iterator[SparkCluster]:
-    """A cluster that runs."""
+    """Yields a running cluster."""
     with tempfile.TemporaryDirectory() as name, SparkCluster(Path(name), workers=WORKERS) as cluster:
         yield cluster
 
 
 @contextmanager
 def stamped() -> Iterator[tuple[str, Path, Output]]:
-    """A gateway's address, a source that sends stamped messages through it for ever, and what its sink makes visible."""
+    """Yields a gateway's address, the work folder, and the output of a sink, while a source sends stamped messages."""
     with tempfile.TemporaryDirectory() as name, gateway() as running, ExitStack() as stack:
         folder = Path(name)
         stack.enter_context(Restartable(sink_command(running.address, folder / "out")))
@@ -128,7 +128,7 @@ def stamped() -> Iterator[tuple[str, Path, Output]]:
 
 @contextmanager
 def _owned(process: OwnedProcess) -> Iterator[None]:
-    """Starts a process, which is gone at the end of the block."""
+    """Starts a process, and kills it when the block ends."""
     process.start()
     try:
         yield
@@ -137,7 +137,7 @@ def _owned(process: OwnedProcess) -> Iterator[None]:
 
 
 def _until_next(output: Output, query: OwnedProcess) -> float:
-    """The seconds until a message is visible that is due from now on."""
+    """Returns the seconds until a message that is due from now on is visible."""
     begun = time.time()
     _await_stamp_after(output, begun, query)
     return time.time() - begun

@@ -1,4 +1,4 @@
-"""Where the brokers are: at the addresses that were given, or those of this checkout, which are started if need be."""
+"""The addresses of the brokers: the given ones, or those of this checkout, which are started if necessary."""
 
 import json
 import subprocess
@@ -20,10 +20,10 @@ class BrokersMissing(HeadraceError):
 
 @contextmanager
 def addresses(names: Sequence[str], given: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """The addresses of brokers by name. Those that are started for this are stopped in the end; what ran before goes on.
+    """Yields the addresses of brokers by name. Brokers that this starts are stopped at the end; others keep running.
 
     Raises:
-        BrokersMissing: One was not given, and there is none here that could be started.
+        BrokersMissing: An address was not given, and no broker can be started here.
     """
     missing = [name for name in names if name not in given]
     if not missing:
@@ -45,7 +45,7 @@ def addresses(names: Sequence[str], given: Mapping[str, str]) -> Iterator[dict[s
 
 
 def _status(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What is known of brokers, by name."""
+    """Returns the status of brokers, by name."""
     return {broker["name"]: broker for broker in json.loads(_brokers("status", "--json", *names))["brokers"]}
 
 

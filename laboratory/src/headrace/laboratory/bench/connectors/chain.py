@@ -1,4 +1,4 @@
-"""A connector as its users run it, between a broker and a gateway, and what Spark makes of what it brings."""
+"""A bundled connector between a broker and a gateway, and a Spark query that reads its messages."""
 
 import itertools
 import os
@@ -23,7 +23,7 @@ _numbers = itertools.count(1)
 
 
 class Chain:
-    """Connector, gateway and a query that reads all streams of the sources `bench*`; gateway and query stay as they are."""
+    """A gateway and a query that reads all streams of the sources `bench*`; connectors come and go."""
 
     def __init__(self, broker: System, gateway: RunningGateway, query: StreamingQuery) -> None:
         self._broker = broker
@@ -31,10 +31,10 @@ class Chain:
         self._query = query
 
     def drain(self, place: str, messages: int) -> Drained:
-        """Starts a connector; takes the time from when the gateway knows it until the last micro-batch is in the commit log.
+        """Starts a connector, and measures the time from when the gateway knows it until the last micro-batch is committed.
 
         Raises:
-            RuntimeError: Another number of messages reached Spark.
+            RuntimeError: A different number of messages reached Spark.
         """
         before = sum(rows(self._query))
         source = f"bench{next(_numbers)}"
@@ -54,7 +54,7 @@ class Chain:
         return Drained(messages, last_committed(self._query) - begun, used)
 
     def _known(self, source: str, process: psutil.Process) -> float:
-        """When the gateway first had a stream of a connector, to within some milliseconds."""
+        """Returns when the gateway first had a stream of a connector, to within some milliseconds."""
         deadline = time.monotonic() + _START_S
         while not any(stream.stream.startswith(f"{source}/") for stream in self._gateway.status().streams):
             _check(self._query, process)
@@ -70,7 +70,7 @@ class Chain:
 
 @contextmanager
 def connector(broker: System, place: str, source: str, gateway: str) -> Iterator[psutil.Process]:
-    """A bundled connector that reads a place, by `headrace connector run`."""
+    """Runs a bundled connector that reads a place, with `headrace connector run`."""
     command = headrace("connector", "run", *broker.source(place, source), "--gateway", gateway)
     environment = {**os.environ, **broker.secrets()}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
@@ -85,13 +85,13 @@ def connector(broker: System, place: str, source: str, gateway: str) -> Iterator
 
 
 def last_committed(query: StreamingQuery) -> float:
-    """When the last micro-batch that had messages was in the commit log, in seconds since 1970."""
+    """Returns when the last micro-batch with messages was in the commit log, in seconds since 1970."""
     last = next(progress for progress in reversed(query.recentProgress) if progress["numInputRows"])
     return datetime.fromisoformat(last["timestamp"]).timestamp() + float(last["durationMs"]["triggerExecution"]) / 1000
 
 
 def _check(query: StreamingQuery, process: psutil.Process) -> None:
-    """Sees that a query and a connector run.
+    """Checks that a query and a connector are running.
 
     Raises:
         RuntimeError: The connector has ended.

@@ -1,4 +1,4 @@
-"""What the bare clients do, each time in a process of its own.
+"""The work of the bare clients, each time in a separate process.
 
 `python -m headrace.laboratory.bench.connectors.client SYSTEM ACTION PLACE` starts one.
 
@@ -29,12 +29,12 @@ _CLASSES = {"rabbitmq": "rabbitmq:RabbitMQ", "nats": "nats:Nats", "kafka": "kafk
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What a drain of so many messages took.
+    """The measurements of a drain.
 
     Attributes:
-        messages: How many.
-        seconds: How long.
-        rss_mb: The most memory that the process had, in MB of 10^6 bytes.
+        messages: The number of messages.
+        seconds: The duration.
+        rss_mb: The peak resident memory of the process, in MB of 10^6 bytes.
     """
 
     messages: int
@@ -43,12 +43,12 @@ class Drained:
 
     @property
     def rate(self) -> float:
-        """Messages a second."""
+        """Messages per second."""
         return self.messages / self.seconds
 
 
 def system(name: str, url: str) -> System:
-    """A broker. Only its own client is imported: what a process that drains takes of memory is a figure."""
+    """Returns a broker. Only its own client is imported, since the memory of a draining process is measured."""
     module, _, kind = _CLASSES[name].partition(":")
     made: System = getattr(importlib.import_module(f"headrace.laboratory.bench.connectors.{module}"), kind)(url)
     return made
@@ -58,16 +58,16 @@ def fill(broker: System, place: str, messages: int) -> None:
     """Stores messages; see `System.fill`.
 
     Raises:
-        RuntimeError: It did not work.
+        RuntimeError: The client failed.
     """
     _run(broker, "fill", place, "--messages", str(messages))
 
 
 def drain(broker: System, place: str, messages: int) -> Drained:
-    """Takes messages by the bare client; see `System.drain`.
+    """Consumes messages with the bare client; see `System.drain`.
 
     Raises:
-        RuntimeError: It did not work.
+        RuntimeError: The client failed.
     """
     used = 0.0
     command = _command(broker, "drain", place, "--messages", str(messages))
@@ -84,7 +84,7 @@ def drain(broker: System, place: str, messages: int) -> Drained:
 
 @contextmanager
 def place_of(broker: System, place: str) -> Iterator[str]:
-    """A place that is removed in the end."""
+    """Yields a place, and removes it when the block ends."""
     try:
         yield place
     finally:
@@ -93,7 +93,7 @@ def place_of(broker: System, place: str) -> Iterator[str]:
 
 @contextmanager
 def publishing(broker: System, place: str, per_second: float, seconds: float) -> Iterator["subprocess.Popen[bytes]"]:
-    """Publishes stamped messages meanwhile; see `System.publish`."""
+    """Publishes stamped messages during the block; see `System.publish`."""
     command = _command(broker, "publish", place, "--rate", str(per_second), "--seconds", str(seconds))
     process = subprocess.Popen(command, env=_environment(broker), stdout=subprocess.DEVNULL)
     try:
@@ -123,7 +123,7 @@ def _environment(broker: System) -> dict[str, str]:
 
 
 def main() -> None:
-    """Does one thing."""
+    """Performs one action."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("system", choices=[*_CLASSES])
     parser.add_argument("action", choices=["fill", "drain", "publish", "remove"])

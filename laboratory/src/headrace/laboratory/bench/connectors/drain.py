@@ -1,4 +1,4 @@
-"""Messages a second from a broker to Spark's noop sink, against the same client library draining the same broker alone."""
+"""Messages per second from a broker to Spark's noop sink, against the same client library draining the same broker alone."""
 
 import secrets
 import statistics
@@ -20,9 +20,9 @@ Take = Callable[[str, int], client.Drained]
 
 
 def drain(broker: System, spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """The rate and the connector's memory, each the median of some rounds in which both take their turns.
+    """The rate and the connector's memory, each the median of several rounds in which both take turns.
 
-    Spark is warm: the query runs, and has had messages for so long that the JVM has compiled what a micro-batch runs.
+    Spark is warm: the query has run until the JVM has compiled the code of a micro-batch.
     """
     messages = 2_000 if quick else 200_000
     chained: list[client.Drained] = []

@@ -1,4 +1,4 @@
-"""Kafka by kafka-python."""
+"""Kafka, with kafka-python."""
 
 import itertools
 import logging
@@ -18,7 +18,7 @@ BATCH_BYTES = 65_536
 
 
 class Kafka(System):
-    """A cluster, by the addresses of some of its brokers, with commas between."""
+    """A cluster, given the addresses of some of its brokers, separated by commas."""
 
     name = "kafka"
     keeps = True
@@ -28,7 +28,7 @@ class Kafka(System):
     )
 
     def __init__(self, url: str) -> None:
-        """Has kafka-python say only what goes wrong."""
+        """Makes kafka-python log only errors."""
         super().__init__(url)
         logging.getLogger("kafka").setLevel(logging.WARNING)
 
@@ -78,11 +78,11 @@ class Kafka(System):
 
     @property
     def servers(self) -> list[str]:
-        """The brokers to begin with."""
+        """The bootstrap brokers."""
         return self.url.split(",")
 
     def make(self, place: str) -> None:
-        """Makes a topic, unless it exists."""
+        """Creates a topic, unless it exists."""
         admin = KafkaAdminClient(bootstrap_servers=self.servers)
         with suppress(TopicAlreadyExistsError):
             admin.create_topics({place: {"num_partitions": PARTITIONS, "replication_factor": 1}}, wait_for_metadata=True)

@@ -23,9 +23,9 @@ _LONGEST_S = 90.0
 
 
 def latency(broker: System, spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """From when a message is due to be published until it can be read in the file of a two-phase sink.
+    """Time from when a message is due to be published until it can be read in the file of a two-phase sink.
 
-    As many before these do not count: processes start, and the JVM compiles what a micro-batch runs.
+    The same number of messages before these do not count, while processes start and the JVM compiles.
     """
     warm, seconds = (1, 2) if quick else (12, 12)
     with (

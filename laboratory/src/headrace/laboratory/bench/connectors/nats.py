@@ -1,4 +1,4 @@
-"""NATS by nats-py: JetStream streams of limits retention, in files."""
+"""NATS, with nats-py: JetStream streams with limits retention and file storage."""
 
 import asyncio
 import time
@@ -17,14 +17,14 @@ _FETCHED_AT_ONCE = 1_000
 
 
 class Nats(System):
-    """A server, by its URL, which may have user and password."""
+    """A server, given its URL, which may contain user and password."""
 
     name = "nats"
     keeps = True
     client = f"nats-py: pull consumer without acknowledgements, fetch({_FETCHED_AT_ONCE:,})"
 
     def __init__(self, url: str) -> None:
-        """Takes the URL apart, since the connector wants its parts."""
+        """Splits the URL into the options of the connector."""
         super().__init__(url)
         parts = urlsplit(url)
         if parts.hostname is None:
@@ -33,7 +33,7 @@ class Nats(System):
         self._user, self._password = parts.username, parts.password
 
     def fill(self, place: str, messages: int) -> None:
-        """Publishes so many ahead of their acknowledgements."""
+        """Publishes ahead of acknowledgements, up to a limit."""
 
         async def fill() -> None:
             async with self._connected() as stream:
@@ -63,7 +63,7 @@ class Nats(System):
         return asyncio.run(drain())
 
     def publish(self, place: str, per_second: float, seconds: float) -> None:
-        """Publishes, and sees each time that the server has it."""
+        """Publishes, and waits for each acknowledgement."""
 
         async def publish() -> None:
             async with self._connected() as stream:
@@ -91,7 +91,7 @@ class Nats(System):
         return ["nats", "--stream", place, "--source", name, "--servers", self._server, *user]
 
     def secrets(self) -> dict[str, str]:
-        """The password, where there is one."""
+        """Returns the password, if there is one."""
         return {"HEADRACE_NATS_PASSWORD": self._password} if self._password else {}
 
     @asynccontextmanager
@@ -104,6 +104,6 @@ class Nats(System):
 
 
 async def _make(stream: JetStreamContext, place: str) -> None:
-    """Makes a stream, unless it exists."""
+    """Creates a stream, unless it exists."""
     with suppress(BadRequestError):
         await stream.add_stream(StreamConfig(name=place, subjects=[f"{place}.>"], storage=StorageType.FILE))

@@ -1,4 +1,4 @@
-"""RabbitMQ by pika: durable classic queues, persistent messages."""
+"""RabbitMQ, with pika: durable classic queues, persistent messages."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,14 +15,14 @@ _ACKNOWLEDGED_AT_ONCE = 2_500
 
 
 class RabbitMQ(System):
-    """A node, by its AMQP URL."""
+    """A node, given its AMQP URL."""
 
     name = "rabbitmq"
     keeps = False
     client = f"pika: SelectConnection, prefetch {_PREFETCH:,}, acknowledged {_ACKNOWLEDGED_AT_ONCE:,} at once; a classic queue"
 
     def fill(self, place: str, messages: int) -> None:
-        """Publishes with confirms, so many ahead of them."""
+        """Publishes ahead of confirms, up to a limit."""
         sent = confirmed = 0
 
         def publish(channel: Any) -> None:
@@ -35,7 +35,7 @@ class RabbitMQ(System):
 
         def note(channel: Any, frame: Any) -> None:
             nonlocal confirmed
-            # Confirms come in any order. The highest says that the broker has read all before it, which came the same way.
+            # Confirms arrive in any order. The highest proves that the broker has read all messages before it.
             confirmed = max(confirmed, frame.method.delivery_tag)
             publish(channel)
 
@@ -65,7 +65,7 @@ class RabbitMQ(System):
         return ended - begun
 
     def publish(self, place: str, per_second: float, seconds: float) -> None:
-        """Publishes without confirms, for which nobody would wait at this rate."""
+        """Publishes without confirms, which would limit the rate."""
         connection = pika.BlockingConnection(pika.URLParameters(self.url))
         channel = connection.channel()
         channel.queue_declare(place, durable=True)
@@ -86,14 +86,14 @@ class RabbitMQ(System):
         return ["rabbitmq", "--queue", place, "--source", name]
 
     def secrets(self) -> dict[str, str]:
-        """The URL has the password."""
+        """Returns the URL, which contains the password."""
         return {"HEADRACE_RABBITMQ_URL": self.url}
 
     def _run(self, begin: Callable[[Any], None]) -> None:
         """Opens a connection with a channel, and runs until it is closed.
 
         Raises:
-            RuntimeError: Something else than this program has closed it.
+            RuntimeError: The connection was closed by something other than this program.
         """
         why: list[BaseException] = []
 

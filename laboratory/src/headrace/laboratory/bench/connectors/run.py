@@ -32,18 +32,18 @@ PARTS: dict[str, tuple[str, Measure]] = {
 def run(
     parts: Sequence[str], quick: bool, say: Say, *, given: Mapping[str, str], kafka_jars: Path | None
 ) -> tuple[list[Figure], dict[str, Any]]:
-    """Runs the named parts, one after the other; returns what they found, and under which conditions.
+    """Runs the named parts, one after the other. Returns their figures and the conditions.
 
     Args:
         parts: Their names.
-        quick: Whether to see only that all works.
-        say: Where progress goes.
-        given: Addresses of brokers by name; those that are missing are of the checkout.
-        kafka_jars: A folder with the jars of Spark's Kafka source; None to fetch them.
+        quick: Whether to only check that everything works.
+        say: Called with lines of progress.
+        given: Addresses of brokers by name; missing ones default to those of the checkout.
+        kafka_jars: A folder with the jars of Spark's Kafka source; None to download them.
 
     Raises:
         BrokersMissing: There is no broker to measure.
-        InvalidAddress: An address is none.
+        InvalidAddress: An address is invalid.
     """
     names = sorted({PARTS[part][0] for part in parts})
     with brokers.addresses(names, given) as urls:
@@ -68,12 +68,12 @@ def run(
 
 
 def _spark_conf(jars: Path | None) -> dict[str, str]:
-    """What makes `format("kafka")` known to Spark."""
+    """Returns the settings that make `format("kafka")` available in Spark."""
     if jars is None:
         return {"spark.jars.packages": COORDINATES}
     return {"spark.jars": ",".join(str(jar.resolve()) for jar in sorted(jars.glob("*.jar")))}
 
 
 def _named(jars: Path | None) -> str:
-    """Which source of Spark's it is."""
+    """Returns the name of Spark's source, for the conditions."""
     return COORDINATES if jars is None else ", ".join(jar.stem for jar in sorted(jars.glob("*.jar")))

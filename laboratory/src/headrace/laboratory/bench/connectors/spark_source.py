@@ -35,14 +35,14 @@ from headrace.laboratory.bench.rig import gateway, wait_for
 from headrace.pipelines import Pipeline
 
 COORDINATES = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
-"""Spark's own source."""
+"""The Maven coordinates of Spark's own source."""
 
 KEYS = 350
 _LONGEST_S = 240.0
 
 
 def word(payload: bytes) -> str:
-    """The word that a message begins with; the rest fills it up."""
+    """Returns the word at the beginning of a message; the rest is padding."""
     return payload[:WORD_BYTES].decode()
 
 
@@ -60,17 +60,17 @@ Query = Callable[[SparkSession, Kafka, str], AbstractContextManager[DataFrame]]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How many messages make a query warm, and then how many are measured."""
+    """The number of messages that warm a query up, and the number that are measured."""
 
     warm: int
     measured: int
 
 
 def kafka_vs_spark_source(broker: System, spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """Words are counted by `transformWithState` behind either source, and by Headrace's own pipeline.
+    """Counts words with `transformWithState` after either source, and with Headrace's own pipeline.
 
-    The messages are in an open transaction while the query gets warm with others, and are all there at once when it is committed:
-    that begins the time, and the last micro-batch's entry in the commit log ends it.
+    The messages are in an open transaction while others warm the query up, and become visible together when it is committed. The
+    time counts from this commit to the last micro-batch's entry in the commit log.
     """
     assert isinstance(broker, Kafka)
     load = Load(2_000, 20_000) if quick else Load(20_000, 200_000)
@@ -91,10 +91,10 @@ def kafka_vs_spark_source(broker: System, spark: SparkSession, say: Say, quick: 
 
 
 def measure(spark: SparkSession, kafka: Kafka, query: Query, load: Load) -> float:
-    """Messages a second of one query on a topic of its own.
+    """Returns the messages per second of one query on a separate topic.
 
     Raises:
-        RuntimeError: It has other results than the messages lead to.
+        RuntimeError: The results do not match the messages.
     """
     total = load.warm + load.measured
     with ExitStack() as stack:
@@ -119,7 +119,7 @@ def measure(spark: SparkSession, kafka: Kafka, query: Query, load: Load) -> floa
 
 
 def messages(begin: int, end: int) -> Iterator[tuple[bytes, bytes]]:
-    """Words as keys, and values of the usual size that begin with them."""
+    """Yields words as keys, and values of the usual size that begin with them."""
     for number in Words(KEYS).numbers(begin, end):
         key = b"%0*d" % (WORD_BYTES, number)
         yield key, key + BODY[WORD_BYTES:]
@@ -127,14 +127,14 @@ def messages(begin: int, end: int) -> Iterator[tuple[bytes, bytes]]:
 
 @contextmanager
 def through_headrace(spark: SparkSession, kafka: Kafka, place: str) -> Iterator[DataFrame]:
-    """The words counted by Spark, which come by way of connector and gateway."""
+    """Counts words in Spark that arrive through connector and gateway."""
     with gateway() as running, connector(kafka, place, "bench", running.address):
         yield counted(headrace(spark, running.address))
 
 
 @contextmanager
 def through_spark(spark: SparkSession, kafka: Kafka, place: str) -> Iterator[DataFrame]:
-    """The same by way of Spark's own source."""
+    """Counts words in Spark that arrive through Spark's own source."""
     reader = spark.readStream.format("kafka").option("subscribe", place).option("startingOffsets", "earliest")
     reader = reader.option("kafka.bootstrap.servers", kafka.url).option("kafka.isolation.level", "read_committed")
     yield counted(reader.load())
@@ -142,7 +142,7 @@ def through_spark(spark: SparkSession, kafka: Kafka, place: str) -> Iterator[Dat
 
 @contextmanager
 def through_pipeline(spark: SparkSession, kafka: Kafka, place: str) -> Iterator[DataFrame]:
-    """The words counted by an application of Headrace's, whose results go nowhere."""
+    """Counts words in a Headrace application, whose results are discarded."""
     graph = words_of_kafka().graph
     buckets = bucket_ids(int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     plan = Plan(graph, buckets, graph.name, uuid.uuid4().hex, parse_size(WORKER_MEMORY))
@@ -155,7 +155,7 @@ def through_pipeline(spark: SparkSession, kafka: Kafka, place: str) -> Iterator[
 
 
 def counted(arriving: DataFrame) -> DataFrame:
-    """The words counted by Spark's own `transformWithState`, a row for each message."""
+    """Counts words with Spark's own `transformWithState`, one row per message."""
     seen = arriving.observe("arriving", sql.count("*").alias("messages"))
     grouped = seen.select("key", "value").groupBy("key")
     results = grouped.transformWithState(RowProcessor(APP), "value binary", "append", "none")
@@ -175,7 +175,7 @@ def noop(frame: DataFrame) -> Iterator[StreamingQuery]:
 
 
 def arrived(query: StreamingQuery) -> int:
-    """How many messages have come into Spark, in micro-batches that are done.
+    """Returns the number of messages in completed micro-batches.
 
     Raises:
         StreamingQueryException: The query has failed.
@@ -190,6 +190,6 @@ def _has_arrived(query: StreamingQuery, messages: int) -> bool:
 
 
 def observed(query: StreamingQuery, where: str) -> int:
-    """How many messages have come by, be they rows or in blocks."""
+    """Returns the number of messages observed, as rows or in blocks."""
     batches = [progress for progress in query.recentProgress if progress["numInputRows"]]
     return sum(int(batch["observedMetrics"][where]["messages"] or 0) for batch in batches)

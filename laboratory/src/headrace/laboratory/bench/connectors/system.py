@@ -1,4 +1,4 @@
-"""A broker as the benchmark uses it: filled, drained and published to by its bare client, and read by its connector."""
+"""The interface of a broker to the benchmark: its bare client fills, drains and publishes, and its connector reads."""
 
 import time
 from abc import ABC, abstractmethod
@@ -9,58 +9,58 @@ from headrace.contract.errors import HeadraceError
 from headrace.laboratory.bench.sources import MESSAGE_BYTES, TICK_S
 
 BODY = b"m" * 60
-"""What is drained."""
+"""The message body of drains."""
 
 
 class InvalidAddress(HeadraceError):
-    """This is no address of such a broker; the message says how to write one."""
+    """The address is not one of such a broker; the message says how to write one."""
 
 
 class System(ABC):
-    """A broker at an address. A place is a queue, a stream or a topic that only the benchmark uses."""
+    """A broker at an address. A place is a queue, stream or topic that only the benchmark uses."""
 
     name: ClassVar[str]
-    """What its connector and its part of the benchmark are called."""
+    """The name of its connector, and of its part of the benchmark."""
     keeps: ClassVar[bool]
-    """Whether messages are still there when they were taken."""
+    """Whether messages remain after they were consumed."""
     client: ClassVar[str]
-    """The library that the connector is compared with, and how that is used."""
+    """The library that the connector is compared with, and how it is used."""
 
     def __init__(self, url: str) -> None:
         """Connects to nothing yet.
 
         Raises:
-            InvalidAddress: This is no address of such a broker.
+            InvalidAddress: The address is not one of such a broker.
         """
         self.url = url
 
     @abstractmethod
     def fill(self, place: str, messages: int) -> None:
-        """Makes a place and stores so many messages in it, or adds them where it exists; returns when the broker has all."""
+        """Stores messages in a place, which is created if it does not exist, and waits until the broker has all of them."""
 
     @abstractmethod
     def drain(self, place: str, messages: int) -> float:
-        """Takes so many messages by the bare client; returns how long that took, in seconds, from before it connected."""
+        """Consumes messages with the bare client; returns how long that took, in seconds, including connecting."""
 
     @abstractmethod
     def publish(self, place: str, per_second: float, seconds: float) -> None:
-        """Makes a place where there is none, and publishes stamped messages at a steady rate."""
+        """Publishes stamped messages at a steady rate in a place, which is created if it does not exist."""
 
     @abstractmethod
     def remove(self, place: str) -> None:
-        """Removes a place, if it exists, with all in it."""
+        """Removes a place with its content, if it exists."""
 
     @abstractmethod
     def source(self, place: str, name: str) -> Sequence[str]:
-        """The connector and its options, to read a place as the source of a name."""
+        """Returns the connector and its options for reading a place as a source named `name`."""
 
     def secrets(self) -> dict[str, str]:
-        """What the connector is told in the environment, since others can read a command line."""
+        """Returns the variables to pass to the connector in the environment, since other users can read command lines."""
         return {}
 
 
 def stamped(per_second: float, seconds: float) -> Iterator[list[bytes]]:
-    """The messages whose time has come, at a steady rate; each is, as text, the moment at which it was due."""
+    """Yields the messages that are due, at a steady rate; each contains its due time as text."""
     begun, at, total = time.time(), 0, int(per_second * seconds)
     while at < total:
         due = min(int((time.time() - begun) * per_second), total)
