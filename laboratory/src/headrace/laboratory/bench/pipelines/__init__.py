@@ -1,1 +1,1 @@
-"""The benchmark of pipelines, beside Spark by itself, a plain loop, and peers."""
+"""The benchmark of pipelines, compared to Spark alone, a plain loop, and peers."""

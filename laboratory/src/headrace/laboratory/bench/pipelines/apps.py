@@ -1,4 +1,4 @@
-"""The applications that the pipelines benchmark runs: Market Spread, a word count, and one that gives back what it gets."""
+"""The applications that the pipelines benchmark runs: Market Spread, a word count, and one that returns its input."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ NBBO = 2
 """The type of a quote; that of an order is 1."""
 MOST = 0.05
 EVERY = 32
-"""A word is given out each time that it was counted so many times again."""
+"""One of this many occurrences of a word is emitted."""
 
 
 @dataclass(frozen=True)
 class App:
-    """An application, and its functions by themselves.
+    """An application, and its functions.
 
     Attributes:
-        pipeline: Makes the pipeline.
-        decode: Makes a value of any payload.
-        decoders: The same, of the payloads of each stream.
-        function: Takes a value and its key's state.
-        state: Makes the state of a new key; a dataclass.
-        columns: That class in Spark's words.
-        encode: Makes a payload of a result.
+        pipeline: Builds the pipeline.
+        decode: Decodes any payload.
+        decoders: Decodes the payloads of each stream.
+        function: Called with a value and its key's state.
+        state: Creates the state of a new key; a dataclass.
+        columns: The fields of that class, as a Spark schema.
+        encode: Encodes a result.
     """
 
     pipeline: Callable[[], Pipeline]
@@ -48,28 +48,28 @@ class Market:
 
 
 def decode_nbbo(payload: bytes) -> tuple[Any, ...]:
-    """Type, symbol, time, bid, offer."""
+    """Decodes type, symbol, time, bid and offer."""
     return unpack(">B4s21sdd", payload)
 
 
 def decode_order(payload: bytes) -> tuple[Any, ...]:
-    """Type, side, account, order id, symbol, quantity, price, time."""
+    """Decodes type, side, account, order id, symbol, quantity, price and time."""
     return unpack(">BBI6s4sdd21s", payload)
 
 
 def decode_either(payload: bytes) -> tuple[Any, ...]:
-    """A quote or an order."""
+    """Decodes a quote or an order."""
     return decode_nbbo(payload) if payload[0] == NBBO else decode_order(payload)
 
 
 def symbol(message: tuple[Any, ...]) -> bytes:
-    """What a quote or an order is about."""
+    """Returns the symbol of a quote or an order."""
     found: bytes = message[1] if message[0] == NBBO else message[4]
     return found
 
 
 def decide(message: tuple[Any, ...], market: Market) -> tuple[Any, ...] | None:
-    """A quote changes the market of its symbol; an order is held against it."""
+    """Updates the market of a symbol with a quote, or checks an order against it."""
     if message[0] == NBBO:
         _, _, _, bid, offer = message
         spread = offer - bid
@@ -85,7 +85,7 @@ def decide(message: tuple[Any, ...], market: Market) -> tuple[Any, ...] | None:
 
 
 def encode_result(result: tuple[Any, ...]) -> bytes:
-    """A rejected order, in 55 bytes."""
+    """Encodes a rejected order in 55 bytes."""
     return pack(">BI6s4sddddQ", *result)
 
 
@@ -93,12 +93,12 @@ RESULT_BYTES = 55
 
 
 def market_spread() -> Pipeline:
-    """By the key of the messages, which is their symbol."""
+    """Builds Market Spread with the key of the messages, which is their symbol."""
     return _market_spread("bench-market-spread", None)
 
 
 def market_spread_by_function() -> Pipeline:
-    """By a key that a function computes."""
+    """Builds Market Spread with a key that a function computes."""
     return _market_spread("bench-computed-key", symbol)
 
 
@@ -112,32 +112,32 @@ def _market_spread(name: str, key: Callable[[tuple[Any, ...]], bytes] | None) ->
 
 @dataclass(slots=True)
 class Count:
-    """How often there was a word."""
+    """The number of occurrences of a word."""
 
     n: int = 0
 
 
 def count(word: str, state: Count) -> str | None:
-    """Counts; gives the word each time that it was there so many times again."""
+    """Counts a word, and returns it at every 32nd occurrence."""
     state.n += 1
     return None if state.n % EVERY else word
 
 
 def word_count() -> Pipeline:
-    """One state object for each word."""
+    """Builds a word count with one state object per word."""
     app = Pipeline("bench-word-count")
     app.source("words/*", decode=bytes.decode).key_by().stateful(count, Count, name="counts").sink("bench")
     return app
 
 
 def number(payload: bytes, state: Count) -> bytes:
-    """Counts, and gives back what it got."""
+    """Counts a message, and returns it."""
     state.n += 1
     return payload
 
 
 def stamps() -> Pipeline:
-    """Gives back every message, once its key's state has changed."""
+    """Builds an application that returns every message after updating its key's state."""
     app = Pipeline("bench-stamps")
     app.source("stamps/*", decode=bytes).key_by().stateful(number, Count, name="counts").sink("bench")
     return app

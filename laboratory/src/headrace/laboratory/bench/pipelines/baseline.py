@@ -1,4 +1,4 @@
-"""What Spark itself does with the same messages, in a JVM with Java's defaults, which its own operators need to be at their best.
+"""Spark's own operators on the same messages, in a JVM with Java's defaults, which suit these operators best.
 
 `python -m headrace.laboratory.bench.pipelines.baseline WHAT APPLICATION KEYS SIZE...` prints the micro-batches as JSON.
 """
@@ -21,12 +21,12 @@ _LONGEST_S = 3600.0
 
 
 def spark_alone(what: str, feed: Feed, sizes: Sequence[int]) -> list[Batch]:
-    """The micro-batches of Spark's own operator.
+    """Runs one of Spark's own operators, and returns its micro-batches.
 
     Args:
         what: COUNT, its aggregation, or TRANSFORM_WITH_STATE with the functions of the application that the feed is for.
         feed: The messages.
-        sizes: How many messages each micro-batch has.
+        sizes: The number of messages in each micro-batch.
     """
     given = ["words", str(feed.keys)] if isinstance(feed, Words) else ["market", "0"]
     command = [sys.executable, "-m", "headrace.laboratory.bench.pipelines.baseline", what, *given, *map(str, sizes)]

@@ -1,4 +1,4 @@
-"""What is measured in a Spark of its own.
+"""Measurements that need a separate Spark session.
 
 `python -m headrace.laboratory.bench.pipelines.child WHAT ...` prints one JSON object.
 """
@@ -19,7 +19,7 @@ _LOADED_AT_ONCE = 500_000
 
 
 def small_batches(spark: SparkSession, given: argparse.Namespace) -> dict[str, object]:
-    """The seconds that micro-batches of a few messages take, over states of so many keys, once those are there."""
+    """Measures the seconds of micro-batches with few messages, over the states of many keys."""
     loading = _pieces(given.keys)
     small = spark_part(
         spark,
@@ -32,7 +32,7 @@ def small_batches(spark: SparkSession, given: argparse.Namespace) -> dict[str, o
 
 
 def memory(spark: SparkSession, given: argparse.Namespace) -> dict[str, object]:
-    """By how many bytes the memory of the Python worker grows while states of so many keys come in, and then are used."""
+    """Measures the growth of a Python worker's memory, in bytes, while the states of many keys are created and used."""
     seen: list[int] = []
     spark_part(
         spark,
@@ -46,7 +46,7 @@ def memory(spark: SparkSession, given: argparse.Namespace) -> dict[str, object]:
 
 
 def _largest_bytes() -> int:
-    """The memory that the largest of Spark's Python processes has for itself: of one worker, that is the one with the states."""
+    """Returns the private memory of the largest of Spark's Python processes, in bytes: that of the worker with the states."""
     return max(_own_bytes(process) for process in psutil.Process().children(recursive=True) if "python" in process.name())
 
 
@@ -63,7 +63,7 @@ def _pieces(keys: int) -> list[int]:
 
 
 def main() -> None:
-    """Measures one thing."""
+    """Runs one measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["small-batches", "memory"])
     parser.add_argument("--master", required=True)

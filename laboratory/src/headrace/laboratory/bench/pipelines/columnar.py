@@ -1,4 +1,4 @@
-"""Market Spread in columns: the same application as `_apps.market_spread`, for those who write NumPy."""
+"""Market Spread in columns: the same application as `apps.market_spread`, with NumPy."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ _COPIED = ("side", "account", "order_id", "symbol", "quantity", "price")
 
 
 def decide(rows: pa.RecordBatch, markets: KeyStates[Market]) -> pa.RecordBatch | None:
-    """Quotes change the markets of their symbols; orders are held against them."""
+    """Updates markets with quotes, or checks orders against them."""
     data = _bytes(rows.column("value"))
     if data[0] == NBBO:
         _take_quotes(np.frombuffer(data, _NBBO), markets)
@@ -50,7 +50,7 @@ def decide(rows: pa.RecordBatch, markets: KeyStates[Market]) -> pa.RecordBatch |
 
 
 def market_spread() -> Pipeline:
-    """By the key of the messages, which is their symbol."""
+    """Builds Market Spread with the key of the messages, which is their symbol."""
     app = Pipeline("bench-market-spread-columnar")
     both: Flow[Message] = app.source("market/nbbo").merge(app.source("market/orders"))
     both.key_by().stateful_columns(decide, Market, name="markets").sink("bench")
@@ -58,7 +58,7 @@ def market_spread() -> Pipeline:
 
 
 def _take_quotes(quotes: Records, markets: KeyStates[Market]) -> None:
-    """Only the last quote of each symbol is left of a batch."""
+    """Stores the last quote of each symbol in a batch."""
     symbols, last = np.unique(quotes["symbol"][::-1], return_index=True)
     bids, offers = quotes["bid"][::-1][last], quotes["offer"][::-1][last]
     spreads = offers - bids
@@ -86,7 +86,7 @@ def _rejected(orders: Records, markets: KeyStates[Market]) -> pa.RecordBatch | N
 
 
 def _milliseconds(times: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """Since 1970-01-01 UTC, of texts like 20130416-14:30:00.123."""
+    """Converts texts such as 20130416-14:30:00.123 to milliseconds since 1970-01-01 UTC."""
     digits = times.astype(np.int64) - ord("0")
 
     def number(begin: int, end: int) -> npt.NDArray[np.int64]:
@@ -101,12 +101,12 @@ def _milliseconds(times: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
 
 
 def _bytes(column: pa.Array) -> Any:
-    """The bytes of all values, joined."""
+    """Returns the concatenated bytes of all values."""
     offsets = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)
     return memoryview(column.buffers()[2])[offsets[0] : offsets[-1]]
 
 
 def _values(records: Records) -> pa.Array:
-    """Records of one size as values."""
+    """Converts records of one size to values."""
     ends = np.arange(len(records) + 1, dtype=np.int32) * records.dtype.itemsize
     return pa.Array.from_buffers(pa.binary(), len(records), [None, pa.py_buffer(ends), pa.py_buffer(records.tobytes())])

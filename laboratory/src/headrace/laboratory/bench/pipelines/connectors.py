@@ -1,6 +1,6 @@
 """The connectors of the pipelines benchmark: `python -m headrace.laboratory.bench.pipelines.connectors KIND ...`.
 
-When it ends, a connector prints one JSON object with what it saw.
+When it ends, a connector prints one JSON object with its measurements.
 """
 
 import argparse
@@ -18,11 +18,11 @@ from headrace.laboratory.bench.sources import MESSAGE_BYTES, TICK_S, Acknowledge
 from headrace.sdk import AsyncSource, Batch, Message, Packed, Position, Source, run
 
 OPENING = 350
-"""Orders begin once so many quotes are committed, since two streams have no common order."""
+"""Orders start once this many quotes are committed, since two streams have no common order."""
 
 
 class FeedSource(Source):
-    """Gives the messages of a feed, as fast as they are taken."""
+    """Sends the messages of a feed, as fast as they are accepted."""
 
     def __init__(self, feed: Feed, messages: int) -> None:
         self.streams = {stream.name.partition("/")[2]: stream for stream in feed.streams}
@@ -33,11 +33,11 @@ class FeedSource(Source):
         self.acknowledgements = Acknowledgements()
 
     def partitions(self) -> Sequence[str]:
-        """All streams, from the start."""
+        """Returns all streams, from the start."""
         return list(self.streams)
 
     def read(self, partition: str, position: Position | None) -> Iterator[Message | Batch | None]:
-        """The frames of a stream."""
+        """Yields the frames of a stream."""
         while partition == "orders" and not self.opened.is_set():
             yield None
         begin = position.sequence + 1 if position else 0
@@ -45,7 +45,7 @@ class FeedSource(Source):
             yield batch(frame)
 
     def acknowledged(self, partition: str, position: Position) -> None:
-        """Counts."""
+        """Counts acknowledged messages."""
         self.done[partition] = position.sequence + 1
         if partition == "nbbo" and self.done[partition] >= OPENING:
             self.opened.set()
@@ -53,9 +53,9 @@ class FeedSource(Source):
 
 
 class Stamps(AsyncSource):
-    """Gives each of many keys once, as fast as they are taken, and once these are committed messages at a steady rate.
+    """Sends a message for each of many keys, as fast as they are accepted, and then messages at a steady rate.
 
-    Each carries, as text, the moment at which it was due; 0 for the first ones. The keys of the others are drawn.
+    Each contains its due time as text; 0 for the first ones. The keys of the others are random.
     """
 
     name = "stamps"
@@ -68,7 +68,7 @@ class Stamps(AsyncSource):
         self.total = keys + int(per_second * seconds)
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
-        """Messages whose time has come, by the wall clock."""
+        """Yields the messages that are due, by the wall clock."""
         at = position.sequence + 1 if position else 0
         while at < self.keys:
             end = min(at + FRAME, self.keys)
@@ -86,7 +86,7 @@ class Stamps(AsyncSource):
             await asyncio.sleep(max(TICK_S, begun + (at + 1 - paced) / self.per_second - time.time()))
 
     async def acknowledged(self, partition: str, position: Position) -> None:
-        """Lets the steady rate begin."""
+        """Lets the steady rate start once all keys are committed."""
         if position.sequence + 1 >= self.keys:
             self.loaded.set()
 
@@ -98,7 +98,7 @@ class Stamps(AsyncSource):
 
 
 def batch(frame: Columns) -> Batch:
-    """A frame as a connector gives it."""
+    """Converts a frame to what a connector sends."""
     values, keys = (Packed(data, _u32(n)) for data, n in ((frame.values, frame.value_lengths), (frame.keys, frame.key_lengths)))
     return Batch(values, keys, sequences=range(frame.first, frame.last + 1))
 
@@ -110,7 +110,7 @@ def _u32(data: bytes) -> "array[int]":
 
 
 def main() -> None:
-    """Runs a connector and prints what it saw."""
+    """Runs a connector, and prints its measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=["market", "words", "stamps"])
     parser.add_argument("--gateway", required=True)

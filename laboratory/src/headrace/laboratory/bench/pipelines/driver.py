@@ -1,6 +1,6 @@
 """A driver to be killed.
 
-`python -m headrace.laboratory.bench.pipelines.driver ADDRESS FOLDER` brings stamped messages through a state.
+`python -m headrace.laboratory.bench.pipelines.driver ADDRESS FOLDER` passes stamped messages through a state.
 """
 
 import logging
@@ -13,7 +13,7 @@ from headrace.laboratory.bench.queries import session
 
 
 def main() -> None:
-    """Runs until it is killed; a file says when the session was there, since the JVM's start is not Headrace's."""
+    """Runs until it is killed. A file records when the session was ready, since the JVM's startup is not measured."""
     logging.getLogger("headrace").setLevel(logging.ERROR)
     address, folder = sys.argv[1], Path(sys.argv[2])
     spark = session(quick_start=True)

@@ -54,7 +54,7 @@ def word_count_200k_end_to_end(spark: SparkSession, say: Say, quick: bool) -> It
 def end_to_end(
     spark: SparkSession, app: App, kind: str, feed: Feed, result_bytes: int, say: Say, quick: bool, **options: int
 ) -> float:
-    """Messages acknowledged a second; the median of three runs after a short one."""
+    """Returns the messages acknowledged per second: the median of three runs after a short one."""
     messages = 200_000 if quick else 8_000_000
     rates = []
     for number in range(2 if quick else 4):
@@ -66,10 +66,10 @@ def end_to_end(
 
 
 def drain(spark: SparkSession, app: App, kind: str, feed: Feed, result_bytes: int, messages: int, **options: int) -> float:
-    """Sends so many messages; returns how many a second were acknowledged after the first quarter.
+    """Sends messages; returns how many per second were acknowledged after the first quarter.
 
     Raises:
-        RuntimeError: the sink's files hold another number of results than the messages lead to.
+        RuntimeError: The number of results in the sink's files does not match the messages.
     """
     return drained(partial(running, app.pipeline(), spark), kind, feed, result_bytes, messages, **options)
 
@@ -79,7 +79,7 @@ Query = Callable[[str, Path], AbstractContextManager[object]]
 
 
 def drained(query: Query, kind: str, feed: Feed, result_bytes: int, messages: int, **options: int) -> float:
-    """Likewise, through an application that anybody runs."""
+    """Like `drain`, for any way of running the application."""
     expected = feed.results(messages) * result_bytes
     with tempfile.TemporaryDirectory() as name, gateway() as running_gateway:
         address, folder = running_gateway.address, Path(name)
@@ -99,7 +99,7 @@ def drained(query: Query, kind: str, feed: Feed, result_bytes: int, messages: in
 def latency(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
     """Time from when a message was due until it is visible in the file, at 10,000 messages/s over 350 keys of state.
 
-    The states are there before the first of them is due, and some seconds more do not count.
+    The states exist before the first message is due, and the first seconds do not count.
     """
     rate, seconds, skip = (1_000, 8, 4) if quick else (10_000, 30, 10)
     with tempfile.TemporaryDirectory() as name, gateway() as running_gateway:

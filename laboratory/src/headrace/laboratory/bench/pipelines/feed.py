@@ -1,4 +1,4 @@
-"""What the applications are fed with: packed columns that cost next to nothing to make, the same every time."""
+"""The input of the applications: packed columns that are cheap to generate, and reproducible."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from headrace.engine.wire._decode import Columns
 from headrace.laboratory.bench.pipelines.apps import EVERY
 
 FRAME = 5_000
-"""Messages in a frame: about as many as a connector gathers in one."""
+"""The number of messages in a frame: about as many as a connector sends in one."""
 WORD_BYTES = 8
 
 _SYMBOLS, _REJECTING = 350, 15
 _ROUND = 70_000
-"""So many quotes and orders come over and over; one of the orders is rejected."""
+"""The number of quotes and orders that repeat; one of the orders is rejected."""
 _REJECTED_AT = 5_000
 _NBBO = np.dtype([("type", "u1"), ("symbol", "S4"), ("time", "S21"), ("bid", ">f8"), ("offer", ">f8")])
 _ORDER = np.dtype(
@@ -38,29 +38,29 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Stream(Protocol):
-    """The messages of one stream. Sequences begin with 0."""
+    """The messages of one stream. Sequences start at 0."""
 
     @property
     def name(self) -> str:
-        """`source/partition`."""
+        """The stream's name, `source/partition`."""
 
     def frames(self, begin: int, end: int) -> Iterator[Columns]:
-        """The messages from one number up to another, counted from 0."""
+        """Yields the messages from `begin` (inclusive) to `end` (exclusive), counted from 0."""
 
 
 class Feed(Protocol):
-    """Streams that have the same number of messages."""
+    """Streams with the same number of messages each."""
 
     @property
     def streams(self) -> Sequence[Stream]:
         """All of them."""
 
     def results(self, end: int) -> int:
-        """How many results the first so many messages lead to."""
+        """Returns the number of results of the first `end` messages."""
 
 
 def frames(feed: Feed, begin: int, end: int) -> Iterator[Columns]:
-    """The messages of a feed from one number up to another, the same share of each stream."""
+    """Yields the messages of a feed from `begin` to `end`, an equal share of each stream."""
     share = len(feed.streams)
     for stream in feed.streams:
         yield from stream.frames(begin // share, end // share)
@@ -68,7 +68,7 @@ def frames(feed: Feed, begin: int, end: int) -> Iterator[Columns]:
 
 @dataclass(frozen=True)
 class Rounds:
-    """A stream of the same messages over and over; all have one length, and so have their keys."""
+    """A stream that repeats the same messages, all of the same length, with keys of the same length."""
 
     name: str
     values: bytes
@@ -76,7 +76,7 @@ class Rounds:
     count: int
 
     def frames(self, begin: int, end: int) -> Iterator[Columns]:
-        """Frames that end where a round ends."""
+        """Yields frames, which end where a round ends."""
         size, key_size = len(self.values) // self.count, len(self.keys) // self.count
         while begin < end:
             at = begin % self.count
@@ -90,7 +90,7 @@ class Rounds:
 class MarketFeed:
     """As many quotes as orders, for 350 symbols, 15 of which reject; the first quotes are one for each symbol.
 
-    It is pickled into every task, so that it holds nothing.
+    It has no attributes, since it is pickled for every task.
     """
 
     @property
@@ -99,7 +99,7 @@ class MarketFeed:
         return _market()
 
     def results(self, end: int) -> int:
-        """How many orders are rejected, once the quotes of all symbols are known."""
+        """Returns the number of rejected orders, once the quotes of all symbols are known."""
         rounds, rest = divmod(end // 2, _ROUND)
         return rounds + (rest > _REJECTED_AT)
 
@@ -137,9 +137,9 @@ class Words:
     """A stream of words, which are their own keys.
 
     Attributes:
-        keys: How many words there are; at most 10^8.
-        loaded: So many messages are each word in turn; those after are drawn, all words being as likely.
-        name: The stream.
+        keys: The number of different words; at most 10^8.
+        loaded: The number of first messages that are each word in turn; later ones are random, with equal probability.
+        name: The name of the stream.
     """
 
     keys: int
@@ -152,23 +152,23 @@ class Words:
         return (self,)
 
     def frames(self, begin: int, end: int) -> Iterator[Columns]:
-        """Frames of words."""
+        """Yields frames of words."""
         for at in range(begin, end, FRAME):
             n = min(FRAME, end - at)
             words = spelled(self.numbers(at, at + n))
             yield _frame(self.name, at, n, words, words)
 
     def numbers(self, begin: int, end: int) -> Numbers:
-        """Which words the messages from one number up to another are."""
+        """Returns the numbers of the words of the messages from `begin` to `end`."""
         at = np.arange(begin, end, dtype=np.uint64)
-        # Steps of SplitMix64: any number of the sequence, without those before.
+        # SplitMix64: computes any number of the sequence without the earlier ones.
         mixed = (at + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         drawn = (mixed ^ (mixed >> np.uint64(31))) % np.uint64(self.keys)
         return np.where(at < self.loaded, at % np.uint64(self.keys), drawn).astype(np.int64)
 
     def results(self, end: int) -> int:
-        """How often a word was there so many times again."""
+        """Returns how many occurrences are emitted."""
         counts = np.zeros(self.keys, np.int64)
         for at in range(0, end, 10**6):
             counts += np.bincount(self.numbers(at, min(end, at + 10**6)), minlength=self.keys)
@@ -179,7 +179,7 @@ _FOUR_DIGITS = np.frombuffer(b"".join(b"%04d" % n for n in range(10**4)), np.uin
 
 
 def spelled(numbers: Numbers) -> bytes:
-    """Numbers of eight digits, joined."""
+    """Returns numbers as text of eight digits each, concatenated."""
     halves = np.empty((len(numbers), 2), np.uint32)
     halves[:, 0] = _FOUR_DIGITS[numbers // 10**4]
     halves[:, 1] = _FOUR_DIGITS[numbers % 10**4]

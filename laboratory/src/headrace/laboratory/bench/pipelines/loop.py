@@ -1,4 +1,4 @@
-"""The baseline: a plain loop of the same functions, in one thread, with nothing around them."""
+"""The baseline: a plain loop that calls the same functions in one thread."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,11 +15,11 @@ _Run = tuple[Callable[[bytes], Any], list[bytes], list[bytes]]
 
 @dataclass(frozen=True)
 class Loop:
-    """What a loop came to.
+    """The outcome of a loop.
 
     Attributes:
-        rate: Messages a second.
-        results: What it gave.
+        rate: Messages per second.
+        results: Its results.
     """
 
     rate: float
@@ -27,22 +27,22 @@ class Loop:
 
     @property
     def each_us(self) -> float:
-        """What the functions cost for a message, in microseconds."""
+        """The cost of the functions per message, in microseconds."""
         return 1e6 / self.rate
 
 
 def plain_loop(app: App, feed: Feed, messages: int) -> Loop:
-    """Runs the functions of an application over messages that lie in lists already; the better of two runs counts."""
+    """Runs the functions of an application on messages in lists, and returns the faster of two runs."""
     runs = [_run(app, frame) for frame in frames(feed, 0, messages)]
     first, second = _timed(app, runs), _timed(app, runs)
     return max(first, second, key=lambda loop: loop.rate)
 
 
 def check(feed: Feed, loop: Loop, messages: int) -> None:
-    """Sees to it that a feed says of its results what the functions say.
+    """Checks that a feed predicts the number of results correctly.
 
     Raises:
-        RuntimeError: it does not.
+        RuntimeError: It does not.
     """
     if len(loop.results) != feed.results(messages):
         raise RuntimeError(f"a loop over {messages} messages gives {len(loop.results)} results, not {feed.results(messages)}")

@@ -1,4 +1,4 @@
-"""What a Python user would pick instead, where it is installed: the same functions on the same messages."""
+"""Alternatives for Python users, if they are installed: the same functions on the same messages."""
 
 import time
 from collections.abc import Iterator
@@ -30,10 +30,10 @@ def peers(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
 
 
 def bytewax_rate(app: App, feed: Feed, messages: int) -> float:
-    """Messages a second of an application's functions in Bytewax, with keys that are text already.
+    """Returns the messages per second of an application's functions in Bytewax, with keys that are already text.
 
     Raises:
-        RuntimeError: it gives another number of results than the messages lead to.
+        RuntimeError: The number of results does not match the messages.
     """
     import bytewax.operators as op
     from bytewax.dataflow import Dataflow

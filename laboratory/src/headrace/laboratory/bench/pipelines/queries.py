@@ -1,4 +1,4 @@
-"""What the pipelines benchmark has Spark do with the same messages: an application, and what Spark itself has for that."""
+"""The Spark queries of the pipelines benchmark: applications, and Spark's own operators on the same messages."""
 
 import tempfile
 import uuid
@@ -35,10 +35,10 @@ class Batch:
     """A micro-batch.
 
     Attributes:
-        messages: How many it had.
-        begun: When it began, in seconds since 1970.
-        took_s: How long it took, from planning it to its entry in the commit log.
-        results: How many results reached the sink.
+        messages: The number of its messages.
+        begun: When it started, in seconds since 1970.
+        took_s: Seconds from planning it to its entry in the commit log.
+        results: The number of results that reached the sink.
     """
 
     messages: int
@@ -48,7 +48,7 @@ class Batch:
 
 
 def rate(batches: Sequence[Batch]) -> float:
-    """Messages a second over some micro-batches in a row."""
+    """Returns the messages per second over consecutive micro-batches."""
     last = batches[-1]
     return sum(batch.messages for batch in batches) / (last.begun + last.took_s - batches[0].begun)
 
@@ -68,14 +68,14 @@ def spark_part(
     Args:
         spark: The session.
         app: The application.
-        feed: What it is fed with.
-        sizes: How many messages each micro-batch has.
-        pipeline: What to run in place of the application's own pipeline, on the same messages.
-        worker_memory: What each Python worker may hold of states.
-        after: Called with the number of each micro-batch that is done, more or less when it is.
+        feed: Its input.
+        sizes: The number of messages in each micro-batch.
+        pipeline: A pipeline to run instead of the application's own, on the same messages.
+        worker_memory: The memory for states in each Python worker.
+        after: Called with the number of each micro-batch, soon after it has completed.
 
     Raises:
-        RuntimeError: other messages or results reached the far end than the feed has.
+        RuntimeError: The number of messages or results does not match the feed.
     """
     buckets = bucket_ids(int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     graph = (pipeline or app.pipeline)().graph
@@ -95,7 +95,7 @@ def spark_part(
 
 
 def transform_with_state(spark: SparkSession, app: App, feed: Feed, sizes: Sequence[int]) -> list[Batch]:
-    """Runs the same functions with Spark's own `transformWithState`, a row for each message."""
+    """Runs the same functions with Spark's own `transformWithState`, one row per message."""
     rows = load(spark, feed, sizes).select("key", "value").groupBy("key")
     results = rows.transformWithState(RowProcessor(app), "value binary", "append", "none")
     return [batch for batch, _ in _run(_counted(results), sizes, "append")]
@@ -108,7 +108,7 @@ def native_count(spark: SparkSession, feed: Feed, sizes: Sequence[int]) -> list[
 
 
 class RowProcessor(StatefulProcessor):
-    """An application's functions as Spark has its users write them."""
+    """An application's functions in Spark's own API."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -130,13 +130,13 @@ class RowProcessor(StatefulProcessor):
         self._state.update(tuple(getattr(state, name) for name in self._names))
 
     def close(self) -> None:
-        """Needs nothing."""
+        """Does nothing."""
 
 
 @contextmanager
 def running(pipeline: Pipeline, spark: SparkSession, address: str, folder: Path) -> Iterator[StreamingQuery]:
     """Runs an application between a gateway's streams and sinks, with its checkpoint in a folder."""
-    # Whatever the master, all of a benchmark is on this machine.
+    # With any master, the entire benchmark is on this machine.
     options = {"gateway": address, "sharedCheckpoint": "true", "loopbackGateway": "true"}
     query = start(pipeline, spark, folder / "checkpoint", options=options, worker_memory=WORKER_MEMORY)
     try:
@@ -152,7 +152,7 @@ def _counted(frame: DataFrame) -> DataFrame:
 def _run(
     frame: DataFrame, sizes: Sequence[int], mode: str, after: Callable[[int], None] | None = None
 ) -> list[tuple[Batch, dict[str, int]]]:
-    """Runs a frame into Spark's noop sink, until every micro-batch is done; each with what its observations found."""
+    """Runs a frame into Spark's noop sink until every micro-batch is done. Returns each with its observed metrics."""
     with tempfile.TemporaryDirectory() as checkpoint:
         query = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", checkpoint).start()
         try:
@@ -163,7 +163,7 @@ def _run(
             progress = [p for p in query.recentProgress if p["batchId"] < len(sizes)]
         finally:
             query.stop()
-    # An idle query reports its last micro-batch again, without anything in it.
+    # An idle query reports its last micro-batch again, as an empty one.
     by_batch = {p["batchId"]: p for p in reversed(progress)}
     return [_batch(size, by_batch[number]) for number, size in enumerate(sizes)]
 

@@ -1,4 +1,4 @@
-"""Messages a second through Spark alone: an application against a plain loop, and against what Spark itself has."""
+"""Messages per second through Spark alone: an application against a plain loop, and against Spark's own operators."""
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -16,22 +16,22 @@ from headrace.pipelines import Pipeline
 
 KEYS = 200_000
 _FIRST = 20_000
-"""Messages of the first micro-batch, in which everything starts; it does not count."""
+"""The size of the first micro-batch, which does not count, since everything starts in it."""
 _UNIT = "messages/s"
 
 
 def batch_messages(quick: bool) -> int:
-    """How many messages a large micro-batch has."""
+    """Returns the number of messages in a large micro-batch."""
     return 40_000 if quick else 1_000_000
 
 
 def words(quick: bool) -> Words:
-    """The words of the figures for 200,000 keys."""
+    """Returns the words of the figures for 200,000 keys."""
     return Words(2_000 if quick else KEYS)
 
 
 def functions_alone(app: App, feed: Feed, say: Say, quick: bool) -> Loop:
-    """The plain loop of an application's functions."""
+    """Runs the plain loop of an application's functions."""
     messages = 100_000 if quick else 1_000_000
     loop = plain_loop(app, feed, messages)
     check(feed, loop, messages)
@@ -40,7 +40,7 @@ def functions_alone(app: App, feed: Feed, say: Say, quick: bool) -> Loop:
 
 
 def blocks_rate(spark: SparkSession, app: App, feed: Feed, quick: bool, pipeline: Callable[[], Pipeline] | None = None) -> float:
-    """Messages a second of an application in large micro-batches; the median of three runs."""
+    """Returns the messages per second of an application in large micro-batches: the median of three runs."""
     sizes = _sizes(batch_messages(quick), 2 if quick else 8)
     runs = [spark_part(spark, app, feed, sizes, pipeline=pipeline) for _ in range(1 if quick else 3)]
     return statistics.median(rate(batches[2:]) for batches in runs)
@@ -66,12 +66,12 @@ def word_count_200k_spark_part(spark: SparkSession, say: Say, quick: bool) -> It
 
 
 def vs_transform_with_state_350(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """Market Spread against the same functions in Spark's own transformWithState, a row for each message."""
+    """Market Spread against the same functions in Spark's own transformWithState, one row per message."""
     yield _against(spark, say, "vs_transform_with_state_350", MARKET_SPREAD, MarketFeed(), 5, quick)
 
 
 def vs_transform_with_state_200k(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """The word count against the same, where Spark pays for each word in each micro-batch."""
+    """The word count against transformWithState, where Spark has a cost per word and micro-batch."""
     yield _against(spark, say, "vs_transform_with_state_200k", WORD_COUNT, words(quick), 100, quick)
 
 
@@ -84,7 +84,7 @@ def computed_key(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]
 
 
 def curves(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """How the cost of a message changes with the keys, the micro-batches and the states."""
+    """The rate as a function of the number of keys, the size of micro-batches, and the states."""
     batch = batch_messages(quick)
     by_keys = (350, 1_000, 5_000) if quick else (350, 10_000, 200_000, 1_000_000)
     yield from _curve(spark, say, "keys", [(keys, Words(keys), _sizes(batch, 2 if quick else 5)) for keys in by_keys])
@@ -99,7 +99,7 @@ def curves(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
 def _curve(
     spark: SparkSession, say: Say, name: str, runs: Sequence[tuple[int, Words, Sequence[int]]], last: int | None = None
 ) -> Iterator[Figure]:
-    """Messages a second of each run, with the first as the baseline of all; of its last micro-batches, or all but two."""
+    """Yields the rate of each run, in messages per second, over its last micro-batches or all but two. The first is the baseline."""
     first = None
     for at, feed, sizes in runs:
         batches = spark_part(spark, WORD_COUNT, feed, sizes)
@@ -113,7 +113,7 @@ def _against(spark: SparkSession, say: Say, name: str, app: App, feed: Feed, fac
     sizes = _sizes(batch_messages(quick), 1)
     own = blocks_rate(spark, app, feed, quick)
     batches = spark_alone(TRANSFORM_WITH_STATE, feed, sizes)
-    # Its rows of a key come in any order, so that orders may come before the opening quotes, which are in the first micro-batch.
+    # Its rows of a key are in any order, so orders may precede the opening quotes, which are in the first micro-batch.
     expected = feed.results(sum(sizes)) - feed.results(_FIRST)
     if batches[1].results != expected:
         raise RuntimeError(f"transformWithState gives {batches[1].results} results in its second micro-batch, not {expected}")
@@ -123,7 +123,7 @@ def _against(spark: SparkSession, say: Say, name: str, app: App, feed: Feed, fac
 
 
 def _sizes(batch: int, count: int) -> list[int]:
-    """A micro-batch to start with, one to warm up, unless there is only one, and so many that count."""
+    """Returns the sizes of a first micro-batch, one to warm up, unless only one counts, and those that count."""
     return [_FIRST, *[batch] * (count + (count > 1))]
 
 

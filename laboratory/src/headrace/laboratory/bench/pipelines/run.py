@@ -1,4 +1,4 @@
-"""`headrace bench pipelines`: per-event applications with keyed state, against a plain loop and what Spark itself has."""
+"""`headrace bench pipelines`: per-event applications with keyed state, against a plain loop and Spark's own operators."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -40,7 +40,7 @@ PARTS: dict[str, Part] = {
 
 
 def run(parts: Sequence[str], quick: bool, say: Say, *, with_peers: bool) -> tuple[list[Figure], dict[str, Any]]:
-    """Runs the named parts, one after the other; returns what they found, and under which conditions."""
+    """Runs the named parts, one after the other. Returns their figures and the conditions."""
     return run_parts(
         {**PARTS, "peers": peers},
         [*parts, *(["peers"] if with_peers else [])],

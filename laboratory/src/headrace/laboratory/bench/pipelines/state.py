@@ -1,4 +1,4 @@
-"""What keyed state costs where there is much of it: small micro-batches, memory, and a restart."""
+"""The cost of large keyed state: small micro-batches, memory, and a restart."""
 
 import json
 import os
@@ -25,13 +25,13 @@ from headrace.processes import free_address
 
 _LONGEST_S = 1800.0
 _SHARE = 0.8
-"""All workers together may use this share of the memory that is there."""
+"""The share of the available memory that all workers together may use."""
 _RATE = 1_000
 
 
 def small_batch_on_10m_keys(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
     """A micro-batch of 10,000 messages over 10 M keys of state, against the same over 10,000 keys."""
-    del spark  # The number of workers is that of a session of its own.
+    del spark  # A separate session determines the number of workers.
     few, many = (1_000, 50_000) if quick else (10_000, 10_000_000)
     target = "<= 1.5 x the baseline"
     for workers, name in ((None, "small_batch_on_10m_keys"), (8, "small_batch_on_10m_keys_8_workers")):
@@ -45,7 +45,7 @@ def small_batch_on_10m_keys(spark: SparkSession, say: Say, quick: bool) -> Itera
 
 
 def _small_batches(keys: int, workers: int | None, quick: bool) -> list[float]:
-    """The seconds of each micro-batch, once each worker has had about every bucket: Spark gives them out as it likes."""
+    """Returns the seconds of each micro-batch, once each worker has cached nearly every bucket: Spark assigns them freely."""
     count = workers or os.cpu_count() or 1
     counted = {"messages": 1_000, "batches": 5, "skip": 3} if quick else {"messages": 10_000, "batches": 40, "skip": 10 * count}
     memory = int(_SHARE * psutil.virtual_memory().available / count)
@@ -54,8 +54,8 @@ def _small_batches(keys: int, workers: int | None, quick: bool) -> list[float]:
 
 
 def memory_per_key_bytes(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """What a key with a small state takes in the one worker that holds it, and what a worker takes that is to hold fewer."""
-    del spark  # One worker is that of a session of its own.
+    """The memory of a key with a small state in a single worker, and the memory of a worker with a limit."""
+    del spark  # A separate session has the single worker.
     keys = 100_000 if quick else 1_000_000
     free = _child("memory", "local[1]", keys, "8gb", buckets=8)
     limit = 100 * keys
@@ -67,7 +67,7 @@ def memory_per_key_bytes(spark: SparkSession, say: Say, quick: bool) -> Iterator
 
 
 def _child(what: str, master: str, keys: int, worker_memory: str, **options: int) -> dict[str, Any]:
-    """What `_child` finds."""
+    """Runs a measurement of the module `child`, and returns its result."""
     given = {"master": master, "keys": keys, "worker-memory": worker_memory, **options}
     arguments = [part for name, value in given.items() for part in (f"--{name}", str(value))]
     command = [sys.executable, "-m", "headrace.laboratory.bench.pipelines.child", what, *arguments]
@@ -77,8 +77,8 @@ def _child(what: str, master: str, keys: int, worker_memory: str, **options: int
 
 
 def restart_1m_keys_s(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """Time from a kill -9 of the driver, with a restart at once, until a message that was due after it is visible."""
-    del spark  # The driver is killed, so that it is a process of its own.
+    """Time from a kill -9 of the driver, with an immediate restart, until a message that was due afterwards is visible."""
+    del spark  # The driver is killed, so it is a separate process.
     keys = 20_000 if quick else 1_000_000
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder, address = Path(name), free_address()
