@@ -141,10 +141,10 @@ class Run:
         """Starts another driver next to the present one, and waits until that has ended and the new one has recovered."""
         offered, at_s = world.offered, self._now()
         pid = world.replace_driver(pausing=how is How.STALE)
-        does = "stands still" if how is How.STALE else "goes on"
+        does = "is paused" if how is How.STALE else "continues"
         self.say(f"{at_s:6.1f} s  another driver starts, and the one before {does} ({pid or 'none runs'})")
         blow = _Blow((Role.DRIVER,), (pid,) if pid else (), at_s, in_recovery=False, offered=offered, how=how)
-        world.wait_for("the new driver goes on", lambda: self._has_recovered(world, blow), RECOVERS_WITHIN_S)
+        world.wait_for("the new driver recovers", lambda: self._has_recovered(world, blow), RECOVERS_WITHIN_S)
         self._note(blow)
         world.wake()
         world.wait_for("the driver before ends by itself", world.is_alone, RECOVERS_WITHIN_S)

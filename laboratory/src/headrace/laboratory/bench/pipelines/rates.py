@@ -99,7 +99,7 @@ def curves(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
 def _curve(
     spark: SparkSession, say: Say, name: str, runs: Sequence[tuple[int, Words, Sequence[int]]], last: int | None = None
 ) -> Iterator[Figure]:
-    """Yields the rate of each run, in messages per second, over its last micro-batches or all but two. The first is the baseline."""
+    """Yields the messages per second of each run, over its last micro-batches or all but two. The first is the baseline."""
     first = None
     for at, feed, sizes in runs:
         batches = spark_part(spark, WORD_COUNT, feed, sizes)
