@@ -146,11 +146,11 @@ def test_a_secret_is_the_value_of_one_variable_and_never_in_the_file(tmp_path: P
     with pytest.raises(ConfigurationError) as caught:
         reading.check()
     assert [f"{problem.line}: {problem.message}" for problem in caught.value.problems] == [
-        '2: write literal = "${VARIABLE}": no secret in a file',
+        '2: write literal = "${VARIABLE}": the file must not contain secrets',
         "3: the environment variable NONE is not set",
         "4: the environment variable EMPTY is not set",
-        '5: write default = "${VARIABLE}": no secret in a file',
-        '6: write part = "${VARIABLE}": no secret in a file',
-        '7: write number = "${VARIABLE}": no secret in a file',
+        '5: write default = "${VARIABLE}": the file must not contain secrets',
+        '6: write part = "${VARIABLE}": the file must not contain secrets',
+        '7: write number = "${VARIABLE}": the file must not contain secrets',
     ]
     assert "s3cret" not in str(caught.value)

@@ -216,7 +216,9 @@ def test_a_token_is_a_digest_or_a_reference_never_a_secret(tmp_path: Path) -> No
     assert problems(by_reference, environ={}) == ["gateway.toml:3: tokens[0].token: the environment variable SECRET is not set"]
 
     literal = write(tmp_path, '[[tokens]]\nname = "a"\ntoken = "s3cret"\n')
-    assert problems(literal) == ['gateway.toml:3: tokens[0].token: write token = "${VARIABLE}": no secret in a file']
+    assert problems(literal) == [
+        'gateway.toml:3: tokens[0].token: write token = "${VARIABLE}": the file must not contain secrets'
+    ]
     neither = write(tmp_path, '[[tokens]]\nname = "a"\n')
     assert "tokens[0]: needs sha256" in problems(neither)[0]
     short = write(tmp_path, '[[tokens]]\nname = "a"\nsha256 = "abc"\n')

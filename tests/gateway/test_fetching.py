@@ -78,7 +78,7 @@ async def test_a_fetch_ends_where_its_source_sends_nothing_and_says_who_should()
         await source.send(frame=numbered(1, 1, 4))
         with pytest.raises(grpc.aio.AioRpcError) as silent:
             await pipeline.fetch("orders/0", None, 10, progress_timeout_ms=50)
-        for error, parts in ((nobody, ("no connector",)), (silent, ("follows sequence 4", "sequence 10", "test-0"))):
+        for error, parts in ((nobody, ("no connector",)), (silent, ("after sequence 4", "sequence 10", "test-0"))):
             assert error.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
             assert all(part in (error.value.details() or "") for part in ("orders/0", *parts)), error.value.details()
         await source.send(frame=numbered(1, 5, 6))

@@ -37,7 +37,7 @@ def test_status_over_tls(authority: Authority, server_pair: Pair, tmp_path: Path
         other = Authority(tmp_path, "other")
         untrusted = headrace("status", "--gateway", gateway.address, "--tls-ca", other.cert)
         assert untrusted.returncode == 1
-        assert "is not to be trusted: give its authority with --tls-ca" in untrusted.stderr
+        assert "is not trusted: set --tls-ca to the authority that signed it" in untrusted.stderr
 
 
 def test_mutual_tls_wants_a_certificate_of_its_authority(authority: Authority, server_pair: Pair, tmp_path: Path) -> None:

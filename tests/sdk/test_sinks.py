@@ -47,7 +47,7 @@ WRONG_OUTCOMES = [
     (lambda values: [WRITTEN], "1 outcomes for 2 messages"),
     (lambda values: [WRITTEN] * 3, "3 outcomes for 2 messages"),
     (lambda values: [WRITTEN, None], "message 1: None is neither WRITTEN nor Refused"),
-    (lambda values: True, "outcomes are a sequence or None, not bool"),
+    (lambda values: True, "outcomes must be a sequence or None, not bool"),
 ]
 
 
@@ -116,7 +116,7 @@ async def test_a_part_that_has_not_arrived_whole_has_failed(sink_gateway, attach
     session.end(id_, 3)
     failed = await session.next("failed")
     assert failed.part_id == id_
-    assert "2 messages of a part have arrived, and it has 3" in failed.reason
+    assert "2 messages of a part have arrived, but it has 3" in failed.reason
     await session.staged(part(0, attempt="b"), b"a", b"b", b"c")
 
 
@@ -392,11 +392,11 @@ async def test_dropped_and_aborted_parts_are_forgotten(sink_gateway, attach, kin
     session = await sink_gateway.session()
     session.drop(await session.staged(part(0), b"a"))
     session.prepare(transaction(0), part(0))
-    assert "partition 0, attempt a, is no longer here" in (await session.next("failed")).reason
+    assert "partition 0, attempt a, is no longer stored" in (await session.next("failed")).reason
     await session.staged(part(1), b"a")
     session.abort(transaction(1))
     session.prepare(transaction(1), part(1))
-    assert "is no longer here" in (await session.next("failed")).reason
+    assert "is no longer stored" in (await session.next("failed")).reason
 
 
 @IDEMPOTENT

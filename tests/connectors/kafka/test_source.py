@@ -143,7 +143,7 @@ async def test_retention_that_was_faster_is_told_with_the_range(log, topic, addr
     )
     async with reading(address, bootstrap_servers=log.servers, topics=topic, start="latest"):
         await careful.attach()
-        with pytest.raises(grpc.RpcError, match=r"first it still has is 13 .*offsets 5 to 11 of partition 0 of topic"):
+        with pytest.raises(grpc.RpcError, match=r"its earliest message is 13 .*offsets 5 to 11 of partition 0 of topic"):
             await careful.read(1)
         await careful.engine.stub.Detach(engine_pb2.DetachRequest(pipeline=careful.engine.who))
         await careless.attach()

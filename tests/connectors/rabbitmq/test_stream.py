@@ -142,7 +142,7 @@ async def test_what_retention_has_removed_is_named(rabbit, source, address, quer
     earliest = (await read(source(queue), queue))[0][0]
     assert 100 < lost.value.earliest <= earliest
     async with serving(source(queue), address):
-        with pytest.raises(Exception, match=rf"s/{queue}.*the first it still has is \d+"):
+        with pytest.raises(Exception, match=rf"s/{queue}.*its earliest message is \d+"):
             await reader.uncommitted(1)
 
 

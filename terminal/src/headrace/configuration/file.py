@@ -95,7 +95,7 @@ class ConfigurationFile:
         name = referred(found) if isinstance(found, str) else None
         self._secrets[key] = self._environ.get(name, "") if name else ""
         if name is None:
-            self.report(key, f'write {key[-1]} = "${{VARIABLE}}": no secret in a file')
+            self.report(key, f'write {key[-1]} = "${{VARIABLE}}": the file must not contain secrets')
         elif not self._secrets[key]:
             self.report(key, f"the environment variable {name} is not set")
         return self._secrets[key]

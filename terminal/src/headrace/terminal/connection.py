@@ -83,7 +83,7 @@ def _unreachable(connection: Connection, details: str) -> str:
         advice = as_typed("start a gateway with headrace gateway, or name another with --gateway")
         return f"nothing listens at {connection.gateway}: {advice}"
     if "CERTIFICATE_VERIFY_FAILED" in details:
-        return f"the certificate of {connection.gateway} is not to be trusted: give its authority with --tls-ca ({details})"
+        return f"the certificate of {connection.gateway} is not trusted: set --tls-ca to the authority that signed it ({details})"
     if "andshake" in details or "ssl" in details.lower():
         advice = "the TLS handshake failed: check --tls, --tls-ca, --tls-cert and --tls-key"
     elif connection.encrypted:

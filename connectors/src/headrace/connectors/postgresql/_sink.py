@@ -196,7 +196,7 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
                 await self._insert(opened, transaction, parts)
         except psycopg.errors.UniqueViolation as error:
             raise RuntimeError(
-                f"{in_a_line(error)}. Either two rows of the batch have the same key, or somebody has inserted one meanwhile: "
+                f"{in_a_line(error)}. Either two rows of the batch have the same key, or another session has inserted one: "
                 "set on_conflict to skip, or use postgresql-upsert"
             ) from error
         except psycopg.errors.LockNotAvailable as error:

@@ -60,7 +60,7 @@ def check_room(what: str, known: Sized, most: int) -> None:
         TooManyNames: the limit is reached.
     """
     if len(known) >= most:
-        text = f"{what}: this gateway keeps at most {most}, and has as many; unused ones are forgotten in time"
+        text = f"{what}: this gateway already keeps the maximum of {most}; it forgets unused ones after a while"
         raise TooManyNames(text, limit=what, maximum=most)
 
 

@@ -81,7 +81,7 @@ def check_order(first: int, last_before: int, stream: str) -> None:
     """
     if first <= last_before:
         raise SequenceOutOfRange(
-            f"stream {stream}, sequence {first}: it steps back behind {last_before}, which this session has sent already",
+            f"stream {stream}, sequence {first}: it must be larger than {last_before}, which this session has already sent",
             stream=stream,
             sequence=first,
         )

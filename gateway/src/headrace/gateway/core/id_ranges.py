@@ -35,7 +35,7 @@ class IdRanges:
             self._starts[at] = id_
         elif len(self._starts) >= MAX_RANGES:
             raise TooManyStreams(
-                f"stream id {id_}: too many ids that do not follow one another were rejected; count ids up by one",
+                f"stream id {id_}: too many non-consecutive ids were rejected; increase ids by one",
                 limit="stream_id_ranges",
                 maximum=MAX_RANGES,
             )

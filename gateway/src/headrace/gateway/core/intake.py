@@ -207,7 +207,7 @@ def lose_position(session: Session, lost: source_pb2.PositionLost) -> None:
     stream = attachment.stream
     if stream.attachment is not attachment or attachment.closed:
         # The stream has another owner or was closed, so the loss is irrelevant.
-        session.reject(lost.stream_id, source_pb2.REJECT_REASON_REOPEN, "this session has the stream no longer; open it again")
+        session.reject(lost.stream_id, source_pb2.REJECT_REASON_REOPEN, "this session no longer has the stream; open it again")
         return
     earliest = lost.earliest_sequence if lost.HasField("earliest_sequence") else None
     stream.loss = Loss(stream.received, earliest, lost.reason[:500])

@@ -106,8 +106,11 @@ def _gone(pipeline: Pipeline, stream: Stream, wanted: ReadRange) -> bool:
 def _describe_silence(stream: Stream, at: Position, end: Position, timeout_s: float) -> str:
     """Describes the missing messages, and which connector should send them."""
     owner = stream.attachment
-    who = f"instance {owner.session.instance!r} has it" if owner is not None else "no connector has it; start its connector"
-    return f"stream {stream.name}: what follows {at}, up to {end}, is needed again, and nothing came for {timeout_s:g} s; {who}"
+    who = (
+        f"instance {owner.session.instance!r} has the stream" if owner is not None else "no connector has it; start its connector"
+    )
+    needed = f"messages after {at}, up to {end}, are needed again"
+    return f"stream {stream.name}: {needed}, but none arrived for {timeout_s:g} s; {who}"
 
 
 REMEDY = "restore the source, or set failOnDataLoss to false to skip the lost messages"

@@ -51,7 +51,7 @@ def check_start(stream: Stream, entry: source_pb2.Starts.Stream) -> Position:
     """
     if not stream.chooses_start:
         raise MalformedMessage(
-            f"stream {stream.name}: Starts names it, and it was opened without chooses_start", stream=stream.name
+            f"stream {stream.name}: Starts names it, but it was opened without chooses_start", stream=stream.name
         )
     if not entry.HasField("position"):
         return BEGINNING

@@ -88,9 +88,9 @@ class Loss:
 
     def describe(self, stream: str) -> str:
         """Returns a description of the loss."""
-        have = "it cannot say what it still has" if self.earliest is None else f"the first it still has is {self.earliest}"
+        earliest = "its earliest message is " + ("unknown" if self.earliest is None else str(self.earliest))
         why = f" ({self.reason})" if self.reason else ""
-        return f"stream {stream}: the source no longer has what follows {self.resume}; {have}{why}"
+        return f"stream {stream}: the source no longer has the messages after {self.resume}; {earliest}{why}"
 
 
 @dataclass(slots=True)

@@ -72,7 +72,8 @@ async def _deliver(
                     await session.deliver(opened, request.frame.count, frame)
                 case "end":
                     if request.end.messages != opened.messages:
-                        text = f"sink {sink.name}, {part}: {opened.messages} messages came, and {request.end.messages} were sent"
+                        counts = f"received {opened.messages} messages, but DeliveryEnd states {request.end.messages}"
+                        text = f"sink {sink.name}, {part}: {counts}"
                         raise MalformedMessage(text)
                     return pb.DeliverResponse(refused=await session.finish_part(opened), instance=session.instance)
                 case _:
@@ -239,4 +240,4 @@ def _check(gateway: Gateway, frame: frame_pb2.Frame, size: int, before: int, whe
     """
     frames.check(frame, size, gateway.limits.max_frame_bytes, gateway.limits.max_frame_messages, where)
     if frame.first_sequence != before or frame.sequence_deltas:
-        raise MalformedMessage(f"{where}: a frame begins with row {frame.first_sequence}, and {before} came before it")
+        raise MalformedMessage(f"{where}: a frame begins with row {frame.first_sequence}, but the next row is {before}")

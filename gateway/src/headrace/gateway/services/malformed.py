@@ -78,7 +78,7 @@ def _checked(behaviour: Callable[[Any, Context], Any], look: Callable[[Any, Cont
 async def _one(request: Any, context: Context) -> Any:
     """Returns a request; ends the call if it is a parse error."""
     if isinstance(request, DecodeError):
-        text, reason = f"not a request of this method: {request}", connector_pb2.ERROR_REASON_MALFORMED_MESSAGE
+        text, reason = f"not a valid request for this method: {request}", connector_pb2.ERROR_REASON_MALFORMED_MESSAGE
         await abort(context, grpc.StatusCode.INVALID_ARGUMENT, text, reason)
     return request
 

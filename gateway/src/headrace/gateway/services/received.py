@@ -87,7 +87,7 @@ def frame_bytes(data: bytes) -> int:
             at += 8 if kind == _FIXED64 else 4
         else:
             break
-    raise MalformedMessage(f"an IngestRequest of more than {_MOST_FIELDS} fields: it holds one message")
+    raise MalformedMessage(f"an IngestRequest with more than {_MOST_FIELDS} fields: send one message in each")
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -91,7 +91,7 @@ class SinkService(SinkServiceServicer):
                 case "prepared":
                     transaction = Transaction.from_proto(request.prepared.transaction)
                     if not session.prepared(transaction):
-                        log.info("a vote for what was aborted meanwhile", **session.for_logs, **transaction.for_logs)
+                        log.info("ignored a vote for an aborted transaction", **session.for_logs, **transaction.for_logs)
                     else:
                         log.debug("transaction voted for", **session.for_logs, **transaction.for_logs)
                 case "committed":

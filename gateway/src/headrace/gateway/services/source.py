@@ -104,7 +104,7 @@ class SourceService(SourceServiceServicer):
                 case "goodbye":
                     return
                 case "hello":
-                    raise OutOfTurn("a second Hello: a session has one")
+                    raise OutOfTurn("a second Hello: send it only once in each session")
                 case _:
                     raise UnknownMessage(UNKNOWN_MESSAGE)
 

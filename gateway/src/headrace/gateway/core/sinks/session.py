@@ -421,7 +421,7 @@ def _check_refused(refused: Refused, messages: int) -> None:
     last = -1
     for refusal in refused:
         if refusal.sequence >= messages:
-            raise MalformedMessage(f"Staged refuses message {refusal.sequence}, and the part has {messages}")
+            raise MalformedMessage(f"Staged refuses message {refusal.sequence}, but the part has only {messages}")
         if refusal.sequence <= last:
             raise MalformedMessage(f"Staged refuses message {refusal.sequence} after {last}; want each once, ascending")
         last = refusal.sequence

@@ -115,7 +115,7 @@ class Votes:
         """Accepts the losses of a pipeline, which then continues without the lost batches."""
         for voter, batch in self._of(self._lost, pipeline):
             del self._lost[voter], self._logged[voter]
-            log.warning("a query goes on without what a sink has lost", **asdict(voter), batch=batch)
+            log.warning("a query continues without what a sink has lost", **asdict(voter), batch=batch)
 
     def forget(self, pipeline: str) -> None:
         """Forgets a pipeline; its next run reports the votes in its checkpoint again."""

@@ -112,7 +112,7 @@ class IdempotentHandler(InOrderHandler):
             return
         whole = {arriving.part: arriving.held for arriving in self._parts.values() if arriving.whole}
         if missing := [part for part in parts if part not in whole]:
-            raise InvalidMessage(f"partition {missing[0].partition}, attempt {missing[0].attempt}, is no longer here")
+            raise InvalidMessage(f"partition {missing[0].partition}, attempt {missing[0].attempt}, is no longer stored")
         held = [whole[part] for part in parts]
         rows = _rows(held) if self._driver.blocks else _rows_on_loop(held)
         outcomes = await self._call(self._sink.write, transaction, rows)

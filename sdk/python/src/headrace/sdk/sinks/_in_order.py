@@ -162,7 +162,7 @@ def check_whole(arrived: int, messages: int) -> None:
         InvalidMessage: Messages are missing.
     """
     if arrived != messages:
-        raise InvalidMessage(f"{arrived} messages of a part have arrived, and it has {messages}")
+        raise InvalidMessage(f"{arrived} messages of a part have arrived, but it has {messages}")
 
 
 def nothing() -> None:

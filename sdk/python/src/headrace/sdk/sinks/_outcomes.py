@@ -21,7 +21,7 @@ def refusals(outcomes: Outcomes, first: int, count: int) -> list[pb.Staged.Refus
     if outcomes is None:
         return []
     if not isinstance(outcomes, Sequence) or isinstance(outcomes, str | bytes):
-        raise InvalidOutcomes(f"outcomes are a sequence or None, not {type(outcomes).__name__}")
+        raise InvalidOutcomes(f"outcomes must be a sequence or None, not {type(outcomes).__name__}")
     if len(outcomes) != count:
         raise InvalidOutcomes(f"{len(outcomes)} outcomes for {count} messages")
     if outcomes.count(WRITTEN) == count:

@@ -33,7 +33,7 @@ class Rows:
         """
         columns = pack([replace(message, sequence=None) for message in messages], first, None)
         if columns is None:
-            raise InvalidMessage("rows are at least one message")
+            raise InvalidMessage("rows must contain at least one message")
         frame = Frame()
         fill_frame(frame, columns, 0, 0, columns.count)
         return cls(frame, part)

@@ -126,7 +126,7 @@ class Session:
                     log.info("the gateway asks to reconnect: %s", response.drain.reason)
                     self._leave(Ending.DRAINED, response.drain.deadline_ms / 1000 * _DRAIN_SHARE, flush=False)
                 case _:
-                    log.debug("a message that this version does not know: ignored")
+                    log.debug("ignored a message of a kind that this version does not know")
 
     def _granted(self, credit: pb.Credit) -> None:
         """Handles credit, for one stream or for all."""

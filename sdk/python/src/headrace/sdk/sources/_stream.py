@@ -127,8 +127,8 @@ class Stream:
             size = self.next_size()
             if size > max_bytes:
                 error = MessageTooLarge(
-                    f"message {columns.sequences[start]} makes a frame of {size} bytes, and the gateway takes at most "
-                    f"{max_bytes}; raise its limit or leave the message out"
+                    f"message {columns.sequences[start]} makes a frame of {size} bytes, but the gateway accepts at most "
+                    f"{max_bytes}; raise its limit or skip the message"
                 )
                 self.unsendable = Unsendable(message_at(columns, start), error)
                 self._move_on(columns, start + 1)
