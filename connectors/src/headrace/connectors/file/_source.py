@@ -145,7 +145,7 @@ class FileSource(PolicySource):
         """Yields a batch for each chunk of the files.
 
         Raises:
-            PositionLost: The files no longer have what follows the position.
+            PositionLost: The files no longer have the data after the position.
             BadRecord: A file is damaged, or in another format, and the policy is to fail.
         """
         stream, idle_since = self._streams[partition], math.inf

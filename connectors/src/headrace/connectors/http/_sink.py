@@ -58,7 +58,7 @@ class HttpSink(AsyncSink):
         return outcomes if refused else None
 
     async def check(self) -> str:
-        """Connects, and returns what the receiver answers.
+        """Connects, and returns a description of the response.
 
         Raises:
             HttpError: The receiver does not answer, or rejects this client.

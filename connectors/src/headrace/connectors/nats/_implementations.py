@@ -43,7 +43,7 @@ async def _stream(client: Client, parameters: NatsParameters) -> str:
 
 
 async def _consumer(client: Client, parameters: NatsConsumerParameters) -> str:
-    """Reports what a durable consumer has left."""
+    """Reports how many messages a durable consumer has left."""
     stream = await _messages(client, parameters)
     manager = jetstream(client, parameters.domain)
     try:

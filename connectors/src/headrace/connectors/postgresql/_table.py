@@ -90,7 +90,7 @@ async def find_table(session: Session, database: Database, name: str) -> Table:
 
 
 def find_columns(database: Database, table: Table, names: Iterable[str]) -> list[Column]:
-    """Columns by name.
+    """Looks up columns by name.
 
     Raises:
         HeadraceError: A column does not exist; of the database's type.

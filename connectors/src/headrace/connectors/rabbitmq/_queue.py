@@ -141,7 +141,7 @@ class RabbitMQQueueSource(PolicySource):
 
 
 def partitions_of(source: str, queues: Iterable[str]) -> dict[str, str]:
-    """Queues by the names of their partitions.
+    """Maps the names of partitions to their queues.
 
     Raises:
         InvalidSource: Two queues would be the same stream.
