@@ -18,7 +18,7 @@ Reason: TypeAlias = connector_pb2.ErrorReason.ValueType
 
 
 def reason_name(reason: Reason) -> str:
-    """The name of a reason as ErrorInfo has it."""
+    """Returns the name of a reason in ErrorInfo."""
     return connector_pb2.ErrorReason.Name(reason).removeprefix("ERROR_REASON_")
 
 

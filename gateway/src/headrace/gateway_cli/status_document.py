@@ -100,7 +100,7 @@ def _sink_session(session: SinkSessionStatus) -> dict[str, Any]:
 
 
 def _reported(reported: ReportedStatus) -> dict[str, Any]:
-    """What a connector says of itself: None is what it has not said."""
+    """Converts a connector's report about itself; values that it has not reported become None."""
     sdk = reported.sdk
     return {
         "sdk": {"name": sdk.name, "version": sdk.version, "language": sdk.language} if reported.HasField("sdk") else None,

@@ -147,7 +147,7 @@ def _connector_state(session: dict[str, Any]) -> Text:
 
 
 def _reported(sessions: list[dict[str, Any]]) -> Iterator[Text]:
-    """Why connectors are not simply running, and the last error of each."""
+    """Describes the connectors that are not running normally, and the last error of each."""
     for session in sessions:
         name = f"  {session['session']} ({session['instance']})"
         if session["reason"]:
@@ -161,7 +161,7 @@ def _reported(sessions: list[dict[str, Any]]) -> Iterator[Text]:
 
 
 def _one_line(text: str) -> str:
-    """A text of a connector as one line, without what a terminal would act on."""
+    """Returns a connector's text on one line: truncated if long, with spaces for unprintable characters."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     return printable if len(printable) <= _LONGEST_TEXT else f"{printable[:_LONGEST_TEXT]}..."
 

@@ -56,7 +56,7 @@ class ProtocolError(HeadraceError):
         self.metadata = {name: str(value) for name, value in metadata.items() if value is not None}
 
     def within(self, where: str, **metadata: object) -> Self:
-        """The same error, with the place where it occurred."""
+        """Returns the same error, with the place where it occurred."""
         return type(self)(f"{where}: {self}", **{**metadata, **self.metadata})
 
 

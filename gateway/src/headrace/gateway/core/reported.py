@@ -73,7 +73,7 @@ class Reported:
             self._errors_bytes -= self._errors.popleft().size
 
     def status(self, errors_bytes: int) -> admin_pb2.ReportedStatus:
-        """The status, with the last errors that fit in `errors_bytes`, and in any case the last one."""
+        """Returns the status, with the last errors that fit in `errors_bytes`, and in any case the last one."""
         known = self._state != connector_pb2.CONNECTOR_STATE_UNSPECIFIED
         return admin_pb2.ReportedStatus(
             sdk=self._sdk,
@@ -87,7 +87,7 @@ class Reported:
         )
 
     def _last(self, size: int) -> list[_Error]:
-        """The last errors that fit in a size, oldest first; at least one, if there is any."""
+        """Returns the last errors that fit in a size, oldest first; at least one, if there is any."""
         found: list[_Error] = []
         for error in reversed(self._errors):
             size -= error.size
