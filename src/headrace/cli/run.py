@@ -64,7 +64,9 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, clic
     callback=_checked_by(parse_size),
     help="Memory for states in each Python worker.",
 )
-@click.option("--finish/--no-finish", default=None, help="Close all windows once all streams end.  [yes with --available-now]")
+@click.option(
+    "--finish/--no-finish", default=None, help="Close all windows once all streams end.  [default: only with --available-now]"
+)
 @click.option("--drop-states", metavar="STEP", multiple=True, help="Drop the states of a removed step. Repeatable.")
 @click.option("--migrate-states", metavar="STEP", multiple=True, help="Keep the states of a changed step. Repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print progress and the result as JSON lines.")
