@@ -137,6 +137,10 @@ class Writer:
         """Delivers a part whose rows are a frame each."""
         return self._deliver(self.part(batch, partition), [frame(0, n, [value]) for n, value in enumerate(values)], len(values))
 
+    def deliver_packed(self, part: sink_pb2.Part, rows: Frame) -> "asyncio.Task[engine_pb2.DeliverResponse]":
+        """Delivers a part of one frame that is packed already."""
+        return self._deliver(part, [rows], rows.count)
+
     def _deliver(
         self, part: sink_pb2.Part, frames: Sequence[Frame], messages: int, **start: Any
     ) -> "asyncio.Task[engine_pb2.DeliverResponse]":
