@@ -7,12 +7,18 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 import grpc.aio
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+from grpc_status import rpc_status
 
 DEADLINE = 30.0
 """How long a test waits for a connector, in seconds."""
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
+Trailing = tuple[tuple[str, str | bytes], ...]
+"""Trailing metadata."""
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -63,7 +69,7 @@ class ScriptedCall(Generic[Request, Response]):
 
     metadata: dict[str, str]
     inbox: asyncio.Queue[Request | None] = field(default_factory=asyncio.Queue)
-    outgoing: asyncio.Queue[Response | tuple[grpc.StatusCode, str]] = field(default_factory=asyncio.Queue)
+    outgoing: asyncio.Queue[Response | tuple[grpc.StatusCode, str, Trailing]] = field(default_factory=asyncio.Queue)
     written: int = 0
     """How many messages gRPC has taken from the gateway."""
 
@@ -71,9 +77,18 @@ class ScriptedCall(Generic[Request, Response]):
         """A message has come."""
         self.inbox.put_nowait(request)
 
-    def close(self, status: grpc.StatusCode, details: str = "as the test says") -> None:
+    def close(self, status: grpc.StatusCode, details: str = "as the test says", trailing: Trailing = ()) -> None:
         """Ends the call, once what was put before is sent."""
-        self.outgoing.put_nowait((status, details))
+        self.outgoing.put_nowait((status, details, trailing))
+
+    def close_because(
+        self, status: grpc.StatusCode, reason: str, details: str = "as the test says", domain: str = "headrace", **metadata: str
+    ) -> None:
+        """Ends the call with a reason for programs."""
+        info = AnyMessage()
+        info.Pack(ErrorInfo(reason=reason, domain=domain, metadata=metadata))
+        rich = rpc_status.to_status(Status(code=status.value[0], message=details, details=[info]))
+        self.close(status, details, rich.trailing_metadata)
 
     async def serve(self, requests: AsyncIterator[Request], context: Any) -> None:
         """Runs the call until either side ends it."""
@@ -96,7 +111,7 @@ class ScriptedCall(Generic[Request, Response]):
         finally:
             self.inbox.put_nowait(None)
 
-    async def _write(self, context: Any) -> tuple[grpc.StatusCode, str]:
+    async def _write(self, context: Any) -> tuple[grpc.StatusCode, str, Trailing]:
         """Sends what the test wants sent; returns how the call shall end."""
         while not isinstance(message := await self.outgoing.get(), tuple):
             await context.write(message)

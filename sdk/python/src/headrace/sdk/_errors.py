@@ -71,12 +71,18 @@ class SessionEnded(HeadraceError):
 
     Attributes:
         status: The name of the gRPC status, such as `UNAVAILABLE`.
+        reason: The gateway's reason for programs, such as `CREDIT_OVERRUN`; None if it gave none.
+        metadata: What the gateway adds to the reason, such as the name of a limit.
     """
 
-    def __init__(self, message: str, status: str = "UNKNOWN") -> None:
-        """Initializes the error with the name of a gRPC status."""
+    def __init__(
+        self, message: str, status: str = "UNKNOWN", reason: str | None = None, metadata: dict[str, str] | None = None
+    ) -> None:
+        """Keeps status and reason beside the message."""
         super().__init__(message)
         self.status = status
+        self.reason = reason
+        self.metadata = dict(metadata or {})
 
 
 class GatewayUnavailable(SessionEnded):

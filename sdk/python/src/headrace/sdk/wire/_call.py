@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import grpc.aio
 
 from headrace.sdk._errors import GatewayUnavailable
-from headrace.sdk.wire._channel import call_ended
+from headrace.sdk.wire._ended import call_broke, call_ended
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -43,8 +43,7 @@ class Call(Generic[Request, Response]):
         response = await self._call.read()
         if isinstance(response, self._response):
             return response
-        details = await self._call.details() or "the gateway ended the session"
-        raise call_ended(self._gateway, await self._call.code(), details)
+        raise await call_ended(self._gateway, self._call)
 
     async def write(self, request: Request) -> None:
         """Sends a message; waits while the gateway applies backpressure.
@@ -56,7 +55,7 @@ class Call(Generic[Request, Response]):
         try:
             await self._call.write(request)
         except asyncio.InvalidStateError:
-            raise call_ended(self._gateway, await self._call.code(), await self._call.details()) from None
+            raise await call_ended(self._gateway, self._call) from None
 
 
 @contextlib.asynccontextmanager
@@ -65,7 +64,7 @@ async def calling(call: Any, gateway: str) -> AsyncIterator[None]:
     try:
         yield
     except grpc.aio.AioRpcError as error:
-        raise call_ended(gateway, error.code(), error.details() or "") from error
+        raise call_broke(gateway, error) from error
     finally:
         call.cancel()
 

@@ -1,18 +1,9 @@
-"""The gRPC channel to a gateway, and the errors that its status codes map to."""
-
-import re
+"""The gRPC channel to a gateway."""
 
 import grpc
 import grpc.aio
 
-from headrace.sdk._errors import (
-    GatewayRefused,
-    GatewayUnavailable,
-    InvalidSource,
-    SessionEnded,
-    SessionTakenOver,
-    StreamNotPermitted,
-)
+from headrace.sdk._errors import InvalidSource
 from headrace.sdk._settings import Endpoint, Tls
 
 _OPTIONS: list[tuple[str, int | str]] = [
@@ -35,19 +26,6 @@ _OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.http2.max_frame_size", 1 << 20),
 ]
 
-# gRPC reports broken transports and internal gateway failures as INTERNAL or UNKNOWN.
-_TRANSIENT = {
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
-    grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.INTERNAL,
-    grpc.StatusCode.UNKNOWN,
-    grpc.StatusCode.OK,
-}
-
-# The error of a server, or a proxy before it, with a stricter ping limit. Its status is the same as for the gateway's limits.
-_PINGED_TOO_OFTEN = re.compile(r"too[ _]many[ _]pings|ENHANCE_YOUR_CALM", re.IGNORECASE)
-
 
 def open_channel(endpoint: Endpoint) -> grpc.aio.Channel:
     """Creates a channel, which connects on the first call.
@@ -66,18 +44,6 @@ def open_channel(endpoint: Endpoint) -> grpc.aio.Channel:
 def metadata(endpoint: Endpoint) -> tuple[tuple[str, str], ...]:
     """Returns the metadata to send with every call."""
     return () if endpoint.token is None else (("authorization", f"Bearer {endpoint.token}"),)
-
-
-def call_ended(gateway: str, status: grpc.StatusCode, details: str) -> SessionEnded:
-    """Returns the error for a call that ended with this status."""
-    text = f"gateway {gateway}: {details or 'no reason given'} ({status.name})"
-    if status in _TRANSIENT or (status == grpc.StatusCode.RESOURCE_EXHAUSTED and _PINGED_TOO_OFTEN.search(details)):
-        return GatewayUnavailable(text, status.name)
-    if status == grpc.StatusCode.ABORTED:
-        return SessionTakenOver(f"{text}; give each running copy of a connector an instance of its own", status.name)
-    if status == grpc.StatusCode.PERMISSION_DENIED:
-        return StreamNotPermitted(text, status.name)
-    return GatewayRefused(text, status.name)
 
 
 def _credentials(tls: Tls) -> grpc.ChannelCredentials:
