@@ -199,7 +199,7 @@ def test_a_step_that_is_gone_is_noticed(spark: SparkSession, tmp_path: Path, sou
     with source.open("a") as file:
         file.write("45\n")
     with pytest.raises(
-        StreamingQueryException, match="the checkpoint has states of step count, and the pipeline has no such step"
+        StreamingQueryException, match="the checkpoint has states of step count, but the pipeline has no such step"
     ):
         run(spark, tmp_path, source, numbers("tally"), "checkpoint")
     found = run(spark, tmp_path, source, numbers("tally"), "checkpoint", ("count",))
