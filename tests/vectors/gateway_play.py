@@ -77,6 +77,8 @@ class GatewayPlay:
             case "connector_in_any_order":
                 for written in what:
                     await self._say(written)
+            case "connector_calls":
+                self._begin()
             case "connector_bytes":
                 await self._call.write(bytes.fromhex(what))
             case "gateway":

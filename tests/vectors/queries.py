@@ -46,7 +46,11 @@ class Queries:
             case "vote":
                 await self.finish()
                 parts = [ParseDict(part, sink_pb2.Part()) for part in how["parts"]]
-                self._votes.append(self._writing.vote(parts[0].transaction.batch, *parts, instances=["instance-0"] * len(parts)))
+                vote = self._writing.vote(parts[0].transaction.batch, *parts, instances=["instance-0"] * len(parts))
+                if "fails" in how:
+                    await _failing(vote, how["fails"])
+                else:
+                    self._votes.append(vote)
             case "committed":
                 await asyncio.gather(*self._votes)
                 self._votes.clear()
@@ -58,9 +62,7 @@ class Queries:
         """Waits for what was delivered; it must have gone as the script says."""
         for delivery, how in self._deliveries:
             if "fails" in how:
-                with pytest.raises(grpc.aio.AioRpcError) as failed:
-                    await delivery
-                assert failed.value.code().name == how["fails"], failed.value
+                await _failing(delivery, how["fails"])
             else:
                 refused = [str(each.sequence) for each in (await delivery).refused]
                 assert refused == how.get("refused", []), refused
@@ -97,6 +99,13 @@ class Queries:
         self._writer = Writer(self._address, run=how["run"], number=how["number"])
         self._stack.push_async_callback(self._writer.close)
         await self._writer.report_commits()
+
+
+async def _failing(call: "asyncio.Task[Any]", status: str) -> None:
+    """Waits for a call, which must fail."""
+    with pytest.raises(grpc.aio.AioRpcError) as failed:
+        await call
+    assert failed.value.code().name == status, failed.value
 
 
 async def _planned(query: Engine, stream: str, end: Position) -> PlannedRange:

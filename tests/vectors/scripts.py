@@ -18,7 +18,7 @@ def scripts(side: str) -> dict[str, Script]:
 
 def is_of_sink(script: Script) -> bool:
     """Whether a script is of a session of a sink."""
-    hello = next(step["connector"] for step in script["steps"] if "connector" in step)
+    hello = next((step["connector"] for step in script["steps"] if "connector" in step), {})
     return "sink" in hello.get("hello", {}) or "busy" in hello
 
 

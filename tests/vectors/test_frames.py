@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc.aio
+import pyarrow as pa
 import pytest
 from tests.docs.pages import blocks
 from tests.gateway.wire import Connector, Engine, serve
@@ -12,6 +13,8 @@ from tests.vectors.ends import end_of
 from tests.vectors.files import named, read
 from tests.vectors.packing import pack, unpack
 
+from headrace.contract.limits import MAX_SEQUENCE
+from headrace.engine.wire._decode import columns, cut, record_batches
 from headrace.gateway.config import Limits
 from headrace.protocol.v1 import sink_pb2, source_pb2
 from headrace.protocol.v1.frame_pb2 import Frame
@@ -70,41 +73,60 @@ def test_every_rule_of_frames_that_can_be_broken_is_broken() -> None:
 @pytest.mark.parametrize("name", VALID)
 def test_the_sdk_decodes_a_frame(name: str) -> None:
     case = VALID[name]
-    columns, messages = case["columns"], decode_frame(frame_of(case))
-    assert [str(message.sequence) for message in messages] == columns["sequences"]
-    assert [message.value for message in messages] == [plain(value) for value in columns["values"]]
-    assert [message.key for message in messages] == [plain(key) for key in columns["keys"]]
-    assert [message.event_time for message in messages] == [time and int(time) for time in columns["event_times"]]
-    assert [message.message_id for message in messages] == columns["message_ids"]
-    assert [list(message.headers or ()) for message in messages] == headers_of(columns)
-    assert messages[-1].cursor == plain(columns["cursor"])
+    expected, messages = case["columns"], decode_frame(frame_of(case))
+    assert [str(message.sequence) for message in messages] == expected["sequences"]
+    assert [message.value for message in messages] == [plain(value) for value in expected["values"]]
+    assert [message.key for message in messages] == [plain(key) for key in expected["keys"]]
+    assert [message.event_time for message in messages] == [time and int(time) for time in expected["event_times"]]
+    assert [message.message_id for message in messages] == expected["message_ids"]
+    assert [list(message.headers or ()) for message in messages] == headers_of(expected)
+    assert messages[-1].cursor == plain(expected["cursor"])
 
 
 @pytest.mark.parametrize("name", [name for name, case in VALID.items() if not case["decode_only"]])
 def test_the_sdk_packs_a_frame(name: str) -> None:
     case = VALID[name]
-    columns = case["columns"]
+    given = case["columns"]
     batch = Batch(
-        values=[plain(value) for value in columns["values"]],
-        keys=[plain(key) for key in columns["keys"]] if any(key is not None for key in columns["keys"]) else None,
-        event_times=[time and int(time) for time in columns["event_times"]] if any(columns["event_times"]) else None,
-        message_ids=columns["message_ids"] if any(each is not None for each in columns["message_ids"]) else None,
-        headers=headers_of(columns) if any(columns["headers"]) else None,
-        sequences=[int(sequence) for sequence in columns["sequences"]],
-        cursor=plain(columns["cursor"]),
+        values=[plain(value) for value in given["values"]],
+        keys=[plain(key) for key in given["keys"]] if any(key is not None for key in given["keys"]) else None,
+        event_times=[time and int(time) for time in given["event_times"]] if any(given["event_times"]) else None,
+        message_ids=given["message_ids"] if any(each is not None for each in given["message_ids"]) else None,
+        headers=headers_of(given) if any(given["headers"]) else None,
+        sequences=[int(sequence) for sequence in given["sequences"]],
+        cursor=plain(given["cursor"]),
     )
-    packed, frame = pack_batches([batch], int(columns["sequences"][0]), None), Frame()
+    packed, frame = pack_batches([batch], int(given["sequences"][0]), None), Frame()
     assert packed is not None
-    fill_frame(frame, packed, columns["stream_id"], 0, packed.count)
+    fill_frame(frame, packed, given["stream_id"], 0, packed.count)
     assert whole(case, frame).hex() == case["hex"]
 
 
-def headers_of(columns: dict[str, Any]) -> list[list[tuple[str, bytes | None]]]:
-    return [[(name, plain(value)) for name, value in headers] for headers in columns["headers"]]
+def headers_of(decoded: dict[str, Any]) -> list[list[tuple[str, bytes | None]]]:
+    return [[(name, plain(value)) for name, value in headers] for headers in decoded["headers"]]
 
 
 def plain(entry: str | None) -> bytes | None:
     return None if entry is None else bytes.fromhex(entry)
+
+
+# The engine
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_the_engine_decodes_a_frame(name: str) -> None:
+    case = VALID[name]
+    part = cut(columns("orders/0", frame_of(case)), -1, MAX_SEQUENCE)
+    assert part is not None
+    (rows,) = record_batches([part])
+    expected = case["columns"]
+    assert rows["sequence"].to_pylist() == [int(sequence) for sequence in expected["sequences"]]
+    assert rows["value"].to_pylist() == [plain(value) for value in expected["values"]]
+    assert rows["key"].to_pylist() == [plain(key) for key in expected["keys"]]
+    assert rows["event_time"].cast(pa.int64()).to_pylist() == [time and int(time) for time in expected["event_times"]]
+    assert rows["message_id"].to_pylist() == expected["message_ids"]
+    headers = [[(header["name"], header["value"]) for header in each] for each in rows["headers"].to_pylist()]
+    assert headers == headers_of(expected)
 
 
 # The gateway
