@@ -49,7 +49,7 @@ def _eventually(condition: Callable[[], bool]) -> None:
 
 
 def _child_of(process: OwnedProcess) -> int:
-    _eventually(lambda: "child" in process.log.read_text())
+    _eventually(lambda: "child" in (printed := process.log.read_text()) and printed.endswith("\n"))
     return int(process.tail()[0].split()[1])
 
 

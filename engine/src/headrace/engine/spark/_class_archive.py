@@ -11,7 +11,8 @@ import pyspark
 
 OPTIONS = "spark.driver.defaultJavaOptions"
 """Spark's setting for Java options that precede those of the user."""
-_QUIET = "-Xlog:cds=off"
+# With all its subjects: a warning of one, that an archive could not be mapped, would be printed to standard output.
+_QUIET = "-Xlog:cds*=off"
 
 
 def class_archive() -> Path:
