@@ -86,7 +86,7 @@ def own_temporary_folder(purpose: str) -> Iterator[Path]:
 
 def sweep() -> None:
     """Removes the scratch folders whose owners have ended, and kills the processes that belong to them."""
-    for lock in Path(tempfile.gettempdir()).glob(f"*/{_OWNER}"):
+    for lock in Path(tempfile.gettempdir()).glob(f"[!.]*/{_OWNER}"):
         with suppress(OSError), lock.open("r+") as held:
             if os.fstat(held.fileno()).st_uid == os.geteuid():
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
