@@ -9,6 +9,7 @@ from tests.fake_gateway.server import DEADLINE, FakeServer, ScriptedCall
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1.frame_pb2 import Frame
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceServicer, add_SinkServiceServicer_to_server
+from headrace.protocol.v1.source_pb2 import Capability
 from headrace.sdk import Batch
 from headrace.sdk.wire._frame import fill_frame
 from headrace.sdk.wire._pack import pack
@@ -109,6 +110,8 @@ class FakeSinkGateway(FakeServer, SinkServiceServicer):
 
     def __init__(self) -> None:
         super().__init__()
+        self.capabilities: tuple[Capability.ValueType, ...] = ()
+        """None, like those of a gateway of an earlier version."""
         self._sessions: asyncio.Queue[FakeSinkSession] = asyncio.Queue()
 
     async def session(self) -> FakeSinkSession:
@@ -119,7 +122,7 @@ class FakeSinkGateway(FakeServer, SinkServiceServicer):
     async def Attach(self, request_iterator, context):
         hello = (await anext(request_iterator)).hello
         session = FakeSinkSession(gateway=self, hello=hello, metadata=dict(context.invocation_metadata()))
-        welcome = pb.SinkWelcome(protocol_version=1, gateway_version="fake", session="s1")
+        welcome = pb.SinkWelcome(protocol_version=1, gateway_version="fake", session="s1", capabilities=self.capabilities)
         await context.write(pb.SinkServiceAttachResponse(welcome=welcome))
         self._sessions.put_nowait(session)
         await session.serve(request_iterator, context)

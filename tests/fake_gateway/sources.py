@@ -23,6 +23,8 @@ class Limits:
     credit_bytes: int = 64 << 20
     credit_messages: int = 1_000_000
     linger_ms: int | None = None
+    capabilities: tuple[pb.Capability.ValueType, ...] = ()
+    """None, like those of a gateway of the last release."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -32,6 +34,7 @@ class FakeSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
     hello: pb.Hello
     credit_bytes: int
     credit_messages: int
+    takes_reports: bool = False
     overrun: str = ""
 
     def take(self, request: pb.IngestRequest) -> None:
@@ -40,9 +43,11 @@ class FakeSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
             self.credit_messages -= request.frame.count
             if self.credit_bytes < 0 or self.credit_messages < 0:
                 self.overrun = f"{-self.credit_bytes} bytes, {-self.credit_messages} messages over"
+        if request.WhichOneof("message") == "report" and not self.takes_reports:
+            self.overrun = "a Report, which this gateway does not list among its capabilities"
         super().take(request)
 
-    async def next(self, *kinds: str, ignore: tuple[str, ...] = ("backlog", "credit_request")) -> pb.IngestRequest:
+    async def next(self, *kinds: str, ignore: tuple[str, ...] = ("backlog", "credit_request", "report")) -> pb.IngestRequest:
         """The connector's next message; it must be one of `kinds`."""
         while True:
             async with asyncio.timeout(DEADLINE):
@@ -62,7 +67,7 @@ class FakeSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
 
     async def open(self, stream: str | None = None, **opened: object) -> int:
         """Expects the connector to open a stream, and opens it. Returns its id."""
-        request = (await self.next("open_stream", ignore=("backlog", "frame"))).open_stream
+        request = (await self.next("open_stream", ignore=("backlog", "frame", "report"))).open_stream
         assert stream in (None, request.stream)
         self.answer_open(request.stream_id, **opened)
         return request.stream_id
@@ -126,6 +131,7 @@ class FakeGateway(FakeServer, SourceServiceServicer):
             metadata=dict(context.invocation_metadata()),
             credit_bytes=limits.credit_bytes,
             credit_messages=limits.credit_messages,
+            takes_reports=pb.CAPABILITY_REPORT in limits.capabilities,
         )
         welcome = pb.Welcome(
             protocol_version=1,
@@ -137,6 +143,7 @@ class FakeGateway(FakeServer, SourceServiceServicer):
             credit=pb.Credit(bytes=limits.credit_bytes, messages=limits.credit_messages),
             frame_overhead_bytes=FRAME_OVERHEAD,
             pace=None if limits.linger_ms is None else pb.Pace(linger_ms=limits.linger_ms),
+            capabilities=limits.capabilities,
         )
         await context.write(pb.IngestResponse(welcome=welcome))
         self._sessions.put_nowait(session)

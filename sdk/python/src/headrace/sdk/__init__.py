@@ -28,6 +28,7 @@ from headrace.sdk.sinks._types import WRITTEN, Outcome, Outcomes, Part, Recovere
 from headrace.sdk.sources._source import AsyncSource, Source, SourceKind
 from headrace.sdk.wire._frame import decode_frame
 from headrace.sdk.wire._message import CLOSE, GONE, Backlog, Batch, Close, Headers, Message, Packed, Position, Steps
+from headrace.sdk.wire._reports import ConnectorState
 
 __all__ = [
     "CLOSE",
@@ -42,6 +43,7 @@ __all__ = [
     "Backlog",
     "Batch",
     "Close",
+    "ConnectorState",
     "FrameTarget",
     "GatewayRefused",
     "GatewayUnavailable",

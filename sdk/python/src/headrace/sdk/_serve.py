@@ -21,6 +21,7 @@ from headrace.sdk.sources._session import Session
 from headrace.sdk.sources._source import AsyncSource, Source
 from headrace.sdk.wire._call import Call, Ending, calling, welcomed
 from headrace.sdk.wire._channel import metadata, open_channel
+from headrace.sdk.wire._reports import SDK, Reports
 
 log = logging.getLogger("headrace.sdk")
 
@@ -70,16 +71,18 @@ async def serve(
         log.warning("the token goes to %s in the clear: use TLS", where.gateway)
     if not isinstance(connector, SinkBase):
         source = Driver(connector)
-        await _keep_connected(functools.partial(_attempt, source, settings, where, instance or source.name), settings, stop)
+        attempt = functools.partial(_attempt, source, settings, where, instance or source.name)
+        await _keep_connected(attempt, source.reports, settings, stop)
         return
     sink = SinkDriver(connector)
     try:
-        await _keep_connected(functools.partial(attach, sink, settings, where, instance or sink.name), settings, stop)
+        attempt = functools.partial(attach, sink, settings, where, instance or sink.name)
+        await _keep_connected(attempt, sink.reports, settings, stop)
     finally:
         sink.caller.close()
 
 
-async def _keep_connected(attempt: _Attempt, settings: Settings, stop: asyncio.Event) -> None:
+async def _keep_connected(attempt: _Attempt, reports: Reports, settings: Settings, stop: asyncio.Event) -> None:
     """Reconnects, with backoff, until a session ends for good."""
     backoff = Backoff(settings.first_backoff_seconds, settings.max_backoff_seconds)
     reported_at = -_REPORT_SECONDS
@@ -90,6 +93,7 @@ async def _keep_connected(attempt: _Attempt, settings: Settings, stop: asyncio.E
             if ending is not Ending.DRAINED:
                 return
         except (GatewayUnavailable, SinkFailed) as error:
+            reports.add_error(f"{error}; trying again")
             if time.monotonic() - reported_at >= _REPORT_SECONDS:
                 log.warning("%s; trying again", error)
                 reported_at = time.monotonic()
@@ -123,7 +127,8 @@ async def _greet(call: _Call, driver: Driver, instance: str) -> pb.Welcome:
         connector=driver.connector,
         connector_version=driver.version,
         instance=instance,
-        capabilities=[pb.CAPABILITY_PACE],
+        capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT],
+        sdk=SDK,
     )
     await call.write(pb.IngestRequest(hello=hello))
     response = await call.read()

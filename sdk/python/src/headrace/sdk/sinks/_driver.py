@@ -7,11 +7,13 @@ from headrace.contract.errors import HeadraceError
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.contract.names import is_name
 from headrace.protocol.v1 import sink_pb2 as pb
+from headrace.protocol.v1 import source_pb2
 from headrace.sdk._errors import InvalidSink, SinkFailed
 from headrace.sdk.sinks._async import AsyncIdempotentSink, AsyncSink, AsyncTwoPhaseSink
 from headrace.sdk.sinks._caller import Caller, TaskCaller, ThreadCaller
 from headrace.sdk.sinks._sink import IdempotentSink, Sink, TwoPhaseSink
 from headrace.sdk.sinks._types import Part, Recovered, Transaction
+from headrace.sdk.wire._reports import SDK, reports_of
 
 AnySink = Sink | IdempotentSink | TwoPhaseSink | AsyncSink | AsyncIdempotentSink | AsyncTwoPhaseSink
 
@@ -29,6 +31,7 @@ class SinkDriver:
             raise InvalidSink(f"{type(sink).__name__} has no name: set the attribute `name` to what Spark calls the sink")
         if not is_name(sink.name):
             raise InvalidSink(f"sink name {sink.name!r}: 1 to 255 letters, digits and '._-' are allowed")
+        self.reports = reports_of(sink)
         self.sink = sink
         self.name = sink.name
         self.blocks = isinstance(sink, Sink | IdempotentSink | TwoPhaseSink)
@@ -47,6 +50,7 @@ class SinkDriver:
             raise
         except Exception as error:
             raise SinkFailed(f"sink {self.name}: could not report what it has stored: {describe(error)}") from error
+        self.reports.connected()
         return pb.SinkHello(
             protocol_version=PROTOCOL_VERSION,
             connector=self.sink.connector or self.name,
@@ -57,6 +61,8 @@ class SinkDriver:
             staged=map(part_to_wire, recovered.staged),
             prepared=map(transaction_to_wire, recovered.prepared),
             committed=map(transaction_to_wire, recovered.committed),
+            capabilities=[source_pb2.CAPABILITY_REPORT],
+            sdk=SDK,
         )
 
     def saw(self, pipeline: str) -> None:

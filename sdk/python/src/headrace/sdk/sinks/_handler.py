@@ -47,6 +47,7 @@ class Answers:
     def __init__(self, driver: SinkDriver, say: Say) -> None:
         """Sends answers with `say`."""
         self._name = driver.name
+        self._reports = driver.reports
         self._say = say
 
     async def staged(self, id_: int, refused: list[pb.Staged.Refused]) -> None:
@@ -69,6 +70,7 @@ class Answers:
         """Answers that a part cannot be staged."""
         where = f"partition {part.partition} of batch {part.transaction.batch} of pipeline {part.transaction.pipeline}"
         log.error("sink %s: %s: %s", self._name, where, describe(error), exc_info=error)
+        self._reports.add_error(f"{where}: {describe(error)}")
         await self._say(pb.SinkServiceAttachRequest(failed=pb.Failed(part_id=id_, reason=describe(error))))
 
     async def transaction_failed(self, transaction: Transaction, doing: str, error: Exception) -> None:
@@ -81,3 +83,4 @@ class Answers:
         """Logs that an abort failed; the gateway expects no answer to an abort."""
         where = f"batch {transaction.batch} of pipeline {transaction.pipeline}"
         log.error("sink %s: %s of %s: %s", self._name, doing, where, describe(error), exc_info=error)
+        self._reports.add_error(f"{doing} of {where}: {describe(error)}")

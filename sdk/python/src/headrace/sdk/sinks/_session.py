@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
+from headrace.protocol.v1 import connector_pb2
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.sdk._settings import Settings
 from headrace.sdk.sinks._async import AsyncIdempotentSink, AsyncTwoPhaseSink
@@ -37,6 +38,7 @@ class SinkSession:
     ) -> None:
         """Takes over a call after Welcome; ends it when `stop` is set."""
         self._busy_seconds = welcome.read_timeout_ms / 1000 * _BUSY_SHARE
+        self._capabilities = welcome.capabilities
         self._driver = driver
         self._settings = settings
         self._write = write
@@ -57,6 +59,7 @@ class SinkSession:
         """
         receiving = self._tasks.start(self._receive())
         self._tasks.start(self._watch_stop())
+        self._tasks.start(self._driver.reports.send(self._capabilities, self._report))
         if self._busy_seconds:
             self._tasks.start(self._tell_busy())
         try:
@@ -94,6 +97,9 @@ class SinkSession:
                 await self._write(request)
         except Exception as error:
             self._fail(error)
+
+    async def _report(self, report: connector_pb2.Report) -> None:
+        await self._say(pb.SinkServiceAttachRequest(report=report))
 
     async def _watch_stop(self) -> None:
         """Ends the session when `stop` is set."""

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 
 from headrace.sdk.sinks._rows import Rows
 from headrace.sdk.sinks._types import Outcomes, Part, Recovered, Transaction
+from headrace.sdk.wire._reports import Reporting
 
 
-class SinkBase:
+class SinkBase(Reporting):
     """The attributes of every sink."""
 
     name: str = ""

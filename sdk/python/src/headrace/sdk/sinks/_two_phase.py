@@ -191,6 +191,7 @@ class TwoPhaseHandler:
             await self._caller.call(self._sink.drop, part)
         except Exception as error:
             log.error("sink %s: dropping a part: %s", self._driver.name, describe(error), exc_info=error)
+            self._driver.reports.add_error(f"dropping a part: {describe(error)}")
 
     # Decisions
 

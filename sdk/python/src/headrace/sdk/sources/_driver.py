@@ -15,6 +15,7 @@ from headrace.sdk.sources._source import AsyncSource, Source, SourceKind
 from headrace.sdk.sources._starts import KnownStarts
 from headrace.sdk.sources._task_reader import TaskReader
 from headrace.sdk.wire._message import Position
+from headrace.sdk.wire._reports import reports_of
 
 T = TypeVar("T")
 
@@ -44,6 +45,7 @@ class Driver:
             raise InvalidSource(f"source {self.name}: chooses_start is for replayable sources")
         self.starts = KnownStarts(self._ask_for_starts)
         self.takes_turns = source.takes_turns
+        self.reports = reports_of(source)
         self._source = source
         self._asking: asyncio.Future[Any] | None = None
 
@@ -76,6 +78,7 @@ class Driver:
             )
         if self.chooses_start:
             self.starts.listed(partitions)
+        self.reports.connected()
         return partitions
 
     async def _ask_for_starts(self, partitions: Sequence[str]) -> Mapping[str, Position]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from headrace.contract.errors import HeadraceError
-from headrace.protocol.v1 import frame_pb2
+from headrace.protocol.v1 import connector_pb2, frame_pb2
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.sdk._errors import InvalidMessage, PositionLost, StreamNotPermitted
 from headrace.sdk._settings import Settings, stream_name
@@ -81,6 +81,7 @@ class Session:
         self._tasks.start(self._watch_partitions())
         self._tasks.start(self._watch_stop())
         self._tasks.start(self._say_starts())
+        self._tasks.start(self._driver.reports.send(self._welcome.capabilities, self._report))
         try:
             ending = await self._end
             await self._sender.goodbye(ending.value)
@@ -128,6 +129,9 @@ class Session:
                 case _:
                     log.debug("ignored a message of a kind that this version does not know")
 
+    async def _report(self, report: connector_pb2.Report) -> None:
+        self._sender.say(pb.IngestRequest(report=report))
+
     def _granted(self, credit: pb.Credit) -> None:
         """Handles credit, for one stream or for all."""
         stream = self._streams.get(credit.stream_id) if credit.HasField("stream_id") else None
@@ -174,6 +178,7 @@ class Session:
             self._reopen(stream, retry)
         elif reject.reason == pb.REJECT_REASON_OWNED:
             log.warning("stream %s: %s; trying again", stream.name, reject.message)
+            self._driver.reports.add_error(reject.message, stream.name)
             self._reopen(stream, retry or _OWNED_RETRY_SECONDS)
         else:
             self._stream_failed(stream, StreamNotPermitted(f"stream {stream.name}: {reject.message}", "PERMISSION_DENIED"))
@@ -271,6 +276,7 @@ class Session:
     def _position_lost(self, stream: Stream, lost: PositionLost) -> None:
         """Reports the loss to the gateway, and reopens the stream, with increasing delays if the loss recurs."""
         log.warning("stream %s: position lost: %s", stream.name, lost.reason)
+        self._driver.reports.add_error(f"position lost: {lost.reason}", stream.name)
         message = pb.PositionLost(stream_id=stream.id, earliest_sequence=lost.earliest, reason=lost.reason)
         self._sender.say(pb.IngestRequest(position_lost=message))
         times = self._lost_in_a_row.get(stream.partition, 0)
@@ -309,6 +315,7 @@ class Session:
         self._leaving, self._flush = why, flush
         if isinstance(why, HeadraceError):
             log.warning("stopping, once what was read is acknowledged: %s", why)
+            self._driver.reports.add_error(str(why))
         for stream in self._streams.values():
             if stream.reader is not None:
                 stream.reader.pause()

@@ -6,6 +6,7 @@ from enum import Enum
 
 from headrace.sdk._errors import InvalidMessage
 from headrace.sdk.wire._message import Backlog, Batch, Close, Message, Position
+from headrace.sdk.wire._reports import Reporting
 
 
 class SourceKind(Enum):
@@ -17,7 +18,7 @@ class SourceKind(Enum):
     """What was not acknowledged is delivered again, in no guaranteed order: a classic queue."""
 
 
-class _SourceBase:
+class _SourceBase(Reporting):
     """The attributes of every source."""
 
     name: str = ""
