@@ -18,12 +18,6 @@ from headrace.sdk import GatewayRefused, Message, Position, Settings, Source, se
 
 CASES = named(read("errors.json")["cases"])
 PLAIN = {name: case for name, case in CASES.items() if name.startswith("the reason ")}
-NOT_BY_REASON = {
-    "a reason counts more than a status that permits a reconnect",
-    "a reason counts more than a status that forbids a reconnect",
-    "the same text with a reason of the gateway",
-}
-"""Where the SDK, which looks at the status and the text alone, does not do what it should."""
 _VALUE = re.compile(r"((?:  // .*\n)+)  ERROR_REASON_(\w+) = ")
 
 
@@ -96,9 +90,7 @@ class EndingGateway(FakeServer, SourceServiceServicer):
         await context.abort(grpc.StatusCode[self._case["status"]], self._case["text"], trailing)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.xfail] if name in NOT_BY_REASON else []) for name in CASES]
-)
+@pytest.mark.parametrize("name", CASES)
 async def test_the_sdk_reconnects_where_it_should_and_nowhere_else(name: str) -> None:
     gateway = EndingGateway(CASES[name])
     await gateway.start()
