@@ -10,6 +10,7 @@ import grpc.aio
 
 from headrace.sdk._errors import GatewayUnavailable
 from headrace.sdk.wire._ended import call_broke, call_ended
+from headrace.sdk.wire._internals import keep_status
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -29,6 +30,7 @@ class Call(Generic[Request, Response]):
 
     def __init__(self, call: Any, response: type[Response], gateway: str) -> None:
         """Wraps a gRPC call whose responses are of type `response`."""
+        keep_status(call)
         self._call = call
         self._response = response
         self._gateway = gateway
