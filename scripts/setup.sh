@@ -111,7 +111,7 @@ if ! is_new_enough "$venv/bin/python" || ! "$venv/bin/uv" --version >/dev/null 2
   "$python" -m venv --clear --without-pip "$venv"
 fi
 [ "$("$venv/bin/uv" --version 2>/dev/null | cut -d ' ' -f 2)" = "$uv_version" ] || install_uv
-arguments=(--constraint constraints.txt --editable . --editable protocol --editable terminal --editable sdk/python --editable gateway --editable pipelines --editable engine --editable connectors --editable laboratory)
+arguments=(--constraint constraints.txt --editable . --editable protocol --editable terminal --editable sdk/python --editable gateway --editable pipelines --editable engine --editable connectors --editable conformance --editable laboratory)
 what="PySpark, 450 MB, and some 60 other packages, 110 MB"
 if [ "$group" = dev ]; then
   arguments+=(--group dev)

@@ -1,0 +1,5 @@
+"""`python -m headrace.conformance`."""
+
+from headrace.conformance import main
+
+main()

@@ -1,0 +1,105 @@
+"""A gRPC server that plays the gateway, and calls whose answers are scripted."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import grpc
+import grpc.aio
+
+_SHORTEST_PING_MS = 1000
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+class GatewayServer:
+    """Listens on a free port of 127.0.0.1; after a stop, on the same one. Subclasses are the service."""
+
+    register: Callable[[Any, grpc.aio.Server], None]
+    """Adds the service to a server: the generated `add_..._to_server`."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self._server: grpc.aio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it listens, `host:port`."""
+        return f"127.0.0.1:{self.port}"
+
+    async def start(self, credentials: grpc.ServerCredentials | None = None) -> None:
+        """Begins to listen."""
+        options = [
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.http2.min_ping_interval_without_data_ms", _SHORTEST_PING_MS),
+            ("grpc.so_reuseport", 0),
+        ]
+        self._server = grpc.aio.server(options=options)
+        type(self).register(self, self._server)
+        if credentials is None:
+            self.port = self._server.add_insecure_port(self.address)
+        else:
+            self.port = self._server.add_secure_port(self.address, credentials)
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Cuts every connection."""
+        if self._server is not None:
+            await self._server.stop(0)
+            self._server = None
+
+
+@dataclass(eq=False, kw_only=True)
+class ScriptedCall(Generic[Request, Response]):
+    """One call of a connector, from the gateway's side: it takes what the connector sends, and sends what it is given."""
+
+    metadata: dict[str, str]
+    inbox: asyncio.Queue[Request | None] = field(default_factory=asyncio.Queue)
+    outgoing: asyncio.Queue[Response | tuple[grpc.StatusCode, str]] = field(default_factory=asyncio.Queue)
+    written: int = 0
+    """How many messages gRPC has taken from the gateway."""
+
+    def take(self, request: Request) -> None:
+        """A message has arrived."""
+        self.inbox.put_nowait(request)
+
+    def close(self, status: grpc.StatusCode, details: str = "as the test says") -> None:
+        """Ends the call, once what was put before is sent."""
+        self.outgoing.put_nowait((status, details))
+
+    async def ready_to_read(self) -> None:
+        """Returns when the next message may be read; at once, unless a subclass says otherwise."""
+
+    async def serve(self, requests: AsyncIterator[Request], context: Any) -> None:
+        """Runs the call until either side ends it."""
+        reading = asyncio.create_task(self._read(requests))
+        writing = asyncio.create_task(self._write(context))
+        try:
+            await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
+            if writing.done():
+                await context.abort(*writing.result())
+        finally:
+            reading.cancel()
+            writing.cancel()
+            await asyncio.gather(reading, writing, return_exceptions=True)
+
+    async def _read(self, requests: AsyncIterator[Request]) -> None:
+        try:
+            await self.ready_to_read()
+            async for request in requests:
+                self.take(request)
+                if request.HasField("goodbye"):  # type: ignore[attr-defined]
+                    return
+                await self.ready_to_read()
+        finally:
+            self.inbox.put_nowait(None)
+
+    async def _write(self, context: Any) -> tuple[grpc.StatusCode, str]:
+        """Sends what is to be sent; returns how the call shall end."""
+        while not isinstance(message := await self.outgoing.get(), tuple):
+            await context.write(message)
+            self.written += 1
+        return message

@@ -1,0 +1,1 @@
+"""The gateway's side of sinks, and the checks that judge them."""

@@ -1,0 +1,165 @@
+"""A gateway for one source: it welcomes, opens, acknowledges and grants by itself, unless a check says otherwise."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from headrace.conformance.changes import Changes
+from headrace.conformance.frames import Message
+from headrace.conformance.server import GatewayServer
+from headrace.conformance.sources.session import SourceSession, at
+from headrace.conformance.sources.stream import Stream
+from headrace.conformance.trace import Trace
+from headrace.protocol.v1 import source_pb2 as pb
+from headrace.protocol.v1.frame_pb2 import Frame, Position
+from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer, add_SourceServiceServicer_to_server
+
+Ending = tuple[grpc.StatusCode, str]
+
+
+@dataclass
+class Terms:
+    """What Welcome says. The overhead is not the gateway's own, so that no connector can know it beforehand."""
+
+    credit_bytes: int = 16 << 20
+    credit_messages: int = 100_000
+    max_frame_bytes: int = 4 << 20
+    max_frame_messages: int = 65_536
+    max_streams: int = 100
+    frame_overhead_bytes: int = 300
+    linger_ms: int = 5
+
+
+class SourceGateway(GatewayServer, SourceServiceServicer):
+    """Serves the sessions of one source, and remembers what it was sent over all of them."""
+
+    register = add_SourceServiceServicer_to_server
+
+    def __init__(self, trace: Trace, changes: Changes) -> None:
+        super().__init__()
+        self.trace = trace
+        self.changes = changes
+        self.breach: Callable[[str, str], None] = lambda check, what: None
+        self.terms = Terms()
+        self.sessions: list[SourceSession] = []
+        self.reads = asyncio.Event()
+        """Set while it reads what connectors send."""
+        self.reads.set()
+        self.welcomes = True
+        """Whether it answers Hello."""
+        self.opens = True
+        """Whether it opens streams as soon as it is asked for them."""
+        self.acks = True
+        """Whether it acknowledges each frame at once."""
+        self.grants = True
+        """Whether it grants what a CreditRequest asks for, when nothing is outstanding."""
+        self.refusal: Ending | None = None
+        """How it ends each session, instead of a Welcome."""
+        self.on_asked: list[Callable[[SourceSession, Stream], None]] = []
+        """What to do, one for each OpenStream, instead of opening the stream."""
+        self.resumes: dict[str, Position | None] = {}
+        """Where streams resume."""
+        self.committed: dict[str, Position] = {}
+        """What is acknowledged."""
+        self.received: dict[str, dict[int, Message]] = {}
+        """The messages of each stream by sequence, over all sessions; of a replayable source."""
+        self.epochs = 0
+        self._cursors: dict[str, list[tuple[int, bytes]]] = {}
+
+    # What checks use
+
+    @property
+    def last_session(self) -> SourceSession | None:
+        """The session that began last."""
+        return self.sessions[-1] if self.sessions else None
+
+    @property
+    def greeted_sessions(self) -> list[SourceSession]:
+        """The sessions that have begun with Hello."""
+        return [session for session in self.sessions if session.hello is not None]
+
+    def position(self, name: str, sequence: int) -> Position:
+        """A position of a replayable stream, with the cursor of the last frame that ended at or before it."""
+        cursors = [cursor for last, cursor in self._cursors.get(name, []) if last <= sequence]
+        return at(sequence, cursors[-1] if cursors else None)
+
+    def resume_at(self, name: str, sequence: int | None) -> None:
+        """Sets where a stream resumes, and what is acknowledged; None is its beginning."""
+        if sequence is None:
+            self.resumes.pop(name, None)
+            self.committed.pop(name, None)
+        else:
+            self.resumes[name] = self.committed[name] = self.position(name, sequence)
+
+    def commit(self, stream: Stream, sequence: int) -> Position:
+        """Notes that a stream is acknowledged up to a sequence."""
+        if stream.kind == pb.SOURCE_KIND_REDELIVERING:
+            return Position(epoch=stream.epoch, sequence=sequence)
+        position = self.position(stream.name, sequence)
+        self.resumes[stream.name] = self.committed[stream.name] = position
+        return position
+
+    # What sessions report
+
+    def greeted(self, session: SourceSession) -> None:
+        """Hello has arrived."""
+        if self.refusal is not None:
+            status, text = self.refusal
+            self.trace.event(f"#{session.number} the gateway ends the session: {status.name}, {text}")
+            session.close(status, text)
+        elif self.welcomes:
+            session.welcome()
+
+    def asked(self, session: SourceSession, stream: Stream) -> None:
+        """OpenStream has arrived."""
+        if self.on_asked:
+            self.on_asked.pop(0)(session, stream)
+        elif self.opens:
+            session.open(stream)
+
+    def framed(self, session: SourceSession, stream: Stream, frame: Frame) -> None:
+        """A frame has arrived."""
+        if frame.HasField("cursor") and stream.messages:
+            self._cursors.setdefault(stream.name, []).append((stream.messages[-1].sequence, frame.cursor))
+        if self.acks and not stream.settled:
+            session.acknowledge((stream, len(stream.messages)))
+
+    def requested(self, session: SourceSession, stream: Stream, request: pb.CreditRequest) -> None:
+        """CreditRequest has arrived."""
+        outstanding = any(other.outstanding for other in session.streams.values())
+        bytes_ = request.bytes + self.terms.frame_overhead_bytes - session.credit_bytes
+        messages = request.messages - session.credit_messages
+        if self.grants and not outstanding and (bytes_ > 0 or messages > 0):
+            session.grant(max(bytes_, 0), max(messages, 0))
+
+    def closed(self, session: SourceSession, stream: Stream) -> None:
+        """CloseStream has arrived."""
+
+    def lost(self, session: SourceSession, stream: Stream) -> None:
+        """PositionLost has arrived: the stream is to be opened again, and is parked then."""
+        session.reject(stream, pb.REJECT_REASON_REOPEN)
+
+    def keep(self, stream: Stream, message: Message) -> None:
+        """Remembers a message; the same position must always yield the same one."""
+        if stream.kind == pb.SOURCE_KIND_REDELIVERING:
+            return
+        known = self.received.setdefault(stream.name, {}).setdefault(message.sequence, message)
+        if known != message:
+            self.breach("replay", f"{stream.name}: first {known}, later {message}")
+
+    async def Ingest(self, request_iterator: AsyncIterator[pb.IngestRequest], context: Any) -> None:  # type: ignore[override]
+        """One session."""
+        metadata = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
+        session = SourceSession(metadata=metadata, number=len(self.sessions) + 1, gateway=self)
+        self.sessions.append(session)
+        self.trace.event(f"#{session.number} the connector calls SourceService.Ingest")
+        self.changes.notify()
+        try:
+            await session.serve(request_iterator, context)
+        finally:
+            session.ended = True
+            self.trace.event(f"#{session.number} the call has ended")
+            self.changes.notify()

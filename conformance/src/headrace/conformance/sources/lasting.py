@@ -1,0 +1,323 @@
+"""Checks of sources: acknowledgements, interruptions, and how a session ends."""
+
+from headrace.conformance.frames import Message
+from headrace.conformance.sources.declared import checks
+from headrace.conformance.sources.session import SourceSession
+from headrace.conformance.sources.stream import Stream
+from headrace.conformance.sources.trial import SourceTrial, fullest
+from headrace.protocol.v1 import source_pb2 as pb
+
+_SLOW_S = 1.5
+_DRAIN_MS = 5000
+
+Identity = tuple[str | None, bytes | None, bytes | None]
+
+
+@checks.check("acks", needs=("messages",))
+async def acks(trial: SourceTrial) -> None:
+    """It cannot take acknowledgements in the middle of a frame, of several streams at once, or that skip positions."""
+    trial.gateway.acks = False
+    await trial.start()
+    session = await trial.session()
+    await trial.arrived(session)
+    streams = [stream for stream in session.streams.values() if stream.messages]
+    session.acknowledge(*((stream, 1) for stream in streams))
+    for stream in streams:
+        if len(stream.messages) > 1:
+            session.acknowledge((stream, len(stream.messages) - 1))
+    session.acknowledge_all()
+    await _goes_on(trial, session)
+
+
+@checks.check("lost-acks", needs=("replayable", "messages"))
+async def lost_acks(trial: SourceTrial) -> None:
+    """It waits for an Ack that does not come, since StreamOpened has said already that everything is acknowledged."""
+    trial.gateway.acks = False
+    await trial.start()
+    session = await trial.session()
+    await trial.arrived(session)
+    # It is in the checkpoint, and the connection breaks before the connector hears of it.
+    for stream in session.streams.values():
+        if stream.messages:
+            trial.gateway.commit(stream, stream.messages[-1].sequence)
+    await trial.cut()
+    trial.gateway.acks = True
+    await trial.bring_back()
+    await _goes_on(trial, await trial.session(), already=0)
+
+
+@checks.check("slow-gateway", needs=("messages",))
+async def slow_gateway(trial: SourceTrial) -> None:
+    """It gives up on a gateway that answers late: with Welcome, StreamOpened, reading, or an Ack."""
+    gateway = trial.gateway
+    gateway.welcomes = gateway.opens = gateway.acks = False
+    await trial.start()
+    session = await trial.session()
+    await trial.pause(_SLOW_S)
+    session.welcome()
+    await trial.stream_asked(session)
+    await trial.pause(_SLOW_S)
+    gateway.opens = True
+    gateway.reads.clear()
+    for stream in session.streams.values():
+        session.open(stream)
+    await trial.pause(_SLOW_S)
+    gateway.reads.set()
+    await trial.arrived(session)
+    await trial.pause(_SLOW_S)
+    trial.require(not session.ended, "it ended the session while the gateway was slow")
+    session.acknowledge_all()
+    gateway.acks = True
+    await _goes_on(trial, session)
+
+
+@checks.check("gateway-restart", needs=("messages",))
+async def gateway_restart(trial: SourceTrial) -> None:
+    """It does not come back to a gateway that was away, or does not go on where the new session says."""
+    trial.gateway.acks = False
+    await trial.start()
+    first = await trial.session()
+    await trial.arrived(first)
+    everything = {stream.name: list(stream.messages) for stream in first.streams.values()}
+    if trial.spec.kind == "replayable":
+        for stream in first.streams.values():
+            if len(stream.messages) > 1:
+                trial.gateway.commit(stream, stream.messages[len(stream.messages) // 2 - 1].sequence)
+    await trial.cut()
+    await trial.pause(trial.spec.deadlines.quiet)
+    await trial.bring_back()
+    second = await trial.session()
+    wanted = {name: _after(messages, trial.gateway.resumes.get(name)) for name, messages in everything.items()}
+    await trial.arrived(second, sum(map(len, wanted.values())))
+    if trial.spec.kind == "replayable":
+        for stream in second.streams.values():
+            expected = wanted.get(stream.name, [])
+            trial.require(
+                stream.messages[: len(expected)] == expected, f"{stream.name}: other messages after the gateway's return"
+            )
+
+
+@checks.check("crash", needs=("messages",))
+async def crash(trial: SourceTrial) -> None:
+    """After SIGKILL and a restart, messages that were not acknowledged do not come again."""
+    trial.gateway.acks = False
+    await trial.start()
+    session = await trial.session()
+    await trial.arrived(session)
+    for stream in list(session.streams.values()):
+        if len(stream.messages) > 1:
+            session.acknowledge((stream, len(stream.messages) // 2))
+    left = [message for stream in session.streams.values() for message in stream.messages[stream.acknowledged :]]
+    await trial.kill()
+    await trial.start()
+    second = await trial.session()
+
+    def missing() -> list[Identity]:
+        return _missing(left, second)
+
+    await trial.until(lambda: not missing(), "the messages again that were not acknowledged")
+
+
+@checks.check("redelivery", needs=("redelivering", "messages"))
+async def redelivery(trial: SourceTrial) -> None:
+    """After a lost session, a message that was acknowledged comes again, or one that was not does not."""
+    trial.gateway.acks = False
+    await trial.start()
+    session = await trial.session()
+    await trial.arrived(session)
+    done: list[Message] = []
+    for stream in list(session.streams.values()):
+        half = len(stream.messages) // 2
+        if half:
+            session.acknowledge((stream, half))
+            done += stream.messages[:half]
+    left = [message for stream in session.streams.values() for message in stream.messages[stream.acknowledged :]]
+    # The connector hears of the acknowledgement, and has time to tell its queue.
+    await trial.pause(2 * trial.spec.deadlines.quiet)
+    await trial.cut()
+    await trial.bring_back()
+    second = await trial.session()
+    await trial.until(lambda: not _missing(left, second), "the messages again that were not acknowledged")
+    await trial.never(lambda: False, "")
+    again = {_identity(message) for stream in second.streams.values() for message in stream.messages}
+    repeated = [message for message in done if _identity(message) in again]
+    trial.require(not repeated, f"{len(repeated)} acknowledged messages came again, such as {repeated[:1] and str(repeated[0])}")
+
+
+@checks.check("epochs", needs=("redelivering", "messages"))
+async def epochs(trial: SourceTrial) -> None:
+    """It does not count its sequences from 1 after each StreamOpened."""
+    trial.gateway.acks = False
+    await trial.start()
+    session = await trial.session()
+    await trial.arrived(session)
+    for stream in list(session.streams.values()):
+        session.reject(stream, pb.REJECT_REASON_REOPEN)
+    await trial.arrived(session, 2 * trial.spec.messages)
+    for stream in session.streams.values():
+        if stream.messages:
+            trial.require(
+                stream.messages[0].sequence == 1,
+                f"{stream.name}, id {stream.id}: begins with sequence {stream.messages[0].sequence}",
+            )
+
+
+@checks.check("drain", needs=("messages",))
+async def drain(trial: SourceTrial) -> None:
+    """After Drain it sends new messages, does not say Goodbye by the deadline, or does not reconnect."""
+    trial.gateway.terms.credit_messages = 1
+    trial.gateway.acks = trial.gateway.grants = False
+    await trial.start()
+    session = await trial.session()
+    await trial.until(lambda: session.messages >= 1, "a frame within the first credit")
+    await trial.never(lambda: False, "")
+    before = len(session.frames)
+    session.drain(_DRAIN_MS)
+    # It has the Drain before it has this credit: what it sends with it is new.
+    session.grant(0, trial.spec.messages)
+    session.acknowledge_all()
+    await trial.until(
+        lambda: session.goodbye is not None or session.ended, "Goodbye after Drain", _DRAIN_MS / 1000, must_run=False
+    )
+    trial.require(len(session.frames) == before, "it sent messages after Drain")
+    trial.require(session.goodbye is not None, "it ended the call without Goodbye after Drain")
+    trial.gateway.terms.credit_messages = 100_000
+    trial.gateway.acks = True
+    second = await trial.session()
+    await trial.arrived(second, trial.spec.messages - 1)
+
+
+@checks.check("end-of-stream", needs=("messages", "ends"))
+async def end_of_stream(trial: SourceTrial) -> None:
+    """At its end it does not close its streams with end_of_stream, or does not end with Goodbye and exit code 0."""
+    await trial.start()
+    session = await trial.session()
+    await trial.arrived(session)
+    await trial.until(
+        lambda: all(stream.ended for stream in session.streams.values()), "CloseStream with end_of_stream", must_run=False
+    )
+    await _ends(trial, session)
+
+
+@checks.check("last-acks", needs=("messages", "ends"))
+async def last_acks(trial: SourceTrial) -> None:
+    """It leaves before its last messages are acknowledged."""
+    trial.gateway.acks = False
+    await trial.start()
+    session = await trial.session()
+    await trial.arrived(session)
+    await trial.never(
+        lambda: session.goodbye is not None or session.ended or not trial.process.running,
+        "it has left, and nothing is acknowledged",
+    )
+    session.acknowledge_all()
+
+
+@checks.check("reopen-after-end", needs=("replayable", "messages", "ends"))
+async def reopen_after_end(trial: SourceTrial) -> None:
+    """It does not send again what follows the resume position when a stream is rejected that has ended."""
+    trial.gateway.acks = False
+    await trial.start()
+    session = await trial.session()
+    await trial.arrived(session)
+    await trial.until(lambda: all(stream.closed is not None for stream in session.streams.values()), "CloseStream")
+    name = fullest({stream.name: stream.messages for stream in session.streams.values()})
+    first = session.stream(lambda stream: stream.name == name)
+    assert first is not None
+    session.reject(first, pb.REJECT_REASON_REOPEN)
+
+    def again() -> Stream | None:
+        return session.stream(lambda stream: stream.name == name and stream is not first)
+
+    await trial.until(lambda: again() is not None, f"OpenStream of {name} again")
+    second = again()
+    assert second is not None
+    await trial.until(lambda: second.messages == first.messages, f"the {len(first.messages)} messages of {name} again")
+
+
+@checks.check("position-lost", needs=("replayable", "messages", "lose"))
+async def position_lost(trial: SourceTrial) -> None:
+    """It does not report by PositionLost that what follows the resume position is gone, or sends without skip_lost."""
+    before = await trial.baseline()
+    name = fullest(before)
+    trial.gateway.resume_at(name, before[name][0].sequence)
+    assert trial.spec.lose is not None
+    await trial.run("lose", trial.spec.lose)
+    await trial.start()
+    session = await trial.session()
+
+    def lost() -> Stream | None:
+        return session.stream(lambda stream: stream.name == name and stream.lost is not None)
+
+    await trial.until(lambda: lost() is not None, f"PositionLost of {name}")
+    first = lost()
+    assert first is not None
+    trial.require(not first.messages, f"{name}: it sent messages of a position that is lost")
+    trial.gateway.on_asked = [lambda session, stream: session.open(stream, skip_lost=True)]
+    await trial.until(
+        lambda: session.stream(lambda s: s.name == name and s is not first and bool(s.messages)) is not None,
+        f"what is left of {name}, after skip_lost",
+    )
+
+
+@checks.check("starts", needs=("replayable", "messages", "chooses_start"))
+async def starts(trial: SourceTrial) -> None:
+    """Starts does not name every stream that chooses its start, or is another one when the gateway asks again."""
+    answers: list[dict[str, int | None]] = []
+    trial.gateway.opens = False
+    await trial.start()
+    for _ in range(2):
+        session = await trial.session()
+        first = await trial.stream_asked(session)
+        await trial.never(lambda: False, "")
+        session.send(starts_wanted=pb.StartsWanted(stream_id=first.id))
+        choosing = [stream for stream in session.streams.values() if stream.chooses_start]
+        await trial.until(
+            lambda choosing=choosing: all(stream.starts is not None for stream in choosing),  # type: ignore[misc]
+            f"Starts that names {', '.join(stream.name for stream in choosing)}",
+        )
+        answers.append({stream.name: _place(stream) for stream in choosing})
+        await trial.cut()
+        if trial.spec.produce is not None:
+            await trial.produce()
+        await trial.bring_back()
+    trial.require(answers[0] == answers[1], f"first {answers[0]}, and after a restart of the gateway {answers[1]}")
+
+
+async def _goes_on(trial: SourceTrial, session: SourceSession, already: int | None = None) -> None:
+    """Sees that the source goes on after its acknowledgements: it ends if it is to end, else it sends what is produced."""
+    if trial.spec.ends:
+        await _ends(trial, session)
+    elif trial.spec.produce is not None:
+        trial.gateway.acks = True
+        await trial.produce()
+        await trial.arrived(session, (trial.spec.messages if already is None else already) + 1)
+    else:
+        await trial.never(lambda: session.ended, "it ended the session after the acknowledgements")
+
+
+async def _ends(trial: SourceTrial, session: SourceSession) -> None:
+    """Sees that the source says Goodbye and exits with 0."""
+    code = await trial.exits("the end of the process, once everything is acknowledged")
+    trial.require(code == 0, f"it exits with {code} once everything is acknowledged, and not with 0")
+    trial.require(session.goodbye is not None, "it ended the call without Goodbye")
+
+
+def _after(messages: list[Message], position: object) -> list[Message]:
+    sequence = getattr(position, "sequence", -1)
+    return [message for message in messages if message.sequence > sequence]
+
+
+def _identity(message: Message) -> Identity:
+    """What a message is recognised by when it comes again."""
+    return message.message_id, message.key, message.value
+
+
+def _missing(expected: list[Message], session: SourceSession) -> list[Identity]:
+    found = {_identity(message) for stream in session.streams.values() for message in stream.messages}
+    return [identity for identity in map(_identity, expected) if identity not in found]
+
+
+def _place(stream: Stream) -> int | None:
+    assert stream.starts is not None
+    return stream.starts.position.sequence if stream.starts.HasField("position") else None

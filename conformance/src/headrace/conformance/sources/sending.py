@@ -1,0 +1,228 @@
+"""Checks of sources: frames, sequences, credit and pace."""
+
+from headrace.conformance.errors import NotJudged
+from headrace.conformance.sources.declared import checks
+from headrace.conformance.sources.session import SourceSession
+from headrace.conformance.sources.trial import SourceTrial
+from headrace.protocol.v1 import source_pb2 as pb
+
+_IDLE_S = 0.3
+_SMALL_FRAME_BYTES, _SMALL_FRAME_MESSAGES = 2048, 5
+_WINDOW_FRAMES = 2.5
+_LINGER_MS = 700
+_PACED = 4
+_LARGEST_BYTES = 1 << 20
+_BESIDE_A_VALUE = 512
+"""More than a frame of one message needs beside its value."""
+
+
+@checks.check("sequences", needs=("messages",), standing=True)
+async def sequences(trial: SourceTrial) -> None:
+    """Its sequences do not increase strictly within a stream, or are not in the allowed range."""
+    await trial.start()
+    await trial.arrived(await trial.session())
+
+
+@checks.check("frames", needs=("messages",), standing=True)
+async def frames(trial: SourceTrial) -> None:
+    """The columns of its frames contradict each other, or contain what the protocol does not allow."""
+    await trial.start()
+    session = await trial.session()
+    await trial.until(lambda: sum(frame.count for frame in session.frames) >= trial.spec.messages, "all messages")
+
+
+@checks.check("frame-limits", needs=("messages",), standing=True)
+async def frame_limits(trial: SourceTrial) -> None:
+    """It sends frames that are larger, or have more messages, than Welcome allows."""
+    trial.gateway.terms.max_frame_bytes = _SMALL_FRAME_BYTES
+    trial.gateway.terms.max_frame_messages = _SMALL_FRAME_MESSAGES
+    await trial.start()
+    await trial.arrived(await trial.session())
+
+
+@checks.check("credit-bytes", needs=("messages",), standing=True)
+async def credit_bytes(trial: SourceTrial) -> None:
+    """It sends more bytes than it has credit for; a frame uses its serialized length and frame_overhead_bytes."""
+    trial.gateway.terms.credit_bytes = await _bytes_of_a_frame(trial)
+    trial.gateway.acks = False
+    await trial.start()
+    session = await trial.session()
+    await _spend(trial, session)
+
+
+@checks.check("credit-messages", needs=("messages",), standing=True)
+async def credit_messages(trial: SourceTrial) -> None:
+    """It sends more messages than it has credit for, down to a window of one message."""
+    trial.gateway.terms.credit_messages = 1
+    trial.gateway.acks = False
+    await trial.start()
+    session = await trial.session()
+    await _spend(trial, session)
+
+
+@checks.check("credit-returns", needs=("messages",))
+async def credit_returns(trial: SourceTrial) -> None:
+    """It does not go on when credit comes by a Credit alone, without an Ack."""
+    trial.gateway.terms.credit_messages = 2
+    trial.gateway.acks = trial.gateway.grants = False
+    await trial.start()
+    session = await trial.session()
+    await trial.until(lambda: session.messages >= 1, "a frame within the first credit")
+    await trial.never(lambda: session.messages > 2, "frames without credit")
+    session.grant(0, trial.spec.messages)
+    await trial.arrived(session)
+
+
+@checks.check("credit-requests", needs=("messages", "credit_request"))
+async def credit_requests(trial: SourceTrial) -> None:
+    """It does not send CreditRequest for a stream whose next frame does not fit into its credit, or names a wrong size."""
+    trial.gateway.terms.credit_bytes = trial.gateway.terms.frame_overhead_bytes + 1
+    trial.gateway.grants = False
+    await trial.start()
+    session = await trial.session()
+    await trial.until(lambda: session.stream(lambda stream: bool(stream.requests)) is not None, "CreditRequest")
+    stream = session.stream(lambda stream: bool(stream.requests))
+    assert stream is not None
+    request = stream.requests[-1]
+    trial.require(
+        request.bytes > 0 and request.messages > 0, f"it asks for {request.bytes} bytes and {request.messages} messages"
+    )
+    limits = trial.gateway.terms
+    trial.require(
+        max(request.bytes, request.ready_bytes) <= limits.max_frame_bytes
+        and max(request.messages, request.ready_messages) <= limits.max_frame_messages,
+        f"it asks for a frame above the limits: {request}",
+    )
+    trial.gateway.grants = True
+    trial.gateway.requested(session, stream, request)
+    await trial.arrived(session)
+
+
+@checks.check("stream-credit", needs=("messages", "credit_request"))
+async def stream_credit(trial: SourceTrial) -> None:
+    """Credit for one stream is spent on another one, or the next frame is not of that stream."""
+    trial.gateway.terms.credit_messages = 1
+    trial.gateway.acks = trial.gateway.grants = False
+    await trial.start()
+    session = await trial.session()
+    await trial.until(lambda: bool(session.frames), "a frame within the first credit")
+    await trial.never(lambda: False, "")
+    sent = session.frames[0].stream_id
+    waiting = [stream for stream in session.streams.values() if stream.id != sent and stream.requests]
+    if not waiting:
+        if len(session.streams) < 2:
+            raise NotJudged("the source has one stream")
+        trial.require(False, "only the stream whose turn it was has sent CreditRequest; every stream that waits must")
+    wanted = waiting[-1]
+    request = wanted.requests[-1]
+    session.grant(request.bytes + trial.gateway.terms.frame_overhead_bytes, request.messages, wanted)
+    await trial.until(lambda: len(session.frames) > 1, f"a frame of {wanted.name}, which has got credit")
+    found = session.streams[session.frames[1].stream_id]
+    trial.require(found is wanted, f"the next frame is of {found.name}, and the credit was for {wanted.name}")
+
+
+@checks.check("starvation", needs=("messages",))
+async def starvation(trial: SourceTrial) -> None:
+    """It ends the session, or never sends again, when it has had no credit for a while."""
+    trial.gateway.terms.credit_messages = 1
+    trial.gateway.acks = trial.gateway.grants = False
+    await trial.start()
+    session = await trial.session()
+    await trial.until(lambda: session.messages >= 1, "a frame within the first credit")
+    await trial.pause(2 * trial.spec.deadlines.quiet)
+    trial.require(not session.ended, "it ended the session while it had no credit")
+    trial.gateway.acks = True
+    session.grant(0, trial.spec.messages)
+    session.acknowledge_all()
+    await trial.arrived(session)
+
+
+@checks.check("idle", needs=("messages", "produce"))
+async def idle(trial: SourceTrial) -> None:
+    """A single message that comes after a pause is not sent until more follow."""
+    await trial.start()
+    session = await trial.session()
+    await trial.arrived(session)
+    await trial.pause(_IDLE_S)
+    await trial.produce()
+    await trial.until(lambda: session.messages > trial.spec.messages, "the message that was produced after a pause")
+    await trial.pause(_IDLE_S)
+    await trial.produce()
+    await trial.until(lambda: session.messages > trial.spec.messages + 1, "a further message that was produced after a pause")
+
+
+@checks.check("pace", needs=("messages", "produce", "pace"))
+async def pace(trial: SourceTrial) -> None:
+    """It declares CAPABILITY_PACE, or is declared to, and does not gather messages for as long as Pace says."""
+    await trial.start()
+    session = await trial.session()
+    assert session.hello is not None
+    trial.require(pb.CAPABILITY_PACE in session.hello.capabilities, "its Hello does not declare CAPABILITY_PACE")
+    await trial.arrived(session)
+    session.send(pace=pb.Pace(linger_ms=_LINGER_MS))
+    await trial.pause(_IDLE_S)
+    before = len(session.frames)
+    for _ in range(_PACED):
+        await trial.produce()
+    await trial.arrived(session, trial.spec.messages + _PACED)
+    sent = len(session.frames) - before
+    trial.require(sent < _PACED, f"{_PACED} messages that came within {_LINGER_MS} ms were sent in {sent} frames")
+
+
+@checks.check("backlog", needs=("messages", "backlog"))
+async def backlog(trial: SourceTrial) -> None:
+    """It does not report by Backlog that a stream has caught up, or names a last sequence before one that exists."""
+    await trial.start()
+    session = await trial.session()
+    await trial.arrived(session)
+
+    def caught_up() -> bool:
+        return all(
+            any(report.HasField("latest_sequence") and report.latest_sequence == (stream.last or 0) for report in stream.backlogs)
+            for stream in session.streams.values()
+        )
+
+    await trial.until(caught_up, "Backlog whose latest_sequence is the last sequence sent, for each stream")
+
+
+@checks.check("empty-message", needs=("messages", "sizes"))
+async def empty_message(trial: SourceTrial) -> None:
+    """A message with an empty value is not sent, or not as it is."""
+    await trial.start()
+    session = await trial.session()
+    await trial.arrived(session)
+    await trial.produce(1, 0)
+    await trial.until(lambda: session.messages > trial.spec.messages, "the message with an empty value")
+    values = [value for stream in session.streams.values() for value in stream.values]
+    trial.require(b"" in values, "a message arrived, and no value is empty")
+
+
+@checks.check("largest-message", needs=("messages", "sizes"))
+async def largest_message(trial: SourceTrial) -> None:
+    """A message that just fits into max_frame_bytes is not sent, or not as it is."""
+    trial.gateway.terms.max_frame_bytes = _LARGEST_BYTES
+    await trial.start()
+    session = await trial.session()
+    await trial.arrived(session)
+    size = _LARGEST_BYTES - _BESIDE_A_VALUE
+    await trial.produce(1, size)
+    await trial.until(lambda: session.messages > trial.spec.messages, f"the message with a value of {size} bytes")
+    lengths = [len(value or b"") for stream in session.streams.values() for value in stream.values]
+    trial.require(size in lengths, f"a message of {lengths[-1]} bytes arrived; {size} were produced")
+
+
+async def _bytes_of_a_frame(trial: SourceTrial) -> int:
+    """A window for some frames of a few messages: small enough to be used up, large enough for every message."""
+    before = await trial.baseline()
+    sizes = [len(m.value or b"") + len(m.key or b"") for messages in before.values() for m in messages]
+    trial.gateway.terms.max_frame_messages = 2
+    return int(_WINDOW_FRAMES * (trial.gateway.terms.frame_overhead_bytes + 2 * max(sizes) + _BESIDE_A_VALUE))
+
+
+async def _spend(trial: SourceTrial, session: SourceSession) -> None:
+    """Returns credit each time the source has stopped for want of it, until everything has arrived."""
+    while session.messages < trial.spec.messages:
+        before = session.messages
+        await trial.until(lambda: session.messages > before, f"more than {before} of {trial.spec.messages} messages")
+        await trial.changes.until(lambda: False, 0.02)
+        session.acknowledge_all()

@@ -1,0 +1,114 @@
+"""The specification of a connector: what the kit cannot find out by itself, in a TOML file."""
+
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from headrace.configuration import ConfigurationFile
+from headrace.conformance.errors import SpecError
+
+
+class Deadlines(BaseModel):
+    """How long things may take, in seconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    connect: float = Field(30, gt=0, description="From the start of the command, or the return of the gateway, to Hello.")
+    answer: float = Field(15, gt=0, description="For anything else that the connector must do.")
+    quiet: float = Field(0.5, gt=0, description="How long the kit watches that something does not happen.")
+    shutdown: float = Field(20, gt=0, description="From SIGTERM, or the last acknowledgement, to the end of the process.")
+    command: float = Field(30, gt=0, description="For a command of this file.")
+
+
+class Spec(BaseModel):
+    """What sources and sinks declare alike."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    setup: str | None = Field(None, description="Command that is run before each check, such as one that makes the input.")
+    restart: str | None = Field(
+        None, description="Command that starts the connector again after it has ended or was killed. Default: COMMAND."
+    )
+    known_failures: tuple[str, ...] = Field(
+        (), description="Checks that fail and are not to fail the run. The run fails if one of them passes."
+    )
+    deadlines: Deadlines = Field(default_factory=Deadlines, description="A table; see below.")
+
+    def lack(self, need: str) -> str | None:
+        """Why a check that needs something cannot be run; None where it can."""
+        raise NotImplementedError
+
+
+class SourceSpec(Spec):
+    """The specification of a source."""
+
+    kind: Literal["replayable", "redelivering"] = Field("replayable", description="How the source repeats messages.")
+    messages: int = Field(
+        0, ge=0, description="How many messages the source has when it is started, over all streams; at least 20 is useful."
+    )
+    produce: str | None = Field(
+        None, description="Command that adds `{count}` messages. With `{bytes}` in it, each has a value of that many bytes."
+    )
+    ends: bool = Field(False, description="Whether each stream ends after its last message (CloseStream with end_of_stream).")
+    chooses_start: bool = Field(False, description="Whether its streams are opened with chooses_start.")
+    credit_request: bool = Field(False, description="Whether it sends CreditRequest.")
+    backlog: bool = Field(False, description="Whether it reports Backlog with latest_sequence.")
+    pace: bool = Field(False, description="Whether it follows Pace, and declares CAPABILITY_PACE. Needs `produce`.")
+    lose: str | None = Field(
+        None, description="Command that makes the source lose its first messages, so that it must send PositionLost."
+    )
+
+    def lack(self, need: str) -> str | None:
+        """As `Spec.lack`."""
+        if need in ("replayable", "redelivering"):
+            return None if self.kind == need else f"kind is {self.kind}"
+        if need == "sizes":
+            return None if "{bytes}" in (self.produce or "") else "not declared: produce with {bytes}"
+        return None if getattr(self, need) else f"not declared: {need}"
+
+
+class SinkSpec(Spec):
+    """The specification of a sink."""
+
+    mode: Literal["two-phase", "batch-idempotent", "at-least-once"] = Field(
+        "two-phase", description="What the sink promises; its SinkHello must say the same."
+    )
+    read: str | None = Field(
+        None,
+        description="Command that prints what is visible at the sink, a line of JSON for each message: the value as text, or an "
+        "object with `value` or `value_base64`.",
+    )
+    refused: str | None = Field(None, description="A value that the sink refuses permanently.")
+
+    def lack(self, need: str) -> str | None:
+        """As `Spec.lack`."""
+        if need in ("two-phase", "batch-idempotent", "at-least-once"):
+            return None if self.mode == need else f"mode is {self.mode}"
+        if need == "transactional":
+            return None if self.mode != "at-least-once" else f"mode is {self.mode}"
+        return None if getattr(self, need) is not None else f"not declared: {need}"
+
+
+S = TypeVar("S", bound=Spec)
+
+
+def load_spec(model: type[S], path: Path | None, checks: tuple[str, ...]) -> S:
+    """Reads a specification; without a file, everything has its default.
+
+    Args:
+        model: `SourceSpec` or `SinkSpec`.
+        path: The file.
+        checks: The names of all checks.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or something in it is invalid.
+        SpecError: A known failure is not the name of a check.
+    """
+    file = ConfigurationFile(path)
+    spec = file.take(model, file.table())
+    file.check()
+    assert spec is not None
+    if unknown := sorted(set(spec.known_failures) - set(checks)):
+        raise SpecError(f"{path}: known_failures: there is no check {unknown[0]}; --list shows all")
+    return spec

@@ -1,0 +1,251 @@
+"""The run of one check: a gateway of its own, a connector that is started for it, and a folder."""
+
+import asyncio
+import base64
+import os
+import secrets
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from headrace.conformance.changes import Changes
+from headrace.conformance.errors import CheckFailed, SpecError
+from headrace.conformance.process import ConnectorProcess
+from headrace.conformance.spec import Spec
+from headrace.conformance.trace import Trace
+
+_LOG_LINES = 12
+
+S = TypeVar("S", bound=Spec)
+
+
+class AnySession(Protocol):
+    """What sessions of sources and sinks have in common."""
+
+    ended: bool
+    hello: Any
+
+
+class AnyGateway(Protocol):
+    """What the gateways for sources and sinks have in common."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def sessions(self) -> Sequence[AnySession]: ...
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+G = TypeVar("G", bound=AnyGateway)
+
+
+class Trial(Generic[S, G]):
+    """What a check acts on. The connector is started by `start`, and killed when the trial is over."""
+
+    def __init__(
+        self, check: str, command: Sequence[str], spec: S, gateway: G, work: Path, trace: Trace, changes: Changes, token: str
+    ) -> None:
+        """Keeps what it is given; `work` is an empty folder of its own."""
+        self.spec = spec
+        self.gateway = gateway
+        self.trace = trace
+        self.token = token
+        self._check = check
+        self._command = tuple(command)
+        self._work = work
+        self.changes = changes
+        self._processes: list[ConnectorProcess] = []
+        self._sessions_seen = 0
+        self._output, self._log = work / "output", work / "log"
+        self.breaches: list[tuple[str, str]] = []
+        """Standing rules that were broken: the name of the check, and what happened."""
+
+    # The connector
+
+    @property
+    def process(self) -> ConnectorProcess:
+        """The connector as it was started last."""
+        return self._processes[-1]
+
+    async def start(self) -> None:
+        """Starts the connector; from the second time on by the command for that, if there is one."""
+        command = [self._filled(word) for word in self._command]
+        if self._processes and self.spec.restart is not None:
+            command = ["/bin/sh", "-c", "exec " + self._filled(self.spec.restart)]
+        self.trace.event(f"start: {' '.join(command)}")
+        process = await ConnectorProcess.start(command, self._environ(), self._output, self._log, self._process_ended)
+        self._processes.append(process)
+
+    async def kill(self) -> None:
+        """Kills the connector with SIGKILL."""
+        self.trace.event("SIGKILL")
+        await self.process.kill()
+
+    def terminate(self) -> None:
+        """Asks the connector to end, with SIGTERM."""
+        self.trace.event("SIGTERM")
+        self.process.terminate()
+
+    async def exits(self, what: str) -> int:
+        """Waits until the connector has ended; returns its exit code.
+
+        Raises:
+            CheckFailed: It has not ended in time.
+        """
+        await self.until(lambda: not self.process.running, what, self.spec.deadlines.shutdown, must_run=False)
+        code = self.process.exit_code
+        assert code is not None
+        return code
+
+    def log_lines(self) -> tuple[str, ...]:
+        """The last lines that the connector has written to standard error."""
+        text = self._log.read_text(errors="replace") if self._log.exists() else ""
+        return tuple(text.splitlines()[-_LOG_LINES:])
+
+    async def close(self) -> None:
+        """Ends the connector and the gateway."""
+        for process in self._processes:
+            await process.kill()
+        await self.gateway.stop()
+
+    # The gateway
+
+    async def session(self) -> Any:
+        """The next session that the connector begins, once its Hello has arrived.
+
+        Raises:
+            CheckFailed: It has not begun one in time.
+        """
+        number = self._sessions_seen
+        what = "Hello" if number == 0 else "Hello of a new session"
+        await self.until(lambda: self._greeted(number), what, self.spec.deadlines.connect)
+        greeted = next(index for index, session in enumerate(self.gateway.sessions) if index >= number and session.hello)
+        self._sessions_seen = greeted + 1
+        return self.gateway.sessions[greeted]
+
+    def _greeted(self, number: int) -> bool:
+        return any(session.hello is not None for session in self.gateway.sessions[number:])
+
+    async def cut(self) -> None:
+        """Kills the gateway: cuts all connections, and listens no more."""
+        self.trace.event("the gateway is killed")
+        await self.gateway.stop()
+
+    async def bring_back(self) -> None:
+        """Starts the gateway again, at the same address."""
+        await self.gateway.start()
+        self.trace.event("the gateway is back")
+
+    # Waiting
+
+    async def until(
+        self, condition: Callable[[], bool], what: str, seconds: float | None = None, *, must_run: bool = True
+    ) -> None:
+        """Waits for something that the connector must do.
+
+        Args:
+            condition: Whether it has done it.
+            what: What that is, for the failure: "it did not ...".
+            seconds: The deadline; by default that for answers.
+            must_run: False where the connector may end meanwhile.
+
+        Raises:
+            CheckFailed: It has not done it in time, or has ended.
+        """
+        seconds = self.spec.deadlines.answer if seconds is None else seconds
+        running = self.process if must_run else None
+
+        def over() -> bool:
+            return condition() or (running is not None and not running.running)
+
+        await self.changes.until(over, seconds)
+        if condition():
+            return
+        if running is not None and not running.running:
+            raise CheckFailed(f"the connector ended with exit code {running.exit_code}, before this: {what}")
+        raise CheckFailed(f"not within {seconds:g} s: {what}")
+
+    async def never(self, condition: Callable[[], bool], what: str, seconds: float | None = None) -> None:
+        """Watches for a while that something does not happen.
+
+        Raises:
+            CheckFailed: It happened.
+        """
+        if await self.changes.until(condition, self.spec.deadlines.quiet if seconds is None else seconds):
+            raise CheckFailed(what)
+
+    async def pause(self, seconds: float) -> None:
+        """Lets time pass: a slow gateway, or one that is away."""
+        self.trace.event(f"the gateway does nothing for {seconds:g} s")
+        await asyncio.sleep(seconds)
+
+    def require(self, kept: bool, otherwise: str) -> None:
+        """Fails the check unless something holds.
+
+        Raises:
+            CheckFailed: It does not.
+        """
+        if not kept:
+            raise CheckFailed(otherwise)
+
+    def breach(self, check: str, what: str) -> None:
+        """Notes that a standing rule was broken."""
+        self.trace.event(f"BREACH of {check}: {what}")
+        self.breaches.append((check, what))
+
+    # Commands of the specification
+
+    async def run(self, name: str, command: str, **values: object) -> bytes:
+        """Runs a command of the specification in a shell; returns its output.
+
+        Raises:
+            SpecError: It failed, or took too long.
+        """
+        filled = self._filled(command, {key: str(value) for key, value in values.items()})
+        self.trace.event(f"{name}: {filled}")
+        return await asyncio.to_thread(self._run, name, filled)
+
+    def _run(self, name: str, command: str) -> bytes:
+        try:
+            done = subprocess.run(
+                ["/bin/sh", "-c", command],
+                env=self._environ(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=self.spec.deadlines.command,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise SpecError(f"{name}: did not end within {self.spec.deadlines.command:g} s: {command}") from None
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            raise SpecError(f"{name}: exit code {done.returncode}: {command}{': ' if said else ''}{''.join(said)}")
+        return done.stdout
+
+    def _filled(self, text: str, values: Mapping[str, str] | None = None) -> str:
+        """A text with its placeholders filled in; other braces stay."""
+        known = {
+            "gateway": self.gateway.address,
+            "token": self.token,
+            "work": str(self._work),
+            "check": self._check,
+            "output": str(self._output),
+        }
+        for name, value in (known | dict(values or {})).items():
+            text = text.replace(f"{{{name}}}", value)
+        return text
+
+    def _environ(self) -> dict[str, str]:
+        ours = {"GATEWAY": self.gateway.address, "TOKEN": self.token, "WORK": str(self._work), "CHECK": self._check}
+        return {**os.environ, **{f"HEADRACE_{name}": value for name, value in ours.items()}}
+
+    def _process_ended(self) -> None:
+        self.trace.event("the process has ended")
+        self.changes.notify()
+
+
+def new_token() -> str:
+    """A token that no connector can know beforehand."""
+    return base64.urlsafe_b64encode(secrets.token_bytes(12)).decode()
