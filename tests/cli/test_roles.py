@@ -1,4 +1,4 @@
-"""The programs `headrace-gateway` and `headrace-connectors` are commands of `headrace` by another name."""
+"""The programs of the other distributions, such as `headrace-gateway`, are commands of `headrace` by another name."""
 
 import subprocess
 import sys
@@ -9,11 +9,18 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from headrace import connectors_cli, gateway_cli
+from headrace import conformance, connectors_cli, gateway_cli
 from headrace.cli import cli
 
-PROGRAMS = {"headrace-gateway": gateway_cli.program, "headrace-connectors": connectors_cli.program}
+PROGRAMS = {
+    "headrace-gateway": gateway_cli.program,
+    "headrace-connectors": connectors_cli.program,
+    "headrace-conformance": conformance.program,
+}
 OF_HEADRACE = {
+    "headrace-conformance completion": "headrace completion",
+    "headrace-conformance.fish": "headrace.fish",
+    "headrace-conformance": "headrace conformance",
     "headrace-connectors completion": "headrace completion",
     "headrace-connectors.fish": "headrace.fish",
     "headrace-gateway completion": "headrace completion",
@@ -101,9 +108,12 @@ def test_an_error_of_a_configuration_names_the_command_that_is_installed(tmp_pat
 def test_commands_are_mounted_and_not_copied() -> None:
     context = click.Context(cli)
     assert isinstance(cli, click.Group)
-    mounted = {name: cli.get_command(context, name) for name in ("connector", "dlq", "forget", "gateway", "status")}
+    mounted = {
+        name: cli.get_command(context, name) for name in ("conformance", "connector", "dlq", "forget", "gateway", "status")
+    }
 
     assert mounted == {
+        "conformance": conformance.conformance,
         "connector": connectors_cli.connector,
         "dlq": connectors_cli.dlq,
         "forget": gateway_cli.forget,
@@ -117,7 +127,7 @@ def test_commands_are_mounted_and_not_copied() -> None:
     assert set(connectors_cli.connector.commands.items()) <= set(connectors_cli.program.commands.items())
 
 
-@pytest.mark.parametrize("module", ["gateway_cli", "connectors_cli"])
+@pytest.mark.parametrize("module", ["gateway_cli", "connectors_cli", "conformance"])
 def test_a_programs_help_loads_nothing_heavy(module: str) -> None:
     heavy = ("grpc", "pydantic", "rich", "pyspark", "numpy", "pyarrow", "structlog")
     code = (

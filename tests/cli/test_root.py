@@ -73,12 +73,15 @@ def test_sizes(count: int, text: str) -> None:
     assert bytes_text(count) == text
 
 
-def test_a_command_of_the_laboratory_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("extra", "names"), [("laboratory", ["bench", "chaos", "demo", "soak"]), ("conformance", ["conformance"])]
+)
+def test_a_command_of_an_extra_says_how_to_install_it(extra: str, names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "headrace.laboratory" else find(name))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == f"headrace.{extra}" else find(name))
 
-    assert {"bench", "chaos", "demo", "soak"}.isdisjoint(commands())
-    result = CliRunner().invoke(cli, ["demo"], standalone_mode=False)
+    assert set(names).isdisjoint(commands())
+    result = CliRunner().invoke(cli, [names[-1]], standalone_mode=False)
     assert isinstance(result.exception, Failure)
     assert result.exception.exit_code == EXIT_ENVIRONMENT
-    assert "pip install 'headrace[laboratory]'" in str(result.exception)
+    assert f"pip install 'headrace[{extra}]'" in str(result.exception)

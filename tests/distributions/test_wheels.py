@@ -25,6 +25,7 @@ ONE_WAY = {
     "headrace-pipelines": {"headrace-protocol"},
     "headrace-engine": {"headrace-pipelines", "headrace-protocol"},
     "headrace-connectors": {"headrace-sdk", "headrace-terminal"},
+    "headrace-conformance": {"headrace-protocol", "headrace-terminal"},
     "headrace": {"headrace-connectors", "headrace-engine", "headrace-gateway", "headrace-pipelines", "headrace-terminal"},
     "headrace-laboratory": {
         "headrace",
@@ -144,6 +145,7 @@ def test_programs_are_those_that_the_pages_name(wheels: Mapping[str, Wheel]) -> 
             programs[name] = re.findall(r"^(\S+) = (\S+)$", wheel.text(f"{wheel.info}/entry_points.txt"), re.MULTILINE)
     assert programs == {
         "headrace": [("headrace", "headrace.cli:main")],
+        "headrace-conformance": [("headrace-conformance", "headrace.conformance:main")],
         "headrace-connectors": [("headrace-connectors", "headrace.connectors_cli:main")],
         "headrace-gateway": [("headrace-gateway", "headrace.gateway_cli:main")],
     }

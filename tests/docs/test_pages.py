@@ -4,20 +4,22 @@ import ast
 import re
 import shlex
 from functools import cache
+from itertools import takewhile
 
 import click
 import pytest
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, prose, spans, text
 
-from headrace import connectors_cli, gateway_cli
+from headrace import conformance, connectors_cli, gateway_cli
 from headrace.cli import cli
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-_COMMAND = re.compile(r"(?:\.venv/bin/)?(headrace(?= [a-z])|headrace-gateway|headrace-connectors) (.*)")
+_COMMAND = re.compile(r"(?:\.venv/bin/)?(headrace(?= [a-z])|headrace-gateway|headrace-connectors|headrace-conformance) (.*)")
 _PROGRAMS: dict[str, click.Command] = {
     "headrace": cli,
     "headrace-gateway": gateway_cli.program,
     "headrace-connectors": connectors_cli.program,
+    "headrace-conformance": conformance.program,
 }
 _REPOSITORY = re.compile(r"https://github\.com/headrace/headrace/(blob|tree)/main/([^#]+)(#.+)?")
 _PATH = re.compile(r"(?:tests|docs|src|proto|gateway|engine|connectors|sdk|examples|scripts)/[\w./-]*\w/?(?:::\w+)?")
@@ -55,7 +57,7 @@ def test_commands_and_their_options_exist() -> None:
     for page, program, words in commands():
         command = _PROGRAMS[program]
         context = click.Context(command)
-        for word in words:
+        for word in takewhile(lambda word: word != "--", words):
             if isinstance(command, click.Group) and (inner := command.get_command(context, word)) is not None:
                 command = inner
             elif word.startswith("--"):

@@ -25,6 +25,7 @@ _COMMANDS = {
         "headrace.laboratory.commands.chaos", "chaos", "Kill processes at random, and check that each message counts once."
     ),
     "completion": _Lazy("headrace.terminal.completion", "completion", "Print the script that completes commands in a shell."),
+    "conformance": _Lazy("headrace.conformance", "conformance", "Judge whether a connector keeps the rules of the protocol."),
     "connector": _Lazy("headrace.connectors_cli", "connector", "Run the connectors that come with Headrace."),
     "demo": _Lazy("headrace.laboratory.commands.demo", "demo", "Run a complete job on real flight data, and check its result."),
     "dlq": _Lazy("headrace.connectors_cli", "dlq", "Show dead letters, and replay them."),
@@ -41,9 +42,12 @@ _COMMANDS = {
 }
 
 
+def _leaf(module: str) -> str:
+    return ".".join(module.split(".")[:2])
+
+
 def _is_installed(module: str) -> bool:
-    leaf = ".".join(module.split(".")[:2])
-    return importlib.util.find_spec(leaf) is not None
+    return importlib.util.find_spec(_leaf(module)) is not None
 
 
 class _LazyGroup(click.Group):
@@ -57,7 +61,8 @@ class _LazyGroup(click.Group):
         if lazy is None:
             return None
         if not _is_installed(lazy.module):
-            raise Failure(f"headrace {cmd_name} is not installed; run: pip install 'headrace[laboratory]'", EXIT_ENVIRONMENT)
+            extra = _leaf(lazy.module).removeprefix("headrace.")
+            raise Failure(f"headrace {cmd_name} is not installed; run: pip install 'headrace[{extra}]'", EXIT_ENVIRONMENT)
         command = getattr(importlib.import_module(lazy.module), lazy.attribute)
         assert isinstance(command, click.Command)
         return command

@@ -12,8 +12,8 @@ from headrace.contract.errors import HeadraceError
 from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, ProgramGroup, console, print_action, print_json
 
 if TYPE_CHECKING:
+    from headrace.conformance.core.spec import Spec
     from headrace.conformance.runner import AnyCheck, Result
-    from headrace.conformance.spec import Spec
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -42,9 +42,7 @@ def _options(command: _Command) -> _Command:
         click.option("--junit", metavar="FILE", type=click.Path(path_type=Path), help="Also write the results as JUnit's XML."),
         click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}."),
         click.option("--list", "list_them", is_flag=True, help="List the checks, and run nothing."),
-        click.option(
-            "--jobs", metavar="N", type=click.IntRange(1), default=1, show_default=True, help="Checks to run at a time."
-        ),
+        click.option("--jobs", metavar="N", type=click.IntRange(1), default=1, show_default=True, help="Checks at a time."),
         click.option("--only", metavar="CHECK", multiple=True, help="Run this check. May be repeated."),
         click.option("--spec", metavar="FILE", type=file, help="What the connector can do, in TOML."),
     ):
@@ -55,7 +53,7 @@ def _options(command: _Command) -> _Command:
 @conformance.command("source")
 @_options
 @click.pass_context
-def source(ctx: click.Context, **options: Any) -> None:
+def source(ctx: click.Context, /, **options: Any) -> None:
     """Judge a source.
 
     COMMAND starts it; `{gateway}` and `{token}` in it are filled in, and are also in its environment, as HEADRACE_GATEWAY and
@@ -68,8 +66,8 @@ def source(ctx: click.Context, **options: Any) -> None:
       headrace conformance source --list
     """
     _quiet_grpc()
+    from headrace.conformance.core.spec import SourceSpec
     from headrace.conformance.sources import SOURCE_CHECKS, new_source_trial
-    from headrace.conformance.spec import SourceSpec
 
     _run(ctx, "source", SOURCE_CHECKS, SourceSpec, new_source_trial, **options)
 
@@ -90,9 +88,9 @@ def _run(
     words: tuple[str, ...],
 ) -> None:
     """Runs or lists checks, and exits with the code of the run."""
+    from headrace.conformance.core.spec import load_spec
     from headrace.conformance.report import document, print_result, summary
     from headrace.conformance.report import junit as to_junit
-    from headrace.conformance.spec import load_spec
 
     selected = _selected(checks, only)
     if list_them:
@@ -114,8 +112,8 @@ def _run(
         _write(junit, to_junit(kind, results))
     failed = [result.check.name for result in results if result.outcome.fails_the_run]
     if as_json:
-        error = f"failed: {', '.join(failed)}" if failed else None
-        print_action(f"conformance {kind}", summary(results), {"checks": document(results)}, error=error)
+        wrong = f"failed: {', '.join(failed)}" if failed else None
+        print_action(f"conformance {kind}", summary(results), {"checks": document(results)}, error=wrong)
     else:
         click.echo(summary(results))
     ctx.exit(EXIT_FAILED if failed else 0)
@@ -160,7 +158,10 @@ def _list(checks: "Sequence[AnyCheck]", as_json: bool) -> None:
     if as_json:
         print_json({"checks": listing(checks)})
         return
-    table = Table("check", "rules", "needs", "fails if", box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("check", no_wrap=True)
+    for heading in ("rules", "needs", "fails if"):
+        table.add_column(heading)
     for check in checks:
         table.add_row(check.name, " ".join(check.rules), " ".join(check.needs) or "-", check.fault)
     console().print(table)

@@ -91,7 +91,7 @@ def junit(kind: str, results: Sequence[Result]) -> bytes:
             failure.text = _xml_text("\n".join((*map(link, result.check.rules), *result.trace, *result.log)))
         elif result.outcome is not Outcome.PASSED:
             ElementTree.SubElement(case, "skipped", message=_xml_text(result.detail))
-    return ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
+    return bytes(ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True))
 
 
 def listing(checks: Sequence[AnyCheck]) -> list[dict[str, Any]]:

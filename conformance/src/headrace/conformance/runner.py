@@ -10,12 +10,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from headrace.conformance.changes import Changes
-from headrace.conformance.checks import Check
-from headrace.conformance.errors import CheckFailed, NotJudged
-from headrace.conformance.spec import Spec
-from headrace.conformance.trace import Trace
-from headrace.conformance.trial import Trial, new_token
+from headrace.conformance.core.changes import Changes
+from headrace.conformance.core.checks import Check
+from headrace.conformance.core.errors import CheckFailed, NotJudged
+from headrace.conformance.core.spec import Spec
+from headrace.conformance.core.trace import Trace
+from headrace.conformance.core.trial import Trial, new_token
 
 _LONGEST_CHECK_S = 300.0
 

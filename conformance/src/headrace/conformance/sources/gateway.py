@@ -7,12 +7,12 @@ from typing import Any
 
 import grpc
 
-from headrace.conformance.changes import Changes
-from headrace.conformance.frames import Message
-from headrace.conformance.server import GatewayServer
+from headrace.conformance.core.changes import Changes
+from headrace.conformance.core.frames import Message
+from headrace.conformance.core.server import GatewayServer
+from headrace.conformance.core.trace import Trace
 from headrace.conformance.sources.session import SourceSession, at
 from headrace.conformance.sources.stream import Stream
-from headrace.conformance.trace import Trace
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.frame_pb2 import Frame, Position
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer, add_SourceServiceServicer_to_server
@@ -36,7 +36,7 @@ class Terms:
 class SourceGateway(GatewayServer, SourceServiceServicer):
     """Serves the sessions of one source, and remembers what it was sent over all of them."""
 
-    register = add_SourceServiceServicer_to_server
+    register = add_SourceServiceServicer_to_server  # type: ignore[assignment]
 
     def __init__(self, trace: Trace, changes: Changes) -> None:
         super().__init__()

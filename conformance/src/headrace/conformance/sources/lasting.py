@@ -1,6 +1,6 @@
 """Checks of sources: acknowledgements, interruptions, and how a session ends."""
 
-from headrace.conformance.frames import Message
+from headrace.conformance.core.frames import Message
 from headrace.conformance.sources.declared import checks
 from headrace.conformance.sources.session import SourceSession
 from headrace.conformance.sources.stream import Stream
@@ -13,7 +13,7 @@ _DRAIN_MS = 5000
 Identity = tuple[str | None, bytes | None, bytes | None]
 
 
-@checks.check("acks", needs=("messages",))
+@checks.check("acks", "SRC-27", needs=("messages",))
 async def acks(trial: SourceTrial) -> None:
     """It cannot take acknowledgements in the middle of a frame, of several streams at once, or that skip positions."""
     trial.gateway.acks = False
@@ -29,7 +29,7 @@ async def acks(trial: SourceTrial) -> None:
     await _goes_on(trial, session)
 
 
-@checks.check("lost-acks", needs=("replayable", "messages"))
+@checks.check("lost-acks", "SRC-15", needs=("replayable", "messages"))
 async def lost_acks(trial: SourceTrial) -> None:
     """It waits for an Ack that does not come, since StreamOpened has said already that everything is acknowledged."""
     trial.gateway.acks = False
@@ -46,7 +46,7 @@ async def lost_acks(trial: SourceTrial) -> None:
     await _goes_on(trial, await trial.session(), already=0)
 
 
-@checks.check("slow-gateway", needs=("messages",))
+@checks.check("slow-gateway", "SES-12", needs=("messages",))
 async def slow_gateway(trial: SourceTrial) -> None:
     """It gives up on a gateway that answers late: with Welcome, StreamOpened, reading, or an Ack."""
     gateway = trial.gateway
@@ -71,7 +71,7 @@ async def slow_gateway(trial: SourceTrial) -> None:
     await _goes_on(trial, session)
 
 
-@checks.check("gateway-restart", needs=("messages",))
+@checks.check("gateway-restart", "SRC-47", "SRC-4", needs=("messages",))
 async def gateway_restart(trial: SourceTrial) -> None:
     """It does not come back to a gateway that was away, or does not go on where the new session says."""
     trial.gateway.acks = False
@@ -92,12 +92,10 @@ async def gateway_restart(trial: SourceTrial) -> None:
     if trial.spec.kind == "replayable":
         for stream in second.streams.values():
             expected = wanted.get(stream.name, [])
-            trial.require(
-                stream.messages[: len(expected)] == expected, f"{stream.name}: other messages after the gateway's return"
-            )
+            trial.require(stream.messages[: len(expected)] == expected, f"{stream.name}: it sent other messages")
 
 
-@checks.check("crash", needs=("messages",))
+@checks.check("crash", "SRC-28", needs=("messages",))
 async def crash(trial: SourceTrial) -> None:
     """After SIGKILL and a restart, messages that were not acknowledged do not come again."""
     trial.gateway.acks = False
@@ -118,7 +116,7 @@ async def crash(trial: SourceTrial) -> None:
     await trial.until(lambda: not missing(), "the messages again that were not acknowledged")
 
 
-@checks.check("redelivery", needs=("redelivering", "messages"))
+@checks.check("redelivery", "SRC-2", "SRC-29", needs=("redelivering", "messages"))
 async def redelivery(trial: SourceTrial) -> None:
     """After a lost session, a message that was acknowledged comes again, or one that was not does not."""
     trial.gateway.acks = False
@@ -138,13 +136,13 @@ async def redelivery(trial: SourceTrial) -> None:
     await trial.bring_back()
     second = await trial.session()
     await trial.until(lambda: not _missing(left, second), "the messages again that were not acknowledged")
-    await trial.never(lambda: False, "")
+    await trial.silence()
     again = {_identity(message) for stream in second.streams.values() for message in stream.messages}
     repeated = [message for message in done if _identity(message) in again]
     trial.require(not repeated, f"{len(repeated)} acknowledged messages came again, such as {repeated[:1] and str(repeated[0])}")
 
 
-@checks.check("epochs", needs=("redelivering", "messages"))
+@checks.check("epochs", "SRC-2", needs=("redelivering", "messages"))
 async def epochs(trial: SourceTrial) -> None:
     """It does not count its sequences from 1 after each StreamOpened."""
     trial.gateway.acks = False
@@ -156,13 +154,11 @@ async def epochs(trial: SourceTrial) -> None:
     await trial.arrived(session, 2 * trial.spec.messages)
     for stream in session.streams.values():
         if stream.messages:
-            trial.require(
-                stream.messages[0].sequence == 1,
-                f"{stream.name}, id {stream.id}: begins with sequence {stream.messages[0].sequence}",
-            )
+            first = stream.messages[0].sequence
+            trial.require(first == 1, f"{stream.name}, id {stream.id}: begins with sequence {first}")
 
 
-@checks.check("drain", needs=("messages",))
+@checks.check("drain", "SES-20", needs=("messages",))
 async def drain(trial: SourceTrial) -> None:
     """After Drain it sends new messages, does not say Goodbye by the deadline, or does not reconnect."""
     trial.gateway.terms.credit_messages = 1
@@ -170,7 +166,7 @@ async def drain(trial: SourceTrial) -> None:
     await trial.start()
     session = await trial.session()
     await trial.until(lambda: session.messages >= 1, "a frame within the first credit")
-    await trial.never(lambda: False, "")
+    await trial.silence()
     before = len(session.frames)
     session.drain(_DRAIN_MS)
     # It has the Drain before it has this credit: what it sends with it is new.
@@ -187,19 +183,21 @@ async def drain(trial: SourceTrial) -> None:
     await trial.arrived(second, trial.spec.messages - 1)
 
 
-@checks.check("end-of-stream", needs=("messages", "ends"))
+@checks.check("end-of-stream", "SRC-37", "SES-19", needs=("messages", "ends"))
 async def end_of_stream(trial: SourceTrial) -> None:
     """At its end it does not close its streams with end_of_stream, or does not end with Goodbye and exit code 0."""
     await trial.start()
     session = await trial.session()
     await trial.arrived(session)
-    await trial.until(
-        lambda: all(stream.ended for stream in session.streams.values()), "CloseStream with end_of_stream", must_run=False
-    )
+
+    def all_ended() -> bool:
+        return all(stream.ended for stream in session.streams.values())
+
+    await trial.until(all_ended, "CloseStream with end_of_stream", must_run=False)
     await _ends(trial, session)
 
 
-@checks.check("last-acks", needs=("messages", "ends"))
+@checks.check("last-acks", "SRC-40", needs=("messages", "ends"))
 async def last_acks(trial: SourceTrial) -> None:
     """It leaves before its last messages are acknowledged."""
     trial.gateway.acks = False
@@ -207,13 +205,13 @@ async def last_acks(trial: SourceTrial) -> None:
     session = await trial.session()
     await trial.arrived(session)
     await trial.never(
-        lambda: session.goodbye is not None or session.ended or not trial.process.running,
+        lambda: session.goodbye is not None or session.ended,
         "it has left, and nothing is acknowledged",
     )
     session.acknowledge_all()
 
 
-@checks.check("reopen-after-end", needs=("replayable", "messages", "ends"))
+@checks.check("reopen-after-end", "SRC-44", needs=("replayable", "messages", "ends"))
 async def reopen_after_end(trial: SourceTrial) -> None:
     """It does not send again what follows the resume position when a stream is rejected that has ended."""
     trial.gateway.acks = False
@@ -235,7 +233,7 @@ async def reopen_after_end(trial: SourceTrial) -> None:
     await trial.until(lambda: second.messages == first.messages, f"the {len(first.messages)} messages of {name} again")
 
 
-@checks.check("position-lost", needs=("replayable", "messages", "lose"))
+@checks.check("position-lost", "SRC-41", "SRC-16", needs=("replayable", "messages", "lose"))
 async def position_lost(trial: SourceTrial) -> None:
     """It does not report by PositionLost that what follows the resume position is gone, or sends without skip_lost."""
     before = await trial.baseline()
@@ -260,7 +258,7 @@ async def position_lost(trial: SourceTrial) -> None:
     )
 
 
-@checks.check("starts", needs=("replayable", "messages", "chooses_start"))
+@checks.check("starts", "SRC-18", "SRC-20", needs=("replayable", "messages", "chooses_start"))
 async def starts(trial: SourceTrial) -> None:
     """Starts does not name every stream that chooses its start, or is another one when the gateway asks again."""
     answers: list[dict[str, int | None]] = []
@@ -269,7 +267,7 @@ async def starts(trial: SourceTrial) -> None:
     for _ in range(2):
         session = await trial.session()
         first = await trial.stream_asked(session)
-        await trial.never(lambda: False, "")
+        await trial.silence()
         session.send(starts_wanted=pb.StartsWanted(stream_id=first.id))
         choosing = [stream for stream in session.streams.values() if stream.chooses_start]
         await trial.until(

@@ -1,6 +1,8 @@
 """Checks of sources: frames, sequences, credit and pace."""
 
-from headrace.conformance.errors import NotJudged
+import time
+
+from headrace.conformance.core.errors import NotJudged
 from headrace.conformance.sources.declared import checks
 from headrace.conformance.sources.session import SourceSession
 from headrace.conformance.sources.trial import SourceTrial
@@ -9,21 +11,36 @@ from headrace.protocol.v1 import source_pb2 as pb
 _IDLE_S = 0.3
 _SMALL_FRAME_BYTES, _SMALL_FRAME_MESSAGES = 2048, 5
 _WINDOW_FRAMES = 2.5
-_LINGER_MS = 700
+_SPENT_S = 0.02
+_SHORTEST_LINGER_S = 0.5
 _PACED = 4
+"""How many messages are produced one after the other, within the time to gather."""
 _LARGEST_BYTES = 1 << 20
 _BESIDE_A_VALUE = 512
 """More than a frame of one message needs beside its value."""
 
 
-@checks.check("sequences", needs=("messages",), standing=True)
+@checks.check("sequences", "SRC-22", "SRC-23", "FRM-5", needs=("messages",), standing=True)
 async def sequences(trial: SourceTrial) -> None:
     """Its sequences do not increase strictly within a stream, or are not in the allowed range."""
     await trial.start()
     await trial.arrived(await trial.session())
 
 
-@checks.check("frames", needs=("messages",), standing=True)
+@checks.check(
+    "frames",
+    "FRM-1",
+    "FRM-3",
+    "FRM-4",
+    "FRM-6",
+    "FRM-7",
+    "FRM-9",
+    "FRM-10",
+    "FRM-11",
+    "FRM-12",
+    needs=("messages",),
+    standing=True,
+)
 async def frames(trial: SourceTrial) -> None:
     """The columns of its frames contradict each other, or contain what the protocol does not allow."""
     await trial.start()
@@ -31,7 +48,7 @@ async def frames(trial: SourceTrial) -> None:
     await trial.until(lambda: sum(frame.count for frame in session.frames) >= trial.spec.messages, "all messages")
 
 
-@checks.check("frame-limits", needs=("messages",), standing=True)
+@checks.check("frame-limits", "FRM-2", needs=("messages",), standing=True)
 async def frame_limits(trial: SourceTrial) -> None:
     """It sends frames that are larger, or have more messages, than Welcome allows."""
     trial.gateway.terms.max_frame_bytes = _SMALL_FRAME_BYTES
@@ -40,7 +57,7 @@ async def frame_limits(trial: SourceTrial) -> None:
     await trial.arrived(await trial.session())
 
 
-@checks.check("credit-bytes", needs=("messages",), standing=True)
+@checks.check("credit-bytes", "SRC-30", needs=("messages",), standing=True)
 async def credit_bytes(trial: SourceTrial) -> None:
     """It sends more bytes than it has credit for; a frame uses its serialized length and frame_overhead_bytes."""
     trial.gateway.terms.credit_bytes = await _bytes_of_a_frame(trial)
@@ -50,7 +67,7 @@ async def credit_bytes(trial: SourceTrial) -> None:
     await _spend(trial, session)
 
 
-@checks.check("credit-messages", needs=("messages",), standing=True)
+@checks.check("credit-messages", "SRC-30", needs=("messages",), standing=True)
 async def credit_messages(trial: SourceTrial) -> None:
     """It sends more messages than it has credit for, down to a window of one message."""
     trial.gateway.terms.credit_messages = 1
@@ -60,7 +77,7 @@ async def credit_messages(trial: SourceTrial) -> None:
     await _spend(trial, session)
 
 
-@checks.check("credit-returns", needs=("messages",))
+@checks.check("credit-returns", "SRC-31", needs=("messages",))
 async def credit_returns(trial: SourceTrial) -> None:
     """It does not go on when credit comes by a Credit alone, without an Ack."""
     trial.gateway.terms.credit_messages = 2
@@ -73,7 +90,7 @@ async def credit_returns(trial: SourceTrial) -> None:
     await trial.arrived(session)
 
 
-@checks.check("credit-requests", needs=("messages", "credit_request"))
+@checks.check("credit-requests", "SRC-33", "SRC-34", needs=("messages", "credit_request"))
 async def credit_requests(trial: SourceTrial) -> None:
     """It does not send CreditRequest for a stream whose next frame does not fit into its credit, or names a wrong size."""
     trial.gateway.terms.credit_bytes = trial.gateway.terms.frame_overhead_bytes + 1
@@ -98,7 +115,7 @@ async def credit_requests(trial: SourceTrial) -> None:
     await trial.arrived(session)
 
 
-@checks.check("stream-credit", needs=("messages", "credit_request"))
+@checks.check("stream-credit", "SRC-32", "SRC-33", needs=("messages", "credit_request"))
 async def stream_credit(trial: SourceTrial) -> None:
     """Credit for one stream is spent on another one, or the next frame is not of that stream."""
     trial.gateway.terms.credit_messages = 1
@@ -106,7 +123,7 @@ async def stream_credit(trial: SourceTrial) -> None:
     await trial.start()
     session = await trial.session()
     await trial.until(lambda: bool(session.frames), "a frame within the first credit")
-    await trial.never(lambda: False, "")
+    await trial.silence()
     sent = session.frames[0].stream_id
     waiting = [stream for stream in session.streams.values() if stream.id != sent and stream.requests]
     if not waiting:
@@ -121,7 +138,7 @@ async def stream_credit(trial: SourceTrial) -> None:
     trial.require(found is wanted, f"the next frame is of {found.name}, and the credit was for {wanted.name}")
 
 
-@checks.check("starvation", needs=("messages",))
+@checks.check("starvation", "SRC-30", needs=("messages",))
 async def starvation(trial: SourceTrial) -> None:
     """It ends the session, or never sends again, when it has had no credit for a while."""
     trial.gateway.terms.credit_messages = 1
@@ -137,7 +154,7 @@ async def starvation(trial: SourceTrial) -> None:
     await trial.arrived(session)
 
 
-@checks.check("idle", needs=("messages", "produce"))
+@checks.check("idle", "SRC-13", needs=("messages", "produce"))
 async def idle(trial: SourceTrial) -> None:
     """A single message that comes after a pause is not sent until more follow."""
     await trial.start()
@@ -151,7 +168,7 @@ async def idle(trial: SourceTrial) -> None:
     await trial.until(lambda: session.messages > trial.spec.messages + 1, "a further message that was produced after a pause")
 
 
-@checks.check("pace", needs=("messages", "produce", "pace"))
+@checks.check("pace", "SRC-36", needs=("messages", "produce", "pace"))
 async def pace(trial: SourceTrial) -> None:
     """It declares CAPABILITY_PACE, or is declared to, and does not gather messages for as long as Pace says."""
     await trial.start()
@@ -159,17 +176,21 @@ async def pace(trial: SourceTrial) -> None:
     assert session.hello is not None
     trial.require(pb.CAPABILITY_PACE in session.hello.capabilities, "its Hello does not declare CAPABILITY_PACE")
     await trial.arrived(session)
-    session.send(pace=pb.Pace(linger_ms=_LINGER_MS))
+    began = time.monotonic()
+    await trial.produce()
+    linger_s = max(_SHORTEST_LINGER_S, 2 * _PACED * (time.monotonic() - began))
+    await trial.arrived(session, trial.spec.messages + 1)
+    session.send(pace=pb.Pace(linger_ms=round(1000 * linger_s)))
     await trial.pause(_IDLE_S)
     before = len(session.frames)
     for _ in range(_PACED):
         await trial.produce()
-    await trial.arrived(session, trial.spec.messages + _PACED)
+    await trial.arrived(session, trial.spec.messages + 1 + _PACED)
     sent = len(session.frames) - before
-    trial.require(sent < _PACED, f"{_PACED} messages that came within {_LINGER_MS} ms were sent in {sent} frames")
+    trial.require(sent < _PACED, f"{_PACED} messages that came within {linger_s:.1f} s were sent in {sent} frames")
 
 
-@checks.check("backlog", needs=("messages", "backlog"))
+@checks.check("backlog", "SRC-24", "SRC-25", needs=("messages", "backlog"))
 async def backlog(trial: SourceTrial) -> None:
     """It does not report by Backlog that a stream has caught up, or names a last sequence before one that exists."""
     await trial.start()
@@ -185,7 +206,7 @@ async def backlog(trial: SourceTrial) -> None:
     await trial.until(caught_up, "Backlog whose latest_sequence is the last sequence sent, for each stream")
 
 
-@checks.check("empty-message", needs=("messages", "sizes"))
+@checks.check("empty-message", "FRM-7", needs=("messages", "sizes"))
 async def empty_message(trial: SourceTrial) -> None:
     """A message with an empty value is not sent, or not as it is."""
     await trial.start()
@@ -197,7 +218,7 @@ async def empty_message(trial: SourceTrial) -> None:
     trial.require(b"" in values, "a message arrived, and no value is empty")
 
 
-@checks.check("largest-message", needs=("messages", "sizes"))
+@checks.check("largest-message", "FRM-2", "SRC-34", needs=("messages", "sizes"))
 async def largest_message(trial: SourceTrial) -> None:
     """A message that just fits into max_frame_bytes is not sent, or not as it is."""
     trial.gateway.terms.max_frame_bytes = _LARGEST_BYTES
@@ -223,6 +244,6 @@ async def _spend(trial: SourceTrial, session: SourceSession) -> None:
     """Returns credit each time the source has stopped for want of it, until everything has arrived."""
     while session.messages < trial.spec.messages:
         before = session.messages
-        await trial.until(lambda: session.messages > before, f"more than {before} of {trial.spec.messages} messages")
-        await trial.changes.until(lambda: False, 0.02)
+        await trial.arrived(session, before + 1)
+        await trial.settled(_SPENT_S)
         session.acknowledge_all()

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.conformance.frames import MalformedFrame, decode, sequences
-from headrace.conformance.server import ScriptedCall
+from headrace.conformance.core.frames import MalformedFrame, decode, sequences
+from headrace.conformance.core.server import UNKNOWN_CAPABILITY, UNKNOWN_KIND, ScriptedCall
 from headrace.conformance.sources.stream import Outstanding, Stream
 from headrace.contract.limits import MAX_SEQUENCE, PROTOCOL_VERSION
 from headrace.contract.names import is_stream_name
@@ -41,6 +41,11 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
         self.gateway.trace.from_gateway(self.number, response)
         self.outgoing.put_nowait(response)
 
+    def send_unknown(self) -> None:
+        """Sends a message of a kind that only a later version of the protocol has."""
+        self.gateway.trace.event(f"#{self.number} connector <- gateway  a message of an unknown kind")
+        self.outgoing.put_nowait(pb.IngestResponse.FromString(UNKNOWN_KIND))
+
     def welcome(self) -> None:
         """Answers Hello."""
         terms = self.gateway.terms
@@ -57,6 +62,7 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
                 frame_overhead_bytes=terms.frame_overhead_bytes,
                 credit=pb.Credit(bytes=terms.credit_bytes, messages=terms.credit_messages),
                 pace=pb.Pace(linger_ms=terms.linger_ms),
+                capabilities=[pb.CAPABILITY_PACE, UNKNOWN_CAPABILITY],  # type: ignore[list-item]
             )
         )
 
@@ -167,6 +173,8 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
             case "starts":
                 for start in request.starts.streams:
                     self._known(start.stream_id, "starts").starts = start
+            case "report":
+                self.gateway.breach("unknown-capability", "it sends Report, which Welcome does not list")
             case "goodbye":
                 self.goodbye = request.goodbye.reason
         self.gateway.changes.notify()
@@ -180,9 +188,7 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
 
     def _take_open(self, request: pb.OpenStream) -> None:
         if request.stream_id in self.streams:
-            self.gateway.breach(
-                "stream-ids", f"it opens {request.stream} under the id {request.stream_id}, which was used before"
-            )
+            self.gateway.breach("stream-ids", f"it opens {request.stream} under id {request.stream_id}, which it used before")
         if not is_stream_name(request.stream):
             self.gateway.breach("stream-ids", f"{request.stream!r} is not a stream name: source/partition")
         stream = Stream(request.stream_id, request.stream, request.kind, request.chooses_start)
@@ -234,10 +240,10 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
         terms = self.gateway.terms
         size = frame.ByteSize()
         if size > terms.max_frame_bytes:
-            self.gateway.breach("frame-limits", f"a frame of {size} bytes; max_frame_bytes is {terms.max_frame_bytes}")
+            self.gateway.breach("frame-limits", f"{size} bytes in a frame; at most {terms.max_frame_bytes} are allowed")
         if frame.count > terms.max_frame_messages:
             self.gateway.breach(
-                "frame-limits", f"a frame of {frame.count} messages; max_frame_messages is {terms.max_frame_messages}"
+                "frame-limits", f"{frame.count} messages in a frame; at most {terms.max_frame_messages} are allowed"
             )
         self._return_loan(stream)
         charged = size + terms.frame_overhead_bytes

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from headrace.conformance.frames import Message
+from headrace.conformance.core.frames import Message
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.frame_pb2 import Frame, Position
 

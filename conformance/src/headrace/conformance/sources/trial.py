@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.conformance.changes import Changes
-from headrace.conformance.errors import NotJudged
-from headrace.conformance.frames import Message
+from headrace.conformance.core.changes import Changes
+from headrace.conformance.core.errors import NotJudged
+from headrace.conformance.core.frames import Message
+from headrace.conformance.core.spec import SourceSpec
+from headrace.conformance.core.trace import Trace
+from headrace.conformance.core.trial import Trial
 from headrace.conformance.sources.gateway import SourceGateway
 from headrace.conformance.sources.session import SourceSession
 from headrace.conformance.sources.stream import Stream
-from headrace.conformance.spec import SourceSpec
-from headrace.conformance.trace import Trace
-from headrace.conformance.trial import Trial
 
 FEW = 3
 """How many messages a stream has at least that is interrupted in the middle."""

@@ -1,13 +1,14 @@
 """The connector as a process: started by any command, stopped and killed."""
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from headrace.conformance.errors import CannotStart
+from headrace.conformance.core.errors import CannotStart
 
 
 class ConnectorProcess:
@@ -54,10 +55,8 @@ class ConnectorProcess:
 
     async def kill(self) -> None:
         """Sends SIGKILL to the process and to all that it has started, and waits for its end."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         await self._waiting
 
     async def _wait(self, ended: Callable[[], None]) -> None:

@@ -9,33 +9,32 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from headrace.conformance.changes import Changes
-from headrace.conformance.errors import CheckFailed, SpecError
-from headrace.conformance.process import ConnectorProcess
-from headrace.conformance.spec import Spec
-from headrace.conformance.trace import Trace
+from headrace.conformance.core.changes import Changes
+from headrace.conformance.core.errors import CheckFailed, SpecError
+from headrace.conformance.core.process import ConnectorProcess
+from headrace.conformance.core.spec import Spec
+from headrace.conformance.core.trace import Trace
 
 _LOG_LINES = 12
+_MOMENT_S = 0.1
 
 S = TypeVar("S", bound=Spec)
-
-
-class AnySession(Protocol):
-    """What sessions of sources and sinks have in common."""
-
-    ended: bool
-    hello: Any
 
 
 class AnyGateway(Protocol):
     """What the gateways for sources and sinks have in common."""
 
+    sessions: Any
+
     @property
-    def address(self) -> str: ...
-    @property
-    def sessions(self) -> Sequence[AnySession]: ...
-    async def start(self) -> None: ...
-    async def stop(self) -> None: ...
+    def address(self) -> str:
+        """Where it listens."""
+
+    async def start(self) -> None:
+        """Begins to listen."""
+
+    async def stop(self) -> None:
+        """Cuts every connection."""
 
 
 G = TypeVar("G", bound=AnyGateway)
@@ -103,6 +102,10 @@ class Trial(Generic[S, G]):
         """The last lines that the connector has written to standard error."""
         text = self._log.read_text(errors="replace") if self._log.exists() else ""
         return tuple(text.splitlines()[-_LOG_LINES:])
+
+    def said(self) -> str:
+        """Everything that the connector has written, to standard output and to standard error."""
+        return "".join(file.read_text(errors="replace") for file in (self._output, self._log) if file.exists())
 
     async def close(self) -> None:
         """Ends the connector and the gateway."""
@@ -175,6 +178,15 @@ class Trial(Generic[S, G]):
         """
         if await self.changes.until(condition, self.spec.deadlines.quiet if seconds is None else seconds):
             raise CheckFailed(what)
+
+    async def silence(self) -> None:
+        """Lets the time pass in which everything arrives that is on its way."""
+        await self.changes.until(lambda: False, self.spec.deadlines.quiet)
+
+    async def settled(self, seconds: float = _MOMENT_S) -> None:
+        """Waits until nothing has arrived for a moment."""
+        while await self.changes.next(seconds):
+            pass
 
     async def pause(self, seconds: float) -> None:
         """Lets time pass: a slow gateway, or one that is away."""

@@ -6,7 +6,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from headrace.configuration import ConfigurationFile
-from headrace.conformance.errors import SpecError
+from headrace.conformance.core.errors import SpecError
 
 
 class Deadlines(BaseModel):
@@ -14,11 +14,11 @@ class Deadlines(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    connect: float = Field(30, gt=0, description="From the start of the command, or the return of the gateway, to Hello.")
-    answer: float = Field(15, gt=0, description="For anything else that the connector must do.")
-    quiet: float = Field(0.5, gt=0, description="How long the kit watches that something does not happen.")
-    shutdown: float = Field(20, gt=0, description="From SIGTERM, or the last acknowledgement, to the end of the process.")
-    command: float = Field(30, gt=0, description="For a command of this file.")
+    connect: float = Field(default=30, gt=0, description="From the start of the command, or the return of the gateway, to Hello.")
+    answer: float = Field(default=15, gt=0, description="For anything else that the connector must do.")
+    quiet: float = Field(default=0.5, gt=0, description="How long the kit watches that something does not happen.")
+    shutdown: float = Field(default=20, gt=0, description="From SIGTERM, or the last acknowledgement, to the end of the process.")
+    command: float = Field(default=30, gt=0, description="For a command of this file.")
 
 
 class Spec(BaseModel):
@@ -26,14 +26,16 @@ class Spec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    setup: str | None = Field(None, description="Command that is run before each check, such as one that makes the input.")
+    setup: str | None = Field(
+        default=None, description="Command that is run before each check, such as one that makes the input."
+    )
     restart: str | None = Field(
-        None, description="Command that starts the connector again after it has ended or was killed. Default: COMMAND."
+        default=None, description="Command that starts the connector again after it has ended or was killed. Default: COMMAND."
     )
     known_failures: tuple[str, ...] = Field(
-        (), description="Checks that fail and are not to fail the run. The run fails if one of them passes."
+        default=(), description="Checks that fail and are not to fail the run. The run fails if one of them passes."
     )
-    deadlines: Deadlines = Field(default_factory=Deadlines, description="A table; see below.")
+    deadlines: Deadlines = Field(default=Deadlines(), description="A table; see below.")
 
     def lack(self, need: str) -> str | None:
         """Why a check that needs something cannot be run; None where it can."""
@@ -43,20 +45,25 @@ class Spec(BaseModel):
 class SourceSpec(Spec):
     """The specification of a source."""
 
-    kind: Literal["replayable", "redelivering"] = Field("replayable", description="How the source repeats messages.")
+    kind: Literal["replayable", "redelivering"] = Field(default="replayable", description="How the source repeats messages.")
     messages: int = Field(
-        0, ge=0, description="How many messages the source has when it is started, over all streams; at least 20 is useful."
+        default=0,
+        ge=0,
+        description="How many messages the source has when it is started, over all streams; at least 20 is useful.",
     )
     produce: str | None = Field(
-        None, description="Command that adds `{count}` messages. With `{bytes}` in it, each has a value of that many bytes."
+        default=None,
+        description="Command that adds `{count}` messages. With `{bytes}` in it, each has a value of that many bytes.",
     )
-    ends: bool = Field(False, description="Whether each stream ends after its last message (CloseStream with end_of_stream).")
-    chooses_start: bool = Field(False, description="Whether its streams are opened with chooses_start.")
-    credit_request: bool = Field(False, description="Whether it sends CreditRequest.")
-    backlog: bool = Field(False, description="Whether it reports Backlog with latest_sequence.")
-    pace: bool = Field(False, description="Whether it follows Pace, and declares CAPABILITY_PACE. Needs `produce`.")
+    ends: bool = Field(
+        default=False, description="Whether each stream ends after its last message (CloseStream with end_of_stream)."
+    )
+    chooses_start: bool = Field(default=False, description="Whether its streams are opened with chooses_start.")
+    credit_request: bool = Field(default=False, description="Whether it sends CreditRequest.")
+    backlog: bool = Field(default=False, description="Whether it reports Backlog with latest_sequence.")
+    pace: bool = Field(default=False, description="Whether it follows Pace, and declares CAPABILITY_PACE. Needs `produce`.")
     lose: str | None = Field(
-        None, description="Command that makes the source lose its first messages, so that it must send PositionLost."
+        default=None, description="Command that makes the source lose its first messages, so that it must send PositionLost."
     )
 
     def lack(self, need: str) -> str | None:
@@ -72,14 +79,14 @@ class SinkSpec(Spec):
     """The specification of a sink."""
 
     mode: Literal["two-phase", "batch-idempotent", "at-least-once"] = Field(
-        "two-phase", description="What the sink promises; its SinkHello must say the same."
+        default="two-phase", description="What the sink promises; its SinkHello must say the same."
     )
     read: str | None = Field(
-        None,
+        default=None,
         description="Command that prints what is visible at the sink, a line of JSON for each message: the value as text, or an "
         "object with `value` or `value_base64`.",
     )
-    refused: str | None = Field(None, description="A value that the sink refuses permanently.")
+    refused: str | None = Field(default=None, description="A value that the sink refuses permanently.")
 
     def lack(self, need: str) -> str | None:
         """As `Spec.lack`."""

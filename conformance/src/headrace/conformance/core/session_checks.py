@@ -1,12 +1,11 @@
 """What sources and sinks do alike: how they begin, come back, give up and end."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import grpc
 
-from headrace.conformance.checks import Checks
-from headrace.conformance.trial import Trial
+from headrace.conformance.core.checks import Checks
+from headrace.conformance.core.trial import Trial
 
 AnyTrial = Trial[Any, Any]
 
@@ -14,6 +13,7 @@ _TRANSIENT = (
     (grpc.StatusCode.UNAVAILABLE, "the gateway is stopping"),
     (grpc.StatusCode.DEADLINE_EXCEEDED, "no Hello in time"),
     (grpc.StatusCode.INTERNAL, "received RST_STREAM"),
+    (grpc.StatusCode.OK, ""),
     (grpc.StatusCode.RESOURCE_EXHAUSTED, "too_many_pings"),
 )
 _PERMANENT = (
@@ -25,10 +25,10 @@ _BACKOFF_WINDOW_S, _MOST_ATTEMPTS = 3.0, 20
 _SHORTEST_WATCH_S = 1.5
 
 
-def declare_session_checks(checks: Checks[Any], rules: Mapping[str, tuple[str, ...]]) -> None:
-    """Adds the checks that are the same for sources and sinks, each with its rules."""
+def declare_session_checks(checks: Checks[Any]) -> None:
+    """Adds the checks that are the same for sources and sinks."""
 
-    @checks.check("token", *rules["token"])
+    @checks.check("token", "SES-9")
     async def token(trial: AnyTrial) -> None:
         """It does not send its token as `authorization: Bearer TOKEN` with the call."""
         await trial.start()
@@ -36,26 +36,28 @@ def declare_session_checks(checks: Checks[Any], rules: Mapping[str, tuple[str, .
         sent = session.metadata.get("authorization")
         trial.require(sent == f"Bearer {trial.token}", f"the call's metadata has authorization: {sent!r}")
 
-    @checks.check("version-refused", *rules["version-refused"])
+    @checks.check("version-refused", "SES-3", "SES-29")
     async def version_refused(trial: AnyTrial) -> None:
         """It tries again although the gateway does not support its protocol version."""
         await _gives_up(trial, grpc.StatusCode.FAILED_PRECONDITION, "protocol version 1 is not supported; the gateway speaks 2")
 
-    @checks.check("refused", *rules["refused"])
+    @checks.check("refused", "SES-29")
     async def refused(trial: AnyTrial) -> None:
         """It tries again after a status that another attempt cannot change."""
         for status, text in _PERMANENT:
             await _gives_up(trial, status, text)
 
-    @checks.check("taken-over", *rules["taken-over"])
+    @checks.check("taken-over", "SES-8", "SES-29")
     async def taken_over(trial: AnyTrial) -> None:
         """It reconnects after ABORTED, although a newer session of its instance has taken over."""
         await trial.start()
         session = await trial.session()
+        # Some libraries report another status if the connector writes at the moment at which the call ends.
+        await trial.settled()
         session.close(grpc.StatusCode.ABORTED, "a newer session of this instance has taken over")
         await _stays_away(trial, "after ABORTED")
 
-    @checks.check("reconnects", *rules["reconnects"])
+    @checks.check("reconnects", "SES-28", "SES-30")
     async def reconnects(trial: AnyTrial) -> None:
         """It does not reconnect after a status that says that the gateway is away, or that the connection broke."""
         await trial.start()
@@ -65,7 +67,7 @@ def declare_session_checks(checks: Checks[Any], rules: Mapping[str, tuple[str, .
             trial.trace.event(f"the gateway ends the session: {status.name}, {text}")
         await trial.session()
 
-    @checks.check("backoff", *rules["backoff"])
+    @checks.check("backoff", "SES-31")
     async def backoff(trial: AnyTrial) -> None:
         """It reconnects to a gateway that refuses each session without waiting longer each time."""
         trial.gateway.refusal = (grpc.StatusCode.UNAVAILABLE, "the gateway has reached its limit of sessions")
@@ -78,7 +80,32 @@ def declare_session_checks(checks: Checks[Any], rules: Mapping[str, tuple[str, .
             _BACKOFF_WINDOW_S,
         )
 
-    @checks.check("instance", *rules["instance"])
+    @checks.check("refusal-told", "SES-29")
+    async def refusal_told(trial: AnyTrial) -> None:
+        """It tells nobody why the gateway has refused its session."""
+        text = f"refused for the reason {trial.token}"
+        trial.gateway.refusal = (grpc.StatusCode.PERMISSION_DENIED, text)
+        await trial.start()
+        await trial.session()
+        await trial.changes.until(lambda: not trial.process.running or text in trial.said(), trial.spec.deadlines.answer)
+        trial.require(text in trial.said(), f"neither its output nor its standard error has the status's text: {text}")
+
+    @checks.check("unknown-message", "SES-15")
+    async def unknown_message(trial: AnyTrial) -> None:
+        """It does not ignore a message of a kind that it does not know."""
+        await trial.start()
+        session = await trial.session()
+        session.send_unknown()
+        await trial.never(lambda: _broken_off(session), "it broke the session off after an unknown message")
+
+    @checks.check("unknown-capability", "SES-7", "SES-22", standing=True)
+    async def unknown_capability(trial: AnyTrial) -> None:
+        """It sends Report although Welcome does not list CAPABILITY_REPORT, or does not ignore an unknown capability."""
+        await trial.start()
+        session = await trial.session()
+        await trial.never(lambda: _broken_off(session), "it broke the session off after Welcome")
+
+    @checks.check("instance", "SES-5")
     async def instance(trial: AnyTrial) -> None:
         """It has another instance name after a restart, so that nothing takes over from its last session."""
         await trial.start()
@@ -88,24 +115,26 @@ def declare_session_checks(checks: Checks[Any], rules: Mapping[str, tuple[str, .
         after = (await trial.session()).hello.instance
         trial.require(before == after, f"the instance was {before!r}, and is {after!r} after a restart")
 
-    @checks.check("shutdown", *rules["shutdown"])
+    @checks.check("shutdown", "SES-19")
     async def shutdown(trial: AnyTrial) -> None:
         """It does not end in time on SIGTERM."""
         await trial.start()
         await trial.session()
+        await trial.settled()
         trial.terminate()
         await trial.exits("the end of the process after SIGTERM")
 
-    @checks.check("shutdown-unwelcomed", *rules["shutdown-unwelcomed"])
+    @checks.check("shutdown-unwelcomed", "SES-19")
     async def shutdown_unwelcomed(trial: AnyTrial) -> None:
         """It does not end in time on SIGTERM while it waits for Welcome."""
         trial.gateway.welcomes = False
         await trial.start()
         await trial.session()
+        await trial.settled()
         trial.terminate()
         await trial.exits("the end of the process after SIGTERM, while it waited for Welcome")
 
-    @checks.check("shutdown-gateway-away", *rules["shutdown-gateway-away"])
+    @checks.check("shutdown-gateway-away", "SES-19")
     async def shutdown_gateway_away(trial: AnyTrial) -> None:
         """It does not end in time on SIGTERM while the gateway cannot be reached."""
         await trial.start()
@@ -114,6 +143,11 @@ def declare_session_checks(checks: Checks[Any], rules: Mapping[str, tuple[str, .
         await trial.until(lambda: session.ended, "the end of the call")
         trial.terminate()
         await trial.exits("the end of the process after SIGTERM, while the gateway was away")
+
+
+def _broken_off(session: Any) -> bool:
+    """Whether the connector has ended a session without Goodbye."""
+    return session.ended and session.goodbye is None
 
 
 async def _gives_up(trial: AnyTrial, status: grpc.StatusCode, text: str) -> None:

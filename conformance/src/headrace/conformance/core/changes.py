@@ -15,6 +15,15 @@ class Changes:
         self._next.set()
         self._next = asyncio.Event()
 
+    async def next(self, seconds: float) -> bool:
+        """Waits for the next thing to happen; returns whether it did, within `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._next.wait()
+        except TimeoutError:
+            return False
+        return True
+
     async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Waits for a condition; returns whether it holds, at the latest after `seconds`."""
         try:

@@ -8,6 +8,10 @@ from typing import Any, Generic, TypeVar
 import grpc
 import grpc.aio
 
+UNKNOWN_KIND = bytes([0x82, 0x7D, 0x00])
+"""A serialized message of a kind that no version of the protocol has: field 2000, with nothing in it."""
+UNKNOWN_CAPABILITY = 2000
+"""A capability that no version of the protocol has."""
 _SHORTEST_PING_MS = 1000
 
 Request = TypeVar("Request")
@@ -79,8 +83,8 @@ class ScriptedCall(Generic[Request, Response]):
         writing = asyncio.create_task(self._write(context))
         try:
             await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
-            if writing.done():
-                await context.abort(*writing.result())
+            if writing.done() and (ending := writing.result())[0] is not grpc.StatusCode.OK:
+                await context.abort(*ending)
         finally:
             reading.cancel()
             writing.cancel()

@@ -1,0 +1,115 @@
+"""The kit as its users run it: a process with a specification file, and what it says."""
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.conformance.core.spec import Spec
+from headrace.conformance.runner import AnyCheck, Result, Runner
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 170.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the kit has found."""
+
+    exit_code: int
+    document: dict[str, Any]
+
+    @property
+    def checks(self) -> dict[str, dict[str, Any]]:
+        """The results, by the name of the check."""
+        return {result["check"]: result for result in self.document["result"]["checks"]}
+
+    def named(self, outcome: str) -> set[str]:
+        """The checks with an outcome."""
+        return {name for name, result in self.checks.items() if result["outcome"] == outcome}
+
+    def explained(self) -> str:
+        """The failures, for the message of an assertion."""
+        lines = []
+        for name in sorted(self.named("failed")):
+            result = self.checks[name]
+            lines += [f"{name}: {result['detail']}", *result["trace"], *result["log"]]
+        return "\n".join(lines)
+
+
+def judged(
+    kind: str, spec: Path, command: Sequence[str | Path], *options: str, only: Sequence[str] = (), jobs: int = 6
+) -> Verdict:
+    """Runs the kit on a connector."""
+    words = [sys.executable, "-m", "headrace.conformance", kind, "--spec", str(spec), "--json", f"--jobs={jobs}"]
+    words += [f"--only={name}" for name in only]
+    words += ["--", *map(str, command)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert done.stdout, done.stderr
+    return Verdict(done.returncode, json.loads(done.stdout))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What checks have found of one faulty connector."""
+
+    results: dict[str, Result]
+
+    @property
+    def failed(self) -> set[str]:
+        return {name for name, result in self.results.items() if result.outcome.fails_the_run}
+
+    def explained(self) -> str:
+        """The failures, for the message of an assertion."""
+        lines = []
+        for name in sorted(self.failed):
+            result = self.results[name]
+            lines += [f"{name}: {result.detail}", *result.trace, *result.log]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A faulty connector, and the checks to run on it."""
+
+    fault: str
+    spec: Spec
+    command: tuple[str, ...]
+    checks: tuple[AnyCheck, ...]
+
+
+async def judged_at_once(planted: Sequence[Planted], new_trial: Callable[..., Any], at_once: int = 6) -> dict[str, Judged]:
+    """Judges several connectors side by side, in this process; by fault."""
+    slots = asyncio.Semaphore(at_once)
+
+    async def judge(one: Planted) -> Judged:
+        def trial(check: str, work: Path, *others: Any) -> Any:
+            return new_trial(check, one.command, one.spec, work, *others)
+
+        async with slots:
+            runner = Runner(one.checks, one.spec, trial, 1)
+            return Judged({result.check.name: result async for result in runner.results()})
+
+    found = await asyncio.gather(*(judge(one) for one in planted))
+    return {one.fault: verdict for one, verdict in zip(planted, found, strict=True)}
+
+
+def sampled(check: AnyCheck, checks: Sequence[AnyCheck], config: pytest.Config) -> tuple[AnyCheck, ...]:
+    """A check, with another one by `--kill-seed`, or with all others by `--every-pair`."""
+    others = [other for other in checks if other is not check]
+    if not config.getoption("every_pair"):
+        others = random.Random(f"{config.getoption('kill_seed')}{check.name}").sample(others, 1)
+    return (check, *others)
+
+
+def selected(request: pytest.FixtureRequest, test: str) -> list[str]:
+    """The faults whose tests are selected."""
+    items = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    return [item.callspec.params["fault"] for item in items if item.originalname == test]

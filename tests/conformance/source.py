@@ -1,0 +1,538 @@
+"""A small source on the raw protocol that keeps every rule, as a program; subclasses break one rule each.
+
+Its data is in files of a folder: `0.jsonl`, `1.jsonl` and so on are its streams, with the value of a message, as text, on each
+line. Sequences are the numbers of lines. A redelivering source notes in `0.acked` what was acknowledged.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import struct
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from headrace.contract.columns import NULL_LENGTH
+from headrace.protocol.v1 import frame_pb2
+from headrace.protocol.v1 import source_pb2 as pb
+from headrace.protocol.v1.source_pb2_grpc import SourceServiceStub
+
+POLL_S = 0.01
+FRAME_MESSAGES = 8
+PERMANENT = {
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.OUT_OF_RANGE,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.ABORTED,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A message, with its place in the file from 1."""
+
+    place: int
+    value: str
+
+
+@dataclass(eq=False)
+class Stream:
+    """One stream of a session."""
+
+    name: str
+    id: int = 0
+    ask_at: float = 0.0
+    denied: bool = False
+    asked: bool = False
+    open: bool = False
+    lost: bool = False
+    closed: bool = False
+    resume: int = 0
+    next: int = 1
+    """The sequence of the next message."""
+    at: int = 0
+    """How many of the rows that are to be sent were sent."""
+    acked: int = 0
+    rows: list[Row] = field(default_factory=list)
+    skip_lost: bool = False
+    requested: int = 0
+    lent_bytes: int = 0
+    lent_messages: int = 0
+    reported: int | None = None
+    gathering_since: float | None = None
+
+    @property
+    def file(self) -> str:
+        return self.name.partition("/")[2]
+
+    @property
+    def settled(self) -> bool:
+        return not self.open or self.acked >= self.next - 1
+
+
+class Ended(Exception):
+    """The session is over, and another one may follow."""
+
+
+class Source:
+    """The source; each rule that a check judges has a method, or a line, that a subclass can break."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.folder = Path(options.folder)
+        self.redelivering = options.kind == "redelivering"
+        self.instance = "raw-source"
+        self.stopping = asyncio.Event()
+        self.state = "away"
+        self.starts: dict[str, int] = {}
+
+    # Its data
+
+    def names(self) -> list[str]:
+        return sorted(f"lines/{path.stem}" for path in self.folder.glob("*.jsonl"))
+
+    def read(self, stream: Stream) -> list[Row]:
+        """What there is to send of a stream in this session, from its beginning."""
+        lines = (self.folder / f"{stream.file}.jsonl").read_text().split("\n")[:-1]
+        rows = [Row(place, json.loads(line)) for place, line in enumerate(lines, 1)]
+        return [row for row in rows if row.place not in self.acknowledged(stream)] if self.redelivering else rows
+
+    def acknowledged(self, stream: Stream) -> set[int]:
+        """What the queue was told of a redelivering stream, when the stream was opened."""
+        file = self.folder / f"{stream.file}.acked"
+        return set(map(int, file.read_text().split())) if file.exists() else set()
+
+    def first_kept(self, stream: Stream) -> int:
+        """The first row that was not deleted."""
+        file = self.folder / f"{stream.file}.deleted"
+        return int(file.read_text()) + 1 if file.exists() else 1
+
+    def settle(self, stream: Stream, upto: int) -> None:
+        """Tells the queue what is acknowledged."""
+        rows = stream.rows[stream.acked : upto]
+        with (self.folder / f"{stream.file}.acked").open("a") as file:
+            file.write("".join(f"{row.place}\n" for row in rows))
+
+    # Sessions
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        bound = 0.05
+        while not self.stopping.is_set():
+            began = time.monotonic()
+            try:
+                await self.session()
+                return 0
+            except Ended:
+                pass
+            except grpc.aio.AioRpcError as error:
+                if not self.transient(error):
+                    self.tell(error)
+                    return 1
+            if time.monotonic() - began > 2:
+                bound = 0.05
+            self.state = "away"
+            bound = await self.back_off(bound)
+        return 0
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        self.stopping.set()
+
+    def transient(self, error: grpc.aio.AioRpcError) -> bool:
+        return error.code() not in PERMANENT or "too_many_pings" in (error.details() or "")
+
+    def tell(self, error: grpc.aio.AioRpcError) -> None:
+        print(f"{error.code().name}: {error.details()}", file=sys.stderr, flush=True)
+
+    async def back_off(self, bound: float) -> float:
+        try:
+            async with asyncio.timeout(random.uniform(0, bound)):
+                await self.stopping.wait()
+        except TimeoutError:
+            pass
+        return min(2.0, 2 * bound)
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("authorization", f"Bearer {self.options.token}"),)
+
+    def hello(self) -> pb.Hello:
+        return pb.Hello(
+            protocol_version=1,
+            connector="raw-source",
+            connector_version="1",
+            instance=self.instance,
+            capabilities=[pb.CAPABILITY_PACE],
+        )
+
+    async def session(self) -> None:
+        """One session. Returns where nothing is left to do; raises where another session may follow."""
+        options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0)]
+        options.append(("grpc.use_local_subchannel_pool", 1))
+        async with grpc.aio.insecure_channel(self.options.gateway, options=options) as channel:
+            self.call = SourceServiceStub(channel).Ingest(metadata=self.metadata())
+            receiving: asyncio.Task[None] | None = None
+            stopping = asyncio.create_task(self.stopping.wait())
+            try:
+                await self.begin()
+                self.state = "greeting"
+                first = asyncio.create_task(self.call.read())
+                await asyncio.wait({first, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                if not first.done():
+                    return
+                self.welcomed(await self.answer(first.result()))
+                self.state = "serving"
+                receiving = asyncio.create_task(self.receive())
+                while not self.finished():
+                    if receiving.done():
+                        await receiving
+                    if self.leaving():
+                        await self.goodbye("drained")
+                        raise Ended
+                    if self.stopping.is_set():
+                        await self.goodbye("stopped")
+                        return
+                    if not await self.step():
+                        await asyncio.sleep(POLL_S)
+                await self.goodbye("everything is acknowledged")
+            except asyncio.InvalidStateError:
+                await self.answer(None)
+            finally:
+                stopping.cancel()
+                if receiving is not None:
+                    receiving.cancel()
+                self.call.cancel()
+
+    async def begin(self) -> None:
+        await self.send(hello=self.hello())
+
+    async def answer(self, response: object) -> pb.IngestResponse:
+        """A message of the gateway; raises where it is the end of the call."""
+        if isinstance(response, pb.IngestResponse):
+            return response
+        code = await self.call.code()
+        if code is not grpc.StatusCode.OK:
+            raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), await self.call.details())
+        raise Ended
+
+    async def goodbye(self, reason: str) -> None:
+        await self.send(goodbye=pb.Goodbye(reason=reason))
+        try:
+            async with asyncio.timeout(1):
+                while await self.call.read() is not grpc.aio.EOF:
+                    pass
+        except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            pass
+
+    async def send(self, **message: object) -> None:
+        await self.call.write(pb.IngestRequest(**message))  # type: ignore[arg-type]
+
+    def welcomed(self, response: pb.IngestResponse) -> None:
+        welcome = response.welcome
+        self.limits = welcome
+        self.overhead = welcome.frame_overhead_bytes
+        self.credit_bytes = welcome.credit.bytes
+        self.credit_messages = welcome.credit.messages
+        self.linger = welcome.pace.linger_ms / 1000
+        self.leave_by = 0.0
+        self.last_id = 0
+        self.turn = 0
+        self.wanted = False
+        self.streams = [Stream(name) for name in self.names()]
+
+    async def receive(self) -> None:
+        """Reads what the gateway sends, until the call ends."""
+        while True:
+            await self.take(await self.answer(await self.call.read()))
+
+    async def take(self, response: pb.IngestResponse) -> None:
+        match response.WhichOneof("message"):
+            case "stream_opened":
+                if (stream := self.stream(response.stream_opened.stream_id)) is not None:
+                    self.opened(stream, response.stream_opened)
+            case "ack":
+                for ack in response.ack.streams:
+                    if (stream := self.stream(ack.stream_id)) is not None:
+                        self.take_ack(stream, ack.position.sequence)
+                self.grant(response.ack.credit)
+            case "credit":
+                self.take_credit(response.credit)
+            case "pace":
+                self.linger = response.pace.linger_ms / 1000
+            case "reject":
+                if (stream := self.stream(response.reject.stream_id)) is not None:
+                    self.rejected(stream, response.reject)
+            case "drain":
+                self.drained(response.drain)
+            case "starts_wanted":
+                self.wanted = True
+            case _:
+                self.unknown()
+
+    def unknown(self) -> None:
+        """A message that a later version of the protocol has."""
+
+    def stream(self, stream_id: int) -> Stream | None:
+        return next((stream for stream in self.streams if stream.id == stream_id and stream_id), None)
+
+    def opened(self, stream: Stream, opened: pb.StreamOpened) -> None:
+        stream.open = True
+        stream.skip_lost = opened.skip_lost
+        stream.rows = self.read(stream)
+        if self.redelivering:
+            return
+        stream.resume = opened.resume.sequence
+        stream.acked = opened.acknowledged.sequence
+        stream.at = sum(row.place <= stream.resume for row in stream.rows)
+        stream.next = stream.resume + 1
+        if stream.at + 1 < self.first_kept(stream):
+            stream.lost = not stream.skip_lost
+            stream.at = self.first_kept(stream) - 1
+
+    def take_ack(self, stream: Stream, sequence: int) -> None:
+        if self.redelivering:
+            self.settle(stream, sequence)
+        stream.acked = max(stream.acked, sequence)
+
+    def grant(self, credit: pb.Credit) -> None:
+        self.credit_bytes += credit.bytes
+        self.credit_messages += credit.messages
+
+    def take_credit(self, credit: pb.Credit) -> None:
+        stream = self.stream(credit.stream_id) if credit.HasField("stream_id") else None
+        if stream is None:
+            self.grant(credit)
+        else:
+            stream.lent_bytes += credit.bytes
+            stream.lent_messages += credit.messages
+
+    def return_loan(self, stream: Stream) -> None:
+        self.credit_bytes += stream.lent_bytes
+        self.credit_messages += stream.lent_messages
+        stream.lent_bytes = stream.lent_messages = 0
+
+    def rejected(self, stream: Stream, reject: pb.Reject) -> None:
+        self.return_loan(stream)
+        ask_at = time.monotonic() + reject.retry_after_ms / 1000
+        denied = reject.reason == pb.REJECT_REASON_NOT_PERMITTED
+        self.streams[self.streams.index(stream)] = Stream(stream.name, ask_at=ask_at, denied=denied)
+
+    def drained(self, drain: pb.Drain) -> None:
+        self.leave_by = time.monotonic() + drain.deadline_ms / 1000 * 0.8
+
+    def leaving(self) -> bool:
+        """Whether the gateway has asked to reconnect, and nothing is to be waited for."""
+        return self.leave_by > 0 and (all(s.settled for s in self.streams) or time.monotonic() >= self.leave_by)
+
+    def finished(self) -> bool:
+        return self.options.ends and all(stream.closed and stream.settled for stream in self.streams)
+
+    # What it does
+
+    async def step(self) -> bool:
+        """Does what can be done now; returns whether it has sent a frame."""
+        if self.leave_by:
+            return False
+        for stream in list(self.streams):
+            if not stream.asked and not stream.denied and time.monotonic() >= stream.ask_at and self.held() < self.most_streams():
+                await self.ask(stream)
+            if stream.open and stream.lost:
+                await self.say_lost(stream)
+        if self.wanted:
+            self.wanted = False
+            await self.say_starts()
+        return await self.send_frame()
+
+    def held(self) -> int:
+        return sum(stream.asked and not stream.closed for stream in self.streams)
+
+    def most_streams(self) -> int:
+        return self.limits.max_streams
+
+    def new_id(self, stream: Stream) -> int:
+        self.last_id += 1
+        return self.last_id
+
+    async def ask(self, stream: Stream) -> None:
+        stream.id, stream.asked = self.new_id(stream), True
+        kind = pb.SOURCE_KIND_REDELIVERING if self.redelivering else pb.SOURCE_KIND_REPLAYABLE
+        chooses = self.options.chooses_start
+        await self.send(open_stream=pb.OpenStream(stream_id=stream.id, stream=stream.name, kind=kind, chooses_start=chooses))
+
+    async def say_lost(self, stream: Stream) -> None:
+        lost = pb.PositionLost(stream_id=stream.id, earliest_sequence=self.first_kept(stream), reason="deleted")
+        await self.send(position_lost=lost)
+        stream.open = False
+
+    async def say_starts(self) -> None:
+        answer = pb.Starts()
+        for stream in self.streams_with_starts():
+            sequence = self.start_of(stream)
+            position = frame_pb2.Position(sequence=sequence) if sequence else None
+            answer.streams.add(stream_id=stream.id, position=position)
+        await self.send(starts=answer)
+
+    def streams_with_starts(self) -> list[Stream]:
+        return [stream for stream in self.streams if stream.asked]
+
+    def start_of(self, stream: Stream) -> int:
+        """The end of the file when it was asked first."""
+        return self.starts.setdefault(stream.name, len(self.read(stream)))
+
+    def sendable(self) -> list[Stream]:
+        """The streams that may send, the one whose turn it is first."""
+        self.turn %= max(1, len(self.streams))
+        order = self.streams[self.turn :] + self.streams[: self.turn]
+        return [stream for stream in order if self.may_send(stream)]
+
+    def may_send(self, stream: Stream) -> bool:
+        return stream.open and not stream.lost and not stream.closed
+
+    async def send_frame(self) -> bool:
+        waiting = []
+        for stream in self.sendable():
+            if stream.at == len(stream.rows):
+                self.look_again(stream)
+            if stream.at < len(stream.rows):
+                waiting.append(stream)
+            else:
+                await self.caught_up(stream)
+        ready = [stream for stream in waiting if self.gathered(stream)]
+        for stream in ready:
+            if stream.lent_bytes or stream.lent_messages:
+                return await self.try_to_send(stream)
+        for stream in ready:
+            if await self.try_to_send(stream):
+                self.turn += 1
+                return True
+        return False
+
+    def look_again(self, stream: Stream) -> None:
+        """Finds what was added to the file."""
+        stream.rows += self.read_queue(stream) if self.redelivering else self.read(stream)[len(stream.rows) :]
+
+    def read_queue(self, stream: Stream) -> list[Row]:
+        seen = {row.place for row in stream.rows}
+        return [row for row in self.read(stream) if row.place not in seen]
+
+    def gathered(self, stream: Stream) -> bool:
+        """Whether it has gathered for as long as Pace says, or a frame is full."""
+        if stream.gathering_since is None:
+            stream.gathering_since = time.monotonic()
+        self.look_again(stream)
+        full = len(stream.rows) - stream.at >= FRAME_MESSAGES
+        return full or time.monotonic() - stream.gathering_since >= self.linger
+
+    async def try_to_send(self, stream: Stream) -> bool:
+        """Sends a frame of a stream, if credit allows it; else asks for credit."""
+        own_messages = self.credit_messages + stream.lent_messages
+        own_bytes = self.credit_bytes + stream.lent_bytes
+        most = min(FRAME_MESSAGES, self.limits.max_frame_messages)
+        rows = stream.rows[stream.at : stream.at + most]
+        while True:
+            frame = self.pack(stream, rows)
+            fits = self.fits(frame, own_bytes, own_messages)
+            if fits and frame.ByteSize() <= self.most_bytes():
+                break
+            if len(rows) == 1:
+                await self.request(stream, frame)
+                return False
+            rows = rows[: max(1, len(rows) // 2)]
+        self.return_loan(stream)
+        self.credit_bytes -= self.charge(frame)
+        self.credit_messages -= frame.count
+        stream.next = self.sequence(stream, len(rows) - 1) + 1
+        stream.at += len(rows)
+        stream.requested, stream.gathering_since = 0, None
+        await self.send(frame=frame)
+        return True
+
+    def most_bytes(self) -> int:
+        return self.limits.max_frame_bytes
+
+    def charge(self, frame: frame_pb2.Frame) -> int:
+        return frame.ByteSize() + self.overhead
+
+    def fits(self, frame: frame_pb2.Frame, own_bytes: int, own_messages: int) -> bool:
+        return self.charge(frame) <= own_bytes and frame.count <= own_messages
+
+    def sequence(self, stream: Stream, index: int) -> int:
+        """The sequence of a row, by its place among those that are not sent."""
+        return stream.at + index + 1 if self.redelivering else stream.rows[stream.at + index].place
+
+    def pack(self, stream: Stream, rows: list[Row]) -> frame_pb2.Frame:
+        values = [row.value.encode() for row in rows]
+        frame = frame_pb2.Frame(stream_id=stream.id, first_sequence=self.sequence(stream, 0), count=len(rows))
+        frame.values = b"".join(values)
+        frame.value_lengths = b"".join(struct.pack("<I", len(value)) for value in values)
+        keys = [b"%d" % (row.place % 3) if row.place % 2 else None for row in rows]
+        if any(key is not None for key in keys):
+            frame.keys = b"".join(key or b"" for key in keys)
+            frame.key_lengths = b"".join(struct.pack("<I", NULL_LENGTH if key is None else len(key)) for key in keys)
+        frame.cursor = b"%d" % (self.sequence(stream, len(rows) - 1))
+        return frame
+
+    async def request(self, stream: Stream, frame: frame_pb2.Frame) -> None:
+        if stream.requested >= frame.ByteSize():
+            return
+        stream.requested = frame.ByteSize()
+        await self.send(
+            credit_request=pb.CreditRequest(
+                stream_id=stream.id,
+                bytes=frame.ByteSize(),
+                messages=frame.count,
+                ready_bytes=frame.ByteSize(),
+                ready_messages=frame.count,
+            )
+        )
+
+    async def caught_up(self, stream: Stream) -> None:
+        """Reports that nothing is left, and ends the stream where the source ends."""
+        if stream.reported != stream.next:
+            stream.reported = stream.next
+            await self.send(backlog=pb.Backlog(stream_id=stream.id, latest_sequence=self.latest(stream), messages=0))
+        if self.options.ends:
+            await self.close(stream)
+
+    def latest(self, stream: Stream) -> int:
+        return stream.next - 1
+
+    async def close(self, stream: Stream) -> None:
+        stream.closed = True
+        await self.send(close_stream=pb.CloseStream(stream_id=stream.id, end_of_stream=True))
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser()
+    options.add_argument("folder")
+    options.add_argument("--gateway", default=os.environ.get("HEADRACE_GATEWAY"))
+    options.add_argument("--token", default=os.environ.get("HEADRACE_TOKEN"))
+    options.add_argument("--kind", default="replayable")
+    options.add_argument("--ends", action="store_true")
+    options.add_argument("--chooses-start", action="store_true")
+    options.add_argument("--fault", default="none")
+    return options
+
+
+def main() -> int:
+    from tests.conformance.source_faults import FAULTS
+
+    options = parser().parse_args()
+    return asyncio.run(FAULTS.get(options.fault, Source)(options).run())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

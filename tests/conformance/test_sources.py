@@ -1,0 +1,95 @@
+"""Every check of sources catches the fault that is planted for it, and a source that keeps the rules passes all of them."""
+
+import asyncio
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from tests.conformance.kit import Judged, Planted, Verdict, judged, judged_at_once, sampled, selected
+from tests.conformance.source_faults import FAULTS
+
+from headrace.conformance.core.spec import SourceSpec
+from headrace.conformance.sources import SOURCE_CHECKS, new_source_trial
+
+DATA = f"{sys.executable} -S {Path(__file__).with_name('data.py')}"
+COMMON = f"""
+messages = 30
+setup = '{DATA} make {{work}}/in 2 15'
+credit_request = true
+"""
+GROWING = f"{COMMON}\nproduce = '{DATA} add {{work}}/in/0.jsonl {{count}} {{bytes}}'\nbacklog = true\npace = true\n"
+SPECS = {
+    "replayable": f"{GROWING}\nlose = 'echo 5 > {{work}}/in/0.deleted; echo 5 > {{work}}/in/1.deleted'",
+    "ends": f"{COMMON}\nends = true",
+    "redelivering": f"kind = 'redelivering'\n{GROWING}",
+    "starts": f"{GROWING}\nchooses_start = true",
+}
+ARGUMENTS = {
+    "replayable": [],
+    "ends": ["--ends"],
+    "redelivering": ["--kind=redelivering"],
+    "starts": ["--chooses-start"],
+}
+ONLY_THERE = {
+    "end-of-stream": "ends",
+    "last-acks": "ends",
+    "reopen-after-end": "ends",
+    "lost-acks": "ends",
+    "redelivery": "redelivering",
+    "epochs": "redelivering",
+    "starts": "starts",
+}
+"""Checks that other kinds of sources do not have, or whose fault shows only there."""
+NAMES = {check.name for check in SOURCE_CHECKS}
+
+
+def judge(flavour: str, tmp_path: Path) -> Verdict:
+    """Runs the kit on the source of this folder."""
+    spec = tmp_path / "source.toml"
+    spec.write_text(SPECS[flavour])
+    return judged("source", spec, command(flavour))
+
+
+def command(flavour: str, fault: str = "none") -> tuple[str, ...]:
+    """What starts the source of this folder."""
+    return (sys.executable, "-m", "tests.conformance.source", "{work}/in", f"--fault={fault}", *ARGUMENTS[flavour])
+
+
+@pytest.mark.parametrize("flavour", SPECS)
+def test_a_source_that_keeps_the_rules_passes_every_check(flavour: str, tmp_path: Path) -> None:
+    verdict = judge(flavour, tmp_path)
+
+    assert verdict.exit_code == 0, verdict.explained()
+    assert verdict.named("passed") | verdict.named("skipped") == NAMES
+    assert all(
+        "not declared" in verdict.checks[name]["detail"] or "kind is" in verdict.checks[name]["detail"]
+        for name in verdict.named("skipped")
+    )
+
+
+def test_each_check_is_run_on_one_source_at_least() -> None:
+    assert set(FAULTS) == NAMES
+
+
+@pytest.fixture(scope="module")
+def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Judged]:
+    """What the kit says of each faulty source."""
+    checks = {check.name: check for check in SOURCE_CHECKS}
+    planted = []
+    for fault in selected(request, "test_a_planted_fault_is_caught_by_its_check_alone"):
+        flavour = ONLY_THERE.get(fault, "replayable")
+        spec = SourceSpec.model_validate(tomllib.loads(SPECS[flavour]))
+        planted.append(Planted(fault, spec, command(flavour, fault), sampled(checks[fault], SOURCE_CHECKS, request.config)))
+    return asyncio.run(judged_at_once(planted, new_source_trial))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.timeout(600)
+def test_a_planted_fault_is_caught_by_its_check_alone(fault: str, verdicts: Mapping[str, Judged]) -> None:
+    verdict = verdicts[fault]
+    assert verdict.failed == {fault}, verdict.explained()
+    found = verdict.results[fault]
+    assert found.detail
+    assert found.trace
