@@ -16,10 +16,10 @@ from headrace.protocol.v1 import connector_pb2, frame_pb2
 from headrace.protocol.v1 import source_pb2 as pb
 
 
-class SendsBeforeWelcome(Source):
+class GreetsTwice(Source):
     async def begin(self) -> None:
         await super().begin()
-        await self.send(open_stream=pb.OpenStream(stream_id=9, stream="lines/0", kind=pb.SOURCE_KIND_REPLAYABLE))
+        await super().begin()
 
 
 class ForgetsItsToken(Source):
@@ -348,7 +348,7 @@ class NamesOneStreamOnly(Source):
 
 
 FAULTS: dict[str, type[Source]] = {
-    "hello": SendsBeforeWelcome,
+    "hello": GreetsTwice,
     "token": ForgetsItsToken,
     "version-refused": InsistsOnItsVersion,
     "refused": InsistsOnItsToken,

@@ -28,9 +28,8 @@ def conformance() -> None:
     Exit codes: 0 all checks passed, 1 a check failed, 2 usage or specification error, 3 the command cannot be started.
 
     \b
-    Examples:
+    Example:
       headrace conformance source --spec source.toml -- ./my-source --gateway {gateway}
-      headrace conformance sink --spec sink.toml -- ./my-sink
     """
 
 

@@ -16,6 +16,10 @@ _SHORTEST_PING_MS = 1000
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
+Trailing = tuple[tuple[str, str | bytes], ...]
+"""Trailing metadata."""
+Ending = tuple[grpc.StatusCode, str, Trailing]
+"""How a call is to end."""
 
 
 class GatewayServer:
@@ -62,7 +66,7 @@ class ScriptedCall(Generic[Request, Response]):
 
     metadata: dict[str, str]
     inbox: asyncio.Queue[Request | None] = field(default_factory=asyncio.Queue)
-    outgoing: asyncio.Queue[Response | tuple[grpc.StatusCode, str]] = field(default_factory=asyncio.Queue)
+    outgoing: asyncio.Queue[Response | Ending] = field(default_factory=asyncio.Queue)
     written: int = 0
     """How many messages gRPC has taken from the gateway."""
 
@@ -70,9 +74,9 @@ class ScriptedCall(Generic[Request, Response]):
         """A message has arrived."""
         self.inbox.put_nowait(request)
 
-    def close(self, status: grpc.StatusCode, details: str = "as the test says") -> None:
+    def close(self, status: grpc.StatusCode, details: str = "as the test says", trailing: Trailing = ()) -> None:
         """Ends the call, once what was put before is sent."""
-        self.outgoing.put_nowait((status, details))
+        self.outgoing.put_nowait((status, details, trailing))
 
     async def ready_to_read(self) -> None:
         """Returns when the next message may be read; at once, unless a subclass says otherwise."""
@@ -101,7 +105,7 @@ class ScriptedCall(Generic[Request, Response]):
         finally:
             self.inbox.put_nowait(None)
 
-    async def _write(self, context: Any) -> tuple[grpc.StatusCode, str]:
+    async def _write(self, context: Any) -> Ending:
         """Sends what is to be sent; returns how the call shall end."""
         while not isinstance(message := await self.outgoing.get(), tuple):
             await context.write(message)

@@ -141,6 +141,7 @@ def declare_session_checks(checks: Checks[Any]) -> None:
         session = await trial.session()
         await trial.cut()
         await trial.until(lambda: session.ended, "the end of the call")
+        await trial.silence()
         trial.terminate()
         await trial.exits("the end of the process after SIGTERM, while the gateway was away")
 

@@ -1,1 +1,0 @@
-"""The gateway's side of sinks, and the checks that judge them."""
