@@ -8,6 +8,7 @@ from typing import Any
 import grpc.aio
 import pytest
 from google.rpc import error_details_pb2, status_pb2
+from tests.docs.pages import codes, table
 from tests.fake_gateway.server import DEADLINE, FakeServer
 from tests.vectors.files import ROOT, named, read
 
@@ -36,6 +37,11 @@ def test_every_reason_is_in_the_table_with_its_status_and_what_to_do() -> None:
         assert ("do not reconnect" not in comment) is case["reconnect"], case
         assert ("; reconnect" in comment) is case["reconnect"], case
         assert set(case["metadata"]) <= set(re.findall(r"`(\w+)`", comment)), case
+
+
+def test_the_page_says_the_same_of_every_reason() -> None:
+    rows = {codes(row[0])[0]: (codes(row[1])[0], row[3].startswith("yes")) for row in table("docs/protocol.md", "Reasons")}
+    assert rows == {case["reason"]: (case["status"], case["reconnect"]) for case in PLAIN.values()}
 
 
 def test_every_status_is_in_the_table_without_a_reason() -> None:
