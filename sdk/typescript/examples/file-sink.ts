@@ -1,0 +1,125 @@
+import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+
+import { run, type Part, type Rows, type Transaction, type TwoPhaseSink } from "@headrace/sdk";
+
+/** Writes the values of each transaction into one file, exactly once: `visible/PIPELINE~BATCH`. */
+class FileSink implements TwoPhaseSink {
+  readonly name = "lines";
+  readonly mode = "two-phase";
+
+  constructor(private readonly folder: string) {}
+
+  async stage(part: Part, rows: AsyncIterable<Rows>): Promise<void> {
+    const lines = async function* (): AsyncGenerator<Buffer> {
+      for await (const some of rows) {
+        yield Buffer.concat([...some].flatMap(({ value }) => [value ?? Buffer.alloc(0), Buffer.from("\n")]));
+      }
+    };
+    await this.write("staged", nameOf(part), lines());
+  }
+
+  async drop(part: Part): Promise<void> {
+    await this.remove("staged", nameOf(part));
+  }
+
+  async prepare(transaction: Transaction, parts: readonly Part[]): Promise<void> {
+    const counting = parts.map(nameOf);
+    const staged = (await this.list("staged")).filter((name) => isOf(transaction, name));
+    const missing = counting.find((name) => !staged.includes(name));
+    if (missing !== undefined) throw new Error(`part ${missing} is not staged`);
+    for (const name of staged) if (!counting.includes(name)) await this.remove("staged", name);
+    await this.write("prepared", nameOf(transaction), [JSON.stringify(counting)]);
+  }
+
+  async commit(transaction: Transaction): Promise<void> {
+    const name = nameOf(transaction);
+    if (!(await this.list("visible")).includes(name)) {
+      // Throws if the transaction is unknown: then what was staged is lost, and the query must learn of it.
+      const parts = JSON.parse(await readFile(join(this.folder, "prepared", name), "utf8")) as string[];
+      const contents = parts.map((part) => readFile(join(this.folder, "staged", part)));
+      await this.write("visible", name, contents);
+    }
+    await this.abort(transaction);
+  }
+
+  async abort(transaction: Transaction): Promise<void> {
+    await this.remove("prepared", nameOf(transaction));
+    for (const name of await this.list("staged")) {
+      if (isOf(transaction, name)) await this.remove("staged", name);
+    }
+  }
+
+  async recover(): Promise<{ staged: Part[]; prepared: Transaction[]; committed: Transaction[] }> {
+    for (const state of ["staged", "prepared", "visible", "written"]) {
+      await mkdir(join(this.folder, state), { recursive: true });
+    }
+    const visible = await this.list("visible");
+    for (const name of await this.list("prepared")) {
+      if (visible.includes(name)) await this.abort(transactionOf(name)); // A crash has interrupted the commit.
+    }
+    const last = new Map<string, Transaction>();
+    for (const transaction of visible.map(transactionOf)) {
+      if (transaction.batch >= (last.get(transaction.pipeline)?.batch ?? 0n))
+        last.set(transaction.pipeline, transaction);
+    }
+    return {
+      staged: (await this.list("staged")).map(partOf),
+      prepared: (await this.list("prepared")).map(transactionOf),
+      committed: [...last.values()],
+    };
+  }
+
+  private list(state: string): Promise<string[]> {
+    return readdir(join(this.folder, state));
+  }
+
+  private async remove(state: string, name: string): Promise<void> {
+    await rm(join(this.folder, state, name), { force: true });
+  }
+
+  /** Writes a file so that it is either there, durably and completely, or not at all. */
+  private async write(
+    state: string,
+    name: string,
+    contents: AsyncIterable<Buffer> | Iterable<string | Promise<Buffer>>,
+  ): Promise<void> {
+    const unfinished = join(this.folder, "written", name);
+    const file = await open(unfinished, "w");
+    try {
+      for await (const content of contents) await file.appendFile(content);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(unfinished, join(this.folder, state, name));
+    const folder = await open(join(this.folder, state));
+    try {
+      await folder.sync();
+    } finally {
+      await folder.close();
+    }
+  }
+}
+
+function nameOf(what: Part | Transaction): string {
+  if ("pipeline" in what) return `${encodeURIComponent(what.pipeline)}~${what.batch}`;
+  return `${nameOf(what.transaction)}~${what.partition}~${encodeURIComponent(what.attempt)}`;
+}
+
+function partOf(name: string): Part {
+  const [, , partition, attempt] = name.split("~").map(decodeURIComponent);
+  return { transaction: transactionOf(name), partition: Number(partition), attempt: attempt };
+}
+
+function transactionOf(name: string): Transaction {
+  const [pipeline, batch] = name.split("~").map(decodeURIComponent);
+  return { pipeline: pipeline, batch: BigInt(batch) };
+}
+
+function isOf(transaction: Transaction, name: string): boolean {
+  return name.startsWith(`${nameOf(transaction)}~`);
+}
+
+const [folder = "lines"] = process.argv.slice(2);
+process.exitCode = await run(new FileSink(folder));

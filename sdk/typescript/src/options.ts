@@ -1,0 +1,133 @@
+import type { Health } from "./health.js";
+import { jsonLogger, type Logger } from "./logger.js";
+import { noMetrics, type Metrics } from "./metrics.js";
+import { InvalidOptionsError } from "./errors.js";
+
+/** Transport security. Each text or buffer is the content of a PEM file. */
+export interface Tls {
+  /** The certificates to trust. Default: those that Node.js trusts. */
+  readonly ca?: string | Buffer;
+  /** This connector's own certificate chain, for mutual TLS; needs `key`. */
+  readonly cert?: string | Buffer;
+  /** The private key that belongs to `cert`. */
+  readonly key?: string | Buffer;
+  /** The name that the gateway's certificate must have, if it differs from the address. */
+  readonly serverName?: string;
+}
+
+/** How a connector is run. Everything is optional. Times are in milliseconds, sizes in bytes. */
+export interface Options {
+  /** Address of the gateway, `host:port`. Default: the variable HEADRACE_GATEWAY, else `127.0.0.1:7433`. */
+  readonly gateway?: string | undefined;
+  /** The token by which the connector authenticates. Default: the variable HEADRACE_TOKEN, else none. */
+  readonly token?: string | undefined;
+  /** Transport security. Absent: the connection is not encrypted. */
+  readonly tls?: Tls | undefined;
+  /**
+   * Which deployment of the connector this is, the same after each restart. A newer session of an instance takes over from
+   * the older one, which ends. Default: the connector's name.
+   */
+  readonly instance?: string | undefined;
+  /** Where the SDK logs. Default: {@link jsonLogger}. */
+  readonly logger?: Logger | undefined;
+  /** Receives counts. Default: {@link noMetrics}. */
+  readonly metrics?: Metrics | undefined;
+  /** Lets the connector report its own state and errors to operators. */
+  readonly health?: Health | undefined;
+  /** Abort it to stop the connector cleanly. */
+  readonly signal?: AbortSignal | undefined;
+  /** How long to gather messages for a frame, until the gateway sets another pace. Default: 5. */
+  readonly lingerMs?: number | undefined;
+  /** The size at which a frame is sent without waiting for more messages. Default: 256 KiB. */
+  readonly frameBytes?: number | undefined;
+  /** The number of messages at which a frame is sent without waiting for more. Default: 8192. */
+  readonly frameMessages?: number | undefined;
+  /** How long to wait for acknowledgements, or for a sink to finish, when the connector stops. Default: 10,000. */
+  readonly drainMs?: number | undefined;
+  /** How often a source is asked for its partitions. Default: 3,000. */
+  readonly partitionPollMs?: number | undefined;
+  /** How long to wait for the gateway's answer to Hello before trying again. Default: 10,000. */
+  readonly welcomeMs?: number | undefined;
+  /** The longest wait before the first reconnect; it doubles with each further one. Default: 50. */
+  readonly firstBackoffMs?: number | undefined;
+  /** The longest wait before any reconnect. Default: 2,000. */
+  readonly maxBackoffMs?: number | undefined;
+  /** After how long a method that does not return is reported; when the connector stops, it is abandoned then. Default: 10,000. */
+  readonly stuckMs?: number | undefined;
+  /**
+   * How much may be queued for a sink, for each part of a two-phase sink, before the SDK stops reading from the gateway. If
+   * another part needs rows meanwhile, the excess goes to a temporary file. Default: 8 MiB.
+   */
+  readonly queueBytes?: number | undefined;
+  /** How much of unfinished transactions to keep in memory for a batch-idempotent sink; the rest goes to a temporary file. Default: 64 MiB. */
+  readonly holdBytes?: number | undefined;
+}
+
+/** The address of a gateway if none is given. */
+export const DEFAULT_GATEWAY = "127.0.0.1:7433";
+
+/** Options with every default filled in. */
+export interface Settings {
+  readonly gateway: string;
+  readonly token: string | undefined;
+  readonly tls: Tls | undefined;
+  readonly instance: string;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly lingerMs: number;
+  readonly frameBytes: number;
+  readonly frameMessages: number;
+  readonly drainMs: number;
+  readonly partitionPollMs: number;
+  readonly welcomeMs: number;
+  readonly firstBackoffMs: number;
+  readonly maxBackoffMs: number;
+  readonly stuckMs: number;
+  readonly queueBytes: number;
+  readonly holdBytes: number;
+}
+
+const NUMBERS = {
+  lingerMs: 5,
+  frameBytes: 256 * 1024,
+  frameMessages: 8192,
+  drainMs: 10_000,
+  partitionPollMs: 3_000,
+  welcomeMs: 10_000,
+  firstBackoffMs: 50,
+  maxBackoffMs: 2_000,
+  stuckMs: 10_000,
+  queueBytes: 8 << 20,
+  holdBytes: 64 << 20,
+};
+
+/** Fills in defaults; throws {@link InvalidOptionsError} if an option is invalid. */
+export function settingsOf(options: Options, name: string): Settings {
+  const numbers = { ...NUMBERS };
+  for (const key of Object.keys(NUMBERS) as (keyof typeof NUMBERS)[]) {
+    const value = options[key] ?? NUMBERS[key];
+    const least = key === "frameBytes" || key === "frameMessages" ? 1 : 0;
+    if (!Number.isFinite(value) || value < least) {
+      throw new InvalidOptionsError(`option ${key} is ${value}: a number of at least ${least} is needed`);
+    }
+    numbers[key] = value;
+  }
+  if (options.tls && (options.tls.cert === undefined) !== (options.tls.key === undefined)) {
+    throw new InvalidOptionsError("mutual TLS needs both tls.cert and tls.key");
+  }
+  return {
+    ...numbers,
+    gateway: options.gateway ?? (process.env["HEADRACE_GATEWAY"] || DEFAULT_GATEWAY),
+    token: options.token ?? (process.env["HEADRACE_TOKEN"] || undefined),
+    tls: options.tls,
+    instance: options.instance ?? name,
+    logger: options.logger ?? jsonLogger,
+    metrics: options.metrics ?? noMetrics,
+  };
+}
+
+/** Whether an address is on this machine. */
+export function isLoopback(gateway: string): boolean {
+  const host = gateway.slice(0, Math.max(gateway.lastIndexOf(":"), 0)).replace(/^\[|\]$/g, "");
+  return gateway.startsWith("unix:") || host === "localhost" || host === "::1" || host.startsWith("127.");
+}

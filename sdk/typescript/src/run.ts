@@ -1,0 +1,39 @@
+import { describe, HeadraceError } from "./errors.js";
+import { jsonLogger } from "./logger.js";
+import type { Options } from "./options.js";
+import type { Sink } from "./sink.js";
+import type { Source } from "./source.js";
+import { start } from "./start.js";
+
+const SIGNALS = { SIGINT: 130, SIGTERM: 143 } as const;
+
+/**
+ * Runs a connector as a process: `process.exitCode = await run(source)`.
+ *
+ * A source runs until it has ended and everything is acknowledged, a sink until it is stopped. SIGTERM and SIGINT stop the
+ * connector cleanly, as {@link Connector.stop} does. A second signal ends the process at once, with 143 or 130.
+ *
+ * @returns The exit code: 0 if the source has ended or the connector was stopped, 1 if it failed, 2 if it or an option is
+ *   invalid. Failures are logged.
+ */
+export async function run(connector: Source | Sink, options: Options = {}): Promise<number> {
+  const logger = options.logger ?? jsonLogger;
+  const stopping = new AbortController();
+  const stopped = (signal: keyof typeof SIGNALS): void => {
+    if (stopping.signal.aborted) process.exit(SIGNALS[signal]);
+    logger.info("stopping", { signal });
+    stopping.abort();
+  };
+  const signals = Object.keys(SIGNALS) as (keyof typeof SIGNALS)[];
+  for (const signal of signals) process.on(signal, stopped);
+  try {
+    const signal = options.signal ? AbortSignal.any([options.signal, stopping.signal]) : stopping.signal;
+    await start(connector, { ...options, signal }).done;
+    return 0;
+  } catch (error) {
+    logger.error("the connector has failed", { error: describe(error) });
+    return error instanceof HeadraceError ? error.exitCode : 1;
+  } finally {
+    for (const signal of signals) process.off(signal, stopped);
+  }
+}

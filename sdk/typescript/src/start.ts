@@ -1,0 +1,107 @@
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { Backoff } from "./backoff.js";
+import { describe, GatewayUnavailableError, HeadraceError, SinkFailedError } from "./errors.js";
+import { Health } from "./health.js";
+import { isLoopback, settingsOf, type Options, type Settings } from "./options.js";
+import type { Sink } from "./sink.js";
+import { attach } from "./sinks/attempt.js";
+import { SinkDriver } from "./sinks/driver.js";
+import type { Source } from "./source.js";
+import { ingest } from "./sources/attempt.js";
+import { Driver } from "./sources/driver.js";
+import type { Ending } from "./wire/ending.js";
+
+/** After which time a session counts as a success. */
+const STOOD_MS = 2000;
+/** How often a gateway that is away is logged. */
+const REPEAT_MS = 10_000;
+
+/**
+ * A connector that runs. It is an `AsyncDisposable`: at the end of the block of an `await using` declaration, it is stopped.
+ */
+export interface Connector extends AsyncDisposable {
+  /**
+   * Resolves when the source has ended and everything is acknowledged, or when the connector was stopped. Rejects with a
+   * {@link HeadraceError} if the connector failed, or the gateway refused it. It may be left alone: a rejection that nobody
+   * awaits does not end the process.
+   */
+  readonly done: Promise<void>;
+  /**
+   * Stops the connector, and resolves when `done` would. A source sends what was read, and waits up to `drainMs` for
+   * acknowledgements. A sink answers what has arrived, within that time.
+   */
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts a source or a sink, and keeps it connected. A gateway that is away is waited for without limit.
+ *
+ *     await using connector = start(source, { gateway: "gateway:7433" });
+ *     await connector.done;
+ *
+ * @throws {@link InvalidSourceError}, {@link InvalidSinkError} or {@link InvalidOptionsError} at once.
+ */
+export function start(connector: Source | Sink, options: Options = {}): Connector {
+  const stopping = new AbortController();
+  const health = options.health ?? new Health();
+  let settings: Settings;
+  let attempt: (signal: AbortSignal) => Promise<Ending>;
+  if ("mode" in connector) {
+    const driver = new SinkDriver(connector);
+    settings = settingsOf(options, driver.name);
+    attempt = (signal) => attach(driver, settings, health, signal);
+  } else {
+    const driver = new Driver(connector);
+    settings = settingsOf(options, driver.name);
+    attempt = (signal) => ingest(driver, settings, health, signal);
+  }
+  if (settings.token !== undefined && settings.tls === undefined && !isLoopback(settings.gateway)) {
+    settings.logger.warn("the token is sent in the clear: use TLS", { gateway: settings.gateway });
+  }
+  const signal = options.signal ? AbortSignal.any([options.signal, stopping.signal]) : stopping.signal;
+  const done = keepConnected(attempt, settings, health, signal);
+  done.catch(() => undefined);
+  const stop = async (): Promise<void> => {
+    stopping.abort();
+    await done;
+  };
+  return { done, stop, [Symbol.asyncDispose]: stop };
+}
+
+/** Connects again and again, until a session ends for good. */
+async function keepConnected(
+  attempt: (signal: AbortSignal) => Promise<Ending>,
+  settings: Settings,
+  health: Health,
+  signal: AbortSignal,
+): Promise<void> {
+  const backoff = new Backoff(settings.firstBackoffMs, settings.maxBackoffMs);
+  let loggedAt = -Infinity;
+  while (!signal.aborted) {
+    const began = performance.now();
+    try {
+      const ending = await attempt(signal);
+      if (ending !== "the gateway asked to reconnect") return;
+    } catch (error) {
+      if (!(error instanceof GatewayUnavailableError || error instanceof SinkFailedError)) throw asOurs(error);
+      health.survived(error);
+      if (performance.now() - loggedAt >= REPEAT_MS) {
+        settings.logger.warn("the session has ended; trying again", { error: describe(error) });
+        loggedAt = performance.now();
+      }
+    }
+    if (performance.now() - began >= STOOD_MS) {
+      backoff.reset();
+      loggedAt = -Infinity;
+    }
+    await sleep(backoff.next(), undefined, { signal }).catch(() => undefined);
+  }
+}
+
+/** An error that is none of ours is a fault of the SDK. */
+function asOurs(error: unknown): HeadraceError {
+  return error instanceof HeadraceError
+    ? error
+    : new HeadraceError(`internal error: ${describe(error)}`, { cause: error });
+}

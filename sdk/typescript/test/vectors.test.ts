@@ -1,0 +1,173 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+
+import { fromBinary } from "@bufbuild/protobuf";
+import { Metadata, status } from "@grpc/grpc-js";
+
+import { Backoff } from "../src/backoff.js";
+import { GatewayRefusedError, GatewayUnavailableError } from "../src/errors.js";
+import { FrameSchema, type Frame } from "../src/gen/headrace/protocol/v1/frame_pb.js";
+import { PartFrameSchema } from "../src/gen/headrace/protocol/v1/sink_pb.js";
+import { isName, streamName } from "../src/names.js";
+import { Rows } from "../src/rows.js";
+import { checkFrame } from "../src/wire/check.js";
+import { Columns } from "../src/wire/columns.js";
+import { sessionEnded } from "../src/wire/ending.js";
+import { cutAll, encodeCut } from "../src/wire/frame.js";
+
+const FOLDER = join(dirname(fileURLToPath(import.meta.url)), "../../../../conformance/vectors");
+
+// eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the shape of the file
+function read<T>(name: string): T {
+  return JSON.parse(readFileSync(join(FOLDER, `${name}.json`), "utf8")) as T;
+}
+
+interface FrameColumns {
+  stream_id?: number;
+  sequences: string[];
+  keys: (string | null)[];
+  values: (string | null)[];
+  event_times: (string | null)[];
+  message_ids: (string | null)[];
+  headers: [string, string | null][][];
+  cursor: string | null;
+}
+
+interface ValidFrame {
+  name: string;
+  message: "Frame" | "PartFrame";
+  decode_only: boolean;
+  hex: string;
+  size: number;
+  columns: FrameColumns;
+}
+
+const hex = (text: string | null): Buffer | null => (text === null ? null : Buffer.from(text, "hex"));
+
+function decoded({ message, hex: bytes }: Pick<ValidFrame, "message" | "hex">): Frame {
+  const buffer = Buffer.from(bytes, "hex");
+  return message === "Frame" ? fromBinary(FrameSchema, buffer) : fromBinary(PartFrameSchema, buffer).frame!;
+}
+
+describe("frames", () => {
+  const { valid, invalid } = read<{ valid: ValidFrame[]; invalid: { name: string; rule: string; hex: string }[] }>(
+    "frames",
+  );
+  for (const vector of valid) {
+    const { columns } = vector;
+    it(`decodes: ${vector.name}`, () => {
+      const frame = decoded(vector);
+      checkFrame(frame);
+      for (const [i, row] of [...new Rows(frame)].entries()) {
+        assert.equal(row.sequence, BigInt(columns.sequences[i]));
+        assert.deepEqual(row.key, hex(columns.keys[i] ?? null));
+        assert.deepEqual(row.value, hex(columns.values[i] ?? null));
+        const time = columns.event_times[i] ?? null;
+        assert.equal(row.eventTime, time === null ? undefined : BigInt(time));
+        assert.equal(row.messageId, columns.message_ids[i] ?? undefined);
+        const headers = (columns.headers[i] ?? []).map(([name, value]) => [name, hex(value)]);
+        assert.deepEqual(row.headers, headers);
+      }
+    });
+    if (vector.decode_only || vector.message !== "Frame") continue;
+    it(`encodes: ${vector.name}`, () => {
+      const packed = new Columns({ rows: 1, keyBytes: 1, valueBytes: 1 });
+      for (const [i, sequence] of columns.sequences.entries()) {
+        const time = columns.event_times[i] ?? null;
+        const last = i === columns.sequences.length - 1;
+        const message = {
+          value: hex(columns.values[i] ?? null),
+          key: hex(columns.keys[i] ?? null),
+          eventTime: time === null ? null : BigInt(time),
+          messageId: columns.message_ids[i] ?? null,
+          headers: (columns.headers[i] ?? []).map(([name, value]) => [name, hex(value)] as const),
+          cursor: (last ? hex(columns.cursor) : null) ?? undefined,
+        };
+        packed.add(message, BigInt(sequence));
+      }
+      const streamId = columns.stream_id ?? 0;
+      const cut = cutAll(packed, streamId);
+      const request = encodeCut(packed, streamId, cut);
+      assert.equal(request.subarray(-vector.size).toString("hex"), vector.hex);
+      assert.equal(cut.size, vector.size);
+    });
+  }
+  const checked = new Set(Array.from({ length: 9 }, (_, i) => `FRM-${i + 3}`));
+  for (const vector of invalid.filter(({ rule }) => checked.has(rule))) {
+    it(`refuses: ${vector.name}`, () => {
+      assert.throws(() => {
+        checkFrame(decoded({ message: "Frame", hex: vector.hex }));
+      });
+    });
+  }
+});
+
+describe("names", () => {
+  const vectors = read<Record<string, { cases: { name: string; valid: boolean }[] }>>("names");
+  for (const { name, valid } of vectors["names"].cases) {
+    it(`${valid ? "accepts" : "refuses"} the name ${JSON.stringify(name)}`, () => {
+      assert.equal(isName(name), valid);
+    });
+  }
+  for (const { name, valid } of vectors["streams"].cases) {
+    it(`${valid ? "accepts" : "refuses"} the stream ${JSON.stringify(name)}`, () => {
+      const [source = "", ...rest] = name.split("/");
+      const make = (): string => streamName(source, rest.join("/"));
+      if (valid) assert.equal(make(), name);
+      else assert.throws(make);
+    });
+  }
+});
+
+describe("ends of sessions", () => {
+  interface Ending {
+    name: string;
+    code: number;
+    text: string;
+    reason?: string;
+    domain?: string;
+    metadata?: Record<string, string>;
+    details_hex?: string;
+    reconnect: boolean;
+  }
+  for (const vector of read<{ cases: Ending[] }>("errors").cases) {
+    it(`${vector.reconnect ? "reconnects after" : "gives up after"} ${vector.name}`, () => {
+      const metadata = new Metadata();
+      if (vector.details_hex) metadata.set("grpc-status-details-bin", Buffer.from(vector.details_hex, "hex"));
+      const { text: details } = vector;
+      const code = status[status[vector.code] as keyof typeof status];
+      const error = sessionEnded("gateway:1", { code, details, metadata });
+      assert.ok(error instanceof (vector.reconnect ? GatewayUnavailableError : GatewayRefusedError));
+      assert.ok(error.message.includes(vector.text));
+      if (vector.domain === "headrace") {
+        assert.equal(error.reason, vector.reason);
+        assert.deepEqual(error.metadata, vector.metadata);
+      }
+    });
+  }
+});
+
+describe("backoff", () => {
+  interface Case {
+    first_ms: number;
+    longest_ms: number;
+    bounds: { attempt: number; bound_ms: number }[];
+  }
+  for (const vector of read<{ cases: Case[] }>("backoff").cases) {
+    it(`doubles from ${vector.first_ms} ms to ${vector.longest_ms} ms`, () => {
+      for (const { attempt, bound_ms: bound } of vector.bounds) {
+        for (const draw of [0, 0.5, 0.999]) {
+          const backoff = new Backoff(vector.first_ms, vector.longest_ms, () => draw);
+          for (let i = 1; i < attempt; i++) backoff.next();
+          assert.equal(backoff.bound, bound);
+          assert.equal(backoff.next(), bound * draw);
+          backoff.reset();
+          assert.equal(backoff.bound, vector.first_ms);
+        }
+      }
+    });
+  }
+});
