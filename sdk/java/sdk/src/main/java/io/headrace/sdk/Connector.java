@@ -1,0 +1,217 @@
+package io.headrace.sdk;
+
+import io.headrace.sdk.internal.Attempt;
+import io.headrace.sdk.internal.Ending;
+import io.headrace.sdk.internal.Reports;
+import io.headrace.sdk.internal.Signals;
+import io.headrace.sdk.internal.source.SourceAttempt;
+import io.headrace.sdk.internal.wire.Backoff;
+import io.headrace.sdk.internal.wire.Signal;
+import io.headrace.sdk.source.Source;
+import java.lang.System.Logger;
+import java.lang.System.Logger.Level;
+import java.time.Duration;
+import java.util.Locale;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.function.BooleanSupplier;
+
+/**
+ * A source or sink that is connected to a gateway, session after session. A gateway that is away is
+ * waited for without limit.
+ *
+ * <p>A program that is nothing but a connector calls {@link #run(Source)} in its {@code main}:
+ *
+ * <pre>{@code
+ * System.exit(Connector.run(new Countdown()));
+ * }</pre>
+ *
+ * <p>In a larger program, {@link #start(Source, Settings)} returns at once, and {@link #close()}
+ * stops the connector.
+ */
+public final class Connector implements AutoCloseable {
+  private static final Logger LOG = System.getLogger("io.headrace.sdk");
+  private static final Duration STOOD = Duration.ofSeconds(2);
+  private static final Duration COMPLAIN_EVERY = Duration.ofSeconds(10);
+
+  private final Settings settings;
+  private final Signal signal;
+  private final Reports reports;
+  private final CompletableFuture<Void> end = new CompletableFuture<>();
+  private volatile boolean stopping;
+
+  private Connector(Settings settings) {
+    this.settings = settings;
+    this.signal = new Signal();
+    this.reports = new Reports();
+  }
+
+  /** Makes what connects. */
+  private interface AttemptFactory {
+    Attempt make(Settings settings, Signal signal, BooleanSupplier stopping, Reports reports);
+  }
+
+  /**
+   * Runs a source with the settings of the environment, as {@link #run(Source, Settings)}.
+   *
+   * @param source the source
+   * @return the exit code of the process
+   */
+  public static int run(Source source) {
+    return run(() -> start(source, Settings.fromEnvironment()));
+  }
+
+  /**
+   * Runs a source until it has ended and everything is acknowledged. SIGTERM and SIGINT stop it: it
+   * sends what was read, and waits up to {@link Settings#drain()} for acknowledgements. A second
+   * signal ends the process immediately.
+   *
+   * @param source the source
+   * @param settings how to connect and run
+   * @return the exit code of the process: 0 if the source has ended or was stopped, 1 if it failed,
+   *     2 if the source or a setting is invalid. Failures are logged
+   */
+  public static int run(Source source, Settings settings) {
+    return run(() -> start(source, settings));
+  }
+
+  /**
+   * Starts a source on a thread of its own.
+   *
+   * @param source the source
+   * @param settings how to connect and run
+   * @return the connector, which runs
+   * @throws InvalidConnectorException if the source or a setting is invalid
+   */
+  public static Connector start(Source source, Settings settings) {
+    return start(
+        source.name(),
+        settings,
+        (where, signal, stopping, reports) ->
+            new SourceAttempt(source, where, signal, stopping, reports));
+  }
+
+  private static Connector start(String name, Settings settings, AttemptFactory factory) {
+    Connector connector = new Connector(settings);
+    connector.warnOfToken();
+    Attempt attempt =
+        factory.make(settings, connector.signal, () -> connector.stopping, connector.reports);
+    Thread thread = settings.threads().newThread(() -> connector.serve(attempt));
+    thread.setName("headrace " + name);
+    thread.start();
+    return connector;
+  }
+
+  /** Stops the connector, without waiting. Calling it again has no effect. */
+  public void stop() {
+    stopping = true;
+    signal.raise();
+  }
+
+  /**
+   * Waits until the connector has ended: the source has ended, or it was stopped.
+   *
+   * @throws HeadraceException if it has failed
+   * @throws InterruptedException if this thread was interrupted
+   */
+  public void join() throws InterruptedException {
+    try {
+      end.get();
+    } catch (ExecutionException error) {
+      if (error.getCause() instanceof HeadraceException known) {
+        throw known;
+      }
+      throw new ConnectorFailedException(
+          "the connector failed: " + error.getCause(), error.getCause());
+    }
+  }
+
+  /**
+   * Stops the connector and waits until it has ended.
+   *
+   * @throws HeadraceException if it has failed
+   */
+  @Override
+  public void close() {
+    stop();
+    try {
+      join();
+    } catch (InterruptedException error) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  private static int run(java.util.function.Supplier<Connector> starter) {
+    try {
+      Connector connector = starter.get();
+      try (Signals signals = Signals.handle(connector::stop)) {
+        connector.join();
+      }
+      return 0;
+    } catch (HeadraceException error) {
+      LOG.log(Level.ERROR, "the connector has stopped: " + error.getMessage(), error.getCause());
+      return error.exitCode();
+    } catch (InterruptedException error) {
+      Thread.currentThread().interrupt();
+      return 1;
+    }
+  }
+
+  private void serve(Attempt attempt) {
+    try (attempt) {
+      keepConnected(attempt);
+      end.complete(null);
+    } catch (Throwable error) { // whoever waits must learn of it
+      end.completeExceptionally(error);
+    }
+  }
+
+  private void keepConnected(Attempt attempt) throws InterruptedException {
+    Backoff backoff =
+        new Backoff(
+            settings.firstBackoff(),
+            settings.longestBackoff(),
+            () -> ThreadLocalRandom.current().nextDouble());
+    long complained = System.nanoTime() - COMPLAIN_EVERY.toNanos();
+    while (!stopping) {
+      long began = System.nanoTime();
+      try {
+        if (attempt.run() != Ending.DRAINED) {
+          return;
+        }
+      } catch (GatewayUnavailableException error) {
+        settings.metrics().reconnecting(error);
+        reports.error("", error.getMessage());
+        boolean quiet = System.nanoTime() - complained < COMPLAIN_EVERY.toNanos();
+        LOG.log(quiet ? Level.DEBUG : Level.WARNING, "{0}; trying again", error.getMessage());
+        complained = quiet ? complained : System.nanoTime();
+      }
+      if (System.nanoTime() - began >= STOOD.toNanos()) {
+        backoff.reset();
+        complained = System.nanoTime() - COMPLAIN_EVERY.toNanos();
+      }
+      pause(backoff.next());
+    }
+  }
+
+  private void pause(Duration duration) throws InterruptedException {
+    long deadline = System.nanoTime() + duration.toNanos();
+    while (!stopping && System.nanoTime() - deadline < 0) {
+      signal.await(deadline);
+    }
+  }
+
+  private void warnOfToken() {
+    if (settings.token().isPresent()
+        && settings.tls().isEmpty()
+        && !isLoopback(settings.gateway())) {
+      LOG.log(Level.WARNING, "the token goes to {0} in the clear: use TLS", settings.gateway());
+    }
+  }
+
+  private static boolean isLoopback(String gateway) {
+    String host = gateway.toLowerCase(Locale.ROOT).replaceFirst(":\\d+$", "");
+    return host.equals("localhost") || host.equals("[::1]") || host.startsWith("127.");
+  }
+}

@@ -1,0 +1,16 @@
+package io.headrace.sdk;
+
+/** A method of the source or sink threw an exception, which is the cause. */
+public final class ConnectorFailedException extends HeadraceException {
+  private static final long serialVersionUID = 1;
+
+  /**
+   * Names what failed.
+   *
+   * @param message which method of which stream or sink
+   * @param cause what it threw
+   */
+  public ConnectorFailedException(String message, Throwable cause) {
+    super(message, cause);
+  }
+}

@@ -1,0 +1,34 @@
+package io.headrace.sdk;
+
+import java.util.Arrays;
+import java.util.Objects;
+
+/**
+ * A header of a message.
+ *
+ * @param name the name; one message may have several headers of a name
+ * @param value the value, or null
+ */
+public record Header(String name, byte[] value) {
+  /** Checks that there is a name. */
+  public Header {
+    Objects.requireNonNull(name, "the name of a header");
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof Header that
+        && name.equals(that.name)
+        && Arrays.equals(value, that.value);
+  }
+
+  @Override
+  public int hashCode() {
+    return 31 * name.hashCode() + Arrays.hashCode(value);
+  }
+
+  @Override
+  public String toString() {
+    return name + (value == null ? ": null" : ": " + value.length + " bytes");
+  }
+}

@@ -1,0 +1,394 @@
+package io.headrace.sdk;
+
+import java.time.Duration;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.concurrent.ThreadFactory;
+
+/**
+ * How a connector connects and runs. Make it with {@link #builder()}.
+ *
+ * @param gateway the address of the gateway, {@code host:port}
+ * @param token the token by which the connector authenticates
+ * @param tls transport security; empty connects without encryption
+ * @param instance which deployment of the connector this is, the same after each restart: a newer
+ *     session of an instance takes over from the older one. Empty: the name of the source or sink
+ * @param metrics receives what the connector counts
+ * @param linger how long to gather messages for a frame, until the gateway sets another pace
+ * @param frameBytes the size at which a frame is sent without waiting for more messages
+ * @param frameMessages the number of messages at which it is
+ * @param drain how long a connector that is stopped waits for acknowledgements, or for its sink
+ * @param partitionPoll how often the source is asked for its partitions
+ * @param welcome how long to wait for the answer of a gateway before trying again
+ * @param firstBackoff the longest wait before the first reconnect; it doubles with each further one
+ * @param longestBackoff the longest wait before any reconnect
+ * @param stuck after how long a method that does not return is reported; a connector that is
+ *     stopped abandons it then
+ * @param queueBytes how many bytes may wait for a sink (for each part of a two-phase sink) before
+ *     the SDK stops reading from the gateway
+ * @param holdBytes how many bytes of unfinished transactions to keep in memory for a
+ *     batch-idempotent sink; the rest goes to a temporary file
+ * @param threads creates the threads of the connector, such as {@code Thread.ofVirtual().factory()}
+ */
+public record Settings(
+    String gateway,
+    Optional<String> token,
+    Optional<Tls> tls,
+    Optional<String> instance,
+    Metrics metrics,
+    Duration linger,
+    int frameBytes,
+    int frameMessages,
+    Duration drain,
+    Duration partitionPoll,
+    Duration welcome,
+    Duration firstBackoff,
+    Duration longestBackoff,
+    Duration stuck,
+    int queueBytes,
+    int holdBytes,
+    ThreadFactory threads) {
+
+  /** Where a gateway listens by default. */
+  public static final String DEFAULT_GATEWAY = "127.0.0.1:7433";
+
+  /** Checks the values. */
+  public Settings {
+    for (Object value :
+        new Object[] {
+          gateway,
+          token,
+          tls,
+          instance,
+          metrics,
+          linger,
+          drain,
+          partitionPoll,
+          welcome,
+          firstBackoff,
+          longestBackoff,
+          stuck,
+          threads
+        }) {
+      Objects.requireNonNull(value, "a setting is null");
+    }
+    if (frameBytes < 1 || frameMessages < 1 || queueBytes < 1 || holdBytes < 0) {
+      throw new InvalidConnectorException(
+          "frameBytes, frameMessages and queueBytes must be at least 1, holdBytes at least 0");
+    }
+  }
+
+  /**
+   * The settings of the environment: the gateway of {@code HEADRACE_GATEWAY}, by default {@value
+   * #DEFAULT_GATEWAY}, and the token of {@code HEADRACE_TOKEN}.
+   *
+   * @return the settings
+   */
+  public static Settings fromEnvironment() {
+    return of(System.getenv());
+  }
+
+  static Settings of(Map<String, String> environment) {
+    Builder builder = new Builder();
+    String gateway = environment.getOrDefault("HEADRACE_GATEWAY", "");
+    if (!gateway.isEmpty()) {
+      builder.gateway(gateway);
+    }
+    String token = environment.getOrDefault("HEADRACE_TOKEN", "");
+    if (!token.isEmpty()) {
+      builder.token(token);
+    }
+    return builder.build();
+  }
+
+  /**
+   * A builder that begins with the settings of the environment.
+   *
+   * @return the builder
+   */
+  public static Builder builder() {
+    return fromEnvironment().toBuilder();
+  }
+
+  /**
+   * A builder that begins with these settings.
+   *
+   * @return the builder
+   */
+  public Builder toBuilder() {
+    Builder builder = new Builder();
+    builder.gateway = gateway;
+    builder.token = token;
+    builder.tls = tls;
+    builder.instance = instance;
+    builder.metrics = metrics;
+    builder.linger = linger;
+    builder.frameBytes = frameBytes;
+    builder.frameMessages = frameMessages;
+    builder.drain = drain;
+    builder.partitionPoll = partitionPoll;
+    builder.welcome = welcome;
+    builder.firstBackoff = firstBackoff;
+    builder.longestBackoff = longestBackoff;
+    builder.stuck = stuck;
+    builder.queueBytes = queueBytes;
+    builder.holdBytes = holdBytes;
+    builder.threads = threads;
+    return builder;
+  }
+
+  private static Thread daemon(Runnable task) {
+    Thread thread = new Thread(task);
+    thread.setDaemon(true);
+    return thread;
+  }
+
+  @Override
+  public String toString() {
+    return "Settings[gateway=%s, token=%s, tls=%s, instance=%s]"
+        .formatted(gateway, token.isPresent() ? "***" : "none", tls, instance);
+  }
+
+  /** Builds settings. */
+  public static final class Builder {
+    private String gateway = DEFAULT_GATEWAY;
+    private Optional<String> token = Optional.empty();
+    private Optional<Tls> tls = Optional.empty();
+    private Optional<String> instance = Optional.empty();
+    private Metrics metrics = Metrics.NONE;
+    private Duration linger = Duration.ofMillis(5);
+    private int frameBytes = 256 * 1024;
+    private int frameMessages = 8192;
+    private Duration drain = Duration.ofSeconds(10);
+    private Duration partitionPoll = Duration.ofSeconds(3);
+    private Duration welcome = Duration.ofSeconds(10);
+    private Duration firstBackoff = Duration.ofMillis(50);
+    private Duration longestBackoff = Duration.ofSeconds(2);
+    private Duration stuck = Duration.ofSeconds(10);
+    private int queueBytes = 8 << 20;
+    private int holdBytes = 64 << 20;
+    private ThreadFactory threads = Settings::daemon;
+
+    private Builder() {}
+
+    /**
+     * Sets the address of the gateway.
+     *
+     * @param value the address of the gateway, {@code host:port}
+     * @return this
+     */
+    public Builder gateway(String value) {
+      this.gateway = value;
+      return this;
+    }
+
+    /**
+     * Sets the token by which the connector authenticates.
+     *
+     * @param value the token by which the connector authenticates
+     * @return this
+     */
+    public Builder token(String value) {
+      this.token = Optional.of(value);
+      return this;
+    }
+
+    /**
+     * Sets transport security.
+     *
+     * @param value transport security
+     * @return this
+     */
+    public Builder tls(Tls value) {
+      this.tls = Optional.of(value);
+      return this;
+    }
+
+    /**
+     * Sets which deployment of the connector this is.
+     *
+     * @param value which deployment of the connector this is, the same after each restart: a newer
+     *     session of an instance takes over from the older one.
+     * @return this
+     */
+    public Builder instance(String value) {
+      this.instance = Optional.of(value);
+      return this;
+    }
+
+    /**
+     * Sets receives what the connector counts.
+     *
+     * @param value receives what the connector counts
+     * @return this
+     */
+    public Builder metrics(Metrics value) {
+      this.metrics = value;
+      return this;
+    }
+
+    /**
+     * Sets how long to gather messages for a frame.
+     *
+     * @param value how long to gather messages for a frame, until the gateway sets another pace
+     * @return this
+     */
+    public Builder linger(Duration value) {
+      this.linger = value;
+      return this;
+    }
+
+    /**
+     * Sets the size at which a frame is sent without waiting for more messages.
+     *
+     * @param value the size at which a frame is sent without waiting for more messages
+     * @return this
+     */
+    public Builder frameBytes(int value) {
+      this.frameBytes = value;
+      return this;
+    }
+
+    /**
+     * Sets the number of messages at which it is.
+     *
+     * @param value the number of messages at which it is
+     * @return this
+     */
+    public Builder frameMessages(int value) {
+      this.frameMessages = value;
+      return this;
+    }
+
+    /**
+     * Sets how long a connector that is stopped waits for acknowledgements.
+     *
+     * @param value how long a connector that is stopped waits for acknowledgements, or for its sink
+     * @return this
+     */
+    public Builder drain(Duration value) {
+      this.drain = value;
+      return this;
+    }
+
+    /**
+     * Sets how often the source is asked for its partitions.
+     *
+     * @param value how often the source is asked for its partitions
+     * @return this
+     */
+    public Builder partitionPoll(Duration value) {
+      this.partitionPoll = value;
+      return this;
+    }
+
+    /**
+     * Sets how long to wait for the answer of a gateway before trying again.
+     *
+     * @param value how long to wait for the answer of a gateway before trying again
+     * @return this
+     */
+    public Builder welcome(Duration value) {
+      this.welcome = value;
+      return this;
+    }
+
+    /**
+     * Sets the longest wait before the first reconnect.
+     *
+     * @param value the longest wait before the first reconnect; it doubles with each further one
+     * @return this
+     */
+    public Builder firstBackoff(Duration value) {
+      this.firstBackoff = value;
+      return this;
+    }
+
+    /**
+     * Sets the longest wait before any reconnect.
+     *
+     * @param value the longest wait before any reconnect
+     * @return this
+     */
+    public Builder longestBackoff(Duration value) {
+      this.longestBackoff = value;
+      return this;
+    }
+
+    /**
+     * Sets after how long a method that does not return is reported.
+     *
+     * @param value after how long a method that does not return is reported; a connector that is
+     *     stopped abandons it then
+     * @return this
+     */
+    public Builder stuck(Duration value) {
+      this.stuck = value;
+      return this;
+    }
+
+    /**
+     * Sets how many bytes may wait for a sink.
+     *
+     * @param value how many bytes may wait for a sink (for each part of a two-phase sink) before
+     *     the SDK stops reading from the gateway
+     * @return this
+     */
+    public Builder queueBytes(int value) {
+      this.queueBytes = value;
+      return this;
+    }
+
+    /**
+     * Sets how many bytes of unfinished transactions to keep in memory for a batch-idempotent sink.
+     *
+     * @param value how many bytes of unfinished transactions to keep in memory for a
+     *     batch-idempotent sink; the rest goes to a temporary file
+     * @return this
+     */
+    public Builder holdBytes(int value) {
+      this.holdBytes = value;
+      return this;
+    }
+
+    /**
+     * Sets creates the threads of the connector.
+     *
+     * @param value creates the threads of the connector, such as {@code
+     *     Thread.ofVirtual().factory()}
+     * @return this
+     */
+    public Builder threads(ThreadFactory value) {
+      this.threads = value;
+      return this;
+    }
+
+    /**
+     * Builds the settings.
+     *
+     * @return the settings
+     * @throws InvalidConnectorException if a value is not allowed
+     */
+    public Settings build() {
+      return new Settings(
+          gateway,
+          token,
+          tls,
+          instance,
+          metrics,
+          linger,
+          frameBytes,
+          frameMessages,
+          drain,
+          partitionPoll,
+          welcome,
+          firstBackoff,
+          longestBackoff,
+          stuck,
+          queueBytes,
+          holdBytes,
+          threads);
+    }
+  }
+}

@@ -1,0 +1,346 @@
+package io.headrace.sdk.internal.source;
+
+import io.headrace.sdk.Position;
+import io.headrace.sdk.internal.wire.Columns;
+import io.headrace.sdk.source.Backlog;
+import io.headrace.sdk.source.Progress;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
+
+/**
+ * What passes between the reader of a partition and its session: columns and reports one way,
+ * acknowledgements and orders the other. The session never waits; the reader waits while it may not
+ * read.
+ */
+final class Handoff {
+  /** How many frames' worth may wait for credit, besides what the reader gathers. */
+  private static final int CAPACITY = 2;
+
+  private final ReentrantLock lock = new ReentrantLock();
+  private final Condition changed = lock.newCondition();
+  private final Runnable tellSession;
+
+  // Of the reader.
+  private final ArrayDeque<Columns> ready = new ArrayDeque<>(CAPACITY);
+  private boolean caughtUp;
+  private Optional<Backlog> backlog = Optional.empty();
+  private Progress last;
+  private Throwable failure;
+  private boolean closed;
+  private boolean quiet;
+
+  // Of the session. The reader looks at the rest when `attention` is set.
+  private volatile boolean attention;
+  private volatile boolean paused;
+  private boolean stopped;
+  private Position acknowledged;
+  private List<Object> tokens = new ArrayList<>();
+  private volatile Thread reading;
+
+  Handoff(Runnable tellSession) {
+    this.tellSession = tellSession;
+  }
+
+  /** What the reader has to do. */
+  record Order(Kind kind, Position acknowledged, List<Object> tokens) {
+    /** What to do. */
+    enum Kind {
+      /** Deliver an acknowledgement, then ask again. */
+      DELIVER,
+      /** Read. */
+      READ,
+      /** Wait: it must not read. */
+      WAIT,
+      /** Close. */
+      STOP
+    }
+  }
+
+  /** What the reader says of what is left. */
+  record Left(boolean caughtUp, Optional<Backlog> backlog) {}
+
+  // For the session
+
+  /** The next columns to send; null if there are none. */
+  Columns poll() {
+    lock.lock();
+    try {
+      Columns columns = ready.poll();
+      if (columns != null) {
+        changed.signalAll();
+      }
+      return columns;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Whether columns wait to be sent. */
+  boolean hasReady() {
+    lock.lock();
+    try {
+      return !ready.isEmpty();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** What the reader has said last of what is left. */
+  Left left() {
+    lock.lock();
+    try {
+      return new Left(caughtUp && ready.isEmpty(), backlog);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** How the partition has ended, once everything it had is sent; null if it has not. */
+  Progress end() {
+    lock.lock();
+    try {
+      return ready.isEmpty() ? last : null;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** What the reader threw; null if it has not. */
+  Throwable failure() {
+    lock.lock();
+    try {
+      return failure;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Whether a reader that was paused has handed everything over. */
+  boolean isQuiet() {
+    lock.lock();
+    try {
+      return quiet || closed || last != null || failure != null;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Waits until the reader is closed. */
+  boolean awaitClosed(long nanos) throws InterruptedException {
+    lock.lock();
+    try {
+      long left = nanos;
+      while (!closed && left > 0) {
+        left = changed.awaitNanos(left);
+      }
+      return closed;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Whether the reader is closed: nothing of the source is called any more. */
+  boolean isClosed() {
+    lock.lock();
+    try {
+      return closed;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  void acknowledge(Position position, List<Object> newTokens) {
+    lock.lock();
+    try {
+      acknowledged = position;
+      tokens.addAll(newTokens);
+      callAttention();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  boolean isPaused() {
+    return paused;
+  }
+
+  /**
+   * Has the reader hand over what it has and read no more; acknowledgements are still delivered.
+   */
+  void pause() {
+    lock.lock();
+    try {
+      paused = true;
+      callAttention();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Has the reader deliver what is left to acknowledge, and close; drops what was not sent. */
+  void stop() {
+    lock.lock();
+    try {
+      stopped = true;
+      ready.clear();
+      callAttention();
+      Thread thread = reading;
+      if (thread != null) {
+        thread.interrupt();
+      }
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  // For the reader
+
+  /** Whether the reader should call {@link #await}. */
+  boolean wantsAttention() {
+    return attention;
+  }
+
+  /** Notes that the source's code runs, which {@link #stop} may interrupt. */
+  void beginRead() {
+    reading = Thread.currentThread();
+  }
+
+  /** Notes that it does not; nothing is interrupted any more. */
+  void endRead() {
+    reading = null;
+    if (attention) {
+      // Waits until stop(), which may have seen the thread, is done with it.
+      lock.lock();
+      try {
+        Thread.interrupted();
+      } finally {
+        lock.unlock();
+      }
+    }
+  }
+
+  /** Hands columns over. The reader then calls {@link #await}, if {@link #wantsAttention}. */
+  void offer(Columns columns) {
+    lock.lock();
+    try {
+      if (stopped) {
+        return;
+      }
+      ready.add(columns);
+      caughtUp = false;
+      attention |= ready.size() >= CAPACITY;
+    } finally {
+      lock.unlock();
+    }
+    tellSession.run();
+  }
+
+  /** Says what is left; `nothingNow` only if everything that was read is handed over. */
+  void report(boolean nothingNow, Optional<Backlog> left) {
+    lock.lock();
+    try {
+      if (caughtUp == nothingNow && backlog.equals(left)) {
+        return;
+      }
+      caughtUp = nothingNow;
+      backlog = left;
+    } finally {
+      lock.unlock();
+    }
+    tellSession.run();
+  }
+
+  /** Says how the partition has ended; everything that was read is handed over. */
+  void end(Progress progress) {
+    lock.lock();
+    try {
+      last = progress;
+    } finally {
+      lock.unlock();
+    }
+    tellSession.run();
+  }
+
+  /** Says what the source threw; everything that was read is handed over. */
+  void fail(Throwable error) {
+    lock.lock();
+    try {
+      failure = error;
+    } finally {
+      lock.unlock();
+    }
+    tellSession.run();
+  }
+
+  /** Says that the reader is closed. */
+  void close() {
+    lock.lock();
+    try {
+      closed = true;
+      changed.signalAll();
+    } finally {
+      lock.unlock();
+    }
+    tellSession.run();
+  }
+
+  /** Waits for the session, or until there is something to deliver. */
+  Order await(long nanos) throws InterruptedException {
+    lock.lock();
+    try {
+      long left = nanos;
+      while (true) {
+        Order order = order();
+        if (order.kind() != Order.Kind.WAIT || left <= 0) {
+          return order;
+        }
+        if (paused && !quiet) {
+          quiet = true;
+          tellSession.run();
+        }
+        left = changed.awaitNanos(left);
+      }
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Waits until the time is over, or {@link #wantsAttention}. */
+  void idle(long nanos) throws InterruptedException {
+    lock.lock();
+    try {
+      long left = nanos;
+      while (!attention && left > 0) {
+        left = changed.awaitNanos(left);
+      }
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private Order order() {
+    if (acknowledged != null) {
+      Order order = new Order(Order.Kind.DELIVER, acknowledged, tokens);
+      acknowledged = null;
+      tokens = new ArrayList<>();
+      return order;
+    }
+    if (stopped) {
+      return new Order(Order.Kind.STOP, null, List.of());
+    }
+    if (paused || last != null || ready.size() >= CAPACITY) {
+      return new Order(Order.Kind.WAIT, null, List.of());
+    }
+    attention = false;
+    return new Order(Order.Kind.READ, null, List.of());
+  }
+
+  private void callAttention() {
+    attention = true;
+    changed.signalAll();
+  }
+}

@@ -1,0 +1,115 @@
+package io.headrace.sdk.internal.source;
+
+import io.headrace.protocol.v1.SourceKind;
+import io.headrace.sdk.ConnectorFailedException;
+import io.headrace.sdk.HeadraceException;
+import io.headrace.sdk.InvalidConnectorException;
+import io.headrace.sdk.Position;
+import io.headrace.sdk.internal.Names;
+import io.headrace.sdk.source.RedeliveringSource;
+import io.headrace.sdk.source.ReplayableSource;
+import io.headrace.sdk.source.Source;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.ThreadFactory;
+
+/** A source, checked, and the thread on which its own methods are called. */
+public final class SourceDriver implements AutoCloseable {
+  private final Source source;
+  private final String name;
+  private final KnownStarts starts = new KnownStarts();
+  private final ExecutorService calls;
+
+  /**
+   * Checks the source.
+   *
+   * @throws InvalidConnectorException if its name is not allowed
+   */
+  public SourceDriver(Source source, ThreadFactory threads) {
+    this.source = source;
+    this.name = source.name();
+    Names.stream(name, "0");
+    this.calls =
+        Executors.newSingleThreadExecutor(
+            task -> {
+              Thread thread = threads.newThread(task);
+              thread.setName("headrace " + name + " partitions");
+              return thread;
+            });
+  }
+
+  /** The source. */
+  public Source source() {
+    return source;
+  }
+
+  String name() {
+    return name;
+  }
+
+  KnownStarts starts() {
+    return starts;
+  }
+
+  SourceKind kind() {
+    return source instanceof ReplayableSource
+        ? SourceKind.SOURCE_KIND_REPLAYABLE
+        : SourceKind.SOURCE_KIND_REDELIVERING;
+  }
+
+  boolean choosesStart() {
+    return source instanceof ReplayableSource replayable && replayable.choosesStart();
+  }
+
+  /** How its readers are opened. */
+  Reading.Opener opener() {
+    if (source instanceof ReplayableSource replayable) {
+      return (partition, position) -> new Reading.Replayable(replayable.open(partition, position));
+    }
+    return opener((RedeliveringSource<?>) source);
+  }
+
+  private static <T> Reading.Opener opener(RedeliveringSource<T> source) {
+    return (partition, position) -> new Reading.Redelivering<>(source.open(partition));
+  }
+
+  /** Asks for the partitions; `done` is run once there is an answer. */
+  Future<List<String>> partitions(Runnable done) {
+    return call("partitions()", () -> List.copyOf(source.partitions()), done);
+  }
+
+  /** Asks where partitions begin; `done` is run once there is an answer. */
+  Future<Map<String, Position>> starts(Set<String> partitions, Runnable done) {
+    ReplayableSource replayable = (ReplayableSource) source;
+    return call("starts()", () -> Map.copyOf(replayable.starts(partitions)), done);
+  }
+
+  @Override
+  public void close() {
+    calls.shutdownNow();
+  }
+
+  private <T> Future<T> call(String what, Callable<T> method, Runnable done) {
+    CompletableFuture<T> answer = new CompletableFuture<>();
+    calls.execute(
+        () -> {
+          try {
+            answer.complete(method.call());
+          } catch (HeadraceException error) {
+            answer.completeExceptionally(error);
+          } catch (Throwable error) { // whatever it is, the session must learn of it
+            answer.completeExceptionally(
+                new ConnectorFailedException(
+                    "source %s: %s threw %s".formatted(name, what, error), error));
+          }
+          done.run();
+        });
+    return answer;
+  }
+}

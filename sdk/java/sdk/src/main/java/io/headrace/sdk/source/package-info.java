@@ -1,0 +1,2 @@
+/** Sources: what streams messages to a gateway. */
+package io.headrace.sdk.source;
