@@ -18,6 +18,7 @@ from headrace.protocol.v1 import admin_pb2, connector_pb2, sink_pb2, source_pb2
 RUNNING = connector_pb2.CONNECTOR_STATE_RUNNING
 DEGRADED = connector_pb2.CONNECTOR_STATE_DEGRADED
 WAITING = connector_pb2.CONNECTOR_STATE_WAITING
+LONG = "x" * (reported.MAX_TEXT_BYTES + 1)
 SDK = connector_pb2.Sdk(name="headrace-test", version="9", language="cobol")
 
 
@@ -171,8 +172,11 @@ async def test_a_report_after_goodbye_is_too_late_to_matter(stage: Stage) -> Non
     await sink.hello()
     for session, goodbye in ((connector, source_pb2.Goodbye()), (sink, sink_pb2.SinkGoodbye())):
         await session.send(goodbye=goodbye)
-        await too_late(session, report(WAITING))
-        assert (await session.ended())[0] is grpc.StatusCode.OK
+        await too_late(session, report(0, reason=LONG))  # type: ignore[arg-type]
+
+    status = await stage.engine().status_once(lambda status: not status.sessions and not status.sink_sessions)
+
+    assert not status.gateway.rejected_sessions
 
 
 async def test_a_report_of_a_session_that_was_taken_over_changes_nothing(stage: Stage) -> None:
@@ -201,7 +205,6 @@ async def test_a_report_needs_the_right_to_the_session() -> None:
         assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-LONG = "x" * (reported.MAX_TEXT_BYTES + 1)
 NO_ROOM = {"limit": "errors", "maximum": "100", "actual": "101"}
 
 
