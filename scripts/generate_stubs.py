@@ -19,7 +19,7 @@ GO_PLUGINS = {
     "google.golang.org/protobuf/cmd/protoc-gen-go": "v1.36.12",
     "google.golang.org/grpc/cmd/protoc-gen-go-grpc": "v1.6.2",
 }
-GO_STUBS = Path("examples/go-source/internal/protocol/v1")
+GO_STUBS = Path("sdk/go/internal/protocol/v1")
 BUF_VERSION = "1.75.0"
 """The same version as in lint_protos.sh."""
 
@@ -66,7 +66,7 @@ def generate_python(folder: Path) -> None:
 
 
 def generate_go(folder: Path) -> None:
-    """Writes the Go stubs that a source needs, according to `buf.gen.yaml`."""
+    """Writes the Go stubs that a connector needs, according to `buf.gen.yaml`."""
     with tempfile.TemporaryDirectory() as out:
         path = os.pathsep.join((str(go_plugins()), os.environ.get("PATH", "")))
         command = ["npx", "--yes", f"--package=@bufbuild/buf@{BUF_VERSION}", "--", "buf", "generate", "--output", out]

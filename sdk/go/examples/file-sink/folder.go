@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/headrace/headrace/sdk/go/headrace"
+)
+
+// folder is a two-phase sink. The rows of a transaction become visible by one rename: that of a folder with a file for each
+// part. Folders that are not visible yet are in .staged and .prepared. Keep the newest folder of each pipeline: it tells what
+// was committed last.
+type folder string
+
+const (
+	staged   = ".staged"
+	prepared = ".prepared"
+	visible  = "."
+
+	unfinished = ".unfinished" // the end of the name of a file that is being written
+)
+
+// openFolder creates the folders where they are missing.
+func openFolder(path string) (folder, error) {
+	for _, state := range []string{staged, prepared} {
+		if err := os.MkdirAll(filepath.Join(path, state), 0o755); err != nil {
+			return "", err
+		}
+	}
+	return folder(path), nil
+}
+
+// Stage writes a part to a file of its own, which survives a crash.
+func (f folder) Stage(
+	_ context.Context, part headrace.Part, rows iter.Seq2[*headrace.Rows, error],
+) ([]headrace.Refused, error) {
+	at := f.of(staged, part.Transaction)
+	if err := os.MkdirAll(at, 0o755); err != nil {
+		return nil, err
+	}
+	file, err := os.Create(filepath.Join(at, fileOf(part)+unfinished))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	writer := bufio.NewWriter(file) // It keeps an error until Flush.
+	var refused []headrace.Refused
+	for some, err := range rows {
+		if err != nil {
+			return nil, err
+		}
+		for m := range some.Messages() {
+			if m.Value == nil {
+				refused = append(refused, headrace.Refused{Sequence: m.Sequence, Reason: "it has no value"})
+				continue
+			}
+			writer.Write(m.Value)
+			writer.WriteByte('\n')
+		}
+	}
+	if err := errors.Join(writer.Flush(), file.Sync()); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(file.Name(), filepath.Join(at, fileOf(part))); err != nil {
+		return nil, err
+	}
+	return refused, errors.Join(sync(at), sync(filepath.Dir(at)))
+}
+
+// Drop removes a part.
+func (f folder) Drop(_ context.Context, part headrace.Part) error {
+	file := filepath.Join(f.of(staged, part.Transaction), fileOf(part))
+	return errors.Join(remove(file), remove(file+unfinished))
+}
+
+// Prepare moves the folder of a transaction, which then has the parts that count and no others.
+func (f folder) Prepare(_ context.Context, t headrace.Transaction, parts []headrace.Part) error {
+	from := f.of(staged, t)
+	if exists(f.of(prepared, t)) {
+		from = f.of(prepared, t) // It was asked for its vote before.
+	}
+	keep := map[string]bool{}
+	for _, part := range parts {
+		keep[fileOf(part)] = true
+		if !exists(filepath.Join(from, fileOf(part))) {
+			return fmt.Errorf("%v is not staged in %s", part, f)
+		}
+	}
+	files, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if !keep[file.Name()] {
+			if err := remove(filepath.Join(from, file.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return f.move(t, from, prepared)
+}
+
+// Commit makes a transaction visible, unless it is.
+func (f folder) Commit(_ context.Context, t headrace.Transaction) error {
+	if exists(f.of(visible, t)) {
+		return nil
+	}
+	if !exists(f.of(prepared, t)) {
+		return fmt.Errorf("%v was never prepared in %s", t, f)
+	}
+	return f.move(t, f.of(prepared, t), visible)
+}
+
+// Abort removes what is not visible of a transaction.
+func (f folder) Abort(_ context.Context, t headrace.Transaction) error {
+	return errors.Join(os.RemoveAll(f.of(staged, t)), os.RemoveAll(f.of(prepared, t)))
+}
+
+// Recover lists the folders.
+func (f folder) Recover(context.Context) (headrace.Recovered, error) {
+	var found headrace.Recovered
+	last := map[string]uint64{}
+	for _, state := range []string{staged, prepared, visible} {
+		folders, err := os.ReadDir(filepath.Join(string(f), state))
+		if err != nil {
+			return found, err
+		}
+		for _, entry := range folders {
+			t, ok := transactionOf(entry.Name())
+			if !ok {
+				continue
+			}
+			if state == visible {
+				last[t.Pipeline] = max(last[t.Pipeline], t.Batch)
+				continue
+			}
+			parts, err := f.parts(state, t)
+			if err != nil {
+				return found, err
+			}
+			found.Staged = append(found.Staged, parts...)
+			if state == prepared {
+				found.Prepared = append(found.Prepared, t)
+			}
+		}
+	}
+	for pipeline, batch := range last {
+		found.Committed = append(found.Committed, headrace.Transaction{Pipeline: pipeline, Batch: batch})
+	}
+	return found, nil
+}
+
+// parts lists the parts of a transaction, and removes those that were not finished.
+func (f folder) parts(state string, t headrace.Transaction) ([]headrace.Part, error) {
+	var parts []headrace.Part
+	files, err := os.ReadDir(f.of(state, t))
+	for _, file := range files {
+		if strings.HasSuffix(file.Name(), unfinished) {
+			err = errors.Join(err, remove(filepath.Join(f.of(state, t), file.Name())))
+		} else if part, ok := partOf(t, file.Name()); ok {
+			parts = append(parts, part)
+		}
+	}
+	return parts, err
+}
+
+// move moves the folder of a transaction to another state, so that it survives a crash.
+func (f folder) move(t headrace.Transaction, from, state string) error {
+	to := f.of(state, t)
+	if from == to {
+		return nil
+	}
+	if err := errors.Join(sync(from), os.Rename(from, to)); err != nil {
+		return err
+	}
+	return errors.Join(sync(filepath.Dir(to)), sync(filepath.Dir(from)))
+}
+
+// of is the folder of a transaction in a state.
+func (f folder) of(state string, t headrace.Transaction) string {
+	return filepath.Join(string(f), state, fmt.Sprintf("batch-%d-of-%s", t.Batch, url.PathEscape(t.Pipeline)))
+}
+
+// transactionOf reads the name of a folder.
+func transactionOf(name string) (headrace.Transaction, bool) {
+	number, escaped, found := strings.Cut(strings.TrimPrefix(name, "batch-"), "-of-")
+	batch, wrong := strconv.ParseUint(number, 10, 64)
+	pipeline, unescaped := url.PathUnescape(escaped)
+	return headrace.Transaction{Pipeline: pipeline, Batch: batch}, found && wrong == nil && unescaped == nil
+}
+
+// fileOf is the name of the file of a part.
+func fileOf(part headrace.Part) string {
+	return fmt.Sprintf("%d~%s", part.Partition, url.PathEscape(part.Attempt))
+}
+
+// partOf reads the name of a file.
+func partOf(t headrace.Transaction, name string) (headrace.Part, bool) {
+	number, escaped, found := strings.Cut(name, "~")
+	partition, wrong := strconv.ParseUint(number, 10, 32)
+	attempt, unescaped := url.PathUnescape(escaped)
+	part := headrace.Part{Transaction: t, Partition: uint32(partition), Attempt: attempt}
+	return part, found && wrong == nil && unescaped == nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// remove removes a file, if there is one.
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// sync makes the entries of a folder durable.
+func sync(path string) error {
+	opened, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(opened.Sync(), opened.Close())
+}

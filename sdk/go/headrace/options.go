@@ -1,0 +1,143 @@
+package headrace
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+)
+
+// Options are settings of [Run] and [Main]. The zero value of each field is its default.
+type Options struct {
+	// Gateway is the gateway's address, "host:port". Default: HEADRACE_GATEWAY, else "127.0.0.1:7433".
+	Gateway string
+	// Token authenticates the connector. Default: HEADRACE_TOKEN, else none.
+	Token string
+	// TLS secures the connection; see [LoadTLS]. Default: no encryption.
+	TLS *tls.Config
+	// Instance says which deployment of the connector this is, the same after each restart: a newer session of an instance
+	// takes over from the older one. Default: the connector's name.
+	Instance string
+	// Logger gets structured logs. Default: slog.Default.
+	Logger *slog.Logger
+	// Metrics counts what happens. Default: nothing is counted.
+	Metrics Metrics
+
+	// Linger is how long to gather messages for a frame, until the gateway sets another pace. Default: 5 ms.
+	Linger time.Duration
+	// FrameBytes is the size at which a frame is sent without waiting for more. Default: 256 KiB.
+	FrameBytes int
+	// FrameMessages is the same in messages. Default: 8192.
+	FrameMessages int
+	// DrainTimeout is how long a connector that is stopped waits for acknowledgements, or for a sink to finish. Default: 10 s.
+	DrainTimeout time.Duration
+	// StuckTimeout is after how long a function that does not return although its context is done is logged, and abandoned
+	// if the connector is being stopped. Default: 10 s.
+	StuckTimeout time.Duration
+	// WelcomeTimeout is how long to wait for a gateway's first answer. Default: 10 s.
+	WelcomeTimeout time.Duration
+	// PartitionInterval is how often a source is asked for its partitions. Default: 3 s.
+	PartitionInterval time.Duration
+	// FirstBackoff is the longest wait before the first reconnect; it doubles with each further one. Default: 50 ms.
+	FirstBackoff time.Duration
+	// MaxBackoff is the longest wait before any reconnect. Default: 2 s.
+	MaxBackoff time.Duration
+	// QueueBytes is how much may be queued for each part of a two-phase sink before the SDK reads no more from the gateway. If
+	// another part needs rows meanwhile, the excess goes to a temporary file. Default: 8 MiB.
+	QueueBytes int
+	// HoldBytes is how much of unfinished transactions to keep in memory for an idempotent sink; the rest goes to a temporary
+	// file. Default: 64 MiB.
+	HoldBytes int
+}
+
+const defaultGateway = "127.0.0.1:7433"
+
+// withDefaults returns the options with every default filled in, for a connector of a name.
+func (o *Options) withDefaults(name string) *Options {
+	var filled Options
+	if o != nil {
+		filled = *o
+	}
+	filled.Gateway = cmp.Or(filled.Gateway, os.Getenv("HEADRACE_GATEWAY"), defaultGateway)
+	filled.Token = cmp.Or(filled.Token, os.Getenv("HEADRACE_TOKEN"))
+	filled.Instance = cmp.Or(filled.Instance, name)
+	if filled.Logger == nil {
+		filled.Logger = slog.Default()
+	}
+	if filled.Metrics == nil {
+		filled.Metrics = noMetrics{}
+	}
+	filled.Linger = cmp.Or(filled.Linger, 5*time.Millisecond)
+	filled.FrameBytes = cmp.Or(filled.FrameBytes, 256<<10)
+	filled.FrameMessages = cmp.Or(filled.FrameMessages, 8192)
+	filled.DrainTimeout = cmp.Or(filled.DrainTimeout, 10*time.Second)
+	filled.StuckTimeout = cmp.Or(filled.StuckTimeout, 10*time.Second)
+	filled.WelcomeTimeout = cmp.Or(filled.WelcomeTimeout, 10*time.Second)
+	filled.PartitionInterval = cmp.Or(filled.PartitionInterval, 3*time.Second)
+	filled.FirstBackoff = cmp.Or(filled.FirstBackoff, 50*time.Millisecond)
+	filled.MaxBackoff = cmp.Or(filled.MaxBackoff, 2*time.Second)
+	filled.QueueBytes = cmp.Or(filled.QueueBytes, 8<<20)
+	filled.HoldBytes = cmp.Or(filled.HoldBytes, 64<<20)
+	return &filled
+}
+
+// check says what is not allowed.
+func (o *Options) check() error {
+	if len(o.Instance) > maxNameBytes {
+		return &ConfigError{"Options.Instance", fmt.Sprintf("it has %d bytes, %d are allowed", len(o.Instance), maxNameBytes)}
+	}
+	for _, option := range []struct {
+		name  string
+		value int64
+	}{
+		{"Linger", int64(o.Linger)}, {"FrameBytes", int64(o.FrameBytes)}, {"FrameMessages", int64(o.FrameMessages)},
+		{"DrainTimeout", int64(o.DrainTimeout)}, {"StuckTimeout", int64(o.StuckTimeout)},
+		{"WelcomeTimeout", int64(o.WelcomeTimeout)}, {"PartitionInterval", int64(o.PartitionInterval)},
+		{"FirstBackoff", int64(o.FirstBackoff)}, {"MaxBackoff", int64(o.MaxBackoff)},
+		{"QueueBytes", int64(o.QueueBytes)}, {"HoldBytes", int64(o.HoldBytes)},
+	} {
+		if option.value < 0 {
+			return &ConfigError{"Options." + option.name, fmt.Sprintf("%d is negative", option.value)}
+		}
+	}
+	return nil
+}
+
+// LoadTLS reads certificates, in PEM. An empty ca trusts those of the system. For mutual TLS, certificate and key are the
+// connector's own chain and private key; else both are empty.
+func LoadTLS(ca, certificate, key string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, &ConfigError{"ca", err.Error()}
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, &ConfigError{"ca", fmt.Sprintf("%s has no certificate in PEM", ca)}
+		}
+	}
+	if certificate != "" || key != "" {
+		pair, err := tls.LoadX509KeyPair(certificate, key)
+		if err != nil {
+			return nil, &ConfigError{"certificate and key", err.Error()}
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// isLoopback says whether an address is on this machine.
+func isLoopback(gateway string) bool {
+	host, _, err := net.SplitHostPort(gateway)
+	if err != nil {
+		return strings.HasPrefix(gateway, "unix:")
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

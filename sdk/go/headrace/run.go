@@ -1,0 +1,182 @@
+package headrace
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/headrace/headrace/sdk/go/internal/backoff"
+)
+
+const (
+	// stood is how long a session lasts that shows that the gateway is well.
+	stood = 2 * time.Second
+	// logInterval is how often the same trouble is logged.
+	logInterval = 10 * time.Second
+)
+
+// Connector is a *[Source] or a *[Sink].
+type Connector interface {
+	connector() string
+	check() error
+}
+
+// session connects for one session. It returns errEnded, errStop or errDrained, or what ended the session otherwise.
+type session interface {
+	connect(ctx context.Context) error
+}
+
+// Run serves a connector to a gateway, session after session. It returns nil once a source has ended and everything is
+// acknowledged.
+//
+// When ctx is done, the connector stops: a source sends what it has read and waits for acknowledgements, a sink answers what
+// has arrived, both for up to Options.DrainTimeout. Run then returns the cause of ctx. A gateway that is away is waited for
+// without limit. Other errors are final: a *[ConfigError], a *[SourceError], a *[MessageError], or a *[SessionError] of a gateway
+// that refuses the connector.
+func Run(ctx context.Context, c Connector, o *Options) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	options := o.withDefaults(c.connector())
+	if err := options.check(); err != nil {
+		return err
+	}
+	log := options.Logger.With("connector", c.connector())
+	if options.Token != "" && options.TLS == nil && !isLoopback(options.Gateway) {
+		log.Warn("the token is sent without encryption: set Options.TLS", "gateway", options.Gateway)
+	}
+	health := newHealth()
+	var s session
+	switch c := c.(type) {
+	case *Source:
+		s = newSourceConnector(c, options, log, health)
+	case *Sink:
+		s = newSinkConnector(c, options, log, health)
+	}
+	return keepConnected(ctx, s, c.connector(), options, log, health)
+}
+
+// keepConnected connects again and again, until a session ends for good.
+func keepConnected(ctx context.Context, s session, name string, o *Options, log *slog.Logger, h *health) error {
+	retry := backoff.Backoff{First: o.FirstBackoff, Longest: o.MaxBackoff}
+	var logged string
+	var loggedAt time.Time
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := s.connect(ctx)
+		if errors.Is(err, errEnded) {
+			return nil
+		}
+		if time.Since(began) >= stood {
+			retry.Reset()
+			loggedAt = time.Time{}
+		}
+		var failed *SinkError
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, errDrained):
+		case errors.Is(err, ErrUnavailable), errors.As(err, &failed):
+			h.note("", err)
+			if err.Error() != logged || time.Since(loggedAt) >= logInterval {
+				log.Warn("session lost; trying again", "error", err)
+				logged, loggedAt = err.Error(), time.Now()
+			}
+		default:
+			return err
+		}
+		wait(ctx, retry.Next())
+		o.Metrics.Add(CounterReconnects, name, 1)
+	}
+	return context.Cause(ctx)
+}
+
+// wait waits for a while, or until ctx is done.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// join waits until goroutines have returned. It calls stuck whenever that takes too long, and gives up then if ctx is done.
+func join(ctx context.Context, workers *sync.WaitGroup, timeout time.Duration, stuck func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		workers.Wait()
+	}()
+	ticker := time.NewTicker(timeout)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-ticker.C:
+			stuck()
+			if ctx.Err() != nil {
+				return
+			}
+		}
+	}
+}
+
+// sourceConnector is what a source's sessions share.
+type sourceConnector struct {
+	source        *Source
+	options       *Options
+	log           *slog.Logger
+	health        *health
+	starts        *starts
+	name, version string
+}
+
+func newSourceConnector(source *Source, o *Options, log *slog.Logger, h *health) *sourceConnector {
+	c := &sourceConnector{source: source, options: o, log: log, health: h, starts: newStarts(source)}
+	c.name, c.version = source.Connector, source.Version
+	if c.name == "" {
+		c.name = source.Name
+	}
+	if c.version == "" {
+		c.version = "0"
+	}
+	return c
+}
+
+// partitions asks the source for its partitions.
+func (c *sourceConnector) partitions(ctx context.Context) ([]string, error) {
+	if c.source.Partitions == nil {
+		return []string{"0"}, nil
+	}
+	partitions, err := c.source.Partitions(ctx)
+	if err != nil {
+		return nil, &SourceError{c.source.Name, "Partitions", err}
+	}
+	return partitions, nil
+}
+
+// Main runs a connector as a process, and ends the process: with 0 once a source has ended or the connector was stopped, with 1
+// if it failed, with 2 if it is not valid. SIGTERM and SIGINT stop it properly, a second one at once.
+func Main(c Connector, o *Options) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	context.AfterFunc(ctx, stop) // A second signal ends the process.
+	err := Run(ctx, c, o)
+	var invalid *ConfigError
+	switch {
+	case err == nil || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		os.Exit(0)
+	case errors.As(err, &invalid):
+		o.withDefaults("").Logger.Error("the connector is not valid", "error", err)
+		os.Exit(2)
+	default:
+		o.withDefaults("").Logger.Error("the connector has ended", "error", err)
+		os.Exit(1)
+	}
+}
