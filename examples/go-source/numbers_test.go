@@ -3,36 +3,48 @@ package main
 import (
 	"slices"
 	"testing"
+
+	"github.com/headrace/headrace/sdk/go/headrace"
 )
 
-func TestPartitionsHoldEveryNumberOnce(t *testing.T) {
-	for _, count := range []uint64{0, 1, 2, 3, 10, 11, 12} {
-		for _, partitions := range []uint64{1, 2, 3, 5} {
-			var all []uint64
-			for index := range partitions {
-				part := partition(index, partitions, count)
-				left := part.left(part.after(0))
-				for number := part.after(0); number <= part.last; number = part.after(number) {
-					all = append(all, number)
-					left--
-				}
-				if left != 0 {
-					t.Errorf("%d numbers in %d partitions: partition %d is off by %d", count, partitions, index, int64(left))
-				}
-			}
-			slices.Sort(all)
-			if uint64(len(all)) != count || count > 0 && (all[0] != 1 || all[count-1] != count) {
-				t.Errorf("%d numbers in %d partitions gave %v", count, partitions, all)
-			}
+// read returns the numbers that a partition yields after a position.
+func read(t *testing.T, n *numbers, partition string, position *headrace.Position) []uint64 {
+	t.Helper()
+	var got []uint64
+	for m, err := range n.read(t.Context(), &headrace.Partition{Name: partition, Position: position}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, m.Sequence)
+	}
+	return got
+}
+
+func TestPartitionsShareTheNumbers(t *testing.T) {
+	n := &numbers{count: 8, partitions: 3}
+	for partition, want := range map[string][]uint64{"0": {1, 4, 7}, "1": {2, 5, 8}, "2": {3, 6}} {
+		if got := read(t, n, partition, nil); !slices.Equal(got, want) {
+			t.Errorf("partition %s has %v, want %v", partition, got, want)
 		}
 	}
 }
 
-func TestAfterIsTheNextNumberOfThePartition(t *testing.T) {
-	part := partition(1, 4, 100) // 2, 6, 10, ...
-	for sequence, want := range map[uint64]uint64{0: 2, 1: 2, 2: 6, 3: 6, 5: 6, 6: 10, 98: 102} {
-		if got := part.after(sequence); got != want {
-			t.Errorf("after %d: got %d, want %d", sequence, got, want)
+func TestAPartitionResumesAfterAnyPosition(t *testing.T) {
+	n := &numbers{count: 20, partitions: 4}
+	for sequence, want := range map[uint64][]uint64{0: {2, 6, 10, 14, 18}, 2: {6, 10, 14, 18}, 11: {14, 18}, 18: nil, 20: nil} {
+		if got := read(t, n, "1", &headrace.Position{Sequence: sequence}); !slices.Equal(got, want) {
+			t.Errorf("after %d: %v, want %v", sequence, got, want)
 		}
+	}
+}
+
+func TestWhatIsLeft(t *testing.T) {
+	n := &numbers{count: 10, partitions: 3}
+	left := n.left(4)
+	if *left.Messages != 3 || *left.LatestSequence != 10 {
+		t.Errorf("after 4: %d messages up to %d, want 3 up to 10", *left.Messages, *left.LatestSequence)
+	}
+	if left := n.left(13); *left.Messages != 0 {
+		t.Errorf("after the end: %d messages, want 0", *left.Messages)
 	}
 }
