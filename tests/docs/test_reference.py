@@ -186,6 +186,11 @@ def test_every_status_is_explained() -> None:
     }
 
 
+def test_every_capability_is_explained() -> None:
+    capabilities = {name.removeprefix("CAPABILITY_") for name in source_pb2.Capability.DESCRIPTOR.values_by_name}
+    assert set(names(PROTOCOL, "One call")) == capabilities - {"UNSPECIFIED"}
+
+
 def test_every_reason_is_explained_with_its_status() -> None:
     def reasons(error: type[ProtocolError]) -> Iterator[tuple[str, str]]:
         if error.reason is not None:
