@@ -11,7 +11,8 @@ from headrace.sdk._settings import FrameTarget
 from headrace.sdk.wire._message import GONE, Backlog, Batch, Close, Message, Packed
 
 Item = Message | Batch
-
+_Run = tuple[list[Item], int, int]
+"""Items for one frame, their size in bytes, and the number of their messages."""
 
 _NOTHING, _SOME, _FLUSH, _FULL = range(4)
 _CAPACITY_IN_FRAMES = 4
@@ -35,18 +36,30 @@ class Gather:
         self.for_now = self.gone = False
         self.caught_up = False
         self.backlog: Backlog | None = None
-        self.bytes = 0
-        self.messages = 0
         self._loop = loop
         self._changed = changed
         self._target_bytes, self._target_messages = target.bytes, target.messages
-        self._items: deque[Item] = deque()
+        # What was added goes to the last run, until it is as large as a frame.
+        self._runs: deque[_Run] = deque()
+        self._last: list[Item] = []
+        self._last_bytes = self._last_messages = 0
+        self._runs_bytes = self._runs_messages = 0
         self._level = _NOTHING
+
+    @property
+    def bytes(self) -> int:
+        """The size of the keys and values, in bytes."""
+        return self._runs_bytes + self._last_bytes
+
+    @property
+    def messages(self) -> int:
+        """The number of messages."""
+        return self._runs_messages + self._last_messages
 
     @property
     def enough(self) -> bool:
         """Whether there is enough for a whole frame."""
-        return self.bytes >= self._target_bytes or self.messages >= self._target_messages
+        return bool(self._runs)
 
     def add(self, item: Item) -> None:
         """Adds an item that the source yielded. The caller must check `full` afterwards.
@@ -60,17 +73,34 @@ class Gather:
         else:
             size, count = _weight(item)
         with self._lock:
-            self._items.append(item)
-            self.bytes += size
-            self.messages += count
             self.caught_up = False
-            if self.bytes >= self._target_bytes or self.messages >= self._target_messages:
-                self.full = self._is_full()
-                if self.full:
-                    self.room.clear()
-                self._raise_to(_FULL)
-            elif self._level == _NOTHING:
-                self._raise_to(_SOME)
+            last_bytes, last_messages = self._last_bytes + size, self._last_messages + count
+            if last_bytes < self._target_bytes and last_messages < self._target_messages:
+                self._last.append(item)
+                self._last_bytes, self._last_messages = last_bytes, last_messages
+                if self._level == _NOTHING:
+                    self._raise_to(_SOME)
+            else:
+                self._complete(item, size, count)
+
+    def _complete(self, item: Item, size: int, count: int) -> None:
+        """Adds the item with which the last run is complete, or exceeds a frame: it then begins the next one."""
+        if self._last and (self._last_bytes + size > self._target_bytes or self._last_messages + count > self._target_messages):
+            self._end_run()
+        self._last.append(item)
+        self._last_bytes, self._last_messages = self._last_bytes + size, self._last_messages + count
+        if self._last_bytes >= self._target_bytes or self._last_messages >= self._target_messages:
+            self._end_run()
+        self.full = self._is_full()
+        if self.full:
+            self.room.clear()
+        self._raise_to(_FULL)
+
+    def _end_run(self) -> None:
+        self._runs.append((self._last, self._last_bytes, self._last_messages))
+        self._runs_bytes += self._last_bytes
+        self._runs_messages += self._last_messages
+        self._last, self._last_bytes, self._last_messages = [], 0, 0
 
     def report(self, backlog: Backlog | None, *, caught_up: bool) -> None:
         """Notes the source's backlog, and whether the source has caught up."""
@@ -91,37 +121,24 @@ class Gather:
     def take(self) -> list[Item]:
         """Removes and returns items for about one frame, and at least one if there is any."""
         with self.condition:
-            if not self.enough:
-                items = list(self._items)
-                self._items.clear()
-                self.bytes = self.messages = 0
-            else:
-                items = self._take_some()
-            self._level = _FULL if self.enough else _SOME if self._items else _NOTHING
+            if not self._runs:
+                self._end_run()
+            items, size, count = self._runs.popleft()
+            self._runs_bytes -= size
+            self._runs_messages -= count
+            self._level = _FULL if self._runs else _SOME if self._last else _NOTHING
             if self.full and not self._is_full():
                 self.full = False
                 self.room.set()
                 self.condition.notify_all()
         return items
 
-    def _take_some(self) -> list[Item]:
-        """Takes at least one item, and more without exceeding the target."""
-        size = count = taken = 0
-        for item in self._items:
-            item_size, item_count = _weight(item)
-            if taken and (size + item_size > self._target_bytes or count + item_count > self._target_messages):
-                break
-            size, count, taken = size + item_size, count + item_count, taken + 1
-        items = [self._items.popleft() for _ in range(taken)]
-        self.bytes -= size
-        self.messages -= count
-        return items
-
     def clear(self) -> None:
         """Drops everything that was gathered."""
         with self.condition:
-            self._items.clear()
-            self.bytes = self.messages = 0
+            self._end_run()
+            self._runs.clear()
+            self._runs_bytes = self._runs_messages = 0
             self.full = False
             self.room.set()
             self.condition.notify_all()
