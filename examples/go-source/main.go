@@ -76,5 +76,6 @@ func parseFlags() (*headrace.Source, *headrace.Options) {
 	}
 	return &headrace.Source{
 		Name: name, Connector: "go-source", Version: headrace.Version, Partitions: n.list, Read: n.read,
+		TakesTurns: true, // They end.
 	}, o
 }

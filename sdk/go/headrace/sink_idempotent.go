@@ -143,7 +143,7 @@ func (h *idempotent) write(t Transaction, parts []Part) error {
 		return err
 	}
 	if !exhausted {
-		return fmt.Errorf("write returned before the end of the rows of %v", t)
+		return fmt.Errorf("the sink returned before the end of the rows of %v", t)
 	}
 	return nil
 }

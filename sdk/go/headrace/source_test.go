@@ -567,7 +567,11 @@ func TestSequencesThatDoNotIncreaseEndTheConnector(t *testing.T) {
 	g := startGateway(t)
 	r := g.start(&headrace.Source{Name: "orders", Read: func(context.Context, *headrace.Partition) messages {
 		return func(yield func(headrace.Message, error) bool) {
-			_ = yield(headrace.Message{Sequence: 5}, nil) && yield(headrace.Message{Sequence: 5}, nil)
+			for range 2 {
+				if !yield(headrace.Message{Sequence: 5}, nil) {
+					return
+				}
+			}
 		}
 	}}, patiently)
 	s, _ := g.connected()

@@ -1,0 +1,124 @@
+"""The SDK for Go: its own tests, and the programs of its README at a real gateway, which lose and repeat nothing."""
+
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.conformance.kit import judged
+from tests.gateway.processes import gateway_process
+from tests.gateway.wire import until_gone
+from tests.sdk_go.conftest import ROOT, SDK, STATICCHECK, Toolchain
+from tests.sdk_go.processes import connector
+from tests.sdk_go.queries import Reader, Writer
+
+pytestmark = pytest.mark.timeout(600)  # The first build compiles gRPC.
+
+Build = Callable[..., Path]
+
+
+def test_its_own_tests_pass(go: Toolchain) -> None:
+    race = ["-race"] if shutil.which("gcc") or shutil.which("cc") else []
+    done = go.run("test", *race, "./...")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_it_is_formatted_vetted_and_checked(go: Toolchain) -> None:
+    formatted = go.run("run", "cmd/gofmt", "-l", ".")
+    assert (formatted.stdout, formatted.returncode) == ("", 0), formatted.stderr
+    for command in (["vet", "./..."], ["run", STATICCHECK, "./..."], ["mod", "verify"]):
+        done = go.run(*command)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_readme_has_the_programs_that_are_tested() -> None:
+    readme = (SDK / "README.md").read_text()
+    sources = "\n".join(path.read_text() for path in (SDK / "examples").rglob("*.go"))
+    quoted = [text for text in re.findall(r"```go\n(.*?)```", readme, re.DOTALL) if text.startswith("// ")]
+    assert len(quoted) == 2
+    for text in quoted:
+        assert text.strip() in sources
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "arguments"),
+    [
+        (SDK / "examples", "lines-source", ["{work}/lines"]),
+        (ROOT / "examples", "go-source", ["--count=60", "--partitions=3"]),
+    ],
+)
+def test_sources_keep_the_rules_of_the_protocol(example: Build, folder: Path, name: str, arguments: list[str]) -> None:
+    verdict = judged("source", folder / name / "conformance.toml", [example(name, folder), *arguments])
+    assert verdict.exit_code == 0, verdict.explained()
+    assert len(verdict.named("passed")) >= 30
+
+
+async def test_a_source_loses_and_repeats_nothing(example: Build, tmp_path: Path) -> None:
+    lines = [b"line %d" % number for number in range(1500)]
+    path = tmp_path / "lines"
+    path.write_bytes(b"".join(line + b"\n" for line in lines[:1000]))
+    with gateway_process() as gateway:
+        async with connector(gateway.address, tmp_path / "log", example("lines-source"), path) as source:
+            query = Reader(gateway.address, "lines/0")
+            await query.read(300)
+            await source.restart()
+            await query.read(600)
+            gateway.process.kill()
+            gateway.wait()
+            with gateway_process("--listen", gateway.address):
+                await query.read(1000)
+                with path.open("ab") as file:
+                    file.writelines(line + b"\n" for line in lines[1000:])
+                await query.read(1500)
+                assert await source.end(signal.SIGTERM) == 0, source.log
+            await query.close()
+    assert query.values == lines
+
+
+async def test_a_sink_shows_each_batch_once(example: Build, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    batches = [[b"%d of batch %d" % (number, batch) for number in range(10)] for batch in range(5)]
+    with gateway_process() as gateway:
+        async with connector(gateway.address, tmp_path / "log", example("file-sink"), folder) as sink:
+            query = Writer(gateway.address, "files")
+            await query.write(0, batches[0])
+            # The sink is killed after its vote: the next session is told to show the batch.
+            await query.vote(1, await query.stage(1, batches[1]))
+            await sink.restart()
+            await query.commit(1)
+            # The gateway is killed before the vote: the batch runs again.
+            await query.stage(2, batches[2])
+            gateway.process.kill()
+            gateway.wait()
+            with gateway_process("--listen", gateway.address):
+                await query.write(2, batches[2])
+                # Another run of the query follows before the commit: what the first one has prepared is removed.
+                await query.vote(3, await query.stage(3, batches[3]))
+                await query.close()
+                query = Writer(gateway.address, "files", run=2, committed=2)
+                await query.write(3, batches[3])
+                await sink.restart()
+                await query.write(4, batches[4])
+                assert await sink.end(signal.SIGTERM) == 0, sink.log
+                await query.close()
+    shown = {path.name: sorted(line for part in path.iterdir() for line in part.read_bytes().splitlines())
+             for path in folder.glob("batch-*")}  # fmt: skip
+    assert shown == {f"batch-{batch}-of-query": sorted(values) for batch, values in enumerate(batches)}
+    assert [*(folder / ".staged").glob("*/*"), *(folder / ".prepared").glob("*/*")] == []
+
+
+async def test_a_newer_session_of_an_instance_takes_over(example: Build, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"a\n")
+    with gateway_process() as gateway:
+        query = Reader(gateway.address, "lines/0")
+        async with connector(gateway.address, tmp_path / "first", example("lines-source"), path) as first:
+            await query.read(1)
+            async with connector(gateway.address, tmp_path / "second", example("lines-source"), path) as second:
+                assert await first.end(signal.SIGCONT) == 1, first.log
+                assert "a newer session" in first.log
+                assert await second.end(signal.SIGTERM) == 0, second.log
+        await until_gone(gateway.address, "lines")
+        await query.close()
