@@ -7,35 +7,22 @@ line. Sequences are the numbers of lines. A redelivering source notes in `0.acke
 import argparse
 import asyncio
 import json
-import os
-import random
-import signal
 import struct
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import grpc
 import grpc.aio
+from tests.conformance.connector import Connector, parser
 
 from headrace.contract.columns import NULL_LENGTH
 from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceStub
 
-POLL_S = 0.01
 FRAME_MESSAGES = 8
-PERMANENT = {
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.NOT_FOUND,
-    grpc.StatusCode.OUT_OF_RANGE,
-    grpc.StatusCode.RESOURCE_EXHAUSTED,
-    grpc.StatusCode.FAILED_PRECONDITION,
-    grpc.StatusCode.UNAUTHENTICATED,
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.ABORTED,
-}
 
 
 @dataclass(frozen=True)
@@ -81,20 +68,13 @@ class Stream:
         return not self.open or self.acked >= self.next - 1
 
 
-class Ended(Exception):
-    """The session is over, and another one may follow."""
-
-
-class Source:
-    """The source; each rule that a check judges has a method, or a line, that a subclass can break."""
+class Source(Connector):
+    """The source."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
+        super().__init__(options)
         self.folder = Path(options.folder)
         self.redelivering = options.kind == "redelivering"
-        self.instance = "raw-source"
-        self.stopping = asyncio.Event()
-        self.state = "away"
         self.starts: dict[str, int] = {}
 
     # Its data
@@ -126,48 +106,8 @@ class Source:
 
     # Sessions
 
-    async def run(self) -> int:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
-        bound = 0.05
-        while not self.stopping.is_set():
-            began = time.monotonic()
-            try:
-                await self.session()
-                return 0
-            except Ended:
-                pass
-            except grpc.aio.AioRpcError as error:
-                if not self.transient(error):
-                    self.tell(error)
-                    return 1
-            if time.monotonic() - began > 2:
-                bound = 0.05
-            self.state = "away"
-            bound = await self.back_off(bound)
-        return 0
-
-    def stop(self) -> None:
-        """SIGTERM."""
-        self.stopping.set()
-
-    def transient(self, error: grpc.aio.AioRpcError) -> bool:
-        return error.code() not in PERMANENT or "too_many_pings" in (error.details() or "")
-
-    def tell(self, error: grpc.aio.AioRpcError) -> None:
-        print(f"{error.code().name}: {error.details()}", file=sys.stderr, flush=True)
-
-    async def back_off(self, bound: float) -> float:
-        try:
-            async with asyncio.timeout(random.uniform(0, bound)):
-                await self.stopping.wait()
-        except TimeoutError:
-            pass
-        return min(2.0, 2 * bound)
-
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        return (("authorization", f"Bearer {self.options.token}"),)
+    def dial(self, channel: grpc.aio.Channel) -> Any:
+        return SourceServiceStub(channel).Ingest(metadata=self.metadata())
 
     def hello(self) -> pb.Hello:
         return pb.Hello(
@@ -178,64 +118,12 @@ class Source:
             capabilities=[pb.CAPABILITY_PACE],
         )
 
-    async def session(self) -> None:
-        """One session. Returns where nothing is left to do; raises where another session may follow."""
-        options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1), ("grpc.enable_retries", 0)]
-        options.append(("grpc.use_local_subchannel_pool", 1))
-        async with grpc.aio.insecure_channel(self.options.gateway, options=options) as channel:
-            self.call = SourceServiceStub(channel).Ingest(metadata=self.metadata())
-            receiving: asyncio.Task[None] | None = None
-            stopping = asyncio.create_task(self.stopping.wait())
-            try:
-                await self.begin()
-                self.state = "greeting"
-                first = asyncio.create_task(self.call.read())
-                await asyncio.wait({first, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                if not first.done():
-                    return
-                self.welcomed(await self.answer(first.result()))
-                self.state = "serving"
-                receiving = asyncio.create_task(self.receive())
-                while not self.finished():
-                    if receiving.done():
-                        await receiving
-                    if self.leaving():
-                        await self.goodbye("drained")
-                        raise Ended
-                    if self.stopping.is_set():
-                        await self.goodbye("stopped")
-                        return
-                    if not await self.step():
-                        await asyncio.sleep(POLL_S)
-                await self.goodbye("everything is acknowledged")
-            except asyncio.InvalidStateError:
-                await self.answer(None)
-            finally:
-                stopping.cancel()
-                if receiving is not None:
-                    receiving.cancel()
-                self.call.cancel()
-
     async def begin(self) -> None:
         await self.send(hello=self.hello())
 
-    async def answer(self, response: object) -> pb.IngestResponse:
-        """A message of the gateway; raises where it is the end of the call."""
-        if isinstance(response, pb.IngestResponse):
-            return response
-        code = await self.call.code()
-        if code is not grpc.StatusCode.OK:
-            raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), await self.call.details())
-        raise Ended
-
     async def goodbye(self, reason: str) -> None:
         await self.send(goodbye=pb.Goodbye(reason=reason))
-        try:
-            async with asyncio.timeout(1):
-                while await self.call.read() is not grpc.aio.EOF:
-                    pass
-        except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass
+        await self.to_the_end()
 
     async def send(self, **message: object) -> None:
         await self.call.write(pb.IngestRequest(**message))  # type: ignore[arg-type]
@@ -247,16 +135,10 @@ class Source:
         self.credit_bytes = welcome.credit.bytes
         self.credit_messages = welcome.credit.messages
         self.linger = welcome.pace.linger_ms / 1000
-        self.leave_by = 0.0
         self.last_id = 0
         self.turn = 0
         self.wanted = False
         self.streams = [Stream(name) for name in self.names()]
-
-    async def receive(self) -> None:
-        """Reads what the gateway sends, until the call ends."""
-        while True:
-            await self.take(await self.answer(await self.call.read()))
 
     async def take(self, response: pb.IngestResponse) -> None:
         match response.WhichOneof("message"):
@@ -281,9 +163,6 @@ class Source:
                 self.wanted = True
             case _:
                 self.unknown()
-
-    def unknown(self) -> None:
-        """A message that a later version of the protocol has."""
 
     def stream(self, stream_id: int) -> Stream | None:
         return next((stream for stream in self.streams if stream.id == stream_id and stream_id), None)
@@ -330,12 +209,8 @@ class Source:
         denied = reject.reason == pb.REJECT_REASON_NOT_PERMITTED
         self.streams[self.streams.index(stream)] = Stream(stream.name, ask_at=ask_at, denied=denied)
 
-    def drained(self, drain: pb.Drain) -> None:
-        self.leave_by = time.monotonic() + drain.deadline_ms / 1000 * 0.8
-
-    def leaving(self) -> bool:
-        """Whether the gateway has asked to reconnect, and nothing is to be waited for."""
-        return self.leave_by > 0 and (all(s.settled for s in self.streams) or time.monotonic() >= self.leave_by)
+    def settled(self) -> bool:
+        return all(stream.settled for stream in self.streams)
 
     def finished(self) -> bool:
         return self.options.ends and all(stream.closed and stream.settled for stream in self.streams)
@@ -515,23 +390,15 @@ class Source:
         await self.send(close_stream=pb.CloseStream(stream_id=stream.id, end_of_stream=True))
 
 
-def parser() -> argparse.ArgumentParser:
-    options = argparse.ArgumentParser()
-    options.add_argument("folder")
-    options.add_argument("--gateway", default=os.environ.get("HEADRACE_GATEWAY"))
-    options.add_argument("--token", default=os.environ.get("HEADRACE_TOKEN"))
-    options.add_argument("--kind", default="replayable")
-    options.add_argument("--ends", action="store_true")
-    options.add_argument("--chooses-start", action="store_true")
-    options.add_argument("--fault", default="none")
-    return options
-
-
 def main() -> int:
     from tests.conformance.source_faults import FAULTS
 
-    options = parser().parse_args()
-    return asyncio.run(FAULTS.get(options.fault, Source)(options).run())
+    options = parser()
+    options.add_argument("--kind", default="replayable")
+    options.add_argument("--ends", action="store_true")
+    options.add_argument("--chooses-start", action="store_true")
+    given = options.parse_args()
+    return asyncio.run(FAULTS.get(given.fault, Source)(given).run())
 
 
 if __name__ == "__main__":

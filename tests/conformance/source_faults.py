@@ -1,16 +1,16 @@
 """Sources that break one rule each, by the name of the check that must catch them."""
 
-import argparse
 import asyncio
 import dataclasses
 import os
 import struct
-import sys
 import time
 
 import grpc
 import grpc.aio
-from tests.conformance.source import FRAME_MESSAGES, Ended, Row, Source, Stream
+from tests.conformance.connector import Ended
+from tests.conformance.session_faults import SESSION_FAULTS
+from tests.conformance.source import FRAME_MESSAGES, Row, Source, Stream
 
 from headrace.protocol.v1 import connector_pb2, frame_pb2
 from headrace.protocol.v1 import source_pb2 as pb
@@ -22,75 +22,10 @@ class GreetsTwice(Source):
         await super().begin()
 
 
-class ForgetsItsToken(Source):
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        return ()
-
-
-class InsistsOnItsVersion(Source):
-    def transient(self, error: grpc.aio.AioRpcError) -> bool:
-        return super().transient(error) or error.code() is grpc.StatusCode.FAILED_PRECONDITION
-
-
-class InsistsOnItsToken(Source):
-    def transient(self, error: grpc.aio.AioRpcError) -> bool:
-        return super().transient(error) or error.code() is grpc.StatusCode.UNAUTHENTICATED
-
-
-class FightsForItsStreams(Source):
-    def transient(self, error: grpc.aio.AioRpcError) -> bool:
-        return super().transient(error) or error.code() is grpc.StatusCode.ABORTED
-
-
-class GivesUpWhereTheGatewayIsSlow(Source):
-    def transient(self, error: grpc.aio.AioRpcError) -> bool:
-        return super().transient(error) and error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
-
-
-class ReconnectsAtOnce(Source):
-    async def back_off(self, bound: float) -> float:
-        await asyncio.sleep(0.02)
-        return bound
-
-
-class KeepsItsReasonToItself(Source):
-    def tell(self, error: grpc.aio.AioRpcError) -> None:
-        print("the gateway has refused the session", file=sys.stderr)
-
-
-class EndsAtUnknownMessages(Source):
-    def unknown(self) -> None:
-        raise Ended
-
-
 class ReportsUnasked(Source):
     async def ask(self, stream: Stream) -> None:
         await super().ask(stream)
         await self.send(report=connector_pb2.Report(state=connector_pb2.CONNECTOR_STATE_RUNNING))
-
-
-class HasANewNameEachTime(Source):
-    def __init__(self, options: argparse.Namespace) -> None:
-        super().__init__(options)
-        self.instance = f"raw-source-{os.getpid()}"
-
-
-class IgnoresSigterm(Source):
-    def stop(self) -> None:
-        if self.state != "serving":
-            super().stop()
-
-
-class WaitsForWelcome(Source):
-    def stop(self) -> None:
-        if self.state != "greeting":
-            super().stop()
-
-
-class WaitsForTheGateway(Source):
-    def stop(self) -> None:
-        if self.state != "away":
-            super().stop()
 
 
 class SendsWhileParked(Source):
@@ -348,20 +283,9 @@ class NamesOneStreamOnly(Source):
 
 
 FAULTS: dict[str, type[Source]] = {
+    **{name: type(fault.__name__, (fault, Source), {}) for name, fault in SESSION_FAULTS.items()},
     "hello": GreetsTwice,
-    "token": ForgetsItsToken,
-    "version-refused": InsistsOnItsVersion,
-    "refused": InsistsOnItsToken,
-    "taken-over": FightsForItsStreams,
-    "reconnects": GivesUpWhereTheGatewayIsSlow,
-    "backoff": ReconnectsAtOnce,
-    "refusal-told": KeepsItsReasonToItself,
-    "unknown-message": EndsAtUnknownMessages,
     "unknown-capability": ReportsUnasked,
-    "instance": HasANewNameEachTime,
-    "shutdown": IgnoresSigterm,
-    "shutdown-unwelcomed": WaitsForWelcome,
-    "shutdown-gateway-away": WaitsForTheGateway,
     "parked": SendsWhileParked,
     "kind": SaysAnotherKind,
     "stream-ids": UsesAnIdAgain,

@@ -28,8 +28,9 @@ def conformance() -> None:
     Exit codes: 0 all checks passed, 1 a check failed, 2 usage or specification error, 3 the command cannot be started.
 
     \b
-    Example:
+    Examples:
       headrace conformance source --spec source.toml -- ./my-source --gateway {gateway}
+      headrace conformance sink --spec sink.toml -- ./my-sink
     """
 
 
@@ -69,6 +70,27 @@ def source(ctx: click.Context, /, **options: Any) -> None:
     from headrace.conformance.sources import SOURCE_CHECKS, new_source_trial
 
     _run(ctx, "source", SOURCE_CHECKS, SourceSpec, new_source_trial, **options)
+
+
+@conformance.command("sink")
+@_options
+@click.pass_context
+def sink(ctx: click.Context, /, **options: Any) -> None:
+    """Judge a sink, by the mode that its specification declares.
+
+    COMMAND starts it; `{gateway}` and `{token}` in it are filled in, and are also in its environment, as HEADRACE_GATEWAY and
+    HEADRACE_TOKEN. Write -- before it.
+
+    \b
+    Examples:
+      headrace conformance sink --spec sink.toml -- ./my-sink --gateway {gateway}
+      headrace conformance sink --spec sink.toml --junit sink.xml -- ./my-sink
+    """
+    _quiet_grpc()
+    from headrace.conformance.core.spec import SinkSpec
+    from headrace.conformance.sinks import SINK_CHECKS, new_sink_trial
+
+    _run(ctx, "sink", SINK_CHECKS, SinkSpec, new_sink_trial, **options)
 
 
 def _run(
