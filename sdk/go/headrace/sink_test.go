@@ -31,12 +31,14 @@ type ledger struct {
 	fail      string // the value that fails a part
 	commitErr error
 	stage     func(headrace.Part) // called first, if set
+	show      func(headrace.Message) string
 }
 
 func newLedger() *ledger {
 	return &ledger{
 		stored: map[headrace.Part][]string{}, prepared: map[headrace.Transaction][]headrace.Part{},
 		committed: map[headrace.Transaction]bool{},
+		show:      func(m headrace.Message) string { return string(m.Value) },
 	}
 }
 
@@ -57,13 +59,14 @@ func (l *ledger) Stage(_ context.Context, part headrace.Part, rows iter.Seq2[*he
 			return nil, err
 		}
 		for m := range some.Messages() {
+			value := l.show(m)
 			switch {
-			case l.fail != "" && string(m.Value) == l.fail:
+			case l.fail != "" && value == l.fail:
 				return nil, errors.New("disk full")
-			case l.refuse != "" && string(m.Value) == l.refuse:
+			case l.refuse != "" && value == l.refuse:
 				refused = append(refused, headrace.Refused{Sequence: m.Sequence, Reason: "no"})
 			default:
-				values = append(values, string(m.Value))
+				values = append(values, value)
 			}
 		}
 	}
@@ -101,6 +104,9 @@ func (l *ledger) Commit(_ context.Context, t headrace.Transaction) error {
 	}
 	if l.committed[t] {
 		return nil
+	}
+	if _, ok := l.prepared[t]; !ok {
+		return fmt.Errorf("%v was never prepared", t)
 	}
 	for _, part := range l.prepared[t] {
 		l.visible = append(l.visible, l.stored[part]...)
@@ -489,6 +495,7 @@ type table struct {
 	batches map[headrace.Transaction]bool
 	values  []string
 	err     error
+	show    func(headrace.Message) string
 }
 
 func (b *table) Write(_ context.Context, t headrace.Transaction, rows iter.Seq2[*headrace.Rows, error]) error {
@@ -500,7 +507,7 @@ func (b *table) Write(_ context.Context, t headrace.Transaction, rows iter.Seq2[
 			return err
 		}
 		for m := range some.Messages() {
-			values = append(values, string(m.Value))
+			values = append(values, b.show(m))
 		}
 	}
 	if b.err != nil {
@@ -529,6 +536,7 @@ func (b *table) last(_ context.Context, pipeline string) (uint64, bool, error) {
 func TestAnIdempotentSinkWritesABatchOnce(t *testing.T) {
 	g := startGateway(t)
 	b := &table{batches: map[headrace.Transaction]bool{}, err: errors.New("locked")}
+	b.show = func(m headrace.Message) string { return string(m.Value) }
 	g.start(&headrace.Sink{
 		Name: "payments", Idempotent: b, Last: b.last,
 		Check: func(_ context.Context, rows *headrace.Rows) ([]headrace.Refused, error) {
