@@ -73,6 +73,5 @@ def registered(*connectors: Connector) -> Iterator[None]:
     from headrace.connectors import CONNECTORS
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("headrace.connectors", "headrace.connectors.configuration._table"):
-            patch.setattr(f"{module}.CONNECTORS", (*CONNECTORS, *connectors))
+        patch.setattr("headrace.connectors._catalog.CONNECTORS", (*CONNECTORS, *connectors))
         yield

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from headrace.connectors_cli.run import quiet_grpc
+from headrace.connectors_cli.loading import quiet_grpc
 from headrace.terminal import EXIT_INVALID, Connection, Failure, console, print_action, print_json
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def run_deployment(path: Path, connection: Connection, *, dry_run: bool, as_json
     quiet_grpc()
     _refuse_options(path)
     from headrace.configuration import ConfigurationError
-    from headrace.connectors import MissingExtra
+    from headrace.connectors import ConnectorUnavailable
     from headrace.deploy import DeploymentError, load_deployment, missing, plan, read_graph
 
     try:
@@ -40,7 +40,7 @@ def run_deployment(path: Path, connection: Connection, *, dry_run: bool, as_json
         for note in notes:
             click.echo(f"note: {note}", err=True)
         ending = _supervise(deployment, planned, connection, as_json)
-    except (ConfigurationError, MissingExtra, DeploymentError) as error:
+    except (ConfigurationError, ConnectorUnavailable, DeploymentError) as error:
         if as_json and not dry_run:
             print_action("run", "failed", {"deployment": path.name}, str(error))
         raise Failure(str(error), error.exit_code) from None

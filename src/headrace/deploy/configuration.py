@@ -100,7 +100,7 @@ def load_deployment(path: Path, environ: Mapping[str, str] = os.environ) -> Depl
 
     Raises:
         ConfigurationError: The file is invalid; the error lists every problem with its line.
-        MissingExtra: The client library of a connector is not installed.
+        ConnectorUnavailable: A connector cannot be used on this machine.
     """
     reading = ConfigurationFile(path, environ)
     tables = (GATEWAY, "connectors", PIPELINE)

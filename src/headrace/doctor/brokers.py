@@ -68,7 +68,7 @@ def _targets(given: str) -> list[str]:
 
 def _connector(target: str) -> Finding:
     from headrace.configuration import ConfigurationError
-    from headrace.connectors import MissingExtra
+    from headrace.connectors import ConnectorUnavailable, MissingExtra
     from headrace.connectors.configuration import load_connector
     from headrace.sdk import HeadraceError
 
@@ -80,6 +80,8 @@ def _connector(target: str) -> Finding:
         return failed("; ".join(str(error).splitlines()), "correct the file", EXIT_INVALID)
     except MissingExtra as error:
         return failed(f"{target}: {error}", "install the client library")
+    except ConnectorUnavailable as error:
+        return failed(f"{target}: {error}", "to list the connectors of this machine: headrace connector list")
     except HeadraceError as error:
         return failed(f"{target}: {error}", f"after a change, check again: headrace connector check -c {target}", EXIT_FAILED)
     return ok(f"{target}: {configured.connector.name}{f', {there}' if there else ''}")

@@ -1,9 +1,12 @@
-"""The bundled connectors. A connector that needs a client library is imported when it is first used."""
+"""The bundled connectors, and what connectors of others are made of. A connector is imported when it is first used."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from headrace.connectors._registry import CONNECTORS, Connector, Implementation, MissingExtra
+from headrace.connectors._catalog import Catalog, catalog, connector_names, find_connector
+from headrace.connectors._connector import BUNDLED, Connector, Implementation
+from headrace.connectors._errors import ConnectorUnavailable, MissingExtra
+from headrace.connectors._registry import CONNECTORS
 
 if TYPE_CHECKING:
     from headrace.connectors._dead_letters import DeadLetter, DeadLetterSource, dead_letters
@@ -14,9 +17,12 @@ if TYPE_CHECKING:
     from headrace.connectors.stdout import StdoutSink
 
 __all__ = [
+    "BUNDLED",
     "CONNECTORS",
     "BadRecord",
+    "Catalog",
     "Connector",
+    "ConnectorUnavailable",
     "DeadLetter",
     "DeadLetterSource",
     "FileSink",
@@ -29,8 +35,11 @@ __all__ = [
     "Rotation",
     "SinkFormat",
     "StdoutSink",
+    "catalog",
+    "connector_names",
     "dead_letters",
     "declared",
+    "find_connector",
 ]
 
 _MODULES = {

@@ -1,4 +1,4 @@
-"""`headrace connector`: lists, describes, checks and runs the bundled connectors."""
+"""`headrace connector`: lists, describes, checks and runs connectors."""
 
 import dataclasses
 import json
@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.connectors_cli.run import configuration, implementation_of, run
-from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, as_typed, console, print_action, print_json
+from headrace.connectors_cli.check import check
+from headrace.connectors_cli.loading import implementation_of, named
+from headrace.connectors_cli.run import run
+from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, as_typed, console, print_json
 
 if TYPE_CHECKING:
-    from headrace.connectors import Connector, Parameter
+    from headrace.connectors import Catalog, Connector, Parameter
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
 @click.group(cls=ProgramGroup)
 def connector() -> None:
-    """List, describe, check and run the bundled connectors.
+    """List, describe, check and run connectors.
 
     \b
     Examples:
@@ -29,30 +31,28 @@ def connector() -> None:
     """
 
 
+connector.add_command(check)
 connector.add_command(run)
 
 
 @connector.command("list")
 @_json_option
 def list_connectors(as_json: bool) -> None:
-    """List the bundled connectors.
+    """List the connectors of this machine: the bundled ones, and plugins, also those that cannot be used.
 
     \b
     Example:
       headrace connector list
     """
-    from rich.table import Table
+    from headrace.connectors import catalog
 
-    from headrace.connectors import CONNECTORS
-
+    found = catalog()
     if as_json:
-        print_json({"connectors": [dataclasses.asdict(known) | {"guarantee": known.guarantee} for known in CONNECTORS]})
-        return
-    table = Table("connector", "kind", "replayable", "mode", "summary", box=None, pad_edge=False, header_style="bold")
-    for known in CONNECTORS:
-        replayable = "-" if known.replayable is None else _yes(known.replayable)
-        table.add_row(known.name, known.kind, replayable, known.mode or "-", known.summary)
-    console().print(table)
+        connectors = [dataclasses.asdict(known) | {"guarantee": known.guarantee} for known in found.connectors]
+        unavailable = [{"name": one.connector, "distribution": one.origin, "error": one.reason} for one in found.unavailable]
+        print_json({"connectors": connectors, "unavailable": unavailable})
+    else:
+        _print_list(found)
 
 
 @connector.command()
@@ -83,33 +83,6 @@ def describe(name: str, as_json: bool, schema: bool) -> None:
 
 
 @connector.command()
-@click.option("-c", "--config", metavar="FILE[:NAME]", required=True, help="The TOML file to check.")
-@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
-@click.pass_context
-def check(ctx: click.Context, config: str, as_json: bool) -> None:
-    """Check a connector's configuration file, and whether it can connect to its system. Changes nothing in that system.
-
-    Exit codes: 0 valid, 1 cannot connect, 2 the file is invalid, 3 the client library is not installed.
-
-    \b
-    Examples:
-      headrace connector check -c trades.toml
-      headrace connector check -c deploy.toml:trades --json
-    """
-    try:
-        name, found = _checked(config)
-    except Failure as failure:
-        if not as_json:
-            raise
-        print_action("connector check", f"{config} is invalid, or its connector cannot connect", error=failure.message)
-        ctx.exit(failure.exit_code)
-    if as_json:
-        print_action("connector check", f"{config} is valid", {"connector": name, "found": found})
-    else:
-        click.echo(f"{config} is valid: {name}{f', {found}' if found else ''}")
-
-
-@connector.command()
 def schema() -> None:
     """Print one JSON Schema for the configuration files of all connectors, for editors.
 
@@ -117,41 +90,55 @@ def schema() -> None:
     Example:
       headrace connector schema > headrace-connector.schema.json
     """
-    from headrace.connectors import CONNECTORS
+    from headrace.connectors import BUNDLED, ConnectorUnavailable, catalog
 
-    for known in CONNECTORS:
-        implementation_of(known)
-    _print_schema(CONNECTORS)
-
-
-def _checked(config: str) -> tuple[str, str | None]:
-    """Returns the connector that a file configures, and the result of its check.
-
-    Raises:
-        Failure: The file is invalid, or the connector cannot connect.
-    """
-    configured = configuration(config)
-    from headrace.sdk import HeadraceError
-
-    look = configured.implementation.check
-    try:
-        return configured.connector.name, look(configured.parameters) if look is not None else None
-    except HeadraceError as error:
-        raise Failure(f"{config}: {error}", error.exit_code) from None
+    found = catalog()
+    left_out = list(found.unavailable)
+    connectors = []
+    for known in found.connectors:
+        if known.distribution == BUNDLED:
+            implementation_of(known)
+        else:
+            try:
+                known.load()
+            except ConnectorUnavailable as error:
+                left_out.append(error)
+                continue
+        connectors.append(known)
+    for one in left_out:
+        click.echo(f"left out: {one}", err=True)
+    _print_schema(connectors)
 
 
 def _named(name: str) -> "Connector":
     from headrace.configuration import nearest
-    from headrace.connectors import CONNECTORS
+    from headrace.connectors import connector_names
 
-    known = {connector.name: connector for connector in CONNECTORS}
-    if name not in known:
-        advice = nearest(name, list(known)) or as_typed("; headrace connector list shows all connectors")
+    known = named(name)
+    if known is None:
+        advice = nearest(name, connector_names()) or as_typed("; headrace connector list shows all connectors")
         raise Failure(f"there is no connector {name}{advice}", EXIT_INVALID)
-    return known[name]
+    return known
 
 
-def _print_schema(connectors: "tuple[Connector, ...] | list[Connector]") -> None:
+def _print_list(found: "Catalog") -> None:
+    from rich.table import Table
+
+    plain: dict[str, Any] = {"box": None, "pad_edge": False, "header_style": "bold"}
+    table = Table("connector", "kind", "replayable", "mode", "origin", "summary", **plain)
+    for known in found.connectors:
+        replayable = "-" if known.replayable is None else _yes(known.replayable)
+        table.add_row(known.name, known.kind, replayable, known.mode or "-", known.origin, known.summary)
+    console().print(table)
+    if found.unavailable:
+        click.echo()
+        faulty = Table("cannot be used", "origin", "why", **plain)
+        for one in found.unavailable:
+            faulty.add_row(one.connector, one.origin, one.reason)
+        console().print(faulty)
+
+
+def _print_schema(connectors: "list[Connector]") -> None:
     from headrace.connectors.configuration import connector_schema
 
     click.echo(json.dumps(connector_schema(connectors), indent=2))
@@ -168,6 +155,7 @@ def _document(known: "Connector", parameters: "tuple[Parameter, ...]") -> dict[s
         "guarantee": known.guarantee,
         "summary": known.summary,
         "extra": known.extra,
+        "distribution": known.distribution,
         "example": example_of(known, parameters),
         "parameters": [dataclasses.asdict(parameter) for parameter in parameters],
     }
@@ -180,8 +168,10 @@ def _print(known: "Connector", parameters: "tuple[Parameter, ...]") -> None:
 
     click.echo(f"{known.name} ({known.kind}): {known.summary}")
     click.echo(f"guarantee: {known.guarantee}")
+    if known.origin != "bundled":
+        click.echo(f"from: {known.origin}")
     if known.extra is not None:
-        click.echo(f"needs: pip install 'headrace-connectors[{known.extra}]'")
+        click.echo(f"needs: pip install '{known.distribution}[{known.extra}]'")
     click.echo(f"example: {example_of(known, parameters)}\n")
     table = Table(
         "parameter", "type", "default", "required", "secret", "description", box=None, pad_edge=False, header_style="bold"

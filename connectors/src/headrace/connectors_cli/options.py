@@ -58,9 +58,14 @@ def taken_from(model: type[Parameters], declared: Sequence[Parameter], values: M
     raise Failure("\n".join(_told(options, key, message) for key, message in result), EXIT_INVALID)
 
 
-def example_of(connector: Connector, declared: Sequence[Parameter]) -> str:
-    """Returns an example command line that runs a connector, with its required options."""
-    words = [as_typed("headrace connector run"), connector.name]
+def is_parameter(name: str) -> bool:
+    """Returns whether the value of an option is a parameter of the connector, by the name that click has for the option."""
+    return name.startswith(_PREFIX)
+
+
+def example_of(connector: Connector, declared: Sequence[Parameter], verb: str = "run") -> str:
+    """Returns an example command line that runs or checks a connector, with its required options."""
+    words = [as_typed(f"headrace connector {verb}"), connector.name]
     for parameter in declared:
         if (parameter.required or parameter.examples) and not parameter.secret:
             examples = parameter.examples or (parameter.choices or (parameter.name.upper(),))[:1]

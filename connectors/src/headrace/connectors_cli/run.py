@@ -1,20 +1,21 @@
 """`headrace connector run`: runs a connector by name with options, or from a configuration file."""
 
-import inspect
 import logging
-import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from headrace.connectors_cli.group import ConnectorGroup, connector_command
+from headrace.connectors_cli.loading import built, configuration
 from headrace.connectors_cli.logs import configure_logging
-from headrace.terminal import EXIT_INVALID, Connection, Failure, ProgramGroup, as_typed, connection_options
+from headrace.terminal import EXIT_INVALID, Connection, Failure, as_typed, connection_options
 
 if TYPE_CHECKING:
     from headrace.connectors import Connector, Implementation, Parameters
-    from headrace.connectors._registry import AnyConnector
-    from headrace.connectors.configuration import Configured, GatewayTable
+    from headrace.connectors._connector import AnyConnector
+    from headrace.connectors.configuration import GatewayTable
 
 T = TypeVar("T")
 
@@ -26,33 +27,19 @@ _instance_option = click.option(
 _verbose_option = click.option("-v", "--verbose", is_flag=True, help="Also log normal events, not only problems.")
 
 
-class _Connectors(ProgramGroup):
-    """A group with a command for each connector, whose options are the parameters of the connector."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        from headrace.connectors import CONNECTORS
-
-        return [known.name for known in CONNECTORS]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        from headrace.connectors import CONNECTORS
-
-        return next((_command(known) for known in CONNECTORS if known.name == cmd_name), None)
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in (names := self.list_commands(ctx)) and not args[0].startswith("-"):
-            raise click.exceptions.NoSuchCommand(args[0], f"There is no connector {args[0]!r}.", names, ctx)
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Lists the connectors without importing them."""
-        from headrace.connectors import CONNECTORS
-
-        with formatter.section("Connectors"):
-            formatter.write_dl([(known.name, known.summary) for known in CONNECTORS])
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options of every run."""
+    return _instance_option(_verbose_option(connection_options(command)))
 
 
-@click.group(cls=_Connectors, invoke_without_command=True, subcommand_metavar="[CONNECTOR [OPTIONS]]")
+class _RunGroup(ConnectorGroup):
+    """Runs any connector."""
+
+    def command_of(self, connector: "Connector") -> click.Command:
+        return connector_command(connector, _run, _options, "run", "gateway")
+
+
+@click.group(cls=_RunGroup, invoke_without_command=True, subcommand_metavar="[CONNECTOR [OPTIONS]]")
 @click.option("-c", "--config", metavar="FILE[:NAME]", help="A TOML configuration file; the options below override it.")
 @_instance_option
 @_verbose_option
@@ -91,52 +78,6 @@ def run(ctx: click.Context, config: str | None, instance: str | None, verbose: b
     run_connector(connector, reached, instance or configured.instance, verbose)
 
 
-def configuration(target: str) -> "Configured":
-    """Returns the connector that `FILE` or `FILE:NAME` configures.
-
-    Raises:
-        Failure: The file is invalid, or the connector's client library is not installed.
-    """
-    quiet_grpc()
-    from headrace.configuration import ConfigurationError
-    from headrace.connectors import MissingExtra
-    from headrace.connectors.configuration import load_connector
-
-    try:
-        return load_connector(target)
-    except (ConfigurationError, MissingExtra) as error:
-        raise Failure(str(error), error.exit_code) from None
-
-
-def implementation_of(connector: "Connector") -> "Implementation[Any]":
-    """Imports a connector.
-
-    Raises:
-        Failure: Its client library is not installed; the message states how to install it.
-    """
-    quiet_grpc()
-    from headrace.connectors import MissingExtra
-
-    try:
-        return connector.load()
-    except MissingExtra as error:
-        raise Failure(str(error), error.exit_code) from None
-
-
-def built(implementation: "Implementation[Any]", parameters: "Parameters") -> "AnyConnector":
-    """Builds a connector.
-
-    Raises:
-        Failure: Its parameters do not allow it to run.
-    """
-    from headrace.sdk import HeadraceError
-
-    try:
-        return implementation.build(parameters)
-    except HeadraceError as error:
-        raise Failure(str(error), error.exit_code) from None
-
-
 def run_connector(connector: "AnyConnector", connection: Connection, instance: str | None, verbose: bool) -> None:
     """Runs a connector and exits with its code."""
     from headrace.sdk import Tls
@@ -150,36 +91,15 @@ def run_connector(connector: "AnyConnector", connection: Connection, instance: s
     click.get_current_context().exit(code)
 
 
-def quiet_grpc() -> None:
-    """Silences gRPC's own log lines, which name no cause that a user could act on; to be called before gRPC is imported."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-
-
-def _command(connector: "Connector") -> click.Command:
-    """Returns the command that runs a connector."""
-    implementation = implementation_of(connector)
-    from headrace.connectors import declared
-    from headrace.connectors_cli.options import example_of, option_of, taken_from
-
-    parameters = declared(implementation.parameters)
-
-    def run_it(instance: str | None, verbose: bool, connection: Connection, **values: Any) -> None:
-        given = taken_from(implementation.parameters, parameters, values)
-        run_connector(built(implementation, given), connection, instance, verbose)
-
-    about = inspect.cleandoc(implementation.parameters.__doc__ or f"{connector.summary}.")
-    command = click.command(connector.name, help=f"{about}\n\n\b\nExample:\n  {example_of(connector, parameters)}")(
-        _instance_option(_verbose_option(connection_options(run_it)))
-    )
-    own = [option_of(parameter, connector) for parameter in parameters]
-    taken = {option for parameter in own for option in parameter.opts}
-    if any(option.startswith("--tls") for option in taken):
-        taken |= {"--tls", "--tls-ca", "--tls-cert", "--tls-key"}
-    for option in command.params:
-        # A broker may have its own token or certificates.
-        option.opts = [f"--gateway-{name[2:]}" if name in taken else name for name in option.opts]
-    command.params = [*own, *command.params]
-    return command
+def _run(
+    implementation: "Implementation[Any]",
+    parameters: "Parameters",
+    *,
+    instance: str | None,
+    verbose: bool,
+    connection: Connection,
+) -> None:
+    run_connector(built(implementation, parameters), connection, instance, verbose)
 
 
 def _reached(file: "GatewayTable", connection: Connection, ctx: click.Context) -> Connection:

@@ -18,7 +18,7 @@ def connector_schema(connectors: Sequence[Connector]) -> dict[str, Any]:
     """Returns the schema of a file that configures one of these connectors.
 
     Raises:
-        MissingExtra: The client library of one of them is not installed.
+        ConnectorUnavailable: One of them cannot be used on this machine.
     """
     models = {connector.name: connector.load().parameters for connector in connectors}
     wanted: list[type[BaseModel]] = list(dict.fromkeys((ConnectorTable, *models.values())))

@@ -9,7 +9,7 @@ from typing import Any, Self
 from pydantic import Field, SecretStr, model_validator
 
 from headrace.configuration import ConfigurationFile, Key, nearest
-from headrace.connectors import CONNECTORS, Connector, Implementation, Parameters
+from headrace.connectors import Connector, Implementation, Parameters, connector_names, find_connector
 from headrace.terminal import as_typed
 
 
@@ -66,7 +66,7 @@ def load_connector(target: str, environ: Mapping[str, str] = os.environ) -> Conf
 
     Raises:
         ConfigurationError: The file is invalid; the error lists every problem with its line.
-        MissingExtra: The connector's client library is not installed.
+        ConnectorUnavailable: The connector cannot be used on this machine, for instance because its client library is missing.
     """
     path, name = _split(target)
     reading = ConfigurationFile(path, environ)
@@ -105,9 +105,11 @@ def take_connector(reading: ConfigurationFile, key: Key, instance: str | None) -
 
 def _known(reading: ConfigurationFile, key: Key, name: object) -> Connector | None:
     """Returns the connector with a name; None, with the problem noted, if there is none."""
-    connector = next((known for known in CONNECTORS if known.name == name), None)
-    if connector is None and isinstance(name, str):
-        advice = nearest(name, [known.name for known in CONNECTORS]) or as_typed("; headrace connector list shows all connectors")
+    if not isinstance(name, str):
+        return None
+    connector = find_connector(name)
+    if connector is None:
+        advice = nearest(name, connector_names()) or as_typed("; headrace connector list shows all connectors")
         reading.report((*key, "connector"), f"there is no connector {name}{advice}")
     return connector
 

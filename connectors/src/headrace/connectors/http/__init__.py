@@ -2,7 +2,7 @@
 
 import asyncio
 
-from headrace.connectors._registry import Implementation
+from headrace.connectors._connector import Implementation
 from headrace.connectors.http._errors import Denied, HttpError, Unavailable
 from headrace.connectors.http._parameters import HttpParameters, HttpSinkParameters
 from headrace.connectors.http._sink import HttpSink

@@ -2,7 +2,7 @@
 
 from kafka import TopicPartition
 
-from headrace.connectors._registry import Implementation
+from headrace.connectors._connector import Implementation
 from headrace.connectors.kafka._cluster import Cluster
 from headrace.connectors.kafka._errors import KafkaFailed
 from headrace.connectors.kafka._limits import TopicLimits

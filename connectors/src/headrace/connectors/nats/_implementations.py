@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from nats.js.errors import NotFoundError
 
-from headrace.connectors._registry import Implementation
+from headrace.connectors._connector import Implementation
 from headrace.connectors.nats._client import Client
 from headrace.connectors.nats._connection import connected, jetstream, stream_info
 from headrace.connectors.nats._consumer import NatsConsumerSource, check_consumer

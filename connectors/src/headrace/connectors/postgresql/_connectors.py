@@ -2,7 +2,7 @@
 
 import asyncio
 
-from headrace.connectors._registry import Implementation
+from headrace.connectors._connector import Implementation
 from headrace.connectors.postgresql._outbox import PostgreSQLOutboxSource
 from headrace.connectors.postgresql._parameters import (
     PostgreSQLOutboxParameters,

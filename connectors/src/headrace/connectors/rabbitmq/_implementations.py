@@ -2,7 +2,7 @@
 
 import asyncio
 
-from headrace.connectors._registry import Implementation
+from headrace.connectors._connector import Implementation
 from headrace.connectors.rabbitmq._consumer import is_stream
 from headrace.connectors.rabbitmq._errors import Denied
 from headrace.connectors.rabbitmq._link import Link

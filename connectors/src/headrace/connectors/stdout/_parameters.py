@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
+from headrace.connectors._connector import Implementation
 from headrace.connectors._parameters import Parameters
-from headrace.connectors._registry import Implementation
 from headrace.connectors.stdout._sink import StdoutSink
 
 

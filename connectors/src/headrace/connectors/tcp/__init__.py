@@ -1,6 +1,6 @@
 """TCP: a source that receives length-prefixed messages."""
 
-from headrace.connectors._registry import Implementation
+from headrace.connectors._connector import Implementation
 from headrace.connectors.tcp._parameters import TcpParameters
 from headrace.connectors.tcp._source import TcpSource
 

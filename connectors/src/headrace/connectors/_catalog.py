@@ -1,0 +1,65 @@
+"""All connectors of this machine: the bundled ones, and plugins. A plugin that cannot be used affects no other connector."""
+
+from dataclasses import dataclass
+
+from headrace.connectors._connector import Connector
+from headrace.connectors._errors import ConnectorUnavailable
+from headrace.connectors._plugins import PythonPlugin, python_plugins
+from headrace.connectors._registry import CONNECTORS
+from headrace.contract.names import is_name
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """What is on this machine.
+
+    Attributes:
+        connectors: The connectors that can be declared: the bundled ones, then plugins by name. The client library of one of
+            them may be missing.
+        unavailable: The plugins that cannot be used, each with the reason.
+    """
+
+    connectors: tuple[Connector, ...]
+    unavailable: tuple[ConnectorUnavailable, ...]
+
+
+def catalog() -> Catalog:
+    """Returns all connectors. Imports what declares the plugins, but no implementation."""
+    connectors = list(CONNECTORS)
+    holders = {known.name: f"a {known.origin} connector" for known in CONNECTORS}
+    unavailable: list[ConnectorUnavailable] = []
+    for plugin in _plugins():
+        if plugin.name in holders:
+            reason = f"its name is taken by {holders[plugin.name]}; one of them must be renamed or removed"
+            unavailable.append(ConnectorUnavailable(plugin.name, plugin.origin, reason))
+            continue
+        holders[plugin.name] = f"that of {plugin.origin}"
+        try:
+            connectors.append(plugin.connector())
+        except ConnectorUnavailable as error:
+            unavailable.append(error)
+    return Catalog(tuple(connectors), tuple(unavailable))
+
+
+def find_connector(name: str) -> Connector | None:
+    """Returns the connector with a name, None if there is none. Imports no other plugin than this one.
+
+    Raises:
+        ConnectorUnavailable: There is one, and it cannot be used.
+    """
+    bundled = next((known for known in CONNECTORS if known.name == name), None)
+    if bundled is not None:
+        return bundled
+    plugin = next((plugin for plugin in _plugins() if plugin.name == name), None)
+    return None if plugin is None else plugin.connector()
+
+
+def connector_names() -> list[str]:
+    """Returns the names of all connectors, including those that cannot be used, without importing anything."""
+    names = [*(known.name for known in CONNECTORS), *(plugin.name for plugin in _plugins())]
+    return [name for name in dict.fromkeys(names) if is_name(name)]
+
+
+def _plugins() -> list[PythonPlugin]:
+    """Returns all plugins; the first of a name has it."""
+    return python_plugins()

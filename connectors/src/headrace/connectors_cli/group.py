@@ -1,0 +1,97 @@
+"""A group that has a command for each connector of this machine, with the parameters of the connector as options."""
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from headrace.connectors_cli.loading import implementation_of, named
+from headrace.terminal import ProgramGroup
+
+if TYPE_CHECKING:
+    from headrace.connectors import Connector
+
+_TLS = {"--tls", "--tls-ca", "--tls-cert", "--tls-key"}
+
+
+class ConnectorGroup(ProgramGroup):
+    """A group with a command for each connector. Only the connector that is asked for is imported."""
+
+    def command_of(self, connector: "Connector") -> click.Command:
+        """Returns the command of a connector."""
+        raise NotImplementedError
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Returns the names of all connectors."""
+        from headrace.connectors import connector_names
+
+        return connector_names()
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Returns the command of a connector, None if there is no such connector."""
+        connector = named(cmd_name)
+        return None if connector is None else self.command_of(connector)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Returns the command, or suggests a connector."""
+        name = args[0]
+        if not name.startswith("-") and named(name) is None:
+            raise click.exceptions.NoSuchCommand(name, f"There is no connector {name!r}.", self.list_commands(ctx), ctx)
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Completes the names of connectors, without importing their implementations."""
+        from headrace.connectors import catalog
+
+        known = [known for known in catalog().connectors if known.name.startswith(incomplete)]
+        names = [CompletionItem(connector.name, help=connector.summary) for connector in known]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Lists the connectors, without importing their implementations."""
+        from headrace.connectors import catalog
+
+        with formatter.section("Connectors"):
+            formatter.write_dl([(known.name, known.summary) for known in catalog().connectors])
+
+
+def connector_command(
+    connector: "Connector",
+    action: Callable[..., None],
+    options: Callable[[Callable[..., None]], Callable[..., None]],
+    verb: str,
+    prefix: str,
+) -> click.Command:
+    """Returns the command of a connector, with its parameters as options.
+
+    Args:
+        connector: The connector.
+        action: Called with the implementation, the parameters, and the values of the other options by name.
+        options: Declares the other options.
+        verb: The name of the group, for the example.
+        prefix: Precedes the name of another option if a parameter has the same name: `--gateway-token`.
+    """
+    implementation = implementation_of(connector)
+    from headrace.connectors import declared
+    from headrace.connectors_cli.options import example_of, is_parameter, option_of, taken_from
+
+    parameters = declared(implementation.parameters)
+
+    def act(**values: Any) -> None:
+        others = {name: value for name, value in values.items() if not is_parameter(name)}
+        action(implementation, taken_from(implementation.parameters, parameters, values), **others)
+
+    about = inspect.cleandoc(implementation.parameters.__doc__ or f"{connector.summary}.")
+    example = example_of(connector, parameters, verb)
+    command = click.command(connector.name, help=f"{about}\n\n\b\nExample:\n  {example}")(options(act))
+    own = [option_of(parameter, connector) for parameter in parameters]
+    taken = {option for parameter in own for option in parameter.opts}
+    if any(option.startswith("--tls") for option in taken):
+        taken |= _TLS
+    for option in command.params:
+        # A broker may have its own token or certificates.
+        option.opts = [f"--{prefix}-{name[2:]}" if name in taken else name for name in option.opts]
+    command.params = [*own, *command.params]
+    return command
