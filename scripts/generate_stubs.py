@@ -20,6 +20,7 @@ GO_PLUGINS = {
     "google.golang.org/grpc/cmd/protoc-gen-go-grpc": "v1.6.2",
 }
 GO_STUBS = Path("sdk/go/internal/protocol/v1")
+RUST_STUBS = Path("sdk/rust/src/protocol/v1")
 BUF_VERSION = "1.75.0"
 """The same version as in lint_protos.sh."""
 
@@ -83,9 +84,18 @@ def go_plugins() -> Path:
     return folder
 
 
+def generate_rust(folder: Path) -> None:
+    """Writes the Rust stubs that a connector needs, with a generator that needs no protoc."""
+    manifest = ROOT / "sdk" / "rust" / "stubs" / "Cargo.toml"
+    target = ROOT / ".build" / "rust" / "stubs"
+    command = ["cargo", "run", "--quiet", "--manifest-path", manifest, "--target-dir", target, "--", PROTO, folder]
+    subprocess.run(command, check=True, cwd=ROOT)
+
+
 ALL = (
     Stubs("Python", ROOT / "protocol" / "src" / PACKAGE, generate_python),
     Stubs("Go", ROOT / GO_STUBS, generate_go, tools=("go", "npx")),
+    Stubs("Rust", ROOT / RUST_STUBS, generate_rust, tools=("cargo",)),
 )
 
 

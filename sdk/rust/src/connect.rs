@@ -1,0 +1,132 @@
+//! Opens a channel to the gateway, and calls on it.
+
+use std::time::Duration;
+
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+use crate::error::{Ending, Error};
+
+const KEEPALIVE: Duration = Duration::from_secs(20);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How much of what the gateway sends may wait on the connection, in bytes. A sink that does not read slows the gateway down.
+const WINDOW_BYTES: u32 = 1 << 20;
+
+/// TLS settings. Needs the feature `tls`.
+#[cfg(feature = "tls")]
+#[derive(Debug, Clone, Default)]
+pub struct Tls {
+    /// The certificates to trust, in PEM; `None` trusts the system's.
+    pub ca: Option<Vec<u8>>,
+    /// This connector's certificate chain and its private key, in PEM, for mutual TLS.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// The name that the gateway's certificate must have, if it differs from the address.
+    pub server_name: Option<String>,
+}
+
+/// Where the gateway is, and how to identify to it.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) gateway: String,
+    pub(crate) token: Option<String>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Tls>,
+}
+
+impl Target {
+    /// Connects to the gateway.
+    pub(crate) async fn connect(&self, limit: Duration) -> Result<Channel, Error> {
+        self.endpoint(limit)?
+            .connect()
+            .await
+            .map_err(|error| Error::Unavailable { gateway: self.gateway.clone(), ending: unavailable(&root_cause(&error)) })
+    }
+
+    /// Returns the endpoint.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if the address or a setting of TLS is invalid.
+    pub(crate) fn endpoint(&self, limit: Duration) -> Result<Endpoint, Error> {
+        let scheme = if self.uses_tls() { "https" } else { "http" };
+        let invalid = |error: tonic::transport::Error| {
+            Error::Invalid(format!("gateway {:?}: {}: want host:port", self.gateway, root_cause(&error)))
+        };
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.gateway))
+            .map_err(invalid)?
+            .connect_timeout(limit)
+            .http2_keep_alive_interval(KEEPALIVE)
+            .keep_alive_timeout(KEEPALIVE_TIMEOUT)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES);
+        self.secured(endpoint)
+    }
+
+    /// Returns a request with the token.
+    pub(crate) fn request<T>(&self, body: T) -> Result<Request<T>, Error> {
+        let mut request = Request::new(body);
+        if let Some(token) = &self.token {
+            let value: MetadataValue<Ascii> = format!("Bearer {token}")
+                .parse()
+                .map_err(|_| Error::Invalid("the token has characters that are not allowed: want visible ASCII".to_owned()))?;
+            request.metadata_mut().insert("authorization", value);
+        }
+        Ok(request)
+    }
+
+    /// Whether the token goes over a network in the clear.
+    pub(crate) fn shows_token(&self) -> bool {
+        let host = self.gateway.rsplit_once(':').map_or(self.gateway.as_str(), |(host, _)| host);
+        let loopback = host == "localhost" || host.trim_matches(['[', ']']) == "::1" || host.starts_with("127.");
+        self.token.is_some() && !self.uses_tls() && !loopback
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn uses_tls(&self) -> bool {
+        false
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn secured(&self, endpoint: Endpoint) -> Result<Endpoint, Error> {
+        Ok(endpoint)
+    }
+
+    #[cfg(feature = "tls")]
+    fn uses_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    #[cfg(feature = "tls")]
+    fn secured(&self, endpoint: Endpoint) -> Result<Endpoint, Error> {
+        use tonic::transport::{Certificate, ClientTlsConfig, Identity};
+
+        let Some(tls) = &self.tls else { return Ok(endpoint) };
+        let mut config = match &tls.ca {
+            Some(ca) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)),
+            None => ClientTlsConfig::new().with_native_roots(),
+        };
+        if let Some((certificate, key)) = &tls.identity {
+            config = config.identity(Identity::from_pem(certificate, key));
+        }
+        if let Some(name) = &tls.server_name {
+            config = config.domain_name(name);
+        }
+        endpoint.tls_config(config).map_err(|error| Error::Invalid(format!("TLS: {}", root_cause(&error))))
+    }
+}
+
+/// The ending of an attempt that did not reach the gateway.
+pub(crate) fn unavailable(text: &str) -> Ending {
+    crate::ending::ending_of(&Status::unavailable(text))
+}
+
+/// The text of the innermost cause, which says what went wrong.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}

@@ -1,0 +1,287 @@
+//! A connector: a source or a sink, its settings, and the loop that keeps it connected.
+
+use std::env;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::stream::poll_fn;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Duration, Instant, timeout};
+use tonic::Streaming;
+use tonic::transport::Channel;
+
+use crate::backoff::Backoff;
+use crate::call::{Finish, PROTOCOL_VERSION, Task, sdk, stopped};
+#[cfg(feature = "tls")]
+use crate::connect::Tls;
+use crate::connect::{Target, unavailable};
+use crate::ending::error_of;
+use crate::error::{Ending, Error};
+use crate::health::Health;
+use crate::metrics::{Metrics, NoMetrics};
+use crate::names::{check_text, stream_name};
+use crate::protocol as pb;
+use crate::protocol::ingest_request::Message as Request;
+use crate::protocol::ingest_response::Message as Response;
+use crate::protocol::source_service_client::SourceServiceClient;
+use crate::settings::Settings;
+use crate::source::{self, KnownStarts, Source};
+
+const DEFAULT_GATEWAY: &str = "127.0.0.1:7433";
+/// A session that stood this long has succeeded: the next wait is a short one.
+const STOOD: Duration = Duration::from_secs(2);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// How many messages may wait for the transport.
+const OUTGOING: usize = 2;
+
+/// A source or a sink with its settings. [`run`](crate::run) it, or [`serve`](Self::serve) it in a program of your own.
+pub struct Connector {
+    served: Box<dyn Served>,
+    target: Target,
+    instance: Option<String>,
+    settings: Settings,
+    metrics: Arc<dyn Metrics>,
+    health: Health,
+}
+
+/// What a connector serves.
+pub(crate) trait Served: Send {
+    fn name(&self) -> &str;
+
+    /// Checks names.
+    fn check(&self) -> Result<(), Error>;
+
+    /// Runs one session on a channel.
+    fn attempt<'a>(&'a mut self, task: &'a Task, target: &'a Target, channel: Channel) -> Attempt<'a>;
+}
+
+pub(crate) type Attempt<'a> = Pin<Box<dyn Future<Output = Result<Finish, Error>> + Send + 'a>>;
+
+impl Connector {
+    /// A connector for a source.
+    pub fn source(source: impl Source) -> Self {
+        Self::of(Box::new(ServedSource { source: Arc::new(source), known: KnownStarts::default() }))
+    }
+
+    pub(crate) fn of(served: Box<dyn Served>) -> Self {
+        let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        Self {
+            served,
+            target: Target {
+                gateway: variable("HEADRACE_GATEWAY").unwrap_or_else(|| DEFAULT_GATEWAY.to_owned()),
+                token: variable("HEADRACE_TOKEN"),
+                #[cfg(feature = "tls")]
+                tls: None,
+            },
+            instance: None,
+            settings: Settings::default(),
+            metrics: Arc::new(NoMetrics),
+            health: Health::new(),
+        }
+    }
+
+    /// Sets the address of the gateway, `host:port`. Default: `HEADRACE_GATEWAY`, else 127.0.0.1:7433.
+    #[must_use]
+    pub fn gateway(mut self, gateway: impl Into<String>) -> Self {
+        self.target.gateway = gateway.into();
+        self
+    }
+
+    /// Identifies this deployment of the connector, the same across its restarts. A newer session of an instance takes over
+    /// from the older one. Default: the name of the source or sink.
+    #[must_use]
+    pub fn instance(mut self, instance: impl Into<String>) -> Self {
+        self.instance = Some(instance.into());
+        self
+    }
+
+    /// Sets the connector's token. Default: `HEADRACE_TOKEN`, else none.
+    #[must_use]
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.target.token = Some(token.into());
+        self
+    }
+
+    /// Connects with TLS.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.target.tls = Some(tls);
+        self
+    }
+
+    /// Sets what rarely needs to be changed.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Counts what the connector does.
+    #[must_use]
+    pub fn metrics(mut self, metrics: impl Metrics) -> Self {
+        self.metrics = Arc::new(metrics);
+        self
+    }
+
+    /// Reports what a source or sink says of itself: give both a clone of the same [`Health`].
+    #[must_use]
+    pub fn health(mut self, health: Health) -> Self {
+        self.health = health;
+        self
+    }
+
+    /// Serves until the source has ended and everything is acknowledged, or until `stop` completes. Reconnects as long as it
+    /// takes.
+    ///
+    /// When `stop` completes, a source sends what it has read, and waits up to [`Settings::drain`] for acknowledgements; a sink
+    /// answers what it has received, within that time. Dropping the future instead ends the connector at once, which loses
+    /// nothing: messages are sent again.
+    ///
+    /// # Errors
+    ///
+    /// What ended the connector: see [`Error`].
+    pub async fn serve(mut self, stop: impl Future<Output = ()> + Send) -> Result<(), Error> {
+        let (stopping, stopped) = watch::channel(false);
+        self.served.check()?;
+        let instance = self.instance.clone().unwrap_or_else(|| self.served.name().to_owned());
+        check_text("instance", &instance)?;
+        self.target.endpoint(self.settings.welcome)?;
+        let task = Task {
+            gateway: self.target.gateway.clone(),
+            instance,
+            settings: self.settings.clone(),
+            metrics: Arc::clone(&self.metrics),
+            health: self.health.clone(),
+            stop: stopped,
+        };
+        if self.target.shows_token() {
+            tracing::warn!(gateway = self.target.gateway, "the token goes over the network in the clear: use TLS");
+        }
+        let mut connected = Box::pin(self.keep_connected(&task));
+        tokio::select! {
+            ended = &mut connected => return ended,
+            () = stop => {}
+        }
+        stopping.send_replace(true);
+        connected.await
+    }
+
+    /// Reconnects, with backoff, until a session ends for good.
+    async fn keep_connected(&mut self, task: &Task) -> Result<(), Error> {
+        let mut backoff = Backoff::new(task.settings.first_backoff, task.settings.max_backoff);
+        let mut logged_at: Option<Instant> = None;
+        let mut stop = task.stop.clone();
+        loop {
+            let began = Instant::now();
+            let result = tokio::select! {
+                channel = self.target.connect(task.settings.welcome) => match channel {
+                    Ok(channel) => self.served.attempt(task, &self.target, channel).await,
+                    Err(error) => Err(error),
+                },
+                () = stopped(&mut stop) => return Ok(()),
+            };
+            match result {
+                Ok(Finish::Ended | Finish::Stopped) => return Ok(()),
+                Ok(Finish::Drained) => {}
+                Err(error) if error.is_temporary() => {
+                    task.health.error("", error.to_string());
+                    if logged_at.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
+                        tracing::warn!(%error, "trying again");
+                        logged_at = Some(Instant::now());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            task.metrics.reconnecting();
+            if began.elapsed() >= STOOD {
+                backoff.reset();
+                logged_at = None;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(backoff.next_wait()) => {}
+                () = stopped(&mut stop) => return Ok(()),
+            }
+        }
+    }
+}
+
+struct ServedSource<S> {
+    source: Arc<S>,
+    known: KnownStarts,
+}
+
+impl<S: Source> Served for ServedSource<S> {
+    fn name(&self) -> &str {
+        self.source.name()
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        stream_name(self.source.name(), "0")?;
+        check_text("connector", self.source.connector())
+    }
+
+    fn attempt<'a>(&'a mut self, task: &'a Task, target: &'a Target, channel: Channel) -> Attempt<'a> {
+        Box::pin(async move {
+            let (requests, mut outgoing) = mpsc::channel(OUTGOING);
+            let hello = pb::Hello {
+                protocol_version: PROTOCOL_VERSION,
+                connector: self.source.connector().to_owned(),
+                connector_version: self.source.version().to_owned(),
+                instance: task.instance.clone(),
+                capabilities: vec![pb::Capability::Pace.into(), pb::Capability::Report.into()],
+                sdk: Some(sdk()),
+            };
+            // There is room: nothing else was sent.
+            let _ = requests.try_send(pb::IngestRequest { message: Some(Request::Hello(hello)) });
+            let mut client = SourceServiceClient::new(channel);
+            let request = target.request(poll_fn(move |context| outgoing.poll_recv(context)))?;
+            let call = async {
+                let mut responses = client.ingest(request).await?.into_inner();
+                let first = next(&mut responses).await?.message;
+                Ok((responses, first))
+            };
+            let Some((responses, first)) = begin(task, call).await? else { return Ok(Finish::Stopped) };
+            let Some(Response::Welcome(welcome)) = first else { return Err(no_welcome(task)) };
+            tracing::info!(gateway = task.gateway, version = welcome.gateway_version, session = welcome.session, "connected");
+            task.metrics.connected();
+            source::serve(task, &self.source, &mut self.known, welcome, requests, responses).await
+        })
+    }
+}
+
+/// Awaits the gateway's first message, for a limited time; `None` if the connector is stopped.
+pub(crate) async fn begin<T>(task: &Task, call: impl Future<Output = Result<T, tonic::Status>>) -> Result<Option<T>, Error> {
+    let mut stop = task.stop.clone();
+    tokio::select! {
+        begun = timeout(task.settings.welcome, call) => match begun {
+            Ok(Ok(begun)) => Ok(Some(begun)),
+            Ok(Err(status)) => Err(error_of(&task.gateway, &status)),
+            Err(_) => Err(Error::Unavailable {
+                gateway: task.gateway.clone(),
+                ending: unavailable("the gateway did not answer Hello in time"),
+            }),
+        },
+        () = stopped(&mut stop) => Ok(None),
+    }
+}
+
+/// Reads a message; the end of the call is an error.
+pub(crate) async fn next<T>(responses: &mut Streaming<T>) -> Result<T, tonic::Status> {
+    let response = responses.message().await?;
+    response.ok_or_else(|| tonic::Status::unavailable("the gateway ended the call without a Goodbye"))
+}
+
+/// The error of a gateway whose first message is not Welcome.
+pub(crate) fn no_welcome(task: &Task) -> Error {
+    Error::Refused {
+        gateway: task.gateway.clone(),
+        ending: Ending {
+            status: "FAILED_PRECONDITION",
+            text: "the gateway did not answer Hello with Welcome".to_owned(),
+            reason: None,
+            metadata: Default::default(),
+        },
+    }
+}

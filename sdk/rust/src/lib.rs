@@ -1,0 +1,41 @@
+//! Write a Headrace source or sink: a source streams messages to a gateway, and from there into Spark.
+//!
+//! - Implement [`Source`], and [`run`] it in a [`Connector`].
+//! - The SDK batches messages into frames, observes credit, reconnects, resumes, drains, and ends streams.
+//! - A message is acknowledged once it is in the checkpoint of every Spark query that reads it, and not before.
+//!
+//! Logs go to [`tracing`]. [`Metrics`] counts, and [`Health`] tells operators how the connector is.
+
+mod backoff;
+mod batch;
+mod call;
+mod columns;
+mod connect;
+mod connector;
+mod ending;
+mod error;
+mod health;
+mod message;
+mod metrics;
+mod names;
+mod packed;
+mod protocol;
+mod run;
+mod settings;
+mod source;
+
+#[cfg(test)]
+mod tests;
+
+pub use batch::Batch;
+pub use columns::{Headers, Row};
+#[cfg(feature = "tls")]
+pub use connect::Tls;
+pub use connector::Connector;
+pub use error::{BoxError, Ending, Error};
+pub use health::{Health, State};
+pub use message::{Item, Message, Position};
+pub use metrics::Metrics;
+pub use run::run;
+pub use settings::Settings;
+pub use source::{Backlog, ReadError, Source, SourceKind};

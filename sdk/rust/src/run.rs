@@ -1,0 +1,54 @@
+//! Runs a connector as a program.
+
+use std::process::ExitCode;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::connector::Connector;
+use crate::error::Error;
+
+/// Serves a connector until it ends, or SIGTERM or SIGINT asks it to stop, and returns the exit code of the program: 0 for
+/// success, 1 for a failure, 2 for something invalid. An error goes to stderr.
+///
+/// ```no_run
+/// # use futures_util::stream::{self, Stream};
+/// # use headrace::{Item, Position, ReadError, Source};
+/// # struct Numbers;
+/// # impl Source for Numbers {
+/// #     type Token = ();
+/// #     fn name(&self) -> &str { "numbers" }
+/// #     fn read(&self, _: &str, _: Option<Position>) -> impl Stream<Item = Result<Item, ReadError>> + Send { stream::empty() }
+/// # }
+/// use std::process::ExitCode;
+///
+/// use headrace::{Connector, run};
+///
+/// #[tokio::main]
+/// async fn main() -> ExitCode {
+///     run(Connector::source(Numbers)).await
+/// }
+/// ```
+pub async fn run(connector: Connector) -> ExitCode {
+    let signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
+    let [Ok(mut terminate), Ok(mut interrupt)] = signals else {
+        eprintln!("error: this process cannot handle SIGTERM and SIGINT");
+        return ExitCode::FAILURE;
+    };
+    let stop = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping");
+    };
+    match connector.serve(stop).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            match error {
+                Error::Invalid(_) => ExitCode::from(2),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}

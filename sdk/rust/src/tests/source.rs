@@ -1,0 +1,435 @@
+//! Sources: the scripts of conformance/vectors, and what they do not cover.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_stream::try_stream;
+use futures_util::stream::{self, Stream};
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+
+use super::gateway::{Call, Gateway, SourceCall, within};
+use super::json::{number, of_source, to_source, unhex, vectors};
+use super::script::{Outcome, Side, play, plays_connector};
+use crate::protocol as pb;
+use crate::protocol::ingest_request::Message as Request;
+use crate::protocol::ingest_response::Message as Answer;
+use crate::{Batch, BoxError, Connector, Error, Health, Item, Message, Position, ReadError, Settings, Source, SourceKind, State};
+
+/// A source that a script declares.
+struct Declared {
+    script: Value,
+    partitions: Mutex<BTreeMap<String, Vec<Value>>>,
+    settled: Mutex<Vec<String>>,
+    changed: watch::Sender<()>,
+}
+
+impl Declared {
+    fn messages(&self, partition: &str) -> Vec<Value> {
+        self.partitions.lock().expect("no panic")[partition].clone()
+    }
+
+    fn is_redelivering(&self) -> bool {
+        self.script["kind"] == "redelivering"
+    }
+}
+
+struct Shared(Arc<Declared>);
+
+impl Source for Shared {
+    type Token = String;
+
+    fn name(&self) -> &str {
+        self.0.script["name"].as_str().expect("a name")
+    }
+
+    fn kind(&self) -> SourceKind {
+        if self.0.is_redelivering() { SourceKind::Redelivering } else { SourceKind::Replayable }
+    }
+
+    fn chooses_start(&self) -> bool {
+        self.0.script.get("starts").is_some()
+    }
+
+    async fn partitions(&self) -> Result<Vec<String>, BoxError> {
+        Ok(self.0.partitions.lock().expect("no panic").keys().cloned().collect())
+    }
+
+    async fn starts(&self, partitions: &[String]) -> Result<HashMap<String, Position>, BoxError> {
+        let start = |partition: &String| {
+            Some((partition.clone(), Position::at(self.0.script["starts"][partition].as_str()?.parse().ok()?)))
+        };
+        Ok(partitions.iter().filter_map(start).collect())
+    }
+
+    fn read(&self, partition: &str, position: Option<Position>) -> impl Stream<Item = Result<Item<String>, ReadError>> + Send {
+        let declared = Arc::clone(&self.0);
+        let partition = partition.to_owned();
+        try_stream! {
+            let messages = declared.messages(&partition);
+            let first = messages.first().map_or(0, |message| number(&message["sequence"]));
+            let resume = position.map(|position| position.sequence);
+            if declared.script["partitions"][&partition]["pruned"] == true && resume.is_some_and(|resume| resume + 1 < first) {
+                Err(ReadError::PositionLost { earliest: Some(first), reason: "pruned".to_owned() })?;
+            }
+            let mut changed = declared.changed.subscribe();
+            let settled = declared.settled.lock().expect("no panic").len();
+            let mut at = if declared.is_redelivering() { settled } else { 0 };
+            loop {
+                let messages = declared.messages(&partition);
+                while let Some(declared) = messages.get(at) {
+                    at += 1;
+                    let message = message(declared);
+                    if message.sequence.is_none() || message.sequence > resume {
+                        yield message.into();
+                    }
+                }
+                if declared.script["partitions"][&partition]["then"] == "ends" {
+                    return;
+                }
+                yield Item::CaughtUp;
+                if changed.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn settle(&self, _: &str, tokens: Vec<String>) -> Result<(), BoxError> {
+        self.0.settled.lock().expect("no panic").extend(tokens);
+        self.0.changed.send_replace(());
+        Ok(())
+    }
+}
+
+fn message(declared: &Value) -> Message<String> {
+    let value = declared["value"].as_str().expect("a value");
+    let mut message = Message::new(unhex(value)).token(value.to_owned());
+    message.sequence = declared["sequence"].as_str().map(|sequence| sequence.parse().expect("a sequence"));
+    message.key = declared["key"].as_str().map(unhex);
+    message.event_time = declared["event_time"].as_str().map(|time| time.parse().expect("a time"));
+    message.message_id = declared["message_id"].as_str().map(str::to_owned);
+    message.cursor = declared["cursor"].as_str().map(unhex);
+    for header in declared["headers"].as_array().into_iter().flatten() {
+        message.headers.push((header[0].as_str().expect("a name").to_owned(), header[1].as_str().map(unhex)));
+    }
+    message
+}
+
+struct SourceSide {
+    gateway: Gateway,
+    declared: Arc<Declared>,
+    stop: Arc<Notify>,
+}
+
+impl Side for SourceSide {
+    type Request = pb::IngestRequest;
+    type Answer = pb::IngestResponse;
+
+    async fn accept(&mut self) -> Call<Self::Request, Self::Answer> {
+        self.gateway.source().await
+    }
+
+    fn read(&self, request: &Self::Request) -> (&'static str, Value) {
+        of_source(request)
+    }
+
+    fn write(&self, kind: &str, value: &Value, stream_id: &dyn Fn(&Value) -> u32) -> Self::Answer {
+        to_source(kind, value, stream_id)
+    }
+
+    async fn step(&mut self, step: &Value) {
+        if step["stop"] == true {
+            self.stop.notify_one();
+        }
+        for (partition, messages) in step["append"].as_object().into_iter().flatten() {
+            let messages = messages.as_array().expect("messages").clone();
+            self.declared.partitions.lock().expect("no panic").get_mut(partition).expect("a partition").extend(messages);
+            self.declared.changed.send_replace(());
+        }
+        if let Some(wanted) = step["settled"].as_array() {
+            let mut changed = self.declared.changed.subscribe();
+            let settled = || self.declared.settled.lock().expect("no panic").iter().cloned().map(Value::from).collect::<Vec<_>>();
+            within(async {
+                while settled() != *wanted {
+                    changed.changed().await.expect("the source lives")
+                }
+            })
+            .await;
+        }
+    }
+}
+
+/// Short waits, so that tests do not take long.
+fn settings() -> Settings {
+    Settings { first_backoff: Duration::from_millis(1), max_backoff: Duration::from_millis(10), ..Settings::default() }
+}
+
+/// Serves a source to a gateway until it is told to stop.
+fn start(gateway: &Gateway, source: impl Source, stop: &Arc<Notify>) -> Outcome {
+    let connector = Connector::source(source).gateway(&gateway.address).instance("instance-0").settings(settings());
+    let stop = Arc::clone(stop);
+    tokio::spawn(async move { connector.serve(async move { stop.notified().await }).await })
+}
+
+#[tokio::test]
+async fn the_scripts_of_sources() {
+    for script in vectors("sessions/source.json")["scripts"].as_array().expect("scripts").iter().filter(|s| plays_connector(s)) {
+        let partitions = script["source"]["partitions"].as_object().expect("partitions").iter();
+        let partitions =
+            partitions.map(|(name, partition)| (name.clone(), partition["messages"].as_array().cloned().unwrap_or_default()));
+        let declared = Arc::new(Declared {
+            script: script["source"].clone(),
+            partitions: Mutex::new(partitions.collect()),
+            settled: Mutex::default(),
+            changed: watch::Sender::new(()),
+        });
+        let gateway = Gateway::start().await;
+        let stop = Arc::new(Notify::new());
+        let connector = start(&gateway, Shared(Arc::clone(&declared)), &stop);
+        let mut side = SourceSide { gateway, declared, stop };
+        play(script, &mut side, connector).await;
+    }
+}
+
+/// A source that yields what a test wants, once.
+struct Once {
+    items: Mutex<Vec<Item>>,
+    /// Whether it skips messages that are too large.
+    skips: bool,
+    skipped: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Once {
+    fn of(items: Vec<Item>, skips: bool) -> Self {
+        Self { items: Mutex::new(items), skips, skipped: Arc::default() }
+    }
+}
+
+impl Source for Once {
+    type Token = ();
+
+    fn name(&self) -> &str {
+        "numbers"
+    }
+
+    fn read(&self, _: &str, _: Option<Position>) -> impl Stream<Item = Result<Item, ReadError>> + Send {
+        stream::iter(std::mem::take(&mut *self.items.lock().expect("no panic")).into_iter().map(Ok))
+    }
+
+    async fn unsendable(&self, _: &str, message: Message, error: Error) -> Result<(), Error> {
+        if self.skips {
+            self.skipped.lock().expect("no panic").extend(message.sequence);
+            return Ok(());
+        }
+        Err(error)
+    }
+}
+
+/// Begins a session, with this much credit.
+async fn greet(call: &mut SourceCall, bytes: u64, messages: u64, max_frame_bytes: u64, capabilities: Vec<i32>) {
+    assert!(matches!(call.next().await.and_then(|request| request.message), Some(Request::Hello(_))));
+    call.send(pb::IngestResponse {
+        message: Some(Answer::Welcome(pb::Welcome {
+            protocol_version: 1,
+            max_frame_bytes,
+            max_frame_messages: 100_000,
+            max_streams: 4,
+            credit: Some(pb::Credit { bytes, messages, stream_id: None }),
+            frame_overhead_bytes: 512,
+            capabilities,
+            ..pb::Welcome::default()
+        })),
+    })
+    .await;
+}
+
+/// Begins a session, with this much credit, and opens the one stream.
+async fn open(call: &mut SourceCall, bytes: u64, messages: u64, max_frame_bytes: u64) -> u32 {
+    greet(call, bytes, messages, max_frame_bytes, Vec::new()).await;
+    loop {
+        if let Some(Request::OpenStream(open)) = call.next().await.expect("a message").message {
+            let opened = pb::StreamOpened { stream_id: open.stream_id, ..pb::StreamOpened::default() };
+            call.send(pb::IngestResponse { message: Some(Answer::StreamOpened(opened)) }).await;
+            return open.stream_id;
+        }
+    }
+}
+
+/// Waits for the next message that is none of those that may be sent at any time.
+async fn next(call: &mut SourceCall) -> Option<Request> {
+    loop {
+        match call.next().await?.message {
+            Some(Request::Backlog(_) | Request::Report(_)) => {}
+            message => return message,
+        }
+    }
+}
+
+/// Acknowledges everything up to a sequence.
+async fn acknowledge(call: &mut SourceCall, stream_id: u32, sequence: u64, credit: Option<pb::Credit>) {
+    let position = Some(pb::Position { sequence, ..pb::Position::default() });
+    let ack = pb::Ack { streams: vec![pb::ack::Stream { stream_id, position }], credit };
+    call.send(pb::IngestResponse { message: Some(Answer::Ack(ack)) }).await;
+}
+
+fn numbered(count: u64, size: usize) -> Vec<Item> {
+    (1..=count).map(|sequence| Message::new(vec![b'x'; size]).sequence(sequence).into()).collect()
+}
+
+#[tokio::test]
+async fn frames_do_not_become_smaller_while_credit_is_short() {
+    let mut gateway = Gateway::start().await;
+    let stop = Arc::new(Notify::new());
+    let connector = start(&gateway, Once::of(numbered(1000, 100), false), &stop);
+    let mut call = gateway.source().await;
+    // 10,000 bytes hold about 90 of these messages.
+    let stream_id = open(&mut call, 10_000, 1000, 1 << 20).await;
+    let (mut last, mut frames) = (0, 0);
+    while last < 1000 {
+        match next(&mut call).await {
+            Some(Request::Frame(frame)) => {
+                assert_eq!(frame.first_sequence, last + 1);
+                last += u64::from(frame.count);
+                frames += 1;
+                let bytes = prost::Message::encoded_len(&frame) as u64 + 512;
+                assert!(bytes <= 10_000, "a frame of {bytes} bytes");
+                // Credit returns in two halves.
+                for half in [bytes / 2, bytes - bytes / 2] {
+                    let credit = pb::Credit { bytes: half, messages: frame.count.into(), stream_id: None };
+                    let message = Some(Answer::Credit(credit));
+                    call.send(pb::IngestResponse { message }).await;
+                }
+                acknowledge(&mut call, stream_id, last, None).await;
+            }
+            Some(Request::CreditRequest(request)) => assert!(request.ready_messages > Some(0)),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(frames <= 24, "{frames} frames");
+    assert!(matches!(next(&mut call).await, Some(Request::CloseStream(_))));
+    assert!(matches!(next(&mut call).await, Some(Request::Goodbye(_))));
+    call.end();
+    within(connector).await.expect("no panic").expect("no error");
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_large_is_left_to_the_source() {
+    let mut gateway = Gateway::start().await;
+    let items = || {
+        vec![
+            Message::new("a").sequence(1).into(),
+            Message::new(vec![b'x'; 5000]).sequence(2).into(),
+            Message::new("c").sequence(3).into(),
+        ]
+    };
+    let stop = Arc::new(Notify::new());
+    let source = Once::of(items(), true);
+    let skipped = Arc::clone(&source.skipped);
+    let connector = start(&gateway, source, &stop);
+    let mut call = gateway.source().await;
+    let stream_id = open(&mut call, 1 << 20, 1000, 1000).await;
+    let mut sequences = Vec::new();
+    while sequences.len() < 2 {
+        let Some(Request::Frame(frame)) = next(&mut call).await else { panic!("a frame is missing") };
+        sequences.extend(frame.first_sequence..frame.first_sequence + u64::from(frame.count));
+    }
+    assert_eq!(sequences, [1, 3]);
+    assert_eq!(*skipped.lock().expect("no panic"), [2]);
+    acknowledge(&mut call, stream_id, 3, None).await;
+    assert!(matches!(next(&mut call).await, Some(Request::CloseStream(_))));
+    assert!(matches!(next(&mut call).await, Some(Request::Goodbye(_))));
+    call.end();
+    within(connector).await.expect("no panic").expect("no error");
+
+    let connector = start(&gateway, Once::of(items(), false), &stop);
+    let mut call = gateway.source().await;
+    let stream_id = open(&mut call, 1 << 20, 1000, 1000).await;
+    // What was read before is sent, and the error comes once it is acknowledged.
+    assert!(matches!(next(&mut call).await, Some(Request::Frame(frame)) if frame.count == 1));
+    acknowledge(&mut call, stream_id, 1, None).await;
+    assert!(matches!(next(&mut call).await, Some(Request::Goodbye(_))));
+    call.end();
+    let error = within(connector).await.expect("no panic").expect_err("an error").to_string();
+    assert!(error.contains("numbers/0") && error.contains("message 2") && error.contains("1000"), "{error}");
+}
+
+#[tokio::test]
+async fn sequences_that_do_not_increase_end_the_connector() {
+    let mut gateway = Gateway::start().await;
+    let items = vec![Message::new("a").sequence(5).into(), Message::new("b").sequence(5).into()];
+    let connector = start(&gateway, Once::of(items, false), &Arc::new(Notify::new()));
+    let mut call = gateway.source().await;
+    let stream_id = open(&mut call, 1 << 20, 1000, 1 << 20).await;
+    assert!(matches!(next(&mut call).await, Some(Request::Frame(frame)) if frame.count == 1));
+    acknowledge(&mut call, stream_id, 5, None).await;
+    assert!(matches!(next(&mut call).await, Some(Request::Goodbye(_))));
+    call.end();
+    let error = within(connector).await.expect("no panic").expect_err("an error").to_string();
+    assert_eq!(error, "stream numbers/0: sequence 5 follows 5: sequences must increase");
+}
+
+#[tokio::test]
+async fn batches_are_sent_as_they_are_and_split_within_the_limits() {
+    let mut gateway = Gateway::start().await;
+    let mut batch: Batch = Batch::from_sequence(10);
+    (0..300).for_each(|_| batch.push(&[b'x'; 10]));
+    let connector = start(&gateway, Once::of(vec![batch.into(), Item::Gone], false), &Arc::new(Notify::new()));
+    let mut call = gateway.source().await;
+    let stream_id = open(&mut call, 1 << 20, 100_000, 2000).await;
+    let mut last = 9;
+    while last < 309 {
+        let Some(Request::Frame(frame)) = next(&mut call).await else { panic!("a frame is missing") };
+        assert_eq!(frame.first_sequence, last + 1);
+        assert!(prost::Message::encoded_len(&frame) <= 2000);
+        last += u64::from(frame.count);
+    }
+    acknowledge(&mut call, stream_id, 309, None).await;
+    let Some(Request::CloseStream(close)) = next(&mut call).await else { panic!("the stream is not closed") };
+    assert!(close.end_of_stream && close.gone);
+    // If a partition is removed, new ones may appear: the connector does not end.
+    drop(call);
+    connector.abort();
+}
+
+#[tokio::test]
+async fn reports_are_sent_to_a_gateway_that_accepts_them() {
+    let mut gateway = Gateway::start().await;
+    let health = Health::new();
+    health.set(State::Degraded, "the disk is slow");
+    health.error("numbers/0", "a timeout");
+    let connector = Connector::source(Once::of(vec![Item::CaughtUp, Item::Gone], false))
+        .gateway(&gateway.address)
+        .token("secret")
+        .settings(settings())
+        .health(health);
+    let connector = tokio::spawn(connector.serve(std::future::pending()));
+    let mut call = gateway.source().await;
+    assert_eq!(call.authorization.as_deref(), Some("Bearer secret"));
+    greet(&mut call, 1 << 20, 1000, 1 << 20, vec![pb::Capability::Report.into()]).await;
+    let report = loop {
+        if let Some(Request::Report(report)) = call.next().await.expect("a message").message {
+            break report;
+        }
+    };
+    assert_eq!(report.state(), pb::ConnectorState::Degraded);
+    assert_eq!(report.reason, "the disk is slow");
+    assert_eq!(report.errors.len(), 1);
+    assert_eq!((report.errors[0].stream.as_str(), report.errors[0].message.as_str()), ("numbers/0", "a timeout"));
+    connector.abort();
+}
+
+#[tokio::test]
+async fn hello_names_the_library() {
+    let mut gateway = Gateway::start().await;
+    let connector = start(&gateway, Once::of(Vec::new(), false), &Arc::new(Notify::new()));
+    let mut call = gateway.source().await;
+    let Some(Request::Hello(hello)) = call.next().await.and_then(|request| request.message) else { panic!("no Hello") };
+    let sdk = hello.sdk.expect("an SDK");
+    assert_eq!((sdk.name.as_str(), sdk.language.as_str(), sdk.version.as_str()), ("headrace-rust", "rust", "0.1.0"));
+    call.fail(tonic::Status::unauthenticated("no such token")).await;
+    let error = within(connector).await.expect("no panic").expect_err("an error");
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    assert!(error.to_string().contains("UNAUTHENTICATED: no such token"), "{error}");
+}
