@@ -1,35 +1,24 @@
-import os
-import shutil
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.fake_gateway.committing import CommittingGateway
 from tests.go_source.processes import Program
+from tests.sdk_go.toolchain import ROOT, Toolchain, toolchain
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = ROOT / "examples" / "go-source"
 
 
 @pytest.fixture(scope="session")
-def go() -> str:
+def go() -> Toolchain:
     """The Go toolchain."""
-    found = shutil.which("go")
-    if found is None:
-        missing = "go is not installed; install Go 1.26 or newer to test examples/go-source"
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
-    return found
+    return toolchain("examples/go-source")
 
 
 @pytest.fixture(scope="session")
-def go_binary(go: str) -> Path:
-    """The built program; Go's own cache makes the second build short."""
-    binary = ROOT / ".build" / "go-source"
-    subprocess.run([go, "build", "-o", binary, "."], cwd=SOURCES, check=True)
-    return binary
+def go_binary(go: Toolchain) -> Path:
+    """The built program."""
+    return go.build(SOURCES)
 
 
 @pytest.fixture

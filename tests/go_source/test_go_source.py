@@ -14,6 +14,7 @@ from tests.gateway.wire import Engine, serve
 from tests.go_source.conftest import SOURCES
 from tests.go_source.expected import message
 from tests.go_source.processes import Program
+from tests.sdk_go.toolchain import Toolchain
 
 from headrace.gateway.config import Limits
 from headrace.protocol.v1 import source_pb2 as pb
@@ -247,9 +248,8 @@ def test_a_wrong_command_line_ends_with_2(go_source: Program) -> None:
         assert subprocess.run([go_source.binary, *arguments], capture_output=True, check=False).returncode == 2
 
 
-def test_the_go_code_is_formatted_vetted_and_tested(go: str) -> None:
-    formatted = subprocess.run([f"{go}fmt", "-l", "."], cwd=SOURCES, check=True, capture_output=True, text=True)
-    assert formatted.stdout == ""
+def test_the_go_code_is_formatted_vetted_and_tested(go: Toolchain) -> None:
+    assert go.unformatted(SOURCES) == ""
     for command in (["vet", "./..."], ["test", "./..."]):
-        done = subprocess.run([go, *command], cwd=SOURCES, check=False, capture_output=True, text=True)
+        done = go.run(*command, folder=SOURCES)
         assert done.returncode == 0, done.stdout + done.stderr

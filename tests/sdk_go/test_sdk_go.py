@@ -3,33 +3,34 @@
 import re
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.conformance.kit import judged
 from tests.gateway.processes import gateway_process
 from tests.gateway.wire import until_gone
-from tests.sdk_go.conftest import ROOT, SDK, STATICCHECK, Toolchain
+from tests.sdk_go.conftest import SDK
 from tests.sdk_go.processes import connector
 from tests.sdk_go.queries import Reader, Writer
+from tests.sdk_go.toolchain import ROOT, Toolchain
 
 pytestmark = pytest.mark.timeout(600)  # The first build compiles gRPC.
 
-Build = Callable[..., Path]
+LINES_SOURCE = SDK / "examples" / "lines-source"
+FILE_SINK = SDK / "examples" / "file-sink"
+STATICCHECK = "honnef.co/go/tools/cmd/staticcheck@v0.8.2"
 
 
 def test_its_own_tests_pass(go: Toolchain) -> None:
     race = ["-race"] if shutil.which("gcc") or shutil.which("cc") else []
-    done = go.run("test", *race, "./...")
+    done = go.run("test", *race, "./...", folder=SDK)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_it_is_formatted_vetted_and_checked(go: Toolchain) -> None:
-    formatted = go.run("run", "cmd/gofmt", "-l", ".")
-    assert (formatted.stdout, formatted.returncode) == ("", 0), formatted.stderr
+    assert go.unformatted(SDK) == ""
     for command in (["vet", "./..."], ["run", STATICCHECK, "./..."], ["mod", "verify"]):
-        done = go.run(*command)
+        done = go.run(*command, folder=SDK)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -43,24 +44,24 @@ def test_the_readme_has_the_programs_that_are_tested() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "name", "arguments"),
+    ("folder", "arguments"),
     [
-        (SDK / "examples", "lines-source", ["{work}/lines"]),
-        (ROOT / "examples", "go-source", ["--count=60", "--partitions=3"]),
+        (SDK / "examples" / "lines-source", ["{work}/lines"]),
+        (ROOT / "examples" / "go-source", ["--count=60", "--partitions=3"]),
     ],
 )
-def test_sources_keep_the_rules_of_the_protocol(example: Build, folder: Path, name: str, arguments: list[str]) -> None:
-    verdict = judged("source", folder / name / "conformance.toml", [example(name, folder), *arguments])
+def test_sources_keep_the_rules_of_the_protocol(go: Toolchain, folder: Path, arguments: list[str]) -> None:
+    verdict = judged("source", folder / "conformance.toml", [go.build(folder), *arguments])
     assert verdict.exit_code == 0, verdict.explained()
     assert len(verdict.named("passed")) >= 30
 
 
-async def test_a_source_loses_and_repeats_nothing(example: Build, tmp_path: Path) -> None:
+async def test_a_source_loses_and_repeats_nothing(go: Toolchain, tmp_path: Path) -> None:
     lines = [b"line %d" % number for number in range(1500)]
     path = tmp_path / "lines"
     path.write_bytes(b"".join(line + b"\n" for line in lines[:1000]))
     with gateway_process() as gateway:
-        async with connector(gateway.address, tmp_path / "log", example("lines-source"), path) as source:
+        async with connector(gateway.address, tmp_path / "log", go.build(LINES_SOURCE), path) as source:
             query = Reader(gateway.address, "lines/0")
             await query.read(300)
             await source.restart()
@@ -77,11 +78,11 @@ async def test_a_source_loses_and_repeats_nothing(example: Build, tmp_path: Path
     assert query.values == lines
 
 
-async def test_a_sink_shows_each_batch_once(example: Build, tmp_path: Path) -> None:
+async def test_a_sink_shows_each_batch_once(go: Toolchain, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     batches = [[b"%d of batch %d" % (number, batch) for number in range(10)] for batch in range(5)]
     with gateway_process() as gateway:
-        async with connector(gateway.address, tmp_path / "log", example("file-sink"), folder) as sink:
+        async with connector(gateway.address, tmp_path / "log", go.build(FILE_SINK), folder) as sink:
             query = Writer(gateway.address, "files")
             await query.write(0, batches[0])
             # The sink is killed after its vote: the next session is told to show the batch.
@@ -109,14 +110,14 @@ async def test_a_sink_shows_each_batch_once(example: Build, tmp_path: Path) -> N
     assert [*(folder / ".staged").glob("*/*"), *(folder / ".prepared").glob("*/*")] == []
 
 
-async def test_a_newer_session_of_an_instance_takes_over(example: Build, tmp_path: Path) -> None:
+async def test_a_newer_session_of_an_instance_takes_over(go: Toolchain, tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"a\n")
     with gateway_process() as gateway:
         query = Reader(gateway.address, "lines/0")
-        async with connector(gateway.address, tmp_path / "first", example("lines-source"), path) as first:
+        async with connector(gateway.address, tmp_path / "first", go.build(LINES_SOURCE), path) as first:
             await query.read(1)
-            async with connector(gateway.address, tmp_path / "second", example("lines-source"), path) as second:
+            async with connector(gateway.address, tmp_path / "second", go.build(LINES_SOURCE), path) as second:
                 assert await first.end(signal.SIGCONT) == 1, first.log
                 assert "a newer session" in first.log
                 assert await second.end(signal.SIGTERM) == 0, second.log

@@ -586,9 +586,11 @@ func TestAnIdempotentSinkWritesABatchOnce(t *testing.T) {
 func TestASinkThatIsStoppedAnswersWhatHasArrived(t *testing.T) {
 	g := startGateway(t)
 	l := newLedger()
-	staging, release := make(chan struct{}), make(chan struct{})
-	l.stage = func(headrace.Part) {
-		close(staging)
+	arrived, release := make(chan struct{}), make(chan struct{})
+	l.stage = func(p headrace.Part) {
+		if p.Batch == 8 {
+			close(arrived)
+		}
 		<-release
 	}
 	r := g.start(&headrace.Sink{Name: "ledger", TwoPhase: l}, patiently)
@@ -597,8 +599,8 @@ func TestASinkThatIsStoppedAnswersWhatHasArrived(t *testing.T) {
 	partFrame(s, 1, 0, "a")
 	endPart(s, 1, 1)
 	prepare(s, 7, part(7, 0))
-	commit(s, 6) // Received after Prepare, so that Prepare has arrived once its predecessor is answered.
-	<-staging
+	startPart(s, 2, part(8, 0)) // Once it is being staged, everything before has arrived. It is dropped.
+	<-arrived
 	r.stop(nil)
 	close(release)
 	said(s, (*pb.SinkServiceAttachRequest).GetStaged)

@@ -49,9 +49,11 @@ type sourceSession struct {
 	wrote   chan error
 	poll    chan struct{}
 
-	mu      sync.Mutex
-	nudged  map[*stream]bool // streams to look at; true has them get their turn
-	nudge   chan struct{}
+	mu     sync.Mutex       // guards what follows, up to the blank line
+	nudged map[*stream]bool // streams to look at; true has them get their turn
+	nudge  chan struct{}
+	ackErr error // why the source could not be told of an acknowledgement, perhaps after the session
+
 	leaving error       // why the session is being left; nil if it is not
 	leave   *time.Timer // when to leave though something is not acknowledged
 	result  error       // why the session is over; nil if it is not
@@ -138,6 +140,11 @@ func (s *sourceSession) run(ctx context.Context, call *ingestCall) error {
 	cancel()
 	call.cancel()
 	s.join(ctx, giveUp)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ackErr != nil && errors.Is(s.result, errEnded) {
+		return s.ackErr
+	}
 	return s.result
 }
 

@@ -50,7 +50,12 @@ func (s *sourceSession) opened(answer *pb.StreamOpened) {
 	}
 	st.epoch = answer.GetEpoch()
 	source := s.c.source
-	failed := func(err error) { s.post(func() { s.leaveFor(err, s.c.options.DrainTimeout, true) }) }
+	failed := func(err error) {
+		s.mu.Lock()
+		s.ackErr = err
+		s.mu.Unlock()
+		s.post(func() { s.leaveFor(err, s.c.options.DrainTimeout, true) })
+	}
 	st.acks = startAcknowledger(s.deliver, source, st.name, st.partition, s.workers.Go, failed)
 	if position := answer.GetResume(); position != nil && position.GetEpoch() == st.epoch {
 		st.resume = new(position.GetSequence())

@@ -541,6 +541,23 @@ func TestAcknowledgementsArrive(t *testing.T) {
 	}
 }
 
+func TestTheLastAcknowledgementMayFail(t *testing.T) {
+	g := startGateway(t)
+	full := errors.New("disk full")
+	r := g.start(&headrace.Source{
+		Name: "orders", Read: numbers(1),
+		Acknowledged: func(context.Context, string, headrace.Position) error { return full },
+	}, patiently)
+	s, _ := g.connected()
+	open := opened(s, nil)
+	wait(s, (*pb.IngestRequest).GetCloseStream)
+	ack(s, open.GetStreamId(), &pb.Position{Sequence: 1})
+	var failed *headrace.SourceError
+	if err := r.wait(); !errors.Is(err, full) || !errors.As(err, &failed) || failed.Function != "Acknowledged" {
+		t.Errorf("it has ended with %v", err)
+	}
+}
+
 func TestAFailureOfTheSourceEndsTheConnectorAfterWhatItYielded(t *testing.T) {
 	g := startGateway(t)
 	broken := errors.New("broken")
