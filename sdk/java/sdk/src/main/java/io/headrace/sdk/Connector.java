@@ -4,9 +4,12 @@ import io.headrace.sdk.internal.Attempt;
 import io.headrace.sdk.internal.Ending;
 import io.headrace.sdk.internal.Reports;
 import io.headrace.sdk.internal.Signals;
+import io.headrace.sdk.internal.TemporaryFailure;
+import io.headrace.sdk.internal.sink.SinkAttempt;
 import io.headrace.sdk.internal.source.SourceAttempt;
 import io.headrace.sdk.internal.wire.Backoff;
 import io.headrace.sdk.internal.wire.Signal;
+import io.headrace.sdk.sink.Sink;
 import io.headrace.sdk.source.Source;
 import java.lang.System.Logger;
 import java.lang.System.Logger.Level;
@@ -90,6 +93,45 @@ public final class Connector implements AutoCloseable {
         settings,
         (where, signal, stopping, reports) ->
             new SourceAttempt(source, where, signal, stopping, reports));
+  }
+
+  /**
+   * Runs a sink with the settings of the environment, as {@link #run(Sink, Settings)}.
+   *
+   * @param sink the sink
+   * @return the exit code of the process
+   */
+  public static int run(Sink sink) {
+    return run(() -> start(sink, Settings.fromEnvironment()));
+  }
+
+  /**
+   * Runs a sink until SIGTERM or SIGINT stops it: it answers what has arrived, for up to {@link
+   * Settings#drain()}. A second signal ends the process immediately.
+   *
+   * @param sink the sink
+   * @param settings how to connect and run
+   * @return the exit code of the process: 0 if the sink was stopped, 1 if the gateway refused it, 2
+   *     if the sink or a setting is invalid. Failures are logged
+   */
+  public static int run(Sink sink, Settings settings) {
+    return run(() -> start(sink, settings));
+  }
+
+  /**
+   * Starts a sink on a thread of its own.
+   *
+   * @param sink the sink
+   * @param settings how to connect and run
+   * @return the connector, which runs
+   * @throws InvalidConnectorException if the sink or a setting is invalid
+   */
+  public static Connector start(Sink sink, Settings settings) {
+    return start(
+        sink.name(),
+        settings,
+        (where, signal, stopping, reports) ->
+            new SinkAttempt(sink, where, signal, stopping, reports));
   }
 
   private static Connector start(String name, Settings settings, AttemptFactory factory) {
@@ -180,8 +222,10 @@ public final class Connector implements AutoCloseable {
         if (attempt.run() != Ending.DRAINED) {
           return;
         }
-      } catch (GatewayUnavailableException error) {
-        settings.metrics().reconnecting(error);
+      } catch (GatewayUnavailableException | TemporaryFailure error) {
+        if (error instanceof SessionEndedException ended) {
+          settings.metrics().reconnecting(ended);
+        }
         reports.error("", error.getMessage());
         boolean quiet = System.nanoTime() - complained < COMPLAIN_EVERY.toNanos();
         LOG.log(quiet ? Level.DEBUG : Level.WARNING, "{0}; trying again", error.getMessage());

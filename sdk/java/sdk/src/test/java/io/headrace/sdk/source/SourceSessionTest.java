@@ -192,7 +192,7 @@ class SourceSessionTest {
       SourceGateway second = SourceGateway.welcome(gateway);
       second.openAfter(3);
       connector.stop();
-      second.goodbye();
+      assertEquals("stopped", second.goodbye());
     }
   }
 

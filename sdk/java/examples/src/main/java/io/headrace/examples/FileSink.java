@@ -1,0 +1,209 @@
+package io.headrace.examples;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import io.headrace.sdk.Connector;
+import io.headrace.sdk.sink.Outcomes;
+import io.headrace.sdk.sink.Part;
+import io.headrace.sdk.sink.Recovered;
+import io.headrace.sdk.sink.RowStream;
+import io.headrace.sdk.sink.Rows;
+import io.headrace.sdk.sink.Transaction;
+import io.headrace.sdk.sink.TwoPhaseSink;
+import java.io.BufferedOutputStream;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.net.URLDecoder;
+import java.net.URLEncoder;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.stream.Stream;
+
+/**
+ * Writes one file of lines for each batch, exactly once: {@code visible/PIPELINE/BATCH}.
+ *
+ * <p>Parts are staged in {@code staged/PIPELINE/BATCH}. The file {@code prepared} beside them is
+ * the vote. Renaming the file of the batch to its name in {@code visible} is the commit.
+ */
+public final class FileSink implements TwoPhaseSink {
+  private static final String VOTE = "prepared";
+
+  private final Path staged;
+  private final Path visible;
+
+  FileSink(Path folder) throws IOException {
+    staged = Files.createDirectories(folder.resolve("staged"));
+    visible = Files.createDirectories(folder.resolve("visible"));
+  }
+
+  @Override
+  public String name() {
+    return "files";
+  }
+
+  @Override
+  public Outcomes stage(Part part, RowStream stream) throws IOException {
+    Files.createDirectories(folder(part.transaction()));
+    try (FileOutputStream file = new FileOutputStream(file(part).toFile());
+        OutputStream lines = new BufferedOutputStream(file)) {
+      for (Rows rows : stream) {
+        for (var row : rows) {
+          lines.write(row.value() == null ? new byte[0] : row.value());
+          lines.write('\n');
+        }
+      }
+      lines.flush();
+      file.getFD().sync();
+    }
+    sync(folder(part.transaction()));
+    return Outcomes.ALL_WRITTEN;
+  }
+
+  @Override
+  public void drop(Part part) throws IOException {
+    Files.deleteIfExists(file(part));
+  }
+
+  @Override
+  public void prepare(Transaction transaction, List<Part> parts) throws IOException {
+    Path folder = Files.createDirectories(folder(transaction));
+    List<String> counting =
+        parts.stream().map(part -> file(part).getFileName().toString()).toList();
+    for (Path file : list(folder)) {
+      if (!counting.contains(file.getFileName().toString())) {
+        Files.delete(file);
+      }
+    }
+    for (Part part : parts) {
+      if (Files.notExists(file(part))) {
+        throw new NoSuchFileException(file(part) + " is not staged");
+      }
+    }
+    Files.createFile(folder.resolve(VOTE));
+    sync(folder);
+    sync(staged);
+  }
+
+  @Override
+  public void commit(Transaction transaction) throws IOException {
+    Path target = target(transaction);
+    if (Files.notExists(target)) {
+      Path folder = folder(transaction);
+      if (Files.notExists(folder.resolve(VOTE))) {
+        throw new NoSuchFileException(transaction + " is not prepared in " + folder);
+      }
+      Path whole = folder.resolve("whole");
+      try (FileOutputStream file = new FileOutputStream(whole.toFile())) {
+        for (Part part : parts(folder)) {
+          Files.copy(file(part), file);
+        }
+        file.getFD().sync();
+      }
+      Files.createDirectories(target.getParent());
+      Files.move(whole, target, StandardCopyOption.ATOMIC_MOVE);
+      sync(target.getParent());
+      sync(visible);
+    }
+    abort(transaction);
+  }
+
+  @Override
+  public void abort(Transaction transaction) throws IOException {
+    Path folder = folder(transaction);
+    if (Files.exists(folder)) {
+      // The vote goes first: a crash must not leave it without its parts.
+      Files.deleteIfExists(folder.resolve(VOTE));
+      sync(folder);
+      for (Path file : list(folder)) {
+        Files.delete(file);
+      }
+      Files.delete(folder);
+    }
+  }
+
+  @Override
+  public Recovered recover() throws IOException {
+    List<Part> parts = new ArrayList<>();
+    List<Transaction> prepared = new ArrayList<>();
+    List<Transaction> committed = new ArrayList<>();
+    for (Path pipeline : list(staged)) {
+      for (Path folder : list(pipeline)) {
+        Transaction transaction = transaction(folder);
+        if (Files.exists(target(transaction))) {
+          abort(transaction); // What a crash has left of a commit.
+          continue;
+        }
+        parts.addAll(parts(folder));
+        if (Files.exists(folder.resolve(VOTE))) {
+          prepared.add(transaction);
+        }
+      }
+    }
+    for (Path pipeline : list(visible)) {
+      list(pipeline).stream()
+          .map(FileSink::transaction)
+          .max(Comparator.naturalOrder())
+          .ifPresent(committed::add);
+    }
+    return new Recovered(parts, prepared, committed);
+  }
+
+  /** The parts in a folder, by partition. */
+  private static List<Part> parts(Path folder) throws IOException {
+    return list(folder).stream()
+        .map(file -> file.getFileName().toString().split("~", 2))
+        .filter(name -> name.length == 2)
+        .map(name -> new Part(transaction(folder), Integer.parseInt(name[0]), decode(name[1])))
+        .sorted(Comparator.comparingInt(Part::partition))
+        .toList();
+  }
+
+  private static Transaction transaction(Path path) {
+    String pipeline = decode(path.getParent().getFileName().toString());
+    return new Transaction(pipeline, Long.parseLong(path.getFileName().toString()));
+  }
+
+  private Path folder(Transaction transaction) {
+    return staged.resolve(encode(transaction.pipeline())).resolve("" + transaction.batch());
+  }
+
+  private Path target(Transaction transaction) {
+    return visible.resolve(encode(transaction.pipeline())).resolve("" + transaction.batch());
+  }
+
+  private Path file(Part part) {
+    return folder(part.transaction()).resolve(part.partition() + "~" + encode(part.attempt()));
+  }
+
+  private static String encode(String name) {
+    return URLEncoder.encode(name, UTF_8).replace(".", "%2E"); // never `..`
+  }
+
+  private static String decode(String name) {
+    return URLDecoder.decode(name, UTF_8);
+  }
+
+  private static List<Path> list(Path folder) throws IOException {
+    try (Stream<Path> files = Files.list(folder)) {
+      return files.toList();
+    }
+  }
+
+  /** Makes the names in a folder durable. */
+  private static void sync(Path folder) throws IOException {
+    try (FileChannel channel = FileChannel.open(folder)) {
+      channel.force(true);
+    }
+  }
+
+  public static void main(String[] arguments) throws IOException {
+    System.exit(Connector.run(new FileSink(Path.of(arguments[0]))));
+  }
+}

@@ -1,0 +1,138 @@
+package io.headrace.sdk.internal.sink;
+
+import io.headrace.protocol.v1.Frame;
+import io.headrace.sdk.Header;
+import io.headrace.sdk.InvalidMessageException;
+import io.headrace.sdk.Message;
+import io.headrace.sdk.internal.wire.Columns;
+import io.headrace.sdk.internal.wire.FrameReader;
+import io.headrace.sdk.internal.wire.Frames;
+import io.headrace.sdk.sink.Rows;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.Iterator;
+import java.util.NoSuchElementException;
+import java.util.function.LongPredicate;
+
+/** Rows of a frame, decoded on first use. Not for several threads. */
+public final class FrameRows implements Rows {
+  private final Frame frame;
+  private FrameReader reader;
+
+  FrameRows(Frame frame) {
+    this.frame = frame;
+  }
+
+  /** Makes rows of messages. */
+  public static FrameRows of(Message... messages) {
+    Columns columns = new Columns();
+    for (Message message : messages) {
+      add(columns, message);
+    }
+    if (columns.count() == 0) {
+      throw new InvalidMessageException("rows are at least one message");
+    }
+    columns.pad();
+    return new FrameRows(Frames.frame(columns, 0, 0, columns.count()));
+  }
+
+  Frame frame() {
+    return frame;
+  }
+
+  /** The rows without some, by their places; null if none is left. */
+  FrameRows without(LongPredicate left) {
+    Columns columns = new Columns();
+    for (Message message : this) {
+      if (!left.test(message.sequence())) {
+        add(columns, message);
+      }
+    }
+    if (columns.count() == 0) {
+      return null;
+    }
+    columns.pad();
+    return new FrameRows(Frames.frame(columns, 0, 0, columns.count()));
+  }
+
+  @Override
+  public int size() {
+    return frame.getCount();
+  }
+
+  @Override
+  public Message get(int index) {
+    return reader().message(index);
+  }
+
+  @Override
+  public long place(int index) {
+    return reader().sequence(index);
+  }
+
+  @Override
+  public ByteBuffer value(int index) {
+    return reader().value(index);
+  }
+
+  @Override
+  public ByteBuffer key(int index) {
+    return reader().key(index);
+  }
+
+  @Override
+  public ByteBuffer values() {
+    return frame.getValues().asReadOnlyByteBuffer();
+  }
+
+  @Override
+  public Iterator<Message> iterator() {
+    return new Iterator<>() {
+      private int next;
+
+      @Override
+      public boolean hasNext() {
+        return next < size();
+      }
+
+      @Override
+      public Message next() {
+        if (!hasNext()) {
+          throw new NoSuchElementException();
+        }
+        return get(next++);
+      }
+    };
+  }
+
+  private FrameReader reader() {
+    if (reader == null) {
+      reader = FrameReader.of(frame);
+    }
+    return reader;
+  }
+
+  private static void add(Columns columns, Message message) {
+    byte[] key = message.key();
+    byte[] value = message.value();
+    columns.add(
+        message.sequence(),
+        key,
+        0,
+        key == null ? 0 : key.length,
+        value,
+        0,
+        value == null ? 0 : value.length);
+    if (message.eventTime() != null) {
+      columns.setEventTime(
+          java.time.temporal.ChronoUnit.MICROS.between(
+              java.time.Instant.EPOCH, message.eventTime()));
+    }
+    if (message.id() != null) {
+      columns.setId(message.id().getBytes(StandardCharsets.UTF_8));
+    }
+    for (Header header : message.headers()) {
+      columns.addHeader(header.name().getBytes(StandardCharsets.UTF_8), header.value());
+    }
+  }
+}

@@ -1,0 +1,125 @@
+package io.headrace.sdk.internal.sink;
+
+import io.headrace.protocol.v1.Capability;
+import io.headrace.protocol.v1.SinkHello;
+import io.headrace.protocol.v1.SinkMode;
+import io.headrace.sdk.InvalidConnectorException;
+import io.headrace.sdk.internal.Names;
+import io.headrace.sdk.internal.Sdk;
+import io.headrace.sdk.internal.TemporaryFailure;
+import io.headrace.sdk.sink.IdempotentSink;
+import io.headrace.sdk.sink.Recovered;
+import io.headrace.sdk.sink.Sink;
+import io.headrace.sdk.sink.Transaction;
+import io.headrace.sdk.sink.TwoPhaseSink;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.OptionalLong;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.ConcurrentSkipListSet;
+import java.util.concurrent.locks.ReentrantLock;
+
+/** A sink, checked, and the lock by which its methods take turns. */
+final class SinkDriver {
+  private final Sink sink;
+  private final String name;
+  private final ReentrantLock turn = new ReentrantLock(true);
+  private final Set<String> seen = new ConcurrentSkipListSet<>();
+
+  /** A call of a method of the sink. */
+  interface Method<T> {
+    T call() throws Exception;
+  }
+
+  /**
+   * Checks the sink.
+   *
+   * @throws InvalidConnectorException if its name is not allowed
+   */
+  SinkDriver(Sink sink) {
+    this.sink = sink;
+    this.name = sink.name();
+    Names.check("the name of the sink", name);
+  }
+
+  Sink sink() {
+    return sink;
+  }
+
+  String name() {
+    return name;
+  }
+
+  /** Calls a method of the sink, after those that were called before have returned. */
+  <T> T call(Method<T> method) throws Exception {
+    turn.lock();
+    try {
+      return method.call();
+    } finally {
+      turn.unlock();
+    }
+  }
+
+  /** Remembers a pipeline, so that the next session reports its last batch. */
+  void saw(String pipeline) {
+    seen.add(pipeline);
+  }
+
+  /**
+   * The Hello of a session, with what the sink has stored.
+   *
+   * @throws TemporaryFailure if the sink could not say what it has stored
+   */
+  SinkHello hello(String instance) {
+    Recovered recovered;
+    try {
+      recovered = call(this::recovered);
+    } catch (Exception error) {
+      throw new TemporaryFailure(
+          "sink %s could not report what it has stored: %s"
+              .formatted(name, Answers.describe(error)),
+          error);
+    }
+    return SinkHello.newBuilder()
+        .setProtocolVersion(Sdk.PROTOCOL_VERSION)
+        .setConnector(sink.connector())
+        .setConnectorVersion(sink.version())
+        .setSink(name)
+        .setInstance(instance)
+        .setMode(mode())
+        .addAllStaged(recovered.staged().stream().map(Wire::part).toList())
+        .addAllPrepared(recovered.prepared().stream().map(Wire::transaction).toList())
+        .addAllCommitted(recovered.committed().stream().map(Wire::transaction).toList())
+        .addCapabilities(Capability.CAPABILITY_REPORT)
+        .setSdk(Sdk.SELF)
+        .build();
+  }
+
+  private Recovered recovered() throws Exception {
+    if (sink instanceof TwoPhaseSink twoPhase) {
+      return twoPhase.recover();
+    }
+    List<Transaction> last = new ArrayList<>();
+    if (sink instanceof IdempotentSink idempotent) {
+      Set<String> pipelines = new TreeSet<>(idempotent.pipelines());
+      pipelines.addAll(seen);
+      for (String pipeline : pipelines) {
+        OptionalLong batch = idempotent.last(pipeline);
+        if (batch.isPresent()) {
+          last.add(new Transaction(pipeline, batch.getAsLong()));
+        }
+      }
+    }
+    return new Recovered(List.of(), List.of(), last);
+  }
+
+  private SinkMode mode() {
+    if (sink instanceof TwoPhaseSink) {
+      return SinkMode.SINK_MODE_TWO_PHASE;
+    }
+    return sink instanceof IdempotentSink
+        ? SinkMode.SINK_MODE_BATCH_IDEMPOTENT
+        : SinkMode.SINK_MODE_AT_LEAST_ONCE;
+  }
+}

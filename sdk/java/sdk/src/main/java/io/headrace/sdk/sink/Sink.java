@@ -1,0 +1,44 @@
+package io.headrace.sdk.sink;
+
+/**
+ * What every sink declares. Implement the mode that the system can do, and run it with {@link
+ * io.headrace.sdk.Connector#run(Sink)}:
+ *
+ * <ul>
+ *   <li>{@link AtLeastOnceSink}: it can write.
+ *   <li>{@link IdempotentSink}: it can write many rows and an id in one atomic step. Exactly once,
+ *       if a batch that runs again has the same rows.
+ *   <li>{@link TwoPhaseSink}: it can store rows durably without showing them, and show them later.
+ *       Exactly once.
+ * </ul>
+ *
+ * <p>Methods may block: Spark then waits. An exception is reported to the gateway as a failure, of
+ * which nothing counts as written: Spark tries again, or fails. The connector continues.
+ */
+public sealed interface Sink permits AtLeastOnceSink, IdempotentSink, TwoPhaseSink {
+  /**
+   * Its name in Spark, as in {@code df.writeStream.format("headrace").option("sink", name)}: ASCII
+   * letters, digits and {@code ._-}.
+   *
+   * @return the name, always the same
+   */
+  String name();
+
+  /**
+   * The connector's name, shown with its sessions.
+   *
+   * @return by default, the name of the sink
+   */
+  default String connector() {
+    return name();
+  }
+
+  /**
+   * The connector's version, shown with its sessions.
+   *
+   * @return by default, {@code 0}
+   */
+  default String version() {
+    return "0";
+  }
+}
