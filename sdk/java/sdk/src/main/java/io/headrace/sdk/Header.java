@@ -10,7 +10,12 @@ import java.util.Objects;
  * @param value the value, or null
  */
 public record Header(String name, byte[] value) {
-  /** Checks that there is a name. */
+  /**
+   * Checks that there is a name.
+   *
+   * @param name the name; one message may have several headers of a name
+   * @param value the value, or null
+   */
   public Header {
     Objects.requireNonNull(name, "the name of a header");
   }

@@ -19,7 +19,16 @@ import java.util.Objects;
 public record Message(
     long sequence, byte[] key, byte[] value, Instant eventTime, String id, List<Header> headers) {
 
-  /** Copies the list of headers. */
+  /**
+   * Copies the list of headers.
+   *
+   * @param sequence its sequence in its stream; for a sink, its place in its part, counted from 0
+   * @param key the key, or null
+   * @param value the value, or null
+   * @param eventTime when it happened, to the microsecond, or null
+   * @param id the id that its source gave it, or null
+   * @param headers the headers, in order
+   */
   public Message {
     headers = List.copyOf(headers);
   }

@@ -53,32 +53,6 @@ public record Settings(
   /** Where a gateway listens by default. */
   public static final String DEFAULT_GATEWAY = "127.0.0.1:7433";
 
-  /** Checks the values. */
-  public Settings {
-    for (Object value :
-        new Object[] {
-          gateway,
-          token,
-          tls,
-          instance,
-          metrics,
-          linger,
-          drain,
-          partitionPoll,
-          welcome,
-          firstBackoff,
-          longestBackoff,
-          stuck,
-          threads
-        }) {
-      Objects.requireNonNull(value, "a setting is null");
-    }
-    if (frameBytes < 1 || frameMessages < 1 || queueBytes < 1 || holdBytes < 0) {
-      throw new InvalidConnectorException(
-          "frameBytes, frameMessages and queueBytes must be at least 1, holdBytes at least 0");
-    }
-  }
-
   /**
    * The settings of the environment: the gateway of {@code HEADRACE_GATEWAY}, by default {@value
    * #DEFAULT_GATEWAY}, and the token of {@code HEADRACE_TOKEN}.
@@ -179,7 +153,7 @@ public record Settings(
      * @return this
      */
     public Builder gateway(String value) {
-      this.gateway = value;
+      this.gateway = Objects.requireNonNull(value, "gateway");
       return this;
     }
 
@@ -224,7 +198,7 @@ public record Settings(
      * @return this
      */
     public Builder metrics(Metrics value) {
-      this.metrics = value;
+      this.metrics = Objects.requireNonNull(value, "metrics");
       return this;
     }
 
@@ -235,7 +209,7 @@ public record Settings(
      * @return this
      */
     public Builder linger(Duration value) {
-      this.linger = value;
+      this.linger = Objects.requireNonNull(value, "linger");
       return this;
     }
 
@@ -268,7 +242,7 @@ public record Settings(
      * @return this
      */
     public Builder drain(Duration value) {
-      this.drain = value;
+      this.drain = Objects.requireNonNull(value, "drain");
       return this;
     }
 
@@ -279,7 +253,7 @@ public record Settings(
      * @return this
      */
     public Builder partitionPoll(Duration value) {
-      this.partitionPoll = value;
+      this.partitionPoll = Objects.requireNonNull(value, "partitionPoll");
       return this;
     }
 
@@ -290,7 +264,7 @@ public record Settings(
      * @return this
      */
     public Builder welcome(Duration value) {
-      this.welcome = value;
+      this.welcome = Objects.requireNonNull(value, "welcome");
       return this;
     }
 
@@ -301,7 +275,7 @@ public record Settings(
      * @return this
      */
     public Builder firstBackoff(Duration value) {
-      this.firstBackoff = value;
+      this.firstBackoff = Objects.requireNonNull(value, "firstBackoff");
       return this;
     }
 
@@ -312,7 +286,7 @@ public record Settings(
      * @return this
      */
     public Builder longestBackoff(Duration value) {
-      this.longestBackoff = value;
+      this.longestBackoff = Objects.requireNonNull(value, "longestBackoff");
       return this;
     }
 
@@ -324,7 +298,7 @@ public record Settings(
      * @return this
      */
     public Builder stuck(Duration value) {
-      this.stuck = value;
+      this.stuck = Objects.requireNonNull(value, "stuck");
       return this;
     }
 
@@ -360,7 +334,7 @@ public record Settings(
      * @return this
      */
     public Builder threads(ThreadFactory value) {
-      this.threads = value;
+      this.threads = Objects.requireNonNull(value, "threads");
       return this;
     }
 
@@ -371,6 +345,10 @@ public record Settings(
      * @throws InvalidConnectorException if a value is not allowed
      */
     public Settings build() {
+      if (frameBytes < 1 || frameMessages < 1 || queueBytes < 1 || holdBytes < 0) {
+        throw new InvalidConnectorException(
+            "frameBytes, frameMessages and queueBytes must be at least 1, holdBytes at least 0");
+      }
       return new Settings(
           gateway,
           token,

@@ -18,7 +18,15 @@ public record Tls(
     Optional<Path> key,
     Optional<String> serverName) {
 
-  /** Checks that certificate and key come together. */
+  /**
+   * Checks that certificate and key come together.
+   *
+   * @param ca the certificates to trust; empty trusts those of the Java runtime
+   * @param certificate this connector's own certificate chain, for mutual TLS
+   * @param key the private key that belongs to it, in PKCS #8
+   * @param serverName the name that the gateway's certificate must have, if it differs from the
+   *     address
+   */
   public Tls {
     if (certificate.isPresent() != key.isPresent()) {
       throw new InvalidConnectorException("TLS needs a certificate and its key, or neither");

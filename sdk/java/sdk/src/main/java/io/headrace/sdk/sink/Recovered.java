@@ -12,7 +12,14 @@ import java.util.List;
  */
 public record Recovered(
     Collection<Part> staged, Collection<Transaction> prepared, Collection<Transaction> committed) {
-  /** Copies the collections. */
+  /**
+   * Copies the collections.
+   *
+   * @param staged every part that is staged, also those of prepared transactions
+   * @param prepared every transaction that is prepared and neither committed nor aborted
+   * @param committed the last committed transaction of each pipeline of which anything was
+   *     committed
+   */
   public Recovered {
     staged = List.copyOf(staged);
     prepared = List.copyOf(prepared);
