@@ -21,7 +21,14 @@ class Toolchain:
 
     def build(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Runs Maven on the SDK and its examples."""
-        command = [self.maven, "--batch-mode", "--no-transfer-progress", "--quiet", f"-Dmaven.repo.local={REPOSITORY}", *arguments]
+        command = [
+            self.maven,
+            "--batch-mode",
+            "--no-transfer-progress",
+            "--quiet",
+            f"-Dmaven.repo.local={REPOSITORY}",
+            *arguments,
+        ]
         return subprocess.run(command, cwd=SDK, capture_output=True, text=True, check=False)
 
 
