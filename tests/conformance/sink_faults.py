@@ -84,6 +84,14 @@ class ReadsAttempts(Sink):
         return f"{super().name(what)}-{number}"
 
 
+class TakesShortNames(Sink):
+    async def end(self, number: int) -> None:
+        if number in self.arriving and len(self.arriving[number].part.attempt) > 100:
+            await self.send(failed=pb.Failed(part_id=number, reason="File name too long"))
+        else:
+            await super().end(number)
+
+
 class MiscountsRefusals(Sink):
     async def rows(self, number: int, frame: frame_pb2.Frame) -> None:
         arriving = self.arriving.get(number)
@@ -357,6 +365,7 @@ FAULTS: dict[str, type[Sink]] = {
     "columns": NeedsKeys,
     "large-part": TakesSmallMessages,
     "attempt-names": ReadsAttempts,
+    "long-names": TakesShortNames,
     "refusals": MiscountsRefusals,
     "drop-part": KeepsDroppedParts,
     "discard-unknown": AnswersDrops,

@@ -2,12 +2,12 @@
 
 import time
 
+from headrace.conformance.core.checks import Checks
 from headrace.conformance.core.frames import Message
 from headrace.conformance.core.session_checks import declare_session_checks
-from headrace.conformance.sinks.declared import checks
 from headrace.conformance.sinks.session import SinkSession
 from headrace.conformance.sinks.trial import SinkTrial, part, rows, transaction
-from headrace.contract.limits import PROTOCOL_VERSION
+from headrace.contract.limits import MAX_NAME_BYTES, PROTOCOL_VERSION
 from headrace.contract.names import is_name
 from headrace.protocol.v1 import sink_pb2 as pb
 
@@ -20,7 +20,9 @@ _DRAIN_MS = 5000
 _READ_TIMEOUT_MS = 1500
 _FLOOD_FRAMES, _FLOOD_ROWS, _ROW_BYTES = 24, 512, 1024
 _LARGE_ROWS = 3900
-_ATTEMPTS = ("run-1/0", "../../run-2/1", "run 3/%2F*?$(id);'\"|", "r" * 200 + "/" + "7" * 54)
+_ATTEMPTS = ("run-1/0", "../../run-2/1", "run 3/%2F*?$(id);'\"|")
+
+checks: Checks[SinkTrial] = Checks()
 
 
 @checks.check("hello", "SES-1", "SES-3", "SES-4", "SES-6", "SNK-1", standing=True)
@@ -153,6 +155,17 @@ async def attempt_names(trial: SinkTrial) -> None:
         await trial.staged(session, name, rows(f"attempt{index}"))
     await trial.publish(session, of, *parts)
     await trial.shows([row for index in range(len(parts)) for row in rows(f"attempt{index}")], "after parts with odd attempts")
+
+
+@checks.check("long-names", "SNK-4", "SNK-19", needs=("read",))
+async def long_names(trial: SinkTrial) -> None:
+    """It cannot take a pipeline or an attempt with a name of 255 bytes."""
+    session = await trial.begin()
+    of = transaction(0, "p" * MAX_NAME_BYTES)
+    name = part(of, 0, ("run/" + "7" * MAX_NAME_BYTES)[:MAX_NAME_BYTES])
+    await trial.staged(session, name, rows("long"))
+    await trial.publish(session, of, name)
+    await trial.shows(rows("long"), "after a part with long names")
 
 
 @checks.check("refusals", "SNK-15", needs=("refused", "read"), standing=True)

@@ -1,10 +1,12 @@
 """Checks of sinks: what survives SIGKILL of the sink, and the death of the gateway."""
 
-from headrace.conformance.sinks.declared import checks
+from headrace.conformance.core.checks import Checks
 from headrace.conformance.sinks.session import SinkSession, key
 from headrace.conformance.sinks.trial import SinkTrial, part, rows, transaction
 
 _COMMITTING_S = 0.25
+
+checks: Checks[SinkTrial] = Checks()
 
 
 @checks.check("fresh", "SNK-5", needs=("two-phase",))

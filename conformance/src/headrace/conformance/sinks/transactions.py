@@ -2,9 +2,11 @@
 
 import grpc
 
-from headrace.conformance.sinks.declared import checks
+from headrace.conformance.core.checks import Checks
 from headrace.conformance.sinks.session import key
 from headrace.conformance.sinks.trial import SinkTrial, part, rows, transaction
+
+checks: Checks[SinkTrial] = Checks()
 
 
 @checks.check("prepare", "SNK-20", needs=("transactional",))

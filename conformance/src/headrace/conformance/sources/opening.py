@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
+from headrace.conformance.core.checks import Checks
 from headrace.conformance.core.errors import NotJudged
 from headrace.conformance.core.session_checks import declare_session_checks
-from headrace.conformance.sources.declared import checks
 from headrace.conformance.sources.session import SourceSession
 from headrace.conformance.sources.stream import Stream
 from headrace.conformance.sources.trial import SourceTrial, fullest
@@ -15,6 +15,8 @@ _KINDS = {"replayable": pb.SOURCE_KIND_REPLAYABLE, "redelivering": pb.SOURCE_KIN
 _RETRY_MS = 400
 
 Answer = Callable[[SourceSession, Stream], None]
+
+checks: Checks[SourceTrial] = Checks()
 
 
 @checks.check("hello", "SES-1", "SES-3", "SES-4", "SES-6", standing=True)
@@ -171,8 +173,7 @@ async def max_streams(trial: SourceTrial) -> None:
     await trial.start()
     session = await trial.session()
     await trial.stream_asked(session)
-    await trial.silence()
-    if len(session.streams) < 2:
+    if not await trial.changes.until(lambda: len(session.streams) > 1, 3 * trial.spec.deadlines.quiet):
         raise NotJudged("the source has one stream")
     await trial.kill()
     trial.gateway.terms.max_streams = 1

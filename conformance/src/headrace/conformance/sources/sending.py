@@ -2,8 +2,8 @@
 
 import time
 
+from headrace.conformance.core.checks import Checks
 from headrace.conformance.core.errors import NotJudged
-from headrace.conformance.sources.declared import checks
 from headrace.conformance.sources.session import SourceSession
 from headrace.conformance.sources.trial import SourceTrial
 from headrace.protocol.v1 import source_pb2 as pb
@@ -18,6 +18,8 @@ _PACED = 4
 _LARGEST_BYTES = 1 << 20
 _BESIDE_A_VALUE = 512
 """More than a frame of one message needs beside its value."""
+
+checks: Checks[SourceTrial] = Checks()
 
 
 @checks.check("sequences", "SRC-22", "SRC-23", "FRM-5", needs=("messages",), standing=True)

@@ -1,0 +1,54 @@
+"""The page about the conformance kit holds what the kit declares."""
+
+import importlib.util
+import tomllib
+from types import ModuleType
+
+import click
+import pytest
+from tests.docs.pages import ROOT, blocks, codes, table, text
+
+from headrace.conformance import conformance
+from headrace.conformance.core.spec import SinkSpec, SourceSpec
+from headrace.conformance.sinks import SINK_CHECKS
+from headrace.conformance.sources import SOURCE_CHECKS
+
+PAGE = "docs/conformance.md"
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generator", ROOT / "scripts/generate_conformance_page.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_tables_are_current(generator: ModuleType) -> None:
+    assert not generator.stale(), "run scripts/generate_conformance_page.py"
+
+
+@pytest.mark.parametrize(("heading", "checks"), [("Checks of sources", SOURCE_CHECKS), ("Checks of sinks", SINK_CHECKS)])
+def test_every_check_has_a_row_and_every_rule_is_on_the_page_of_the_protocol(heading: str, checks: tuple) -> None:  # type: ignore[type-arg]
+    assert [codes(row[0])[0] for row in table(PAGE, heading)] == [check.name for check in checks]
+    protocol = text("docs/protocol.md")
+    assert len({check.name for check in checks}) == len(checks)
+    for check in checks:
+        assert check.rules, check.name
+        assert all(f'<a id="{rule.lower()}"></a>**{rule}**' in protocol for rule in check.rules), check.name
+        assert check.fault.endswith("."), check.name
+
+
+def test_examples_of_specifications_are_valid() -> None:
+    source, sink = (tomllib.loads(block.text) for block in blocks(PAGE, "toml"))
+    SourceSpec.model_validate(source)
+    SinkSpec.model_validate(sink)
+
+
+def test_every_option_is_on_the_page() -> None:
+    documented = {codes(row[0])[0].split()[0] for row in table(PAGE, "Options")}
+    for command in conformance.commands.values():
+        options = {option for parameter in command.params if isinstance(parameter, click.Option) for option in parameter.opts}
+        assert documented == options
