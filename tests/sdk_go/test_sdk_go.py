@@ -56,6 +56,12 @@ def test_sources_keep_the_rules_of_the_protocol(go: Toolchain, folder: Path, arg
     assert len(verdict.named("passed")) >= 30
 
 
+def test_the_sink_keeps_the_rules_of_the_protocol(go: Toolchain) -> None:
+    verdict = judged("sink", FILE_SINK / "conformance.toml", [go.build(FILE_SINK), "{work}/out"])
+    assert verdict.exit_code == 0, verdict.explained()
+    assert len(verdict.named("passed")) >= 40
+
+
 async def test_a_source_loses_and_repeats_nothing(go: Toolchain, tmp_path: Path) -> None:
     lines = [b"line %d" % number for number in range(1500)]
     path = tmp_path / "lines"

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,6 +27,7 @@ const (
 	prepared = ".prepared"
 	visible  = "."
 
+	extension  = ".txt"
 	unfinished = ".unfinished" // the end of the name of a file that is being written
 )
 
@@ -44,10 +46,11 @@ func (f folder) Stage(
 	_ context.Context, part headrace.Part, rows iter.Seq2[*headrace.Rows, error],
 ) ([]headrace.Refused, error) {
 	at := f.of(staged, part.Transaction)
-	if err := os.MkdirAll(at, 0o755); err != nil {
+	finished := filepath.Join(at, fileOf(part))
+	if err := os.MkdirAll(filepath.Dir(finished), 0o755); err != nil {
 		return nil, err
 	}
-	file, err := os.Create(filepath.Join(at, fileOf(part)+unfinished))
+	file, err := os.Create(finished + unfinished)
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +73,10 @@ func (f folder) Stage(
 	if err := errors.Join(writer.Flush(), file.Sync()); err != nil {
 		return nil, err
 	}
-	if err := os.Rename(file.Name(), filepath.Join(at, fileOf(part))); err != nil {
+	if err := os.Rename(file.Name(), finished); err != nil {
 		return nil, err
 	}
-	return refused, errors.Join(sync(at), sync(filepath.Dir(at)))
+	return refused, errors.Join(sync(filepath.Dir(finished)), sync(at), sync(filepath.Dir(at)))
 }
 
 // Drop removes a part.
@@ -95,13 +98,13 @@ func (f folder) Prepare(_ context.Context, t headrace.Transaction, parts []headr
 			return fmt.Errorf("%v is not staged in %s", part, f)
 		}
 	}
-	files, err := os.ReadDir(from)
+	files, err := filesIn(from)
 	if err != nil {
 		return err
 	}
 	for _, file := range files {
-		if !keep[file.Name()] {
-			if err := remove(filepath.Join(from, file.Name())); err != nil {
+		if !keep[file] {
+			if err := remove(filepath.Join(from, file)); err != nil {
 				return err
 			}
 		}
@@ -162,11 +165,11 @@ func (f folder) Recover(context.Context) (headrace.Recovered, error) {
 // parts lists the parts of a transaction, and removes those that were not finished.
 func (f folder) parts(state string, t headrace.Transaction) ([]headrace.Part, error) {
 	var parts []headrace.Part
-	files, err := os.ReadDir(f.of(state, t))
+	files, err := filesIn(f.of(state, t))
 	for _, file := range files {
-		if strings.HasSuffix(file.Name(), unfinished) {
-			err = errors.Join(err, remove(filepath.Join(f.of(state, t), file.Name())))
-		} else if part, ok := partOf(t, file.Name()); ok {
+		if strings.HasSuffix(file, unfinished) {
+			err = errors.Join(err, remove(filepath.Join(f.of(state, t), file)))
+		} else if part, ok := partOf(t, file); ok {
 			parts = append(parts, part)
 		}
 	}
@@ -198,18 +201,38 @@ func transactionOf(name string) (headrace.Transaction, bool) {
 	return headrace.Transaction{Pipeline: pipeline, Batch: batch}, found && wrong == nil && unescaped == nil
 }
 
-// fileOf is the name of the file of a part.
+// fileOf is the name of the file of a part, below the folder of its transaction. An attempt may be longer than the name of a
+// file can be: it then begins with the names of folders.
 func fileOf(part headrace.Part) string {
-	return fmt.Sprintf("%d~%s", part.Partition, url.PathEscape(part.Attempt))
+	var path []string
+	for chunk := range slices.Chunk([]byte(fmt.Sprintf("%d~%s", part.Partition, url.PathEscape(part.Attempt))), 200) {
+		path = append(path, string(chunk))
+	}
+	return filepath.Join(path...) + extension
 }
 
 // partOf reads the name of a file.
 func partOf(t headrace.Transaction, name string) (headrace.Part, bool) {
+	name = strings.ReplaceAll(strings.TrimSuffix(name, extension), string(filepath.Separator), "")
 	number, escaped, found := strings.Cut(name, "~")
 	partition, wrong := strconv.ParseUint(number, 10, 32)
 	attempt, unescaped := url.PathUnescape(escaped)
 	part := headrace.Part{Transaction: t, Partition: uint32(partition), Attempt: attempt}
 	return part, found && wrong == nil && unescaped == nil
+}
+
+// filesIn lists the files below a folder.
+func filesIn(folder string) ([]string, error) {
+	var files []string
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		file, err := filepath.Rel(folder, path)
+		files = append(files, file)
+		return err
+	})
+	return files, err
 }
 
 func exists(path string) bool {

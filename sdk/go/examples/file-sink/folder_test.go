@@ -14,7 +14,7 @@ import (
 var (
 	batch = headrace.Transaction{Pipeline: "a/b query", Batch: 7}
 	first = headrace.Part{Transaction: batch, Partition: 0, Attempt: "1/x"}
-	other = headrace.Part{Transaction: batch, Partition: 1, Attempt: "1/y"}
+	other = headrace.Part{Transaction: batch, Partition: 1, Attempt: "../1/" + strings.Repeat("y", 250)}
 )
 
 func rows(part headrace.Part, values ...string) iter.Seq2[*headrace.Rows, error] {
@@ -45,17 +45,23 @@ func opened(t *testing.T) folder {
 // shown returns everything that is visible.
 func shown(t *testing.T, f folder) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(string(f), "batch-*", "*"))
+	folders, err := filepath.Glob(filepath.Join(string(f), "batch-*"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all strings.Builder
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	for _, folder := range folders {
+		files, err := filesIn(folder)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all.Write(text)
+		for _, file := range files {
+			text, err := os.ReadFile(filepath.Join(folder, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Write(text)
+		}
 	}
 	return all.String()
 }
