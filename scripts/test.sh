@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 pytest=(.venv/bin/python -m pytest)
 spark=(tests/engine tests/examples tests/faults)
 kills=(tests/chaos tests/cluster tests/exactly_once)
-others=(tests "${spark[@]/#/--ignore=}" "${kills[@]/#/--ignore=}")
+sdks=(tests/sdk_* tests/go_source tests/conformance tests/vectors)
+others=(tests "${spark[@]/#/--ignore=}" "${kills[@]/#/--ignore=}" "${sdks[@]/#/--ignore=}")
 
 logs=$(mktemp -d)
 names=()
@@ -59,6 +60,7 @@ else
   run archive .venv/bin/headrace prepare --if-missing
   run others "${pytest[@]}" --kill-seed "$seed" "${others[@]}"
   run kills "${pytest[@]}" --kill-seed "$seed" "${kills[@]}"
+  run sdks "${pytest[@]}" --kill-seed "$seed" "${sdks[@]}"
   run spark "${pytest[@]}" --kill-seed "$seed" "${spark[@]}"
 fi
 
