@@ -1,6 +1,7 @@
 import type { Settings } from "../options.js";
 import { Rows } from "../rows.js";
 import type { AtLeastOnceSink, Part, Transaction } from "../sink.js";
+import { checkFrame } from "../wire/check.js";
 import type { Answers } from "./answers.js";
 import { checkWhole, keyOf, refusals, type RefusedMessage } from "./conversions.js";
 import { InOrderHandler } from "./in_order.js";
@@ -34,6 +35,7 @@ export class AtLeastOnceHandler extends InOrderHandler {
     // Those of a part that has failed are dropped.
     if (writing === undefined) return;
     try {
+      checkFrame(rows.frame);
       const outcomes = await this.sink.write(new Rows(rows.frame, writing.part));
       writing.refused.push(...refusals(outcomes, rows.first, rows.length));
       writing.messages += rows.length;

@@ -2,6 +2,7 @@ import { InvalidMessageError } from "../errors.js";
 import type { Settings } from "../options.js";
 import type { Rows } from "../rows.js";
 import type { IdempotentSink, Part, Transaction } from "../sink.js";
+import { checkFrame } from "../wire/check.js";
 import type { Answers } from "./answers.js";
 import { checkWhole, keyOf, partKey, refusals, type RefusedMessage } from "./conversions.js";
 import type { SinkDriver } from "./driver.js";
@@ -50,6 +51,7 @@ export class IdempotentHandler extends InOrderHandler {
     const arriving = this.#parts.get(id);
     if (arriving === undefined) return;
     try {
+      checkFrame(rows.frame);
       const refused = refusals(await this.sink.check?.(rows), rows.first, rows.length);
       const kept = refused.length > 0 ? rows.without(new Set(refused.map(({ sequence }) => sequence))) : rows;
       if (kept !== undefined) await arriving.held.add(kept, rows.values.data.length + rows.length * 24);

@@ -1,6 +1,5 @@
 import type { Settings } from "../options.js";
-import type { Rows } from "../rows.js";
-import { Rows as RowsOf } from "../rows.js";
+import { Rows } from "../rows.js";
 import type { Part, Transaction } from "../sink.js";
 import { BoundedQueue, DroppedError } from "../wire/bounded_queue.js";
 import type { Answers, Asked, Handler } from "./answers.js";
@@ -66,7 +65,7 @@ export abstract class InOrderHandler implements Handler {
         const { id, frame } = message.value;
         if (frame === undefined) break;
         this.answers.received(frame.count, sizeOf(message));
-        await this.rows(id, new RowsOf(frame));
+        await this.rows(id, new Rows(frame));
         break;
       }
       case "endPart":

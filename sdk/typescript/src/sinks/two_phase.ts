@@ -2,6 +2,7 @@ import { InvalidOutcomesError } from "../errors.js";
 import type { Settings } from "../options.js";
 import { Rows } from "../rows.js";
 import type { Part, Transaction, TwoPhaseSink } from "../sink.js";
+import { checkFrame } from "../wire/check.js";
 import { BoundedQueue, DroppedError } from "../wire/bounded_queue.js";
 import type { Answers, Asked, Handler } from "./answers.js";
 import { checkWhole, fieldsOf, keyOf, partKey, partOf, refusals, transactionOf } from "./conversions.js";
@@ -280,6 +281,7 @@ export class TwoPhaseHandler implements Handler {
 async function* rowsOf(staging: Staging): AsyncGenerator<Rows, void> {
   for await (const item of staging.incoming) {
     const rows = item instanceof Rows ? item : new Rows(await staging.file.read(item));
+    checkFrame(rows.frame);
     staging.taken += rows.length;
     yield rows;
   }
