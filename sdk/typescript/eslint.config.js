@@ -7,7 +7,7 @@ export default defineConfig(
   eslint.configs.recommended,
   tseslint.configs.strictTypeChecked,
   {
-    languageOptions: { parserOptions: { projectService: { allowDefaultProject: ["eslint.config.js"] } } },
+    languageOptions: { parserOptions: { projectService: { allowDefaultProject: ["*.config.js"] } } },
     rules: {
       // Numbers read well in texts.
       "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],

@@ -48,6 +48,7 @@ export interface SinkBase {
  * as written: Spark runs its task again.
  */
 export interface AtLeastOnceSink extends SinkBase {
+  /** What the sink promises. */
   readonly mode: "at-least-once";
   /**
    * Writes rows. Rows of different parts may alternate; those of one part come in order.
@@ -68,6 +69,7 @@ export interface AtLeastOnceSink extends SinkBase {
  * Methods are called one after the other. What they throw is reported as a failure.
  */
 export interface IdempotentSink extends SinkBase {
+  /** What the sink promises. */
   readonly mode: "batch-idempotent";
   /**
    * Writes all rows of a transaction and its id, or nothing. If the id is already stored, it must write nothing.
@@ -108,6 +110,7 @@ export interface Recovered {
  * committed, dropped or aborted.
  */
 export interface TwoPhaseSink extends SinkBase {
+  /** What the sink promises. */
   readonly mode: "two-phase";
   /**
    * Stores a part durably. Nothing of it may be visible yet.

@@ -82,6 +82,7 @@ export interface SourceBase<Yielded> {
 
 /** A source whose positions always yield the same messages: a file, a log. */
 export interface ReplayableSource extends SourceBase<Item> {
+  /** The same position always yields the same messages. The default. */
   readonly kind?: "replayable";
   /**
    * Returns where partitions begin for a query that is new to the source. Absent: with their first message.
@@ -98,6 +99,7 @@ export type Starts = Readonly<Record<string, Pick<Position, "sequence" | "cursor
 
 /** A source that delivers unacknowledged messages again, in no guaranteed order: a classic queue. */
 export interface RedeliveringSource<Token = unknown> extends SourceBase<DeliveredItem<Token>> {
+  /** Messages that were not acknowledged are delivered again. */
   readonly kind: "redelivering";
   /**
    * Acknowledges messages at the system behind the source, by their tokens.

@@ -253,7 +253,13 @@ export class Reader {
 
   async #reportBacklog(caughtUp: boolean): Promise<void> {
     this.#backlogAt = performance.now() + BACKLOG_MS;
-    this.task.backlog(await this.#source.backlog?.(this.task.partition), caughtUp);
+    const left = await this.#source.backlog?.(this.task.partition);
+    for (const [field, value] of Object.entries(left ?? {}) as [string, unknown][]) {
+      if (value !== undefined && typeof value !== "bigint" && !Number.isSafeInteger(value)) {
+        throw new TypeError(`backlog() returned ${field} ${String(value)}: a bigint or a safe integer is needed`);
+      }
+    }
+    this.task.backlog(left, caughtUp);
   }
 
   async #deliver(): Promise<void> {

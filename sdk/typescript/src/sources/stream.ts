@@ -174,10 +174,11 @@ export class Stream {
     const left = this.#backlog;
     if (left === undefined && !this.#caughtUp) return undefined;
     const unsent = this.gather.content;
+    // What is left may shrink while it is measured.
     const plusUnsent = (count: bigint | number | undefined, more: number): bigint | undefined =>
-      count === undefined ? undefined : BigInt(count) + BigInt(more);
+      count === undefined ? undefined : (count > 0 ? BigInt(count) : 0n) + BigInt(more);
     let latest = left?.latestSequence === undefined ? undefined : BigInt(left.latestSequence);
-    const nothingLeft = left === undefined || Number(left.messages) === 0 || Number(left.bytes) === 0;
+    const nothingLeft = left === undefined || Number(left.messages) <= 0 || Number(left.bytes) <= 0;
     if (this.#caughtUp && nothingLeft && unsent.messages === 0) {
       latest = this.#lastSent ?? this.#resume ?? 0n;
     }
