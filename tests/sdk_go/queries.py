@@ -37,6 +37,10 @@ class Reader:
                         raise
                     await self._attach()
 
+    async def acknowledge(self) -> None:
+        """Has the gateway learn of the last commit, as the planning of the next batch does."""
+        await self._engine.plan(self._committed, wait_ms=0)
+
     async def close(self) -> None:
         await self._engine.close()
 
