@@ -1,6 +1,7 @@
 """The SDK for TypeScript: its own tests, and the programs of its README at a real gateway, which lose and repeat nothing."""
 
 import asyncio
+import json
 import signal
 from pathlib import Path
 
@@ -115,7 +116,7 @@ async def test_a_sink_shows_each_batch_once(package: Package, tmp_path: Path) ->
                 await query.write(4, batches[4])
                 assert await sink.end(signal.SIGTERM) == 0, sink.log
                 await query.close()
-    shown = {path.name: sorted(path.read_bytes().splitlines()) for path in (folder / "visible").iterdir()}
+    shown = {path.name: sorted(json.loads(line).encode() for line in path.open()) for path in (folder / "visible").iterdir()}
     assert shown == {f"query~{batch}": sorted(values) for batch, values in enumerate(batches)}
     assert [*(folder / "staged").iterdir(), *(folder / "prepared").iterdir()] == []
 

@@ -1,9 +1,10 @@
+import { createHash } from "node:crypto";
 import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 
 import { run, type Part, type Rows, type Transaction, type TwoPhaseSink } from "@headrace/sdk";
 
-/** Writes the values of each transaction into one file, exactly once: `visible/PIPELINE~BATCH`. */
+/** Writes the values of each transaction into one file, as lines of JSON, exactly once: `visible/PIPELINE~BATCH`. */
 class FileSink implements TwoPhaseSink {
   readonly name = "lines";
   readonly mode = "two-phase";
@@ -11,9 +12,10 @@ class FileSink implements TwoPhaseSink {
   constructor(private readonly folder: string) {}
 
   async stage(part: Part, rows: AsyncIterable<Rows>): Promise<void> {
-    const lines = async function* (): AsyncGenerator<Buffer> {
+    const lines = async function* (): AsyncGenerator<string> {
+      yield `${JSON.stringify({ partition: part.partition, attempt: part.attempt })}\n`;
       for await (const some of rows) {
-        yield Buffer.concat([...some].flatMap(({ value }) => [value ?? Buffer.alloc(0), Buffer.from("\n")]));
+        yield [...some].map(({ value }) => `${JSON.stringify(value?.toString() ?? null)}\n`).join("");
       }
     };
     await this.write("staged", nameOf(part), lines());
@@ -37,7 +39,10 @@ class FileSink implements TwoPhaseSink {
     if (!(await this.list("visible")).includes(name)) {
       // Throws if the transaction is unknown: then what was staged is lost, and the query must learn of it.
       const parts = JSON.parse(await readFile(join(this.folder, "prepared", name), "utf8")) as string[];
-      const contents = parts.map((part) => readFile(join(this.folder, "staged", part)));
+      const contents = parts.map(async (part) => {
+        const staged = await readFile(join(this.folder, "staged", part), "utf8");
+        return staged.slice(staged.indexOf("\n") + 1);
+      });
       await this.write("visible", name, contents);
     }
     await this.abort(transaction);
@@ -64,10 +69,15 @@ class FileSink implements TwoPhaseSink {
         last.set(transaction.pipeline, transaction);
     }
     return {
-      staged: (await this.list("staged")).map(partOf),
+      staged: await Promise.all((await this.list("staged")).map((name) => this.partOf(name))),
       prepared: (await this.list("prepared")).map(transactionOf),
       committed: [...last.values()],
     };
+  }
+
+  private async partOf(name: string): Promise<Part> {
+    const [head = ""] = (await readFile(join(this.folder, "staged", name), "utf8")).split("\n", 1);
+    return { ...(JSON.parse(head) as Pick<Part, "partition" | "attempt">), transaction: transactionOf(name) };
   }
 
   private list(state: string): Promise<string[]> {
@@ -82,7 +92,7 @@ class FileSink implements TwoPhaseSink {
   private async write(
     state: string,
     name: string,
-    contents: AsyncIterable<Buffer> | Iterable<string | Promise<Buffer>>,
+    contents: AsyncIterable<string> | Iterable<string | Promise<string>>,
   ): Promise<void> {
     const unfinished = join(this.folder, "written", name);
     const file = await open(unfinished, "w");
@@ -104,12 +114,9 @@ class FileSink implements TwoPhaseSink {
 
 function nameOf(what: Part | Transaction): string {
   if ("pipeline" in what) return `${encodeURIComponent(what.pipeline)}~${what.batch}`;
-  return `${nameOf(what.transaction)}~${what.partition}~${encodeURIComponent(what.attempt)}`;
-}
-
-function partOf(name: string): Part {
-  const [, , partition, attempt] = name.split("~").map(decodeURIComponent);
-  return { transaction: transactionOf(name), partition: Number(partition), attempt: attempt };
+  // An attempt may be as long as a file name, and contains a slash.
+  const attempt = createHash("sha256").update(what.attempt).digest("hex");
+  return `${nameOf(what.transaction)}~${what.partition}~${attempt}`;
 }
 
 function transactionOf(name: string): Transaction {
