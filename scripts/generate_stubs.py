@@ -21,6 +21,7 @@ GO_PLUGINS = {
 }
 GO_STUBS = Path("sdk/go/internal/protocol/v1")
 RUST_STUBS = Path("sdk/rust/src/protocol/v1")
+TYPESCRIPT = Path("sdk/typescript")
 BUF_VERSION = "1.75.0"
 """The same version as in lint_protos.sh."""
 
@@ -75,6 +76,11 @@ def generate_go(folder: Path) -> None:
         shutil.copytree(Path(out) / GO_STUBS, folder)
 
 
+def generate_typescript(folder: Path) -> None:
+    """Writes the TypeScript stubs of what a connector needs, as the script of the SDK says."""
+    subprocess.run([ROOT / TYPESCRIPT / "scripts" / "generate-stubs", folder], check=True)
+
+
 def go_plugins() -> Path:
     """Returns the folder of protoc's Go plugins, after installing missing ones at their pinned versions."""
     folder = ROOT / ".build" / "go-bin" / "-".join(GO_PLUGINS.values())
@@ -96,6 +102,7 @@ ALL = (
     Stubs("Python", ROOT / "protocol" / "src" / PACKAGE, generate_python),
     Stubs("Go", ROOT / GO_STUBS, generate_go, tools=("go", "npx")),
     Stubs("Rust", ROOT / RUST_STUBS, generate_rust, tools=("cargo",)),
+    Stubs("TypeScript", ROOT / TYPESCRIPT / "src" / "gen", generate_typescript, tools=("npx",)),
 )
 
 

@@ -117,7 +117,8 @@ export type Report = Message<"headrace.protocol.v1.Report"> & {
   reason: string;
 
   /**
-   * The errors since the last Report of this session, oldest first; at most 100. If there were more, the last 100.
+   * The errors since the last Report, also those between two sessions, oldest first; at most 100. If there were more, the
+   * last 100.
    *
    * @generated from field: repeated headrace.protocol.v1.ConnectorError errors = 4;
    */
@@ -145,7 +146,7 @@ export enum ConnectorState {
   UNSPECIFIED = 0,
 
   /**
-   * It connects to its system, and has not yet read or written anything in this session.
+   * It starts: it connects to its system.
    *
    * @generated from enum value: CONNECTOR_STATE_CONNECTING = 1;
    */
@@ -202,8 +203,8 @@ export enum ErrorReason {
   UNSPECIFIED = 0,
 
   /**
-   * A frame, a name or another part of a message is invalid. INVALID_ARGUMENT; do not reconnect. Metadata: `stream`,
-   * `sequence` (the first of the frame), for a part of a sink `pipeline`, `batch`.
+   * A frame, a name or another part of a message is invalid. INVALID_ARGUMENT; do not reconnect. Metadata: `stream` and
+   * `sequence` (the first of the frame), or `sink`, `pipeline` and `batch`.
    *
    * @generated from enum value: ERROR_REASON_MALFORMED_MESSAGE = 1;
    */
@@ -220,7 +221,8 @@ export enum ErrorReason {
 
   /**
    * A message that is not allowed at this point: before Hello, a second Hello, a frame of a stream that is not open, an
-   * answer to nothing. FAILED_PRECONDITION; do not reconnect. Metadata: `stream`, or `sink`.
+   * answer to nothing; also a Hello without a connector or an instance. FAILED_PRECONDITION; do not reconnect. Metadata:
+   * `stream`, or `sink`.
    *
    * @generated from enum value: ERROR_REASON_MESSAGE_OUT_OF_ORDER = 3;
    */
@@ -228,7 +230,7 @@ export enum ErrorReason {
 
   /**
    * A message of a kind that the gateway does not know, or without content. FAILED_PRECONDITION; do not reconnect: send what
-   * is new only to a gateway whose Welcome lists its capability.
+   * is new only to a gateway whose Welcome lists its capability. Metadata: `sink`.
    *
    * @generated from enum value: ERROR_REASON_MESSAGE_UNKNOWN = 4;
    */
@@ -290,7 +292,7 @@ export enum ErrorReason {
 
   /**
    * A list in a message is too long. RESOURCE_EXHAUSTED; do not reconnect. Metadata: `limit` (the list), `maximum`,
-   * `actual`.
+   * `actual`, `sink`.
    *
    * @generated from enum value: ERROR_REASON_LIST_TOO_LONG = 12;
    */
