@@ -254,9 +254,9 @@ export class Reader {
   async #reportBacklog(caughtUp: boolean): Promise<void> {
     this.#backlogAt = performance.now() + BACKLOG_MS;
     const left = await this.#source.backlog?.(this.task.partition);
-    for (const [field, value] of Object.entries(left ?? {}) as [string, unknown][]) {
+    for (const [field, value] of Object.entries(left ?? {}) as [string, bigint | number | undefined][]) {
       if (value !== undefined && typeof value !== "bigint" && !Number.isSafeInteger(value)) {
-        throw new TypeError(`backlog() returned ${field} ${String(value)}: a bigint or a safe integer is needed`);
+        throw new TypeError(`backlog() returned ${field} ${value}: a bigint or a safe integer is needed`);
       }
     }
     this.task.backlog(left, caughtUp);
