@@ -85,7 +85,7 @@ class Planted:
     checks: tuple[AnyCheck, ...]
 
 
-async def judged_at_once(planted: Sequence[Planted], new_trial: Callable[..., Any], at_once: int = 6) -> dict[str, Judged]:
+async def judged_at_once(planted: Sequence[Planted], new_trial: Callable[..., Any], at_once: int = 10) -> dict[str, Judged]:
     """Judges several connectors side by side, in this process; by fault."""
     slots = asyncio.Semaphore(at_once)
 
@@ -111,6 +111,6 @@ def sampled(check: AnyCheck, checks: Sequence[AnyCheck], config: pytest.Config) 
 
 
 def selected(request: pytest.FixtureRequest, test: str) -> list[str]:
-    """The faults whose tests are selected."""
-    items = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    """The faults whose tests are selected in the module of the request."""
+    items = [item for item in request.session.items if isinstance(item, pytest.Function) and item.module is request.module]
     return [item.callspec.params["fault"] for item in items if item.originalname == test]
