@@ -94,7 +94,7 @@ def generate_rust(folder: Path) -> None:
     """Writes the Rust stubs that a connector needs, with a generator that needs no protoc."""
     manifest = ROOT / "sdk" / "rust" / "stubs" / "Cargo.toml"
     target = ROOT / ".build" / "rust" / "stubs"
-    command = ["cargo", "run", "--quiet", "--manifest-path", manifest, "--target-dir", target, "--", PROTO, folder]
+    command: list[str | Path] = ["cargo", "run", "--quiet", "--manifest-path", manifest, "--target-dir", target, "--", PROTO, folder]
     subprocess.run(command, check=True, cwd=ROOT)
 
 

@@ -110,7 +110,6 @@ impl<'a> Columns<'a> {
     }
 
     /// The columns of a frame that was checked before.
-    #[allow(dead_code)]
     pub(crate) fn checked(frame: &'a Frame) -> Self {
         Self { frame }
     }

@@ -1,6 +1,7 @@
-//! Write a Headrace source or sink: a source streams messages to a gateway, and from there into Spark.
+//! Write a Headrace source or sink: a source streams messages to a gateway, and from there into Spark; a sink receives the rows
+//! of Spark queries in transactions.
 //!
-//! - Implement [`Source`], and [`run`] it in a [`Connector`].
+//! - Implement [`Source`], or [`TwoPhaseSink`], [`IdempotentSink`] or [`Sink`], and [`run`] it in a [`Connector`].
 //! - The SDK batches messages into frames, observes credit, reconnects, resumes, drains, and ends streams.
 //! - A message is acknowledged once it is in the checkpoint of every Spark query that reads it, and not before.
 //!
@@ -22,6 +23,7 @@ mod packed;
 mod protocol;
 mod run;
 mod settings;
+mod sink;
 mod source;
 
 #[cfg(test)]
@@ -38,4 +40,5 @@ pub use message::{Item, Message, Position};
 pub use metrics::Metrics;
 pub use run::run;
 pub use settings::Settings;
+pub use sink::{IdempotentSink, Outcomes, Part, PartRows, Recovered, Refused, RowError, Rows, Sink, Transaction, TwoPhaseSink};
 pub use source::{Backlog, ReadError, Source, SourceKind};

@@ -27,7 +27,6 @@ pub(crate) fn check_text(what: &str, text: &str) -> Result<(), Error> {
 }
 
 /// Checks the name of a sink.
-#[allow(dead_code)]
 pub(crate) fn check_sink_name(name: &str) -> Result<(), Error> {
     if is_name(name) {
         return Ok(());

@@ -162,7 +162,7 @@ impl Side for SourceSide {
 }
 
 /// Short waits, so that tests do not take long.
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     Settings { first_backoff: Duration::from_millis(1), max_backoff: Duration::from_millis(10), ..Settings::default() }
 }
 
