@@ -92,10 +92,10 @@ def go_plugins() -> Path:
 
 def generate_rust(folder: Path) -> None:
     """Writes the Rust stubs that a connector needs, with a generator that needs no protoc."""
+    environ = {**os.environ, "CARGO_TARGET_DIR": str(ROOT / ".build" / "rust" / "stubs")}
     manifest = ROOT / "sdk" / "rust" / "stubs" / "Cargo.toml"
-    target = ROOT / ".build" / "rust" / "stubs"
-    command: list[str | Path] = ["cargo", "run", "--quiet", "--manifest-path", manifest, "--target-dir", target, "--", PROTO, folder]
-    subprocess.run(command, check=True, cwd=ROOT)
+    command: list[str | Path] = ["cargo", "run", "--quiet", "--manifest-path", manifest, "--", PROTO, folder]
+    subprocess.run(command, check=True, cwd=ROOT, env=environ)
 
 
 ALL = (
