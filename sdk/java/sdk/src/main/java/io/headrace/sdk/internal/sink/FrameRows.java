@@ -124,9 +124,7 @@ public final class FrameRows implements Rows {
         0,
         value == null ? 0 : value.length);
     if (message.eventTime() != null) {
-      columns.setEventTime(
-          java.time.temporal.ChronoUnit.MICROS.between(
-              java.time.Instant.EPOCH, message.eventTime()));
+      columns.setEventTime(Columns.micros(message.eventTime()));
     }
     if (message.id() != null) {
       columns.setId(message.id().getBytes(StandardCharsets.UTF_8));

@@ -14,7 +14,6 @@ import java.nio.CharBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
-import java.time.temporal.ChronoUnit;
 
 /** Gathers the messages of one reader in columns, and checks each. Used by the reader's thread. */
 final class Gatherer implements Batch, Attributes {
@@ -77,7 +76,7 @@ final class Gatherer implements Batch, Attributes {
   @Override
   public Attributes eventTime(Instant time) {
     try {
-      return eventTimeMicros(ChronoUnit.MICROS.between(Instant.EPOCH, time));
+      return eventTimeMicros(Columns.micros(time));
     } catch (ArithmeticException error) {
       throw invalid("its event time " + time + " does not fit into 64 bits of microseconds");
     }

@@ -16,6 +16,7 @@ public final class Columns {
   /** The event time that stands for null. */
   public static final long NULL_TIME = Long.MIN_VALUE;
 
+  private static final long MICROS_PER_SECOND = 1_000_000;
   private static final int FIRST_ENTRIES = 64;
   private static final int FIRST_BYTES = 4096;
 
@@ -33,6 +34,22 @@ public final class Columns {
 
   /** Where to seek for what follows the message before the index {@code end}. */
   private record Cursor(int end, byte[] bytes) {}
+
+  /**
+   * A time in microseconds.
+   *
+   * @throws ArithmeticException if it does not fit into 64 bits
+   */
+  public static long micros(Instant time) {
+    long seconds = time.getEpochSecond();
+    long micros = time.getNano() / 1000;
+    if (seconds < 0 && micros > 0) {
+      // The seconds alone may be below the range.
+      return Math.addExact(
+          Math.multiplyExact(seconds + 1, MICROS_PER_SECOND), micros - MICROS_PER_SECOND);
+    }
+    return Math.addExact(Math.multiplyExact(seconds, MICROS_PER_SECOND), micros);
+  }
 
   /** Adds a message with a key and a value, either of which may be null. */
   public void add(

@@ -37,6 +37,7 @@ public final class FrameReader {
         "event_times",
         frame.getEventTimes().size(),
         8L * count);
+    checkText("message_id", ids);
     eventTimes = LittleEndian.longs(frame.getEventTimes());
     headerEnds = headerEnds(frame);
     int headers = headerEnds.length == 0 ? 0 : headerEnds[count - 1];
@@ -46,6 +47,10 @@ public final class FrameReader {
         entries(
             "header_value", frame.getHeaderValues(), frame.getHeaderValueLengths(), headers, true);
     check(headers == 0 || (headerNames != null && headerValues != null), "headers", 0, headers);
+    checkText("header_name", headerNames);
+    for (int at = 0; at < headers; at++) {
+      check(headerNames.get(at) != null, "header_name_lengths", "null", "a name");
+    }
   }
 
   /** Entries of bytes: all of them joined, and where each ends. */
@@ -165,6 +170,13 @@ public final class FrameReader {
     }
     check(end == data.size(), name + "_lengths", end, data.size());
     return new Entries(data, lengths, ends);
+  }
+
+  private static void checkText(String name, Entries entries) {
+    for (int at = 0; entries != null && at < entries.lengths.length; at++) {
+      ByteString entry = entries.get(at);
+      check(entry == null || entry.isValidUtf8(), name, "entry " + at, "UTF-8");
+    }
   }
 
   private static void check(boolean holds, String column, Object found, Object wanted) {

@@ -1,0 +1,136 @@
+package io.headrace.sdk;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.grpc.Metadata;
+import io.grpc.TlsServerCredentials;
+import io.headrace.sdk.source.Numbers;
+import io.headrace.sdk.source.Progress;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.Optional;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+@Timeout(60)
+class SecurityTest {
+  private static final Metadata.Key<String> AUTHORIZATION =
+      Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
+
+  @TempDir Path folder;
+
+  @Test
+  void mutualTlsAndATokenConnect() throws Exception {
+    Certificates certificates = new Certificates(folder);
+    try (FakeGateway gateway =
+        new FakeGateway(
+            TlsServerCredentials.newBuilder()
+                .keyManager(certificates.chain().toFile(), certificates.key().toFile())
+                .trustManager(certificates.chain().toFile())
+                .clientAuth(TlsServerCredentials.ClientAuth.REQUIRE)
+                .build())) {
+      Settings settings =
+          gateway.settings().toBuilder()
+              .token("secret")
+              .tls(
+                  Tls.trusting(certificates.chain())
+                      .withCertificate(certificates.chain(), certificates.key())
+                      .withServerName("localhost"))
+              .build();
+      assertFalse(settings.toString().contains("secret"));
+      try (Connector connector = Connector.start(new Numbers(0, Progress.END, "0"), settings)) {
+        SourceGateway session = SourceGateway.welcome(gateway);
+        assertEquals("Bearer secret", session.session().headers().get(AUTHORIZATION));
+        session.open();
+        session.goodbye();
+        connector.join();
+      }
+    }
+  }
+
+  @Test
+  void aFileThatCannotBeReadIsNamed() {
+    Settings settings = Settings.builder().tls(Tls.trusting(folder.resolve("missing.pem"))).build();
+    Connector connector = Connector.start(new Numbers(0, Progress.END, "0"), settings);
+    InvalidConnectorException error =
+        assertThrows(InvalidConnectorException.class, connector::join);
+    assertTrue(error.getMessage().contains("missing.pem"), error.getMessage());
+  }
+
+  @Test
+  void aCertificateNeedsItsKey() {
+    assertThrows(
+        InvalidConnectorException.class,
+        () -> new Tls(Optional.empty(), Optional.of(folder), Optional.empty(), Optional.empty()));
+  }
+
+  @Test
+  void theEnvironmentNamesTheGatewayAndTheToken() {
+    Settings settings =
+        Settings.of(Map.of("HEADRACE_GATEWAY", "gateway:1", "HEADRACE_TOKEN", "secret"));
+    assertEquals("gateway:1", settings.gateway());
+    assertEquals(Optional.of("secret"), settings.token());
+    assertEquals(Settings.DEFAULT_GATEWAY, Settings.of(Map.of("HEADRACE_TOKEN", "")).gateway());
+  }
+
+  /** A certificate that is its own authority, made by the keytool of the JDK. */
+  private record Certificates(Path folder) {
+    private Certificates {
+      Path store = folder.resolve("store.p12");
+      run(
+          "-genkeypair -alias a -keyalg EC -dname CN=localhost -ext san=dns:localhost -ext"
+              + " bc=ca:true -validity 2 -storetype PKCS12 -storepass changeit -keystore "
+              + store);
+      try {
+        java.security.KeyStore keys = java.security.KeyStore.getInstance("PKCS12");
+        try (var file = java.nio.file.Files.newInputStream(store)) {
+          keys.load(file, "changeit".toCharArray());
+        }
+        write(folder.resolve("cert.pem"), "CERTIFICATE", keys.getCertificate("a").getEncoded());
+        write(
+            folder.resolve("key.pem"),
+            "PRIVATE KEY",
+            keys.getKey("a", "changeit".toCharArray()).getEncoded());
+      } catch (java.security.GeneralSecurityException | IOException error) {
+        throw new AssertionError(error);
+      }
+    }
+
+    Path chain() {
+      return folder.resolve("cert.pem");
+    }
+
+    Path key() {
+      return folder.resolve("key.pem");
+    }
+
+    private static void write(Path path, String what, byte[] bytes) throws IOException {
+      String body = java.util.Base64.getMimeEncoder(64, new byte[] {'\n'}).encodeToString(bytes);
+      java.nio.file.Files.writeString(
+          path, "-----BEGIN %s-----\n%s\n-----END %s-----\n".formatted(what, body, what));
+    }
+
+    private static void run(String arguments) {
+      try {
+        Path keytool = Path.of(System.getProperty("java.home"), "bin", "keytool");
+        java.util.List<String> command = new java.util.ArrayList<>();
+        command.add(keytool.toString());
+        command.addAll(java.util.List.of(arguments.split(" ", -1)));
+        Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+        String output =
+            new String(
+                process.getInputStream().readAllBytes(), java.nio.charset.StandardCharsets.UTF_8);
+        if (process.waitFor() != 0) {
+          throw new AssertionError(output);
+        }
+      } catch (IOException | InterruptedException error) {
+        throw new AssertionError(error);
+      }
+    }
+  }
+}
