@@ -1,5 +1,6 @@
 """The SDK for Rust: its own tests, and the programs of its README at a real gateway, which lose and repeat nothing."""
 
+import asyncio
 import re
 import signal
 from collections.abc import Callable
@@ -7,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.kit import judged
+from tests.gateway.certificates import Authority
 from tests.gateway.processes import gateway_process
-from tests.sdk_go.processes import connector
+from tests.sdk_go.processes import DEADLINE_S, connector
 from tests.sdk_go.queries import Reader, Writer
-from tests.sdk_rust.conftest import SDK, Toolchain
+from tests.sdk_rust.conftest import SDK, TARGET, Toolchain
 
 pytestmark = pytest.mark.timeout(900)  # The first build compiles gRPC.
 
@@ -97,3 +99,19 @@ async def test_a_sink_shows_each_batch_once(example: Example, tmp_path: Path) ->
              for path in folder.glob("batch-*")}  # fmt: skip
     assert shown == {f"batch-{batch}-of-query": sorted(values) for batch, values in enumerate(batches)}
     assert [*(folder / ".staged").glob("*/*"), *(folder / ".prepared").glob("*/*")] == []
+
+
+async def test_mutual_tls(cargo: Toolchain, tmp_path: Path) -> None:
+    done = cargo.run("build", "--features", "tls", "--example", "secured")
+    assert done.returncode == 0, done.stderr
+    program = TARGET / "debug" / "examples" / "secured"
+    authority, stranger = Authority(tmp_path, "authority"), Authority(tmp_path, "stranger")
+    server, client = authority.issue("server"), authority.issue("client")
+    arguments = ("--tls-cert", server.cert, "--tls-key", server.key, "--tls-client-ca", authority.cert)
+    with gateway_process(*arguments) as gateway:
+        for ca, wanted in ((authority.cert, "connected"), (stranger.cert, "trying again")):
+            async with connector(gateway.address, tmp_path / wanted, program, ca, client.cert, client.key) as source:
+                async with asyncio.timeout(DEADLINE_S):
+                    while wanted not in source.log:  # noqa: ASYNC110 - a log has no event
+                        await asyncio.sleep(0.02)
+                assert await source.end(signal.SIGTERM) == 0, source.log
