@@ -1,7 +1,8 @@
-"""Generates the parameter tables in docs/connectors/ from the connectors' declarations. With --check, fails if one is stale.
+"""Generates the tables in docs/connectors/ and docs/plugins.md from declarations. With --check, fails if one is stale.
 
 A table is between `<!-- parameters: NAME -->` and `<!-- end -->`; NAME is a connector, or `[gateway]` for the table that all
-connectors share. `<!-- connectors -->` starts the list of all connectors.
+connectors share. `<!-- connectors -->` starts the list of all connectors, `<!-- manifest -->` the keys of a manifest, and
+`<!-- manifest: parameter -->` those of a parameter in it.
 """
 
 import argparse
@@ -9,13 +10,17 @@ import re
 import sys
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from headrace.connectors import CONNECTORS, Connector, Parameter, declared
 from headrace.connectors.configuration import GatewayTable
+from headrace.connectors.manifests import Manifest, ParameterTable
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ROOT / "docs" / "connectors"
+PAGES = (*sorted((ROOT / "docs" / "connectors").glob("*.md")), ROOT / "docs" / "plugins.md")
 
-_TABLE = re.compile(r"(<!-- (?:connectors|parameters: (\S+)) -->\n).*?(<!-- end -->)", re.DOTALL)
+_TABLE = re.compile(r"(<!-- (connectors|manifest|manifest: parameter|parameters: \S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_OF_MANIFESTS: dict[str, type[BaseModel]] = {"manifest": Manifest, "manifest: parameter": ParameterTable}
 
 
 def filled(text: str) -> str:
@@ -26,7 +31,11 @@ def filled(text: str) -> str:
     """
 
     def table(match: re.Match[str]) -> str:
-        lines = connectors() if match[2] is None else parameters(match[2])
+        what = match[2]
+        if what in _OF_MANIFESTS:
+            lines = keys(_OF_MANIFESTS[what])
+        else:
+            lines = connectors() if what == "connectors" else parameters(what.removeprefix("parameters: "))
         return "\n".join([match[1], *lines, "", match[3]])
 
     return _TABLE.sub(table, text)
@@ -44,6 +53,15 @@ def parameters(name: str) -> list[str]:
 def connectors() -> list[str]:
     """Returns the table of all connectors."""
     return ["| connector | | guarantee |", "|---|---|---|", *map(_summary, CONNECTORS)]
+
+
+def keys(model: type[BaseModel]) -> list[str]:
+    """Returns the table of the keys of a manifest, or of a table in it."""
+    rows = [
+        f"| `{name}` | {'required' if field.is_required() else 'optional'} | {_cell(field.description or '')} |"
+        for name, field in model.model_fields.items()
+    ]
+    return ["| key | | |", "|---|---|---|", *rows]
 
 
 def _row(parameter: Parameter) -> str:
@@ -74,7 +92,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing; exit with code 1 if a page is stale")
     check: bool = parser.parse_args().check
-    pages = [page for page in sorted(PAGES.glob("*.md")) if stale(page)]
+    pages = [page for page in PAGES if stale(page)]
     if check and pages:
         names = ", ".join(str(page.relative_to(ROOT)) for page in pages)
         print(f"not current: {names}; run: {sys.executable} scripts/generate_connector_pages.py", file=sys.stderr)

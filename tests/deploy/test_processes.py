@@ -53,11 +53,11 @@ class Run:
 
 
 @asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[Run]:
+async def running(folder: Path, **variables: str) -> AsyncIterator[Run]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "headrace.cli", "run", str(folder / "deploy.toml"), "--json"),
         stdout=asyncio.subprocess.PIPE,
-        env=spark_environ(folder),
+        env=spark_environ(folder) | variables,
     )
     try:
         yield Run(process)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.connectors._catalog import Catalog, catalog, connector_names, find_connector
 from headrace.connectors._connector import BUNDLED, Connector, Implementation
-from headrace.connectors._errors import ConnectorUnavailable, MissingExtra
+from headrace.connectors._errors import CheckFailed, ConnectorUnavailable, MissingExtra
 from headrace.connectors._registry import CONNECTORS
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ __all__ = [
     "CONNECTORS",
     "BadRecord",
     "Catalog",
+    "CheckFailed",
     "Connector",
     "ConnectorUnavailable",
     "DeadLetter",

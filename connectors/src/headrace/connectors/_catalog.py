@@ -1,11 +1,13 @@
 """All connectors of this machine: the bundled ones, and plugins. A plugin that cannot be used affects no other connector."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from headrace.connectors._connector import Connector
 from headrace.connectors._errors import ConnectorUnavailable
-from headrace.connectors._plugins import PythonPlugin, python_plugins
+from headrace.connectors._plugins import python_plugins
 from headrace.connectors._registry import CONNECTORS
+from headrace.connectors.manifests import SearchPath
 from headrace.contract.names import is_name
 
 
@@ -17,18 +19,40 @@ class Catalog:
         connectors: The connectors that can be declared: the bundled ones, then plugins by name. The client library of one of
             them may be missing.
         unavailable: The plugins that cannot be used, each with the reason.
+        notes: What is wrong with the search path of manifests, a line for each problem.
     """
 
     connectors: tuple[Connector, ...]
     unavailable: tuple[ConnectorUnavailable, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Plugin(Protocol):
+    """A connector that is not bundled, and that is not read or imported yet."""
+
+    @property
+    def name(self) -> str:
+        """The name of the connector."""
+
+    @property
+    def origin(self) -> str:
+        """Where it comes from."""
+
+    def connector(self) -> Connector:
+        """Reads or imports it.
+
+        Raises:
+            ConnectorUnavailable: It cannot be used.
+        """
 
 
 def catalog() -> Catalog:
-    """Returns all connectors. Imports what declares the plugins, but no implementation."""
+    """Returns all connectors. Reads the manifests, and imports the declarations of plugins, but no implementation."""
     connectors = list(CONNECTORS)
     holders = {known.name: f"a {known.origin} connector" for known in CONNECTORS}
     unavailable: list[ConnectorUnavailable] = []
-    for plugin in _plugins():
+    path = SearchPath.read()
+    for plugin in _plugins(path):
         if plugin.name in holders:
             reason = f"its name is taken by {holders[plugin.name]}; one of them must be renamed or removed"
             unavailable.append(ConnectorUnavailable(plugin.name, plugin.origin, reason))
@@ -38,7 +62,7 @@ def catalog() -> Catalog:
             connectors.append(plugin.connector())
         except ConnectorUnavailable as error:
             unavailable.append(error)
-    return Catalog(tuple(connectors), tuple(unavailable))
+    return Catalog(tuple(connectors), tuple(unavailable), path.notes)
 
 
 def find_connector(name: str) -> Connector | None:
@@ -50,16 +74,16 @@ def find_connector(name: str) -> Connector | None:
     bundled = next((known for known in CONNECTORS if known.name == name), None)
     if bundled is not None:
         return bundled
-    plugin = next((plugin for plugin in _plugins() if plugin.name == name), None)
+    plugin = next((plugin for plugin in _plugins(SearchPath.read()) if plugin.name == name), None)
     return None if plugin is None else plugin.connector()
 
 
 def connector_names() -> list[str]:
     """Returns the names of all connectors, including those that cannot be used, without importing anything."""
-    names = [*(known.name for known in CONNECTORS), *(plugin.name for plugin in _plugins())]
+    names = [*(known.name for known in CONNECTORS), *(plugin.name for plugin in _plugins(SearchPath.read()))]
     return [name for name in dict.fromkeys(names) if is_name(name)]
 
 
-def _plugins() -> list[PythonPlugin]:
+def _plugins(path: SearchPath) -> list[Plugin]:
     """Returns all plugins; the first of a name has it."""
-    return python_plugins()
+    return [*python_plugins(), *path.plugins]

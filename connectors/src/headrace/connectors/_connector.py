@@ -10,6 +10,7 @@ from headrace.contract.names import is_name
 
 if TYPE_CHECKING:
     from headrace.connectors._parameters import Parameters
+    from headrace.connectors.manifests._program import Program
     from headrace.sdk import (
         AsyncIdempotentSink,
         AsyncSink,
@@ -47,13 +48,13 @@ class Implementation(Generic[P]):
     Attributes:
         parameters: The class of its parameters. One of them has the name of the connector's kind, `source` or `sink`, and is
             the name of the source or sink at the gateway.
-        build: Builds it, without connecting to anything.
+        build: Builds it, without connecting to anything. For a connector in another language, that is a program to execute.
         check: Connects as the connector would, without changing anything, and returns a one-line description of what it found;
             raises a `HeadraceError` that states what is wrong and what to do. None if there is nothing to connect to.
     """
 
     parameters: type[P]
-    build: Callable[[P], AnyConnector]
+    build: "Callable[[P], AnyConnector | Program]"
     check: Callable[[P], str] | None = None
 
 
@@ -100,8 +101,13 @@ class Connector:
 
     @property
     def origin(self) -> str:
-        """Where it comes from: `bundled`, or a distribution."""
+        """Where it comes from: `bundled`, a distribution, or a manifest."""
         return "bundled" if self.distribution == BUNDLED else self.distribution
+
+    @property
+    def program(self) -> dict[str, str | list[str]] | None:
+        """What the manifest of a connector says about its program; None for a connector in Python."""
+        return None
 
     @property
     def guarantee(self) -> str:

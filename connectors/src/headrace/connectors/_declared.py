@@ -3,7 +3,9 @@
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -11,12 +13,13 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from headrace.configuration import takes_size
-from headrace.contract.units import format_size
+from headrace.configuration import takes_duration, takes_size
+from headrace.contract.units import format_duration, format_size
 
 _SCALARS = {str: "text", int: "whole number", float: "number", bool: "true or false", Path: "path", SecretStr: "text"}
 _METAVARS = {str: "TEXT", int: "N", float: "N", Path: "PATH", SecretStr: "TEXT"}
 _SIZE = "size"
+_DURATION = "duration"
 _BOUNDS = {Ge: "at least", Gt: "more than", Le: "at most", Lt: "less than"}
 
 
@@ -64,6 +67,8 @@ class Parameter:
             return ""
         if self.type.startswith(_SIZE) and isinstance(self.default, int):
             return format_size(self.default)
+        if self.type.startswith(_DURATION) and isinstance(self.default, int | float):
+            return format_duration(timedelta(seconds=self.default))
         if isinstance(self.default, bool):
             return str(self.default).lower()
         return ", ".join(map(str, self.default)) if isinstance(self.default, list) else str(self.default)
@@ -98,7 +103,7 @@ def _parameter(owner: type[BaseModel], name: str, field: FieldInfo) -> Parameter
     return Parameter(
         name=field.alias or name,
         type=_described(one, choices, several, pairs, field),
-        metavar="NAME=VALUE" if pairs else "SIZE" if takes_size(field) else _METAVARS.get(one, "VALUE"),
+        metavar=_metavar(one, pairs, field),
         choices=choices,
         flag=one is bool and not several,
         several=several,
@@ -142,15 +147,36 @@ def _described(one: Any, choices: tuple[str, ...], several: bool, pairs: bool, f
     if choices:
         what = f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else choices[0]
         return f"list of: {what}" if several else what
-    what = _SIZE if takes_size(field) else " or ".join(_SCALARS[kind] for kind in _scalars(one))
+    unit = _unit(field)
+    what = unit or " or ".join(_SCALARS[kind] for kind in _scalars(one))
     what = f"list of {what}s" if several else f"{what} by name" if pairs else what
-    return ", ".join([what, *_bounds(field.metadata)])
+    inner = [getattr(mark, "metadata", ()) for mark in _marks(field.annotation)] if several else []
+    return ", ".join([what, *_bounds(chain(field.metadata, *inner), unit)])
 
 
-def _bounds(metadata: Iterable[Any]) -> list[str]:
+def _metavar(one: Any, pairs: bool, field: FieldInfo) -> str:
+    """Returns the placeholder for a value."""
+    return "NAME=VALUE" if pairs else _unit(field).upper() or _METAVARS.get(one, "VALUE")
+
+
+def _unit(field: FieldInfo) -> str:
+    """Returns `size` or `duration` if a field takes numbers with such units; otherwise an empty text."""
+    return _SIZE if takes_size(field) else _DURATION if takes_duration(field) else ""
+
+
+def _marks(annotation: Any) -> Iterable[Any]:
+    """Returns the constraints of the elements of a list."""
+    return get_args(get_args(_without_none(annotation))[0])[1:]
+
+
+def _bounds(metadata: Iterable[Any], unit: str) -> list[str]:
     """Returns the constraints of a number, in words."""
+
+    def text(bound: Any) -> str:
+        return format_duration(timedelta(seconds=bound)) if unit == _DURATION and bound >= 0 else str(bound)
+
     return [
-        f"{word} {getattr(bound, kind.__name__.lower())}"
+        f"{word} {text(getattr(bound, kind.__name__.lower()))}"
         for bound in metadata
         for kind, word in _BOUNDS.items()
         if isinstance(bound, kind)

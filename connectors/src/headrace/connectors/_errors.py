@@ -1,7 +1,9 @@
-"""Why a connector cannot be used on this machine.
+"""Why a connector cannot be used.
 
-ConnectorUnavailable    it is there, but cannot be used
-└── MissingExtra        its client library is not installed
+HeadraceError
+├── ConnectorUnavailable    it is there, but cannot be used on this machine
+│   └── MissingExtra        its client library is not installed
+└── CheckFailed             the check command of a connector has found a problem
 """
 
 from headrace.contract.errors import HeadraceError
@@ -34,3 +36,7 @@ class MissingExtra(ConnectorUnavailable, ImportError):
         """Takes the connector, its distribution, the extra that installs its client library, and the module that is missing."""
         reason = f"needs the module {module}: pip install '{distribution}[{extra}]'"
         super().__init__(name, distribution, reason, f"connector {name} {reason}")
+
+
+class CheckFailed(HeadraceError):
+    """The check command of a connector failed, or did not end in time; the message is what it said."""

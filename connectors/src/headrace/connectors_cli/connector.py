@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -48,9 +49,9 @@ def list_connectors(as_json: bool) -> None:
 
     found = catalog()
     if as_json:
-        connectors = [dataclasses.asdict(known) | {"guarantee": known.guarantee} for known in found.connectors]
-        unavailable = [{"name": one.connector, "distribution": one.origin, "error": one.reason} for one in found.unavailable]
-        print_json({"connectors": connectors, "unavailable": unavailable})
+        connectors = [_listed(known) for known in found.connectors]
+        unavailable = [{"name": one.connector, "origin": one.origin, "error": one.reason} for one in found.unavailable]
+        print_json({"connectors": connectors, "unavailable": unavailable, "notes": found.notes})
     else:
         _print_list(found)
 
@@ -105,8 +106,8 @@ def schema() -> None:
                 left_out.append(error)
                 continue
         connectors.append(known)
-    for one in left_out:
-        click.echo(f"left out: {one}", err=True)
+    for problem in (*left_out, *found.notes):
+        click.echo(f"left out: {problem}", err=True)
     _print_schema(connectors)
 
 
@@ -136,12 +137,26 @@ def _print_list(found: "Catalog") -> None:
         for one in found.unavailable:
             faulty.add_row(one.connector, one.origin, one.reason)
         console().print(faulty)
+    for note in found.notes:
+        click.echo(f"note: {note}", err=True)
 
 
 def _print_schema(connectors: "list[Connector]") -> None:
     from headrace.connectors.configuration import connector_schema
 
     click.echo(json.dumps(connector_schema(connectors), indent=2))
+
+
+def _listed(known: "Connector") -> dict[str, Any]:
+    from headrace.connectors import Connector
+
+    declared = {field.name: getattr(known, field.name) for field in dataclasses.fields(Connector)}
+    return {**declared, "module": known.module or None, **_about(known), "guarantee": known.guarantee}
+
+
+def _about(known: "Connector") -> dict[str, Any]:
+    """Returns where a connector comes from, and what it says about its program."""
+    return {"origin": known.origin, "distribution": known.distribution or None, "program": known.program}
 
 
 def _document(known: "Connector", parameters: "tuple[Parameter, ...]") -> dict[str, Any]:
@@ -155,7 +170,7 @@ def _document(known: "Connector", parameters: "tuple[Parameter, ...]") -> dict[s
         "guarantee": known.guarantee,
         "summary": known.summary,
         "extra": known.extra,
-        "distribution": known.distribution,
+        **_about(known),
         "example": example_of(known, parameters),
         "parameters": [dataclasses.asdict(parameter) for parameter in parameters],
     }
@@ -170,6 +185,9 @@ def _print(known: "Connector", parameters: "tuple[Parameter, ...]") -> None:
     click.echo(f"guarantee: {known.guarantee}")
     if known.origin != "bundled":
         click.echo(f"from: {known.origin}")
+    for name, value in (known.program or {}).items():
+        if value:
+            click.echo(f"{name}: {value if isinstance(value, str) else shlex.join(value)}")
     if known.extra is not None:
         click.echo(f"needs: pip install '{known.distribution}[{known.extra}]'")
     click.echo(f"example: {example_of(known, parameters)}\n")

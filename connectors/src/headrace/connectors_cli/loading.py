@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from headrace.connectors import Connector, Implementation, Parameters
     from headrace.connectors._connector import AnyConnector
     from headrace.connectors.configuration import Configured
+    from headrace.connectors.manifests import Program
 
 
 def named(name: str) -> "Connector | None":
@@ -57,7 +58,7 @@ def implementation_of(connector: "Connector") -> "Implementation[Any]":
         raise Failure(str(error), error.exit_code) from None
 
 
-def built(implementation: "Implementation[Any]", parameters: "Parameters") -> "AnyConnector":
+def built(implementation: "Implementation[Any]", parameters: "Parameters") -> "AnyConnector | Program":
     """Builds a connector.
 
     Raises:

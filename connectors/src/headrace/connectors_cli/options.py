@@ -1,5 +1,6 @@
 """Command-line options for the parameters of a connector, and back."""
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,7 +36,7 @@ def option_of(parameter: Parameter, connector: Connector) -> click.Option:
     else:
         attributes["metavar"] = parameter.metavar
     if parameter.secret:
-        variable = f"HEADRACE_{connector.name}_{parameter.name}".replace("-", "_").upper()
+        variable = re.sub("[^A-Z0-9]", "_", f"HEADRACE_{connector.name}_{parameter.name}".upper())
         attributes |= {"envvar": variable, "show_envvar": True, "type": _Line()}
     return click.Option([name, option], **attributes)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from headrace.connectors_cli.execution import execute
 from headrace.connectors_cli.group import ConnectorGroup, connector_command
 from headrace.connectors_cli.loading import built, configuration
 from headrace.connectors_cli.logs import configure_logging
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.connectors import Connector, Implementation, Parameters
     from headrace.connectors._connector import AnyConnector
     from headrace.connectors.configuration import GatewayTable
+    from headrace.connectors.manifests import Program
 
 T = TypeVar("T")
 
@@ -78,11 +80,14 @@ def run(ctx: click.Context, config: str | None, instance: str | None, verbose: b
     run_connector(connector, reached, instance or configured.instance, verbose)
 
 
-def run_connector(connector: "AnyConnector", connection: Connection, instance: str | None, verbose: bool) -> None:
+def run_connector(connector: "AnyConnector | Program", connection: Connection, instance: str | None, verbose: bool) -> None:
     """Runs a connector and exits with its code."""
+    from headrace.connectors.manifests import Program
     from headrace.sdk import Tls
     from headrace.sdk import run as run_to_end
 
+    if isinstance(connector, Program):
+        execute(connector, connection, instance, verbose)
     configure_logging(logging.INFO if verbose else logging.WARNING)
     options: dict[str, Any] = {}
     if connection.encrypted:

@@ -1,7 +1,7 @@
 """Configuration files: TOML with variables, validated by pydantic models. Each problem is reported with file, line and key."""
 
 from headrace.configuration.errors import ConfigurationError, Problem
-from headrace.configuration.fields import Size, takes_size
+from headrace.configuration.fields import Duration, Size, takes_duration, takes_size
 from headrace.configuration.file import ConfigurationFile, Flag, Key
 from headrace.configuration.lines import key_lines
 from headrace.configuration.validation import nearest, validated
@@ -9,12 +9,14 @@ from headrace.configuration.validation import nearest, validated
 __all__ = [
     "ConfigurationError",
     "ConfigurationFile",
+    "Duration",
     "Flag",
     "Key",
     "Problem",
     "Size",
     "key_lines",
     "nearest",
+    "takes_duration",
     "takes_size",
     "validated",
 ]

@@ -36,13 +36,16 @@ class ConfigurationFile:
     """
 
     def __init__(
-        self, path: Path | None, environ: Mapping[str, str] = os.environ, flags: Mapping[tuple[str, ...], Flag] | None = None
+        self,
+        path: Path | None,
+        environ: Mapping[str, str] | None = os.environ,
+        flags: Mapping[tuple[str, ...], Flag] | None = None,
     ) -> None:
         """Reads a file.
 
         Args:
             path: The file; None if there is none.
-            environ: The environment in which variables are looked up.
+            environ: The environment in which variables are looked up; None if the file has no variables.
             flags: Values that override those of the file, by key: `("limits", "buffer_bytes")`.
 
         Raises:
@@ -93,7 +96,7 @@ class ConfigurationFile:
         if found is None:
             return None
         name = referred(found) if isinstance(found, str) else None
-        self._secrets[key] = self._environ.get(name, "") if name else ""
+        self._secrets[key] = (self._environ or {}).get(name, "") if name else ""
         if name is None:
             self.report(key, f'write {key[-1]} = "${{VARIABLE}}": the file must not contain secrets')
         elif not self._secrets[key]:
@@ -160,7 +163,7 @@ class ConfigurationFile:
         if key in self._secrets:
             return self._secrets[key]
         try:
-            return expanded(value, self._environ) if isinstance(value, str) else value
+            return expanded(value, self._environ) if isinstance(value, str) and self._environ is not None else value
         except VariableError as error:
             self.report(key, str(error))
             return ""
@@ -183,6 +186,10 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
         place = _PLACE.search(str(error))
         line = int(place[1]) if place and place[1] else text.count("\n") + 1
         raise unreadable(f"not valid TOML: {_PLACE.sub('', str(error))}", line) from None
+    except RecursionError:
+        raise unreadable("is nested too deeply") from None
+    except ValueError as error:  # A number with too many digits, which tomllib leaves to int().
+        raise unreadable(f"not valid TOML: {error}") from None
 
 
 def _set(table: dict[str, Any], at: tuple[str, ...], value: Any) -> None:

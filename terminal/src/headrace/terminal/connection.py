@@ -110,7 +110,7 @@ def connection_options(command: _Command) -> _Command:
         help="The gateway to call.",
     )
     @click.option("--token", metavar="TOKEN", envvar="HEADRACE_TOKEN", show_envvar=True, help="Token to authenticate with.")
-    @click.option("--tls", is_flag=True, help="Use TLS; implied by the files below.")
+    @click.option("--tls", is_flag=True, envvar="HEADRACE_TLS", help="Use TLS; implied by the files below.")
     @click.option(
         "--tls-ca", type=_File, envvar="HEADRACE_TLS_CA", help="PEM: the authority to trust; else those of this machine."
     )

@@ -13,6 +13,10 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _VARIABLE = {"type": "string", "pattern": r"\$\{.+\}"}
 _SIZE = {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([bB]|[kKmMgGtT][iI]?[bB]?)?\s*$"}
 
+_UNITS = "us|microseconds?|ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?|d|days?"
+_DURATION = {"type": "string", "pattern": rf"^\s*[0-9]+(\.[0-9]+)?\s*$|^(\s*[0-9]+(\.[0-9]+)?\s*({_UNITS})\s*)+$"}
+_WITH_UNIT = {"size": _SIZE, "duration": _DURATION}
+
 
 def connector_schema(connectors: Sequence[Connector]) -> dict[str, Any]:
     """Returns the schema of a file that configures one of these connectors.
@@ -62,13 +66,18 @@ def _property(schema: dict[str, Any]) -> dict[str, Any]:
     about = {key: schema[key] for key in ("description", "default", "examples") if schema.get(key) is not None}
     plain = {key: value for key, value in schema.items() if key not in (*about, "default", "title")}
     alternatives = [one for one in plain.get("anyOf", [plain]) if one != {"type": "null"}]
-    more = [one["items"] for one in alternatives if one.get("type") == "array"]
+    more = []
     for one in alternatives:
-        if one.get("format") == "size":
+        if one.get("type") == "array":
+            one["items"] = _property(one["items"])
+            more.append(one["items"])
+    for one in alternatives:
+        if (with_unit := _WITH_UNIT.get(one.get("format", ""))) is not None:
             del one["format"]
-            if "ge" in one:  # pydantic's schema of a size with a minimum that may also be missing
-                one["minimum"] = one.pop("ge")
-            more.append(_SIZE)
+            for bound, name in (("ge", "minimum"), ("le", "maximum")):
+                if bound in one:  # pydantic's schema of a bounded size that may also be missing
+                    one[name] = one.pop(bound)
+            more.append(with_unit)
     if any(one.get("type") in ("integer", "number", "boolean") for one in alternatives):
         more.append(_VARIABLE)
     alternatives += more

@@ -1,0 +1,51 @@
+"""Replaces this process by the program of a connector."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+from headrace.terminal import EXIT_ENVIRONMENT, Connection, Failure
+
+if TYPE_CHECKING:
+    from headrace.connectors.manifests import Program
+
+BEFORE: list[Callable[[], None]] = []
+"""What to do before this process is replaced: what its threads have done until then ends with it."""
+
+
+def execute(program: "Program", connection: Connection, instance: str | None, verbose: bool) -> NoReturn:
+    """Replaces this process by a program: the program gets the signals, and its exit code is that of the command.
+
+    Raises:
+        Failure: It cannot be executed.
+    """
+    from headrace.sdk import HeadraceError
+
+    try:
+        executable = program.executable()
+        environ = {**program.environ(), **_reaching(connection), "HEADRACE_INSTANCE": instance or program.instance}
+        environ |= {"HEADRACE_VERBOSE": "1"} if verbose else {}
+        for prepare in BEFORE:
+            prepare()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Python ignores these, and a program inherits what is ignored.
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        os.execve(executable, (executable, *program.words[1:]), environ)
+    except HeadraceError as error:
+        raise Failure(str(error), error.exit_code) from None
+    except (OSError, ValueError) as error:
+        raise Failure(str(program.not_started(error)), EXIT_ENVIRONMENT) from None
+
+
+def _reaching(connection: Connection) -> dict[str, str]:
+    """Returns the variables that say how to reach the gateway."""
+    from headrace.connectors.manifests import OF_THE_GATEWAY
+
+    files = (connection.tls_ca, connection.tls_cert, connection.tls_key)
+    paths = [str(path.absolute()) if path is not None else None for path in files]
+    values = (connection.gateway, connection.token, "1" if connection.encrypted else None, *paths)
+    return {name: value for name, value in zip(OF_THE_GATEWAY, values, strict=True) if value}
