@@ -257,7 +257,9 @@ def test_a_bad_manifest_is_told_with_line_and_key_and_breaks_nothing_else(folder
 def test_what_is_no_manifest(folder: Path) -> None:
     (folder / "empty").mkdir()
     (folder / "file").write_text("")
-    (folder / "acme" / "headrace-connector.toml").mkdir(parents=True)
+    manifest = add(folder)
+    manifest.unlink()
+    manifest.mkdir(mode=0o755)
     assert reason() == f"{folder}/acme/headrace-connector.toml is not a file"
     assert [one.connector for one in catalog().unavailable] == ["acme"]
 
