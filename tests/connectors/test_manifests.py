@@ -161,6 +161,16 @@ def test_a_sink(folder: Path) -> None:
     assert (found.kind, found.mode, found.replayable) == ("sink", "two-phase", None)
 
 
+@pytest.mark.parametrize("name", ["model_dump_path", "copy", "json", "class", "model_config", "schema", "last"])
+def test_no_name_is_taken_by_the_class_of_parameters(folder: Path, name: str, recwarn: pytest.WarningsRecorder) -> None:
+    add(folder, text=MANIFEST.replace("parameters.last]", "parameters.other]").replace("parameters.wait]", f"parameters.{name}]"))
+    found = find_connector("acme")
+    assert found is not None
+    given = found.load().parameters.model_validate({"source": "s", name: "90s"})
+    assert given.model_dump(by_alias=True)[name] == 90
+    assert [str(warning.message) for warning in recwarn] == []
+
+
 def test_texts_with_dollars_are_left_as_they_are(folder: Path) -> None:
     add(folder, text=MANIFEST.replace("Whom to be.", "Such as ${{USER}}."))
     assert "Such as ${USER}." in connector("describe", "acme").output
@@ -193,6 +203,7 @@ BAD = {
         "parameters.Wait]",
         "parameters.Wait: a parameter's name begins with a letter",
     ),
+    "underscore": ("parameters.wait]", "parameters.wait_]", "parameters.wait_: a parameter's name begins with a letter"),
     "reserved": ("parameters.wait]", "parameters.instance]", "parameters.instance: the name is reserved; rename the parameter"),
     "of the gateway": ("parameters.wait]", "parameters.gateway_token]", "parameters.gateway_token: the name is reserved"),
     "no_": ("parameters.wait]", "parameters.no_last]", "parameters.no_last: the option --no-last belongs to last"),

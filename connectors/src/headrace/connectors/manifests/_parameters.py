@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, TypeAdapter, ValidationError, create_model
+from pydantic import ConfigDict, Field, SecretStr, TypeAdapter, ValidationError, create_model
 
 from headrace.configuration import Duration, Size, validated
 from headrace.connectors._connector import RESERVED
@@ -22,23 +22,29 @@ _TYPES: dict[str, Any] = {
     "path": Path,
 }
 _ORDERED = ("integer", "number", "size", "duration")
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_NAME = re.compile(r"(?=.{1,63}$)[a-z](?:[a-z0-9_]*[a-z0-9])?")
 _OF_THE_GATEWAY = tuple(f"gateway_{name}" for name in ("token", "tls", "tls_ca", "tls_cert", "tls_key"))
 """What options for the gateway are named if the connector has such an option itself."""
 
 Key = tuple[str | int, ...]
 
 
+class _Parameters(Parameters):
+    """The base of all of them: no prefix of a name is reserved, as it is in classes that are written by hand."""
+
+    model_config = ConfigDict(protected_namespaces=())
+
+
 def parameters_class(manifest: Manifest) -> type[Parameters]:
     """Returns the class of the parameters of a consistent manifest."""
     fields: dict[str, Any] = {}
     for name, table in manifest.parameters.items():
-        # A field must not hide an attribute of the class.
+        # A field must not hide an attribute of the class. No name of a parameter ends with _.
         is_taken = hasattr(Parameters, name)
         fields[f"{name}_" if is_taken else name] = _field(table, name if is_taken else None)
     title = "".join(part.capitalize() for part in re.split(r"[._-]+", manifest.name))
     about = f"{manifest.summary[0].upper()}{manifest.summary[1:].removesuffix('.')}."
-    return create_model(f"{title}Parameters", __base__=Parameters, __doc__=about, **fields)
+    return create_model(f"{title}Parameters", __base__=_Parameters, __doc__=about, **fields)
 
 
 def faults(manifest: Manifest) -> Iterator[tuple[Key, str]]:
@@ -47,7 +53,10 @@ def faults(manifest: Manifest) -> Iterator[tuple[Key, str]]:
     for name, table in manifest.parameters.items():
         key: Key = ("parameters", name)
         if not _NAME.fullmatch(name):
-            yield key, "a parameter's name begins with a letter, and has small letters, digits and _ only, at most 63"
+            yield (
+                key,
+                "a parameter's name begins with a letter, has at most 63 small letters, digits and _, and does not end with _",
+            )
         elif name in RESERVED or name in _OF_THE_GATEWAY:
             yield key, "the name is reserved; rename the parameter"
         elif name.startswith("no_") and name[3:] in names and manifest.parameters[name[3:]].type == "boolean":
@@ -86,7 +95,7 @@ def _faults(table: ParameterTable) -> Iterator[tuple[Key, str]]:
 
 def _wrong_values(name: str, table: ParameterTable) -> Iterator[tuple[Key, str]]:
     """Yields the default and the examples that the parameter itself would not accept."""
-    model = create_model("One", __base__=Parameters, **{f"{name}_": _field(table, name)})
+    model = create_model("One", __base__=_Parameters, **{f"{name}_": _field(table, name)})
     values: list[tuple[Key, Any]] = [(("examples", index), example) for index, example in enumerate(table.examples)]
     if table.default is not None:
         values.append((("default",), table.default))
