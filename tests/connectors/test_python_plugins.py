@@ -166,7 +166,7 @@ def test_a_faulty_plugin_is_reported_by_name_and_breaks_nothing_else(counter: Pa
     assert row.startswith(f"{name} ")
     assert told in row
     document = json.loads(connector("list", "--json").output)
-    assert [(one["name"], one["distribution"]) for one in document["unavailable"]] == [(name, "acme-faulty")]
+    assert [(one["name"], one["origin"]) for one in document["unavailable"]] == [(name, "acme-faulty")]
     assert {"file", "counter"} <= {one["name"] for one in document["connectors"]}
     for words in (("run", "--help"), ("run", "counter", "--help"), ("describe", "file"), ("check", "counter", "--source", "s")):
         assert connector(*words).exit_code == 0
