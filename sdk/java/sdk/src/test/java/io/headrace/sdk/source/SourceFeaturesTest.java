@@ -27,7 +27,9 @@ import io.headrace.sdk.InvalidConnectorException;
 import io.headrace.sdk.InvalidMessageException;
 import io.headrace.sdk.Message;
 import io.headrace.sdk.Position;
+import io.headrace.sdk.Settings;
 import io.headrace.sdk.SourceGateway;
+import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
@@ -137,7 +139,8 @@ class SourceFeaturesTest {
   @Test
   void creditForOneStreamIsSpentByThatStream() throws Exception {
     Numbers numbers = new Numbers(50, Progress.IDLE, "a", "b");
-    try (Connector connector = Connector.start(numbers, gateway.settings())) {
+    Settings settings = gateway.settings().toBuilder().drain(Duration.ofMillis(100)).build();
+    try (Connector connector = Connector.start(numbers, settings)) {
       SourceGateway session =
           SourceGateway.accept(gateway)
               .welcome(
