@@ -41,6 +41,12 @@ def test_sources_keep_the_rules_of_the_protocol(example: Command) -> None:
     assert len(verdict.named("passed")) >= 41
 
 
+def test_sinks_keep_the_rules_of_the_protocol(example: Command) -> None:
+    verdict = judged("sink", SDK / "examples" / "file-sink.toml", [*example("FileSink"), "{work}/out"])
+    assert verdict.exit_code == 0, verdict.explained()
+    assert len(verdict.named("passed")) >= 46
+
+
 async def test_a_source_loses_and_repeats_nothing(example: Command, tmp_path: Path) -> None:
     lines = [b"line %d" % number for number in range(1500)]
     path = tmp_path / "lines"

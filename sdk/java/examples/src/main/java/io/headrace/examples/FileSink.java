@@ -51,19 +51,25 @@ public final class FileSink implements TwoPhaseSink {
   @Override
   public Outcomes stage(Part part, RowStream stream) throws IOException {
     Files.createDirectories(folder(part.transaction()));
+    Outcomes outcomes = Outcomes.ofEach();
     try (FileOutputStream file = new FileOutputStream(file(part).toFile());
         OutputStream lines = new BufferedOutputStream(file)) {
       for (Rows rows : stream) {
         for (var row : rows) {
-          lines.write(row.value() == null ? new byte[0] : row.value());
+          if (row.value() == null) {
+            outcomes.refused("a row without a value is no line");
+            continue;
+          }
+          lines.write(row.value());
           lines.write('\n');
+          outcomes.written();
         }
       }
       lines.flush();
       file.getFD().sync();
     }
     sync(folder(part.transaction()));
-    return Outcomes.ALL_WRITTEN;
+    return outcomes;
   }
 
   @Override
