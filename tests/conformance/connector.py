@@ -4,11 +4,12 @@ import argparse
 import asyncio
 import os
 import random
+import secrets
 import signal
 import sys
 import time
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, TextIO
 
 import grpc
 import grpc.aio
@@ -39,6 +40,8 @@ class Connector(ABC):
         self.instance = "raw-connector"
         self.stopping = asyncio.Event()
         self.state = "away"
+        self.start_id = secrets.token_hex(4)
+        self.log: TextIO = sys.stderr
 
     @abstractmethod
     def dial(self, channel: grpc.aio.Channel) -> Any:
@@ -66,7 +69,7 @@ class Connector(ABC):
 
     def unknown(self) -> None:
         """A message that a later version of the protocol has."""
-        print("a message of an unknown kind is ignored", file=sys.stderr)
+        print("a message of an unknown kind is ignored", file=self.log)
 
     def drained(self, drain: Any) -> None:
         self.leave_by = time.monotonic() + drain.deadline_ms / 1000 * 0.8
@@ -83,10 +86,13 @@ class Connector(ABC):
         """Whether nothing is left to do, ever."""
         return False
 
-    async def run(self) -> int:
+    async def run_as_program(self) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
+        return await self.run()
+
+    async def run(self) -> int:
         bound = 0.05
         while not self.stopping.is_set():
             began = time.monotonic()
@@ -113,7 +119,7 @@ class Connector(ABC):
         return error.code() not in PERMANENT or "too_many_pings" in (error.details() or "")
 
     def tell(self, error: grpc.aio.AioRpcError) -> None:
-        print(f"{error.code().name}: {error.details()}", file=sys.stderr, flush=True)
+        print(f"{error.code().name}: {error.details()}", file=self.log, flush=True)
 
     async def back_off(self, bound: float) -> float:
         try:

@@ -17,6 +17,7 @@ from headrace.conformance.runner import AnyCheck, Result, Runner
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 170.0
+_AT_ONCE = 10
 _SAMPLED = 0.3
 """How many of the faulty connectors are judged by another check, too."""
 
@@ -85,16 +86,16 @@ class Planted:
     checks: tuple[AnyCheck, ...]
 
 
-async def judged_at_once(planted: Sequence[Planted], new_trial: Callable[..., Any], at_once: int = 10) -> dict[str, Judged]:
-    """Judges several connectors side by side, in this process; by fault."""
-    slots = asyncio.Semaphore(at_once)
+async def judged_at_once(planted: Sequence[Planted], new_trial: Callable[..., Any], jobs: int = 1) -> dict[str, Judged]:
+    """Judges several connectors side by side, each by `jobs` checks at a time; by fault."""
+    slots = asyncio.Semaphore(_AT_ONCE)
 
     async def judge(one: Planted) -> Judged:
         def trial(check: str, work: Path, *others: Any) -> Any:
             return new_trial(check, one.command, one.spec, work, *others)
 
         async with slots:
-            runner = Runner(one.checks, one.spec, trial, 1)
+            runner = Runner(one.checks, one.spec, trial, jobs)
             return Judged({result.check.name: result async for result in runner.results()})
 
     found = await asyncio.gather(*(judge(one) for one in planted))

@@ -2,8 +2,6 @@
 
 import argparse
 import asyncio
-import os
-import sys
 
 import grpc
 import grpc.aio
@@ -43,7 +41,7 @@ class ReconnectsAtOnce(Connector):
 
 class KeepsItsReasonToItself(Connector):
     def tell(self, error: grpc.aio.AioRpcError) -> None:
-        print("the gateway has refused the session", file=sys.stderr)
+        print("the gateway has refused the session", file=self.log)
 
 
 class EndsAtUnknownMessages(Connector):
@@ -54,7 +52,7 @@ class EndsAtUnknownMessages(Connector):
 class HasANewNameEachTime(Connector):
     def __init__(self, options: argparse.Namespace) -> None:
         super().__init__(options)
-        self.instance = f"raw-source-{os.getpid()}"
+        self.instance = f"raw-connector-{self.start_id}"
 
 
 class IgnoresSigterm(Connector):

@@ -11,7 +11,7 @@ import json
 import os
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -284,14 +284,15 @@ class Sink(Connector):
         self.forget(transaction)
 
 
-def main() -> int:
+def connector(words: Sequence[str] | None = None) -> Sink:
+    """The sink that a command line describes."""
     from tests.conformance.sink_faults import FAULTS
 
     options = parser()
     options.add_argument("--mode", default="two-phase")
-    given = options.parse_args()
-    return asyncio.run(FAULTS.get(given.fault, Sink)(given).run())
+    given = options.parse_args(words)
+    return FAULTS.get(given.fault, Sink)(given)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(asyncio.run(connector().run_as_program()))

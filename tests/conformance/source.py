@@ -10,6 +10,7 @@ import json
 import struct
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -390,16 +391,17 @@ class Source(Connector):
         await self.send(close_stream=pb.CloseStream(stream_id=stream.id, end_of_stream=True))
 
 
-def main() -> int:
+def connector(words: Sequence[str] | None = None) -> Source:
+    """The source that a command line describes."""
     from tests.conformance.source_faults import FAULTS
 
     options = parser()
     options.add_argument("--kind", default="replayable")
     options.add_argument("--ends", action="store_true")
     options.add_argument("--chooses-start", action="store_true")
-    given = options.parse_args()
-    return asyncio.run(FAULTS.get(given.fault, Source)(given).run())
+    given = options.parse_args(words)
+    return FAULTS.get(given.fault, Source)(given)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(asyncio.run(connector().run_as_program()))

@@ -1,8 +1,8 @@
 """Sources that break one rule each, by the name of the check that must catch them."""
 
+import argparse
 import asyncio
 import dataclasses
-import os
 import struct
 import time
 
@@ -29,17 +29,30 @@ class ReportsUnasked(Source):
 
 
 class SendsWhileParked(Source):
+    """It loses its patience when it is parked for a while."""
+
+    async def ask(self, stream: Stream) -> None:
+        await super().ask(stream)
+        stream.ask_at = time.monotonic()
+
     def may_send(self, stream: Stream) -> bool:
-        if stream.asked and not stream.open and not stream.rows:
+        parked = stream.asked and not stream.open and time.monotonic() - stream.ask_at > 0.3
+        if parked and not stream.rows:
             stream.rows = self.read(stream)
-        return stream.asked and not stream.closed
+        return parked or super().may_send(stream)
+
+    def opened(self, stream: Stream, opened: pb.StreamOpened) -> None:
+        if stream.at:
+            stream.open = True
+        else:
+            super().opened(stream, opened)
 
 
-class SaysAnotherKind(Source):
+class ChoosesStartsUndeclared(Source):
     async def ask(self, stream: Stream) -> None:
         stream.id, stream.asked = self.new_id(stream), True
-        kind = pb.SOURCE_KIND_REPLAYABLE if self.redelivering else pb.SOURCE_KIND_REDELIVERING
-        await self.send(open_stream=pb.OpenStream(stream_id=stream.id, stream=stream.name, kind=kind))
+        kind = pb.SOURCE_KIND_REDELIVERING if self.redelivering else pb.SOURCE_KIND_REPLAYABLE
+        await self.send(open_stream=pb.OpenStream(stream_id=stream.id, stream=stream.name, kind=kind, chooses_start=True))
 
 
 class UsesAnIdAgain(Source):
@@ -48,9 +61,11 @@ class UsesAnIdAgain(Source):
 
 
 class SkipsAMessageWhereItResumes(Source):
+    """Only after even positions, as something that reads pairs would."""
+
     def opened(self, stream: Stream, opened: pb.StreamOpened) -> None:
         super().opened(stream, opened)
-        if opened.HasField("resume") and self.last_id <= 2:
+        if opened.HasField("resume") and opened.resume.sequence % 2 == 0:
             stream.at += 1
 
 
@@ -58,15 +73,23 @@ class ChangesItsMessages(Source):
     def read(self, stream: Stream) -> list[Row]:
         rows = super().read(stream)
         if stream.open and not stream.rows:
-            rows[0] = dataclasses.replace(rows[0], value=f"{rows[0].value} read by {os.getpid()}")
+            rows[0] = dataclasses.replace(rows[0], value=f"{rows[0].value} read by {self.start_id}")
         return rows
 
 
 class GoesOnWhereItWasAfterReopen(Source):
+    def welcomed(self, response: pb.IngestResponse) -> None:
+        super().welcomed(response)
+        self.sent: dict[str, int] = {}
+
+    def rejected(self, stream: Stream, reject: pb.Reject) -> None:
+        if stream.open:
+            self.sent[stream.name] = stream.at
+        super().rejected(stream, reject)
+
     def opened(self, stream: Stream, opened: pb.StreamOpened) -> None:
         super().opened(stream, opened)
-        if self.last_id > 2:
-            stream.at = len(stream.rows)
+        stream.at = max(stream.at, self.sent.get(stream.name, 0))
 
 
 class AsksAgainAtOnce(Source):
@@ -86,13 +109,15 @@ class OpensAllStreams(Source):
 
 
 class StepsBack(Source):
+    """It sends the last message of the frame before again, where there is room for it."""
+
     def pack(self, stream: Stream, rows: list[Row]) -> frame_pb2.Frame:
-        frame = super().pack(stream, rows)
-        if stream.at > stream.resume and not self.redelivering:
-            again = [stream.rows[stream.at - 1], *rows][: len(rows) + 1]
-            stream.at -= 1
-            frame = super().pack(stream, again)
-            stream.at += 1
+        room = 1 < len(rows) < FRAME_MESSAGES < self.limits.max_frame_messages
+        if not room or self.redelivering or stream.at <= stream.resume:
+            return super().pack(stream, rows)
+        stream.at -= 1
+        frame = super().pack(stream, [stream.rows[stream.at], *rows])
+        stream.at += 1
         return frame
 
 
@@ -109,9 +134,9 @@ class MakesLargeFrames(Source):
         super().welcomed(response)
 
 
-class ForgetsTheOverhead(Source):
+class ForgetsSomeBytes(Source):
     def charge(self, frame: frame_pb2.Frame) -> int:
-        return frame.ByteSize()
+        return super().charge(frame) - 3
 
 
 class CountsOnlyBytes(Source):
@@ -145,7 +170,7 @@ class EndsWithoutCredit(Source):
 
     async def step(self) -> bool:
         sent = await super().step()
-        waits = not sent and any(stream.open and stream.at < len(stream.rows) for stream in self.streams)
+        waits = not sent and self.credit_messages == 0
         self.starved_since = (self.starved_since or time.monotonic()) if waits else None
         if self.starved_since is not None and time.monotonic() - self.starved_since > 0.8:
             raise Ended
@@ -214,20 +239,19 @@ class GivesUpWhereTheConnectionBreaks(Source):
 
 
 class NotesWhatItHasSent(Source):
-    """It keeps its own position, which is past what is acknowledged."""
+    """With each Ack it notes how far it has sent, and goes on there after a restart."""
 
-    def read(self, stream: Stream) -> list[Row]:
-        rows = super().read(stream)
-        noted = self.folder / f"{stream.file}.sent"
-        if not stream.rows:
-            self.skip = int(noted.read_text()) if noted.exists() else 0
-            return [row for row in rows if row.place > self.skip]
-        return [row for row in rows if row.place > self.skip]
+    def __init__(self, options: argparse.Namespace) -> None:
+        super().__init__(options)
+        self.noted = {path.stem: int(path.read_text()) for path in self.folder.glob("*.sent")}
 
-    async def try_to_send(self, stream: Stream) -> bool:
-        sent = await super().try_to_send(stream)
-        (self.folder / f"{stream.file}.sent").write_text(str(stream.rows[stream.at - 1].place if stream.at else 0))
-        return sent
+    def opened(self, stream: Stream, opened: pb.StreamOpened) -> None:
+        super().opened(stream, opened)
+        stream.at = max(stream.at, self.noted.get(stream.file, 0))
+
+    def take_ack(self, stream: Stream, sequence: int) -> None:
+        super().take_ack(stream, sequence)
+        (self.folder / f"{stream.file}.sent").write_text(str(stream.at))
 
 
 class SettlesNothing(Source):
@@ -287,7 +311,7 @@ FAULTS: dict[str, type[Source]] = {
     "hello": GreetsTwice,
     "unknown-capability": ReportsUnasked,
     "parked": SendsWhileParked,
-    "kind": SaysAnotherKind,
+    "kind": ChoosesStartsUndeclared,
     "stream-ids": UsesAnIdAgain,
     "resume": SkipsAMessageWhereItResumes,
     "replay": ChangesItsMessages,
@@ -298,7 +322,7 @@ FAULTS: dict[str, type[Source]] = {
     "sequences": StepsBack,
     "frames": MiscountsItsHeaders,
     "frame-limits": MakesLargeFrames,
-    "credit-bytes": ForgetsTheOverhead,
+    "credit-bytes": ForgetsSomeBytes,
     "credit-messages": CountsOnlyBytes,
     "credit-returns": TakesCreditFromAcksAlone,
     "credit-requests": AsksForNoCredit,

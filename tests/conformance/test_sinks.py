@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.conformance import in_process
 from tests.conformance.kit import Judged, Planted, Verdict, judged, judged_at_once, sampled, selected
 from tests.conformance.sink_faults import FAULTS
 
@@ -75,11 +76,13 @@ def verdicts(request: pytest.FixtureRequest) -> Mapping[str, Judged]:
         mode = ONLY_THERE.get(fault, "two-phase")
         declared = SinkSpec(mode=mode, read=READ, refused="refused")  # type: ignore[arg-type]
         planted.append(Planted(fault, declared, command(mode, fault), sampled(checks[fault], SINK_CHECKS, request.config)))
+    if request.config.getoption("every_pair"):
+        return asyncio.run(judged_at_once(planted, in_process.new_sink_trial, jobs=2))
     return asyncio.run(judged_at_once(planted, new_sink_trial))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)  # With --every-pair, the first one waits for all.
 def test_a_planted_fault_is_caught_by_its_check_alone(fault: str, verdicts: Mapping[str, Judged]) -> None:
     verdict = verdicts[fault]
     assert verdict.failed == {fault}, verdict.explained()

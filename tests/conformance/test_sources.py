@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.conformance import in_process
 from tests.conformance.kit import Judged, Planted, Verdict, judged, judged_at_once, sampled, selected
 from tests.conformance.source_faults import FAULTS
 
@@ -48,6 +49,13 @@ THERE = {
     "starts": ["kind", "starts"],
 }
 """Where the source is of another kind, the checks that are about that."""
+ALSO = {
+    "credit-requests": {"stream-credit"},
+    "credit-messages": {"stream-credit"},
+    "last-acks": {"slow-gateway"},
+    "reopen-after-end": {"reopen"},
+}
+"""Faults that break the rule of another check, too: a source that sends no CreditRequest gets no credit for a stream."""
 NAMES = {check.name for check in SOURCE_CHECKS}
 
 
@@ -88,14 +96,16 @@ def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         flavour = ONLY_THERE.get(fault, "replayable")
         spec = SourceSpec.model_validate(tomllib.loads(SPECS[flavour]))
         planted.append(Planted(fault, spec, command(flavour, fault), sampled(checks[fault], SOURCE_CHECKS, request.config)))
+    if request.config.getoption("every_pair"):
+        return asyncio.run(judged_at_once(planted, in_process.new_source_trial, jobs=2))
     return asyncio.run(judged_at_once(planted, new_source_trial))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)  # With --every-pair, the first one waits for all.
 def test_a_planted_fault_is_caught_by_its_check_alone(fault: str, verdicts: Mapping[str, Judged]) -> None:
     verdict = verdicts[fault]
-    assert verdict.failed == {fault}, verdict.explained()
+    assert {fault} <= verdict.failed <= {fault} | ALSO.get(fault, set()), verdict.explained()
     found = verdict.results[fault]
     assert found.detail
     assert found.trace

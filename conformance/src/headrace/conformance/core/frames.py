@@ -51,6 +51,15 @@ def decode(frame: Frame) -> list[Message]:
     return [Message(v, k, s, None if t == NULL_TIME else t, i, h) for s, v, k, t, i, h in columns]
 
 
+def values_alone(frame: Frame) -> list[Message]:
+    """The messages of a malformed frame, with their values alone; none if even those cannot be read."""
+    try:
+        values = _entries("value", frame.values, frame.value_lengths, frame.count)
+        return [Message(value, sequence=number) for number, value in zip(sequences(frame), values, strict=True)]
+    except MalformedFrame:
+        return []
+
+
 def sequences(frame: Frame) -> list[int]:
     """The sequences of a frame's messages.
 

@@ -21,7 +21,7 @@ _PERMANENT = (
     (grpc.StatusCode.PERMISSION_DENIED, "the token does not permit this"),
     (grpc.StatusCode.INVALID_ARGUMENT, "malformed request"),
 )
-_BACKOFF_WINDOW_S, _MOST_ATTEMPTS = 3.0, 20
+_BACKOFF_WINDOW_S, _MOST_ATTEMPTS = 3.0, 15
 _SHORTEST_WATCH_S = 1.5
 
 
@@ -50,10 +50,11 @@ def declare_session_checks(checks: Checks[Any]) -> None:
     @checks.check("taken-over", "SES-8", "SES-29")
     async def taken_over(trial: AnyTrial) -> None:
         """It reconnects after ABORTED, although a newer session of its instance has taken over."""
+        trial.hold()
         await trial.start()
         session = await trial.session()
         # Some libraries report another status if the connector writes at the moment at which the call ends.
-        await trial.settled()
+        await trial.silence()
         session.close(grpc.StatusCode.ABORTED, "a newer session of this instance has taken over")
         await _stays_away(trial, "after ABORTED")
 
@@ -119,8 +120,7 @@ def declare_session_checks(checks: Checks[Any]) -> None:
     async def shutdown(trial: AnyTrial) -> None:
         """It does not end in time on SIGTERM."""
         await trial.start()
-        await trial.session()
-        await trial.settled()
+        await trial.at_work(await trial.session())
         trial.terminate()
         await trial.exits("the end of the process after SIGTERM")
 

@@ -43,6 +43,8 @@ G = TypeVar("G", bound=AnyGateway)
 class Trial(Generic[S, G]):
     """What a check acts on. The connector is started by `start`, and killed when the trial is over."""
 
+    _launch = staticmethod(ConnectorProcess.start)
+
     def __init__(
         self, check: str, command: Sequence[str], spec: S, gateway: G, work: Path, trace: Trace, changes: Changes, token: str
     ) -> None:
@@ -74,7 +76,7 @@ class Trial(Generic[S, G]):
         if self._processes and self.spec.restart is not None:
             command = ["/bin/sh", "-c", "exec " + self._filled(self.spec.restart)]
         self.trace.event(f"start: {' '.join(command)}")
-        process = await ConnectorProcess.start(command, self._environ(), self._output, self._log, self._process_ended)
+        process = await self._launch(command, self._environ(), self._output, self._log, self._process_ended)
         self._processes.append(process)
 
     async def kill(self) -> None:
@@ -140,6 +142,13 @@ class Trial(Generic[S, G]):
         """Starts the gateway again, at the same address."""
         await self.gateway.start()
         self.trace.event("the gateway is back")
+
+    def hold(self) -> None:
+        """Has the gateway give the connector nothing to do, so that it writes nothing at the wrong moment."""
+
+    async def at_work(self, session: Any) -> None:
+        """Waits until the connector has taken Welcome."""
+        await self.settled()
 
     # Waiting
 

@@ -20,7 +20,7 @@ _DRAIN_MS = 5000
 _READ_TIMEOUT_MS = 1500
 _FLOOD_FRAMES, _FLOOD_ROWS, _ROW_BYTES = 24, 512, 1024
 _LARGE_ROWS = 3900
-_ATTEMPTS = ("run-1/0", "../../run-2/1", "run 3/%2F*?$(id);'\"|")
+_ATTEMPTS = ("run-1/0", "../../run-2/1", "run 3/%2F*?$(id);'\"|", "3/../..")
 
 checks: Checks[SinkTrial] = Checks()
 

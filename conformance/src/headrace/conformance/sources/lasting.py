@@ -27,7 +27,7 @@ async def acks(trial: SourceTrial) -> None:
     for stream in streams:
         if len(stream.messages) > 1:
             session.acknowledge((stream, len(stream.messages) - 1))
-    session.acknowledge_all()
+    session.acknowledge(*((stream, len(stream.messages)) for stream in streams))
     await _goes_on(trial, session)
 
 
@@ -108,6 +108,8 @@ async def crash(trial: SourceTrial) -> None:
         if len(stream.messages) > 1:
             session.acknowledge((stream, len(stream.messages) // 2))
     left = [message for stream in session.streams.values() for message in stream.messages[stream.acknowledged :]]
+    # The connector has time to act on the acknowledgement.
+    await trial.silence()
     await trial.kill()
     await trial.start()
     second = await trial.session()
@@ -220,7 +222,9 @@ async def reopen_after_end(trial: SourceTrial) -> None:
     await trial.start()
     session = await trial.session()
     await trial.arrived(session)
-    await trial.until(lambda: all(stream.closed is not None for stream in session.streams.values()), "CloseStream")
+    # Whether it closes its streams at all is for another check.
+    closed_s = trial.spec.deadlines.quiet
+    await trial.changes.until(lambda: all(stream.ended for stream in session.streams.values()), closed_s)
     name = fullest({stream.name: stream.messages for stream in session.streams.values()})
     first = session.stream(lambda stream: stream.name == name)
     assert first is not None

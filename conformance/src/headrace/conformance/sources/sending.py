@@ -10,7 +10,7 @@ from headrace.protocol.v1 import source_pb2 as pb
 
 _IDLE_S = 0.3
 _SMALL_FRAME_BYTES, _SMALL_FRAME_MESSAGES = 2048, 5
-_WINDOW_FRAMES = 2.5
+_FRAMES = 3
 _SPENT_S = 0.02
 _SHORTEST_LINGER_S = 0.5
 _PACED = 4
@@ -62,7 +62,7 @@ async def frame_limits(trial: SourceTrial) -> None:
 @checks.check("credit-bytes", "SRC-30", needs=("messages",), standing=True)
 async def credit_bytes(trial: SourceTrial) -> None:
     """It sends more bytes than it has credit for; a frame uses its serialized length and frame_overhead_bytes."""
-    trial.gateway.terms.credit_bytes = await _bytes_of_a_frame(trial)
+    trial.gateway.terms.credit_bytes = await _less_than_three_frames(trial)
     trial.gateway.acks = False
     await trial.start()
     session = await trial.session()
@@ -117,7 +117,7 @@ async def credit_requests(trial: SourceTrial) -> None:
     await trial.arrived(session)
 
 
-@checks.check("stream-credit", "SRC-32", "SRC-33", needs=("messages", "credit_request"))
+@checks.check("stream-credit", "SRC-32", "SRC-33", needs=("messages", "credit_request"), standing=True)
 async def stream_credit(trial: SourceTrial) -> None:
     """Credit for one stream is spent on another one, or the next frame is not of that stream."""
     trial.gateway.terms.credit_messages = 1
@@ -187,7 +187,7 @@ async def pace(trial: SourceTrial) -> None:
     before = len(session.frames)
     for _ in range(_PACED):
         await trial.produce()
-    await trial.arrived(session, trial.spec.messages + 1 + _PACED)
+    await trial.arrived(session, trial.spec.messages + 1 + _PACED, linger_s + trial.spec.deadlines.answer)
     sent = len(session.frames) - before
     trial.require(sent < _PACED, f"{_PACED} messages that came within {linger_s:.1f} s were sent in {sent} frames")
 
@@ -234,12 +234,16 @@ async def largest_message(trial: SourceTrial) -> None:
     trial.require(size in lengths, f"a message of {lengths[-1]} bytes arrived; {size} were produced")
 
 
-async def _bytes_of_a_frame(trial: SourceTrial) -> int:
-    """A window for some frames of a few messages: small enough to be used up, large enough for every message."""
-    before = await trial.baseline()
-    sizes = [len(m.value or b"") + len(m.key or b"") for messages in before.values() for m in messages]
+async def _less_than_three_frames(trial: SourceTrial) -> int:
+    """A window in which the source's third frame lacks one byte."""
     trial.gateway.terms.max_frame_messages = 2
-    return int(_WINDOW_FRAMES * (trial.gateway.terms.frame_overhead_bytes + 2 * max(sizes) + _BESIDE_A_VALUE))
+    await trial.baseline()
+    session = trial.gateway.last_session
+    assert session is not None
+    if len(session.frames) < _FRAMES:
+        raise NotJudged(f"needs messages for {_FRAMES} frames")
+    overhead = trial.gateway.terms.frame_overhead_bytes
+    return sum(frame.ByteSize() + overhead for frame in session.frames[:_FRAMES]) - 1
 
 
 async def _spend(trial: SourceTrial, session: SourceSession) -> None:

@@ -1,10 +1,11 @@
 """One call of a source, from the gateway's side: its streams, its credit, and the rules that hold in every session."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.conformance.core.frames import MalformedFrame, decode, sequences
+from headrace.conformance.core.frames import MalformedFrame, decode, sequences, values_alone
 from headrace.conformance.core.server import UNKNOWN_CAPABILITY, UNKNOWN_KIND, ScriptedCall
 from headrace.conformance.sources.stream import Outstanding, Stream
 from headrace.contract.limits import MAX_SEQUENCE, PROTOCOL_VERSION
@@ -100,9 +101,10 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
         self.send(ack=ack)
 
     def acknowledge_all(self) -> None:
-        """Acknowledges everything that was received."""
-        if unsettled := [(stream, len(stream.messages)) for stream in self.streams.values() if not stream.settled]:
-            self.acknowledge(*unsettled)
+        """Acknowledges everything that was received, by an Ack for each stream."""
+        for stream in self.streams.values():
+            if not stream.settled:
+                self.acknowledge((stream, len(stream.messages)))
 
     def grant(self, bytes_: int, messages: int, stream: Stream | None = None) -> None:
         """Sends Credit: for the session, or for a stream alone."""
@@ -117,7 +119,7 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
 
     def reject(self, stream: Stream, reason: pb.RejectReason.ValueType, retry_after_ms: int = 0) -> None:
         """Closes a stream, and returns the credit of its frames."""
-        stream.rejected = True
+        stream.rejected, stream.rejected_at = True, time.monotonic()
         self.send(
             reject=pb.Reject(
                 stream_id=stream.id, reason=reason, message=f"{stream.name}: as the check says", retry_after_ms=retry_after_ms
@@ -216,7 +218,7 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
             messages = decode(frame)
         except MalformedFrame as error:
             self.gateway.breach("frames", f"{stream.name}, frame from sequence {frame.first_sequence}: {error}")
-            return
+            messages = values_alone(frame)
         before = len(stream.messages)
         for message in messages:
             self._check_sequence(stream, message.sequence)
@@ -251,10 +253,15 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
         self.credit_messages -= frame.count
         stream.outstanding.append(Outstanding(_last_of(frame), charged, frame.count))
         where = f"{stream.name}, frame of {frame.count} messages and {size} bytes + {terms.frame_overhead_bytes}"
+        # Credit that another stream alone may spend would have been enough: then it was spent on the wrong stream.
+        lent_bytes = sum(other.lent_bytes for other in self.streams.values())
+        lent_messages = sum(other.lent_messages for other in self.streams.values())
         if self.credit_bytes < 0:
-            self.gateway.breach("credit-bytes", f"{where}: {-self.credit_bytes} bytes more than it has credit for")
+            check = "stream-credit" if self.credit_bytes + lent_bytes >= 0 else "credit-bytes"
+            self.gateway.breach(check, f"{where}: {-self.credit_bytes} bytes more than it has credit for")
         if self.credit_messages < 0:
-            self.gateway.breach("credit-messages", f"{where}: {-self.credit_messages} messages more than it has credit for")
+            check = "stream-credit" if self.credit_messages + lent_messages >= 0 else "credit-messages"
+            self.gateway.breach(check, f"{where}: {-self.credit_messages} messages more than it has credit for")
 
     def _return_loan(self, stream: Stream) -> None:
         self.credit_bytes += stream.lent_bytes

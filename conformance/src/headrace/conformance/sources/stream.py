@@ -1,5 +1,6 @@
 """What the gateway knows of one stream of one session."""
 
+import time
 from dataclasses import dataclass, field
 
 from headrace.conformance.core.frames import Message
@@ -28,6 +29,9 @@ class Stream:
     """StreamOpened was sent."""
     epoch: int = 0
     resume: Position | None = None
+    asked_at: float = field(default_factory=time.monotonic)
+    """When OpenStream arrived."""
+    rejected_at: float = 0.0
     rejected: bool = False
     """The gateway has closed it. Frames that are in flight are dropped."""
     closed: pb.CloseStream | None = None

@@ -31,10 +31,19 @@ class SourceTrial(Trial[SourceSpec, SourceGateway]):
         await self.until(lambda: bool(session.streams), "OpenStream")
         return next(iter(session.streams.values()))
 
-    async def arrived(self, session: SourceSession, count: int | None = None) -> None:
+    async def arrived(self, session: SourceSession, count: int | None = None, seconds: float | None = None) -> None:
         """Waits until a session has brought all messages, or `count` of them."""
         count = self.spec.messages if count is None else count
-        await self.until(lambda: session.messages >= count, f"{count} messages")
+        await self.until(lambda: session.messages >= count, f"{count} messages", seconds)
+
+    def hold(self) -> None:
+        """As `Trial.hold`."""
+        self.gateway.opens = False
+
+    async def at_work(self, session: SourceSession) -> None:
+        """As `Trial.at_work`."""
+        await self.stream_asked(session)
+        await self.settled()
 
     async def baseline(self) -> dict[str, list[Message]]:
         """All messages that the source has, by stream, as a session of its own brings them; then that session is cut.
