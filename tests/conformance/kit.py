@@ -17,7 +17,7 @@ from headrace.conformance.runner import AnyCheck, Result, Runner
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 170.0
-_AT_ONCE = 10
+_AT_ONCE = 3
 _SAMPLED = 0.3
 """How many of the faulty connectors are judged by another check, too."""
 
@@ -47,7 +47,7 @@ class Verdict:
         return "\n".join(lines)
 
 
-def judged(kind: str, spec: Path, command: Sequence[str | Path], only: Sequence[str] = (), jobs: int = 6) -> Verdict:
+def judged(kind: str, spec: Path, command: Sequence[str | Path], only: Sequence[str] = (), jobs: int = 2) -> Verdict:
     """Runs the kit on a connector."""
     words = [sys.executable, "-m", "headrace.conformance", kind, "--spec", str(spec), "--json", f"--jobs={jobs}"]
     words += [f"--only={name}" for name in only]
