@@ -186,7 +186,7 @@ def _is_closed(connection: socket.socket) -> bool:
         return True
 
 
-def _report(*words: object, **options: Any) -> None:
+def report(*words: object, **options: Any) -> None:
     """Prints the reports of Spark's daemon, except those about connections that Spark has closed."""
     if not isinstance(sys.exc_info()[1], ConnectionError):
         print(*words, **options)
@@ -195,7 +195,7 @@ def _report(*words: object, **options: Any) -> None:
 def main() -> None:
     """Runs the daemon."""
     if os.environ.get(QUIET):
-        vars(pyspark.daemon)["print"] = _report
+        vars(pyspark.daemon)["print"] = report
     sockets = ModuleType("socket")
     sockets.__dict__.update(vars(socket), socket=_Listening)
     vars(pyspark.daemon).update(socket=sockets, worker=_Worker(pyspark.daemon.worker))

@@ -10,9 +10,10 @@ for entry in $PYTHONPATH; do
     *) path=$path${path:+:}$entry ;;
   esac
 done
-# This one prints each of its steps.
+# The first one prints each of its steps. Arguments are joined by colons here.
 case ${HEADRACE_QUIET:-}$* in
   1*pyspark.sql.streaming.transform_with_state_driver_worker*) exec >/dev/null ;;
+  1-m:pyspark.daemon:*) shift 2; set -- -m headrace.engine.spark._quiet_daemon "$@" ;;
 esac
 # A process that is to connect to Spark does so at once: Spark waits for it for 10 s only.
 if [ -n "$PYTHON_WORKER_FACTORY_SOCK_PATH" ] && [ "$1" = -m ]; then
