@@ -2,10 +2,7 @@ package headrace
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"io/fs"
-	"os"
 	"strings"
 	"testing"
 
@@ -13,22 +10,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-)
 
-// vectors reads a file of conformance/vectors.
-func vectors(t *testing.T, name string, into any) {
-	t.Helper()
-	text, err := os.ReadFile("../../../conformance/vectors/" + name)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("conformance/vectors is not part of the module: run the tests in a checkout of the repository")
-	}
-	if err == nil {
-		err = json.Unmarshal(text, into)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/headrace/headrace/sdk/go/internal/vectors"
+)
 
 func TestWhetherToReconnectIsDecidedAsTheProtocolSays(t *testing.T) {
 	var found struct {
@@ -42,7 +26,7 @@ func TestWhetherToReconnectIsDecidedAsTheProtocolSays(t *testing.T) {
 			Reconnect bool       `json:"reconnect"`
 		} `json:"cases"`
 	}
-	vectors(t, "errors.json", &found)
+	vectors.Read(t, "errors.json", &found)
 	for _, test := range found.Cases {
 		t.Run(test.Name, func(t *testing.T) {
 			ended := status.New(test.Code, test.Text)
@@ -82,7 +66,7 @@ func TestNamesAreCheckedAsTheProtocolSays(t *testing.T) {
 		Names   group `json:"names"`
 		Streams group `json:"streams"`
 	}
-	vectors(t, "names.json", &found)
+	vectors.Read(t, "names.json", &found)
 	for _, test := range found.Names.Cases {
 		if isName(test.Name) != test.Valid {
 			t.Errorf("%q is valid: %v", test.Name, !test.Valid)

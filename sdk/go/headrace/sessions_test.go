@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -23,6 +21,7 @@ import (
 	"github.com/headrace/headrace/sdk/go/headrace"
 	"github.com/headrace/headrace/sdk/go/internal/frame"
 	pb "github.com/headrace/headrace/sdk/go/internal/protocol/v1"
+	"github.com/headrace/headrace/sdk/go/internal/vectors"
 )
 
 // script is a session of conformance/vectors/sessions.
@@ -72,19 +71,10 @@ type scriptedSink struct {
 
 func scripts(t *testing.T, name string) []script {
 	t.Helper()
-	text, err := os.ReadFile("../../../conformance/vectors/sessions/" + name)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("conformance/vectors is not part of the module: run the tests in a checkout of the repository")
-	}
 	var found struct {
 		Scripts []script `json:"scripts"`
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &found)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	vectors.Read(t, "sessions/"+name, &found)
 	return slices.DeleteFunc(found.Scripts, func(s script) bool { return !slices.Contains(s.Plays, "connector") })
 }
 

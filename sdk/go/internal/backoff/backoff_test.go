@@ -1,22 +1,15 @@
 package backoff_test
 
 import (
-	"encoding/json"
-	"errors"
-	"io/fs"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/headrace/headrace/sdk/go/internal/backoff"
+	"github.com/headrace/headrace/sdk/go/internal/vectors"
 )
 
 func TestWaitsAreWithinTheirBounds(t *testing.T) {
-	text, err := os.ReadFile("../../../../conformance/vectors/backoff.json")
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("conformance/vectors is not part of the module: run the tests in a checkout of the repository")
-	}
-	var vectors struct {
+	var found struct {
 		Cases []struct {
 			First   int `json:"first_ms"`
 			Longest int `json:"longest_ms"`
@@ -26,13 +19,8 @@ func TestWaitsAreWithinTheirBounds(t *testing.T) {
 			} `json:"bounds"`
 		} `json:"cases"`
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &vectors)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range vectors.Cases {
+	vectors.Read(t, "backoff.json", &found)
+	for _, test := range found.Cases {
 		random := 0.0
 		b := backoff.Backoff{
 			First: milliseconds(test.First), Longest: milliseconds(test.Longest), Random: func() float64 { return random },

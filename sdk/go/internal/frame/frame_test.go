@@ -3,9 +3,6 @@ package frame_test
 import (
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,10 +12,11 @@ import (
 
 	"github.com/headrace/headrace/sdk/go/internal/frame"
 	pb "github.com/headrace/headrace/sdk/go/internal/protocol/v1"
+	"github.com/headrace/headrace/sdk/go/internal/vectors"
 )
 
-// vectors are those of conformance/vectors/frames.json.
-type vectors struct {
+// frames are those of conformance/vectors/frames.json.
+type frames struct {
 	Valid []struct {
 		Name       string  `json:"name"`
 		Message    string  `json:"message"`
@@ -45,20 +43,11 @@ type columns struct {
 	Cursor     *string        `json:"cursor"`
 }
 
-func read(t *testing.T) vectors {
+func read(t *testing.T) frames {
 	t.Helper()
-	text, err := os.ReadFile("../../../../conformance/vectors/frames.json")
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("conformance/vectors is not part of the module: run the tests in a checkout of the repository")
-	}
-	var v vectors
-	if err == nil {
-		err = json.Unmarshal(text, &v)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	var found frames
+	vectors.Read(t, "frames.json", &found)
+	return found
 }
 
 func bytesOf(t *testing.T, text *string) []byte {
