@@ -1,4 +1,4 @@
-"""Converts rows of a table to batches: the server packs the columns, so there is no Python loop over rows."""
+"""Converts table rows to batches. The server packs the columns, so that no Python code runs for each row."""
 
 import json
 import sys
