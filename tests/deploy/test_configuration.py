@@ -54,6 +54,7 @@ master = "local[2]"
 parallelism = 2
 worker_memory = "2gb"
 available_now = true
+verbose = true
 drop_states = "old"
 migrate_states = ["sums"]
 finish = false
@@ -113,7 +114,7 @@ def test_the_command_lines_of_a_deployment(tmp_path: Path) -> None:
         *("run", "app.py:app", "--gateway", "a:1", "--checkpoint", "checkpoints/one", "--master", "local[2]"),
         *("--parallelism", "2", "--worker-memory", "2gb", "--option", "maxMessagesPerTrigger=1000"),
         *("--conf", "spark.ui.enabled=false", "--conf", "spark.app.name=x y", "--drop-states", "old"),
-        *("--migrate-states", "sums", "--no-finish", "--available-now"),
+        *("--migrate-states", "sums", "--no-finish", "--available-now", "--verbose"),
         *("--tls-ca", str(tmp_path / "ca.pem")),
     ]
     assert role(planned, "pipeline").environ["HEADRACE_TOKEN"] == "secret"
