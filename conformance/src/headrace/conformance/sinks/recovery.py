@@ -117,8 +117,9 @@ async def abort_after_crash(trial: SinkTrial) -> None:
     session = await trial.after_a_crash(session)
     session.abort(of)
     session.abort(other)
-    # What follows is handled after the Aborts.
+    # What follows in a pipeline is handled after its Abort.
     await trial.staged(session, part(transaction(1)), rows("later"))
+    await trial.staged(session, part(transaction(1, "another-query")), rows("later"))
     said = (await trial.after_a_crash(session)).hello
     assert said is not None
     again = [key(staged.transaction) for staged in said.staged if staged.transaction in (of, other)]
