@@ -5,19 +5,15 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
-import grpc
-
 from headrace.conformance.core.changes import Changes
 from headrace.conformance.core.frames import Message
-from headrace.conformance.core.server import GatewayServer
+from headrace.conformance.core.gateway import SessionGateway, metadata_of
 from headrace.conformance.core.trace import Trace
 from headrace.conformance.sources.session import SourceSession, at
 from headrace.conformance.sources.stream import Stream
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.frame_pb2 import Frame, Position
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer, add_SourceServiceServicer_to_server
-
-Ending = tuple[grpc.StatusCode, str]
 
 
 @dataclass
@@ -33,31 +29,23 @@ class Terms:
     linger_ms: int = 5
 
 
-class SourceGateway(GatewayServer, SourceServiceServicer):
+class SourceGateway(SessionGateway[SourceSession], SourceServiceServicer):
     """Serves the sessions of one source, and remembers what it was sent over all of them."""
 
     register = add_SourceServiceServicer_to_server  # type: ignore[assignment]
 
     def __init__(self, trace: Trace, changes: Changes) -> None:
-        super().__init__()
-        self.trace = trace
-        self.changes = changes
-        self.breach: Callable[[str, str], None] = lambda check, what: None
+        super().__init__(trace, changes)
         self.terms = Terms()
-        self.sessions: list[SourceSession] = []
         self.reads = asyncio.Event()
         """Set while it reads what connectors send."""
         self.reads.set()
-        self.welcomes = True
-        """Whether it answers Hello."""
         self.opens = True
         """Whether it opens streams as soon as it is asked for them."""
         self.acks = True
         """Whether it acknowledges each frame at once."""
         self.grants = True
         """Whether it grants what a CreditRequest asks for, when nothing is outstanding."""
-        self.refusal: Ending | None = None
-        """How it ends each session, instead of a Welcome."""
         self.on_asked: list[Callable[[SourceSession, Stream], None]] = []
         """What to do, one for each OpenStream, instead of opening the stream."""
         self.resumes: dict[str, Position | None] = {}
@@ -104,15 +92,6 @@ class SourceGateway(GatewayServer, SourceServiceServicer):
 
     # What sessions report
 
-    def greeted(self, session: SourceSession) -> None:
-        """Hello has arrived."""
-        if self.refusal is not None:
-            status, text = self.refusal
-            self.trace.event(f"#{session.number} the gateway ends the session: {status.name}, {text}")
-            session.close(status, text)
-        elif self.welcomes:
-            session.welcome()
-
     def asked(self, session: SourceSession, stream: Stream) -> None:
         """OpenStream has arrived."""
         if self.on_asked:
@@ -152,14 +131,5 @@ class SourceGateway(GatewayServer, SourceServiceServicer):
 
     async def Ingest(self, request_iterator: AsyncIterator[pb.IngestRequest], context: Any) -> None:  # type: ignore[override]
         """One session."""
-        metadata = {str(key): str(value) for key, value in context.invocation_metadata() or ()}
-        session = SourceSession(metadata=metadata, number=len(self.sessions) + 1, gateway=self)
-        self.sessions.append(session)
-        self.trace.event(f"#{session.number} the connector calls SourceService.Ingest")
-        self.changes.notify()
-        try:
-            await session.serve(request_iterator, context)
-        finally:
-            session.ended = True
-            self.trace.event(f"#{session.number} the call has ended")
-            self.changes.notify()
+        session = SourceSession(metadata=metadata_of(context), number=len(self.sessions) + 1, gateway=self)
+        await self.run("SourceService.Ingest", session, request_iterator, context)
