@@ -35,6 +35,7 @@ type gather struct {
 	room          chan struct{} // has an entry once a packet was taken
 
 	mu       sync.Mutex
+	first    bool      // no position of the stream has a cursor yet
 	open     *packet   // takes messages
 	full     []*packet // wait for the session
 	usual    int       // the bytes of values in the last full packet
@@ -89,7 +90,9 @@ func (g *gather) add(ctx context.Context, m *Message, row *frame.Row) bool {
 	g.count++
 	g.yielded++
 	g.caughtUp = false
-	if p.Rows() >= g.frameMessages || p.Size() >= g.frameBytes {
+	// A frame has one cursor, that of its end. The first one ends a frame at once, so that each later position has a cursor.
+	if p.Rows() >= g.frameMessages || p.Size() >= g.frameBytes || m.Cursor != nil && g.first {
+		g.first = g.first && m.Cursor == nil
 		g.seal()
 		news = true
 	}
@@ -98,6 +101,13 @@ func (g *gather) add(ctx context.Context, m *Message, row *frame.Row) bool {
 		g.changed()
 	}
 	return true
+}
+
+// beginWithoutCursor notes that the stream begins at a position without a cursor.
+func (g *gather) beginWithoutCursor() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.first = true
 }
 
 // seal has the open packet wait for the session.
@@ -197,6 +207,9 @@ func (g *gather) tellBacklog() *left {
 	g.told = true
 	if g.caughtUp {
 		return &left{messages: new(uint64), bytes: new(uint64), caughtUp: true}
+	}
+	if g.backlog == nil {
+		return nil // It had caught up, and has yielded more since.
 	}
 	found := &left{bytes: g.backlog.Bytes, latest: g.backlog.LatestSequence}
 	if told := g.backlog.Messages; told != nil {

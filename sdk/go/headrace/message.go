@@ -31,7 +31,8 @@ type Message struct {
 	// Headers are in order; their names are UTF-8.
 	Headers []Header
 	// Cursor says where the source can seek for what follows this message: up to 4 KiB that only the source reads. Optional;
-	// it comes back as Position.Cursor.
+	// it comes back as Position.Cursor. Not every message needs one: once the first message that is sent has one, every
+	// position has one.
 	Cursor []byte
 	// Token is whatever the source needs to acknowledge this message, such as a delivery tag. It is passed to
 	// [Source.Settle], and never sent.

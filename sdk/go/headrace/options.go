@@ -2,8 +2,8 @@ package headrace
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,18 +12,23 @@ import (
 	"time"
 )
 
-// Options are settings of [Run] and [Main]. The zero value of each field is its default.
+// Options are settings of [Run] and [Main]. The zero value of each field is its default, which for some of them is a variable
+// of the environment: headrace connector run sets them.
 type Options struct {
 	// Gateway is the gateway's address, "host:port". Default: HEADRACE_GATEWAY, else "127.0.0.1:7433".
 	Gateway string
 	// Token authenticates the connector. Default: HEADRACE_TOKEN, else none.
 	Token string
-	// TLS secures the connection; see [LoadTLS]. Default: no encryption.
+	// TLS secures the connection; see [LoadTLS]. Default: that of the files that HEADRACE_TLS_CA, HEADRACE_TLS_CERT and
+	// HEADRACE_TLS_KEY name; without them, certificates of the system are trusted if HEADRACE_TLS is 1, else there is no
+	// encryption.
 	TLS *tls.Config
 	// Instance says which deployment of the connector this is, the same after each restart: a newer session of an instance
-	// takes over from the older one. Default: the connector's name.
+	// takes over from the older one. Default: HEADRACE_INSTANCE, else the connector's name.
 	Instance string
-	// Logger gets structured logs. Default: slog.Default.
+	// Health tells operators how the connector is. Default: one that only the SDK uses.
+	Health *Health
+	// Logger gets structured logs. Default: slog.Default, without what is only information where HEADRACE_VERBOSE is 0.
 	Logger *slog.Logger
 	// Metrics counts what happens. Default: nothing is counted.
 	Metrics Metrics
@@ -57,18 +62,25 @@ type Options struct {
 
 const defaultGateway = "127.0.0.1:7433"
 
-// withDefaults returns the options with every default filled in, for a connector of a name.
-func (o *Options) withDefaults(name string) *Options {
+// withDefaults returns the options with every default filled in, for a connector of a name, or what is not allowed.
+func (o *Options) withDefaults(name string) (*Options, error) {
 	var filled Options
 	if o != nil {
 		filled = *o
 	}
 	filled.Gateway = cmp.Or(filled.Gateway, os.Getenv("HEADRACE_GATEWAY"), defaultGateway)
 	filled.Token = cmp.Or(filled.Token, os.Getenv("HEADRACE_TOKEN"))
-	filled.Instance = cmp.Or(filled.Instance, name)
-	if filled.Logger == nil {
-		filled.Logger = slog.Default()
+	filled.Instance = cmp.Or(filled.Instance, os.Getenv("HEADRACE_INSTANCE"), name)
+	if filled.TLS == nil {
+		var err error
+		if filled.TLS, err = tlsOfEnvironment(); err != nil {
+			return nil, err
+		}
 	}
+	if filled.Health == nil {
+		filled.Health = &Health{}
+	}
+	filled.Logger = o.logger()
 	if filled.Metrics == nil {
 		filled.Metrics = noMetrics{}
 	}
@@ -83,7 +95,33 @@ func (o *Options) withDefaults(name string) *Options {
 	filled.MaxBackoff = cmp.Or(filled.MaxBackoff, 2*time.Second)
 	filled.QueueBytes = cmp.Or(filled.QueueBytes, 8<<20)
 	filled.HoldBytes = cmp.Or(filled.HoldBytes, 64<<20)
-	return &filled
+	return &filled, filled.check()
+}
+
+// logger returns the logger, or its default.
+func (o *Options) logger() *slog.Logger {
+	if o != nil && o.Logger != nil {
+		return o.Logger
+	}
+	if os.Getenv("HEADRACE_VERBOSE") == "0" {
+		return slog.New(problems{slog.Default().Handler()})
+	}
+	return slog.Default()
+}
+
+// problems is a handler that drops what is only information.
+type problems struct{ slog.Handler }
+
+func (p problems) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && p.Handler.Enabled(ctx, level)
+}
+
+func (p problems) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return problems{p.Handler.WithAttrs(attrs)}
+}
+
+func (p problems) WithGroup(name string) slog.Handler {
+	return problems{p.Handler.WithGroup(name)}
 }
 
 // check says what is not allowed.
@@ -106,30 +144,6 @@ func (o *Options) check() error {
 		}
 	}
 	return nil
-}
-
-// LoadTLS reads certificates, in PEM. An empty ca trusts those of the system. For mutual TLS, certificate and key are the
-// connector's own chain and private key; else both are empty.
-func LoadTLS(ca, certificate, key string) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca != "" {
-		pem, err := os.ReadFile(ca)
-		if err != nil {
-			return nil, &ConfigError{"ca", err.Error()}
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, &ConfigError{"ca", fmt.Sprintf("%s has no certificate in PEM", ca)}
-		}
-	}
-	if certificate != "" || key != "" {
-		pair, err := tls.LoadX509KeyPair(certificate, key)
-		if err != nil {
-			return nil, &ConfigError{"certificate and key", err.Error()}
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
 }
 
 // isLoopback says whether an address is on this machine.

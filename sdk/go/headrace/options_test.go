@@ -1,18 +1,24 @@
 package headrace_test
 
 import (
+	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -67,6 +73,166 @@ func TestMutualTLS(t *testing.T) {
 	s, _ := g.connected()
 	opened(s, nil)
 	sequences(s, 1)
+}
+
+// inEnvironment runs a connector with options of its environment only, and returns its first Hello and the call's metadata.
+func inEnvironment(t *testing.T, g *fakeGateway, variables map[string]string, o *headrace.Options) (*sourceSession, *pb.Hello) {
+	t.Helper()
+	for name, value := range variables {
+		t.Setenv(name, value)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	o.DrainTimeout = 50 * time.Millisecond
+	go func() { done <- headrace.Run(ctx, &headrace.Source{Name: "orders", Read: numbers(1)}, o) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("it has ended with %v", err)
+		}
+	})
+	return g.connected()
+}
+
+func TestTheEnvironmentSaysWhereAndHowToConnect(t *testing.T) {
+	certificate, key := certificates(t)
+	own, err := headrace.LoadTLS(certificate, certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := startGateway(t, grpc.Creds(credentials.NewTLS(&tls.Config{
+		Certificates: own.Certificates, ClientCAs: own.RootCAs, ClientAuth: tls.RequireAndVerifyClientCert,
+	})))
+	s, hello := inEnvironment(t, g, map[string]string{
+		"HEADRACE_GATEWAY": g.address, "HEADRACE_TOKEN": "secret", "HEADRACE_INSTANCE": "orders-7", "HEADRACE_TLS": "1",
+		"HEADRACE_TLS_CA": certificate, "HEADRACE_TLS_CERT": certificate, "HEADRACE_TLS_KEY": key,
+	}, &headrace.Options{})
+	if hello.GetInstance() != "orders-7" || !slices.Equal(s.metadata.Get("authorization"), []string{"Bearer secret"}) {
+		t.Errorf("Hello is %v, authorization %q", hello, s.metadata.Get("authorization"))
+	}
+}
+
+func TestOptionsWinOverTheEnvironment(t *testing.T) {
+	certificate, key := certificates(t)
+	own, err := headrace.LoadTLS(certificate, certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := startGateway(t, grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: own.Certificates})))
+	s, hello := inEnvironment(t, g, map[string]string{
+		"HEADRACE_GATEWAY": "192.0.2.1:1", "HEADRACE_TOKEN": "another", "HEADRACE_INSTANCE": "orders-7",
+		"HEADRACE_TLS_CA": "missing.pem",
+	}, &headrace.Options{Gateway: g.address, Token: "secret", Instance: "orders-8", TLS: own})
+	if hello.GetInstance() != "orders-8" || !slices.Equal(s.metadata.Get("authorization"), []string{"Bearer secret"}) {
+		t.Errorf("Hello is %v, authorization %q", hello, s.metadata.Get("authorization"))
+	}
+}
+
+func TestVariablesThatAreNotValidAreNamed(t *testing.T) {
+	certificate, key := certificates(t)
+	for field, variables := range map[string]map[string]string{
+		"HEADRACE_TLS":                            {"HEADRACE_TLS": "maybe"},
+		"HEADRACE_TLS_CA":                         {"HEADRACE_TLS_CA": key},
+		"HEADRACE_TLS_CERT and HEADRACE_TLS_KEY":  {"HEADRACE_TLS_KEY": key},
+		"HEADRACE_TLS_CERT and HEADRACE_TLS_KEY ": {"HEADRACE_TLS_CERT": key, "HEADRACE_TLS_KEY": certificate},
+		"Options.Instance":                        {"HEADRACE_INSTANCE": strings.Repeat("x", 256)},
+	} {
+		t.Run(field, func(t *testing.T) {
+			for name, value := range variables {
+				t.Setenv(name, value)
+			}
+			var wrong *headrace.ConfigError
+			err := headrace.Run(t.Context(), &headrace.Source{Name: "orders", Read: numbers(1)}, nil)
+			if !errors.As(err, &wrong) || wrong.Field != strings.TrimSpace(field) {
+				t.Errorf("it has ended with %v", err)
+			}
+		})
+	}
+}
+
+func TestLogsAreStructured(t *testing.T) {
+	g := startGateway(t)
+	logs := &lines{}
+	o := func(o *headrace.Options) { o.Logger = slog.New(slog.NewJSONHandler(logs, nil)) }
+	r := g.start(&headrace.Source{Name: "orders", Read: numbers(1)}, patiently, o)
+	s, _ := g.connected()
+	s.close(codes.Unavailable, "")
+	s, _ = g.connected()
+	open := opened(s, &pb.Position{Sequence: 0})
+	sequences(s, 1)
+	ack(s, open.GetStreamId(), &pb.Position{Sequence: 1})
+	if err := r.wait(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []map[string]any{
+		{"level": "INFO", "msg": "session opened", "connector": "orders", "gateway": g.address, "session": "s1"},
+		{"level": "WARN", "msg": "session lost; trying again", "connector": "orders"},
+		{"level": "INFO", "msg": "stream opened", "stream": "orders/0", "resume": 0.0},
+	} {
+		if !logs.have(t, want) {
+			t.Errorf("no line has %v", want)
+		}
+	}
+}
+
+// lines keeps logs.
+type lines struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+// have says whether some line has all of these attributes.
+func (l *lines) have(t *testing.T, want map[string]any) bool {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range bytes.Lines(l.text) {
+		var found map[string]any
+		if err := json.Unmarshal(line, &found); err != nil {
+			t.Fatal(err)
+		}
+		all := true
+		for name, value := range want {
+			all = all && found[name] == value
+		}
+		if all {
+			return true
+		}
+	}
+	return false
+}
+
+func TestMetricsCountWhatASinkReceives(t *testing.T) {
+	g := startGateway(t)
+	c := &counts{found: map[headrace.Counter]uint64{}, names: map[string]bool{}}
+	l := newLedger()
+	l.refuse = "bad"
+	g.start(&headrace.Sink{Name: "ledger", TwoPhase: l}, func(o *headrace.Options) { o.Metrics = c })
+	s, _ := g.attached(0)
+	startPart(s, 1, part(7, 0))
+	partFrame(s, 1, 0, "a", "bad")
+	partFrame(s, 1, 2, "b")
+	endPart(s, 1, 3)
+	said(s, (*pb.SinkServiceAttachRequest).GetStaged)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for counter, want := range map[headrace.Counter]uint64{
+		headrace.CounterFrames: 2, headrace.CounterMessages: 3, headrace.CounterRefused: 1, headrace.CounterAcknowledgements: 1,
+	} {
+		if c.found[counter] != want {
+			t.Errorf("%s: %d, want %d", counter, c.found[counter], want)
+		}
+	}
+	if !c.names["ledger"] || len(c.names) != 1 {
+		t.Errorf("counted for %v", c.names)
+	}
 }
 
 func TestCertificatesThatCannotBeReadAreNamed(t *testing.T) {

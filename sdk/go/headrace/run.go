@@ -3,6 +3,7 @@ package headrace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -42,27 +43,26 @@ func Run(ctx context.Context, c Connector, o *Options) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	options := o.withDefaults(c.connector())
-	if err := options.check(); err != nil {
+	options, err := o.withDefaults(c.connector())
+	if err != nil {
 		return err
 	}
 	log := options.Logger.With("connector", c.connector())
 	if options.Token != "" && options.TLS == nil && !isLoopback(options.Gateway) {
 		log.Warn("the token is sent without encryption: set Options.TLS", "gateway", options.Gateway)
 	}
-	health := newHealth()
 	var s session
 	switch c := c.(type) {
 	case *Source:
-		s = newSourceConnector(c, options, log, health)
+		s = newSourceConnector(c, options, log)
 	case *Sink:
-		s = newSinkConnector(c, options, log, health)
+		s = newSinkConnector(c, options, log)
 	}
-	return keepConnected(ctx, s, c.connector(), options, log, health)
+	return keepConnected(ctx, s, c.connector(), options, log)
 }
 
 // keepConnected connects again and again, until a session ends for good.
-func keepConnected(ctx context.Context, s session, name string, o *Options, log *slog.Logger, h *health) error {
+func keepConnected(ctx context.Context, s session, name string, o *Options, log *slog.Logger) error {
 	retry := backoff.Backoff{First: o.FirstBackoff, Longest: o.MaxBackoff}
 	var logged string
 	var loggedAt time.Time
@@ -82,7 +82,7 @@ func keepConnected(ctx context.Context, s session, name string, o *Options, log 
 			return context.Cause(ctx)
 		case errors.Is(err, errDrained):
 		case errors.Is(err, ErrUnavailable), errors.As(err, &failed):
-			h.note("", err)
+			o.Health.Survived("", err)
 			if err.Error() != logged || time.Since(loggedAt) >= logInterval {
 				log.Warn("session lost; trying again", "error", err)
 				logged, loggedAt = err.Error(), time.Now()
@@ -133,13 +133,12 @@ type sourceConnector struct {
 	source        *Source
 	options       *Options
 	log           *slog.Logger
-	health        *health
 	starts        *starts
 	name, version string
 }
 
-func newSourceConnector(source *Source, o *Options, log *slog.Logger, h *health) *sourceConnector {
-	c := &sourceConnector{source: source, options: o, log: log, health: h, starts: newStarts(source)}
+func newSourceConnector(source *Source, o *Options, log *slog.Logger) *sourceConnector {
+	c := &sourceConnector{source: source, options: o, log: log, starts: newStarts(source)}
 	c.name, c.version = source.Connector, source.Version
 	if c.name == "" {
 		c.name = source.Name
@@ -159,6 +158,7 @@ func (c *sourceConnector) partitions(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, &SourceError{c.source.Name, "Partitions", err}
 	}
+	c.options.Health.connected()
 	return partitions, nil
 }
 
@@ -169,14 +169,14 @@ func Main(c Connector, o *Options) {
 	context.AfterFunc(ctx, stop) // A second signal ends the process.
 	err := Run(ctx, c, o)
 	var invalid *ConfigError
-	switch {
-	case err == nil || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+	if err == nil || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		os.Exit(0)
-	case errors.As(err, &invalid):
-		o.withDefaults("").Logger.Error("the connector is not valid", "error", err)
-		os.Exit(2)
-	default:
-		o.withDefaults("").Logger.Error("the connector has ended", "error", err)
-		os.Exit(1)
 	}
+	o.logger().Error("the connector has ended", "error", err)
+	// headrace shows this line as the reason if the program fails in a deployment.
+	fmt.Fprintln(os.Stderr, "Error:", err)
+	if errors.As(err, &invalid) {
+		os.Exit(2)
+	}
+	os.Exit(1)
 }

@@ -14,7 +14,7 @@ func (s *sinkSession) staged(id uint64, refused []Refused) {
 		s.c.log.Info("messages were refused", "sink", s.c.sink.Name, "messages", len(refused), "first_reason", refused[0].Reason)
 		s.c.options.Metrics.Add(CounterRefused, s.c.sink.Name, uint64(len(refused)))
 	}
-	s.c.health.recovered(s.c.sink.Name)
+	s.c.options.Health.recovered(s.c.sink.Name)
 	s.c.options.Metrics.Add(CounterAcknowledgements, s.c.sink.Name, 1)
 	s.say(&pb.SinkServiceAttachRequest{Message: &pb.SinkServiceAttachRequest_Staged{Staged: answer}})
 }
@@ -22,7 +22,7 @@ func (s *sinkSession) staged(id uint64, refused []Refused) {
 // partFailed answers that a part cannot be staged.
 func (s *sinkSession) partFailed(id uint64, part Part, err error) {
 	s.c.log.Error("a part cannot be staged", "sink", s.c.sink.Name, "part", part.String(), "error", err)
-	s.c.health.degraded(s.c.sink.Name, "", err)
+	s.c.options.Health.degraded(s.c.sink.Name, "", err)
 	s.say(&pb.SinkServiceAttachRequest{Message: &pb.SinkServiceAttachRequest_Failed{Failed: &pb.Failed{
 		What: &pb.Failed_PartId{PartId: id}, Reason: truncated(err.Error(), maxReportedBytes),
 	}}})
@@ -53,7 +53,7 @@ func (s *sinkSession) transactionFailed(t Transaction, doing string, err error) 
 // logFailure logs what the gateway expects no answer to.
 func (s *sinkSession) logFailure(t Transaction, doing string, err error) {
 	s.c.log.Error(doing+" failed", "sink", s.c.sink.Name, "transaction", t.String(), "error", err)
-	s.c.health.degraded(s.c.sink.Name, "", err)
+	s.c.options.Health.degraded(s.c.sink.Name, "", err)
 }
 
 // received counts a frame of a part.

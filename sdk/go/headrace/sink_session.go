@@ -33,12 +33,11 @@ type sinkConnector struct {
 	sink    *Sink
 	options *Options
 	log     *slog.Logger
-	health  *health
 	seen    map[string]bool // pipelines of an idempotent sink; only the session in progress uses it
 }
 
-func newSinkConnector(sink *Sink, o *Options, log *slog.Logger, h *health) *sinkConnector {
-	return &sinkConnector{sink: sink, options: o, log: log, health: h, seen: map[string]bool{}}
+func newSinkConnector(sink *Sink, o *Options, log *slog.Logger) *sinkConnector {
+	return &sinkConnector{sink: sink, options: o, log: log, seen: map[string]bool{}}
 }
 
 // sinkSession is one session of a sink.
@@ -65,6 +64,7 @@ func (c *sinkConnector) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.options.Health.connected()
 	attach := func(ctx context.Context, connection *grpc.ClientConn) (
 		grpc.BidiStreamingClient[pb.SinkServiceAttachRequest, pb.SinkServiceAttachResponse], error,
 	) {
@@ -189,7 +189,7 @@ func (s *sinkSession) tell() {
 	}
 	reports := make(<-chan time.Time)
 	if wantsReports(s.welcome.GetCapabilities()) {
-		s.c.health.again()
+		s.c.options.Health.again()
 		s.report()
 		ticker := time.NewTicker(reportInterval)
 		defer ticker.Stop()
@@ -210,7 +210,7 @@ func (s *sinkSession) tell() {
 }
 
 func (s *sinkSession) report() {
-	if report := s.c.health.report(time.Now()); report != nil && !s.leaving.Load() {
+	if report := s.c.options.Health.report(time.Now()); report != nil && !s.leaving.Load() {
 		s.say(&pb.SinkServiceAttachRequest{Message: &pb.SinkServiceAttachRequest_Report{Report: report}})
 	}
 }

@@ -88,17 +88,22 @@ type Partition struct {
 	// Position is where to go on: after it. Nil is from the first message that exists.
 	Position *Position
 
+	skipped *uint64 // the sequence of the position that was lost, if that is accepted
 	stream  string
 	session *gather
-	health  *health
+	health  *Health
 }
 
-// Next returns the sequence that follows the position, or first without a position.
+// Next returns the sequence that follows the position, or first without a position. Where a lost position is skipped, it is at
+// least the one that follows that: what has a smaller sequence is not sent.
 func (p *Partition) Next(first uint64) uint64 {
-	if p.Position == nil {
-		return first
+	switch {
+	case p.Position != nil:
+		return p.Position.Sequence + 1
+	case p.skipped != nil:
+		return max(first, *p.skipped+1)
 	}
-	return p.Position.Sequence + 1
+	return first
 }
 
 // CaughtUp tells that there is nothing more at the moment: what was gathered is sent without waiting for more, and queries that

@@ -155,7 +155,10 @@ func (s *sourceSession) serve(ctx context.Context, received <-chan received[pb.I
 	s.leave = time.NewTimer(time.Hour)
 	s.leave.Stop()
 	defer s.leave.Stop()
-	s.c.health.again()
+	if s.c.source.Partitions == nil {
+		s.c.options.Health.connected()
+	}
+	s.c.options.Health.again()
 	s.report(time.Now())
 	stop, writing := ctx.Done(), false
 	for s.result == nil {
@@ -239,7 +242,7 @@ func (s *sourceSession) handle(response *pb.IngestResponse) {
 			s.send.grant(m.Credit)
 		}
 	case *pb.IngestResponse_Pace:
-		s.send.linger = lingerOf(m.Pace)
+		s.setPace(lingerOf(m.Pace))
 	case *pb.IngestResponse_Drain:
 		s.c.log.Info("the gateway asks to reconnect", "reason", m.Drain.GetReason())
 		deadline := time.Duration(m.Drain.GetDeadlineMs()) * time.Millisecond
@@ -250,6 +253,23 @@ func (s *sourceSession) handle(response *pb.IngestResponse) {
 		s.answerStarts()
 	default:
 		s.c.log.Debug("a message that this version does not know was ignored")
+	}
+}
+
+// setPace sets how long to gather. What waits already waits no longer than that.
+func (s *sourceSession) setPace(linger time.Duration) {
+	shorter := linger < s.send.linger
+	s.send.linger = linger
+	if !shorter {
+		return
+	}
+	now := time.Now()
+	for _, st := range s.streams {
+		if st.timer != nil {
+			st.timer.Stop()
+			st.timer = nil
+			s.send.look(st, now)
+		}
 	}
 }
 
@@ -293,7 +313,7 @@ func (s *sourceSession) lookAtNudged() {
 // report tells the gateway how the connector is, if that is news and the gateway wants to know.
 func (s *sourceSession) report(now time.Time) {
 	if wantsReports(s.welcome.GetCapabilities()) && s.leaving == nil {
-		if report := s.c.health.report(now); report != nil {
+		if report := s.c.options.Health.report(now); report != nil {
 			s.send.say(&pb.IngestRequest{Message: &pb.IngestRequest_Report{Report: report}})
 		}
 	}

@@ -65,24 +65,29 @@ func (s *sourceSession) opened(answer *pb.StreamOpened) {
 	}
 	r := &reader{
 		source: source, stream: st.name, gather: st.gather, maxFrameBytes: s.send.maxBytes, next: 1,
-		partition: &Partition{Name: st.partition, session: st.gather, health: s.c.health, stream: st.name},
+		partition: &Partition{Name: st.partition, session: st.gather, health: s.c.options.Health, stream: st.name},
 		leftOut: func(err *MessageError) {
-			s.c.health.note(st.name, err)
+			s.c.options.Health.Survived(st.name, err)
 			s.c.options.Metrics.Add(CounterRefused, st.name, 1)
 		},
 	}
 	if st.resume != nil && !source.Redelivering {
 		r.resume, r.next = st.resume, *st.resume+1
-		if !answer.GetSkipLost() {
+		if answer.GetSkipLost() {
+			r.partition.skipped = st.resume
+		} else {
 			r.partition.Position = toPosition(answer.GetResume())
 		}
+	}
+	if r.partition.Position == nil || r.partition.Position.Cursor == nil {
+		st.gather.beginWithoutCursor()
 	}
 	if r.partition.Position == nil {
 		s.c.log.Info("stream opened, from the start", "stream", st.name)
 	} else {
 		s.c.log.Info("stream opened", "stream", st.name, "resume", r.partition.Position.Sequence)
 	}
-	s.c.health.recovered(st.name)
+	s.c.options.Health.recovered(st.name)
 	ctx, cancel := context.WithCancel(s.ctx)
 	st.reading, st.readerDone = cancel, make(chan struct{})
 	s.workers.Go(func() {
@@ -116,7 +121,7 @@ func (s *sourceSession) rejected(reject *pb.Reject) {
 		s.reopen(st, retry)
 	case pb.RejectReason_REJECT_REASON_OWNED:
 		s.c.log.Warn("stream is owned by another instance", "stream", st.name, "reason", reject.GetMessage())
-		s.c.health.degraded(st.name, st.name, err)
+		s.c.options.Health.degraded(st.name, st.name, err)
 		if retry == 0 {
 			retry = ownedRetry
 		}
@@ -165,7 +170,7 @@ func (s *sourceSession) readerFailed(st *stream, err error) {
 // positionLost tells the gateway, and asks for the stream again; ever more rarely if that does not help.
 func (s *sourceSession) positionLost(st *stream, lost *PositionLostError) {
 	s.c.log.Warn("position lost", "stream", st.name, "reason", lost.Error())
-	s.c.health.degraded(st.name, st.name, lost)
+	s.c.options.Health.degraded(st.name, st.name, lost)
 	s.send.say(&pb.IngestRequest{Message: &pb.IngestRequest_PositionLost{PositionLost: &pb.PositionLost{
 		StreamId: st.id, EarliestSequence: lost.Earliest, Reason: truncated(lost.Error(), maxReasonBytes),
 	}}})

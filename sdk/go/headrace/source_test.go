@@ -272,6 +272,60 @@ func TestCreditIsNeverOverrunAndFramesStayWhole(t *testing.T) {
 	}
 }
 
+func TestTheFirstCursorEndsItsFrameSoThatEachLaterPositionHasOne(t *testing.T) {
+	g := startGateway(t)
+	g.welcome.Pace.LingerMs = 3_600_000
+	g.start(&headrace.Source{Name: "orders", Read: func(_ context.Context, p *headrace.Partition) messages {
+		return func(yield func(headrace.Message, error) bool) {
+			for n := p.Next(1); n <= 6; n++ {
+				m := headrace.Message{Sequence: n}
+				if n%2 == 0 {
+					m.Cursor = []byte{byte(n)}
+				}
+				if !yield(m, nil) {
+					return
+				}
+			}
+		}
+	}})
+	ends := func(s *sourceSession) (found []uint64) {
+		for len(found) == 0 || found[len(found)-1] < 6 {
+			found = append(found, frame.LastSequence(wait(s, (*pb.IngestRequest).GetFrame)))
+		}
+		return found
+	}
+	s, _ := g.connected()
+	opened(s, nil)
+	if got := ends(s); !slices.Equal(got, []uint64{2, 6}) {
+		t.Errorf("frames end with %v", got)
+	}
+	s.close(codes.Unavailable, "")
+	s, _ = g.connected()
+	opened(s, &pb.Position{Sequence: 2, Cursor: []byte{2}})
+	if got := ends(s); !slices.Equal(got, []uint64{6}) {
+		t.Errorf("frames end with %v", got)
+	}
+}
+
+func TestAShorterPaceEndsTheWaitOfWhatWasGathered(t *testing.T) {
+	g := startGateway(t)
+	g.welcome.Pace.LingerMs = 3_600_000
+	yielded := make(chan struct{})
+	g.start(&headrace.Source{Name: "orders", Read: func(ctx context.Context, _ *headrace.Partition) messages {
+		return func(yield func(headrace.Message, error) bool) {
+			if yield(headrace.Message{Sequence: 1}, nil) {
+				close(yielded)
+				<-ctx.Done()
+			}
+		}
+	}})
+	s, _ := g.connected()
+	opened(s, nil)
+	<-yielded
+	s.send(&pb.IngestResponse{Message: &pb.IngestResponse_Pace{Pace: &pb.Pace{LingerMs: 1}}})
+	sequences(s, 1)
+}
+
 func TestEveryStreamThatWaitsForCreditAsksAndCreditForOneGoesToIt(t *testing.T) {
 	g := startGateway(t)
 	g.welcome.Credit = &pb.Credit{Bytes: 1 << 20, Messages: 8}
@@ -456,7 +510,10 @@ func TestALostPositionIsReportedAndSkippedOnceThatIsAccepted(t *testing.T) {
 				yield(headrace.Message{}, &headrace.PositionLostError{Reason: "pruned", Earliest: &earliest})
 				return
 			}
-			yield(headrace.Message{Sequence: 50}, nil)
+			if p.Next(1) != 8 || p.Next(50) != 50 {
+				t.Errorf("after the loss of 7, it goes on with %d, or with %d", p.Next(1), p.Next(50))
+			}
+			yield(headrace.Message{Sequence: p.Next(50)}, nil)
 		}
 	}})
 	s, _ := g.connected()
@@ -730,27 +787,6 @@ func TestWhatIsLeftIsTold(t *testing.T) {
 	sequences(s, 10)
 	for backlog.GetMessages() != 0 || backlog.GetLatestSequence() != 10 {
 		backlog = wait(s, (*pb.IngestRequest).GetBacklog)
-	}
-}
-
-func TestAGatewayThatWantsReportsGetsThem(t *testing.T) {
-	g := startGateway(t)
-	g.welcome.Capabilities = []pb.Capability{pb.Capability_CAPABILITY_PACE, pb.Capability_CAPABILITY_REPORT}
-	g.start(&headrace.Source{Name: "orders", Read: func(ctx context.Context, p *headrace.Partition) messages {
-		return func(func(headrace.Message, error) bool) {
-			p.Degraded(errors.New("the disk is slow"))
-			<-ctx.Done()
-		}
-	}})
-	s, _ := g.connected()
-	if report := wait(s, (*pb.IngestRequest).GetReport); report.GetState() != pb.ConnectorState_CONNECTOR_STATE_RUNNING {
-		t.Errorf("the first report is %v", report)
-	}
-	opened(s, nil)
-	report := wait(s, (*pb.IngestRequest).GetReport)
-	if report.GetState() != pb.ConnectorState_CONNECTOR_STATE_DEGRADED || !strings.Contains(report.GetReason(), "the disk is slow") ||
-		len(report.GetErrors()) != 1 || report.GetErrors()[0].GetStream() != "orders/0" {
-		t.Errorf("the second report is %v", report)
 	}
 }
 

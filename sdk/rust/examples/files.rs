@@ -2,13 +2,14 @@
 //!
 //! Each transaction becomes the folder `batch-BATCH-of-PIPELINE`, with a file for each Spark task. It gets there by renaming:
 //! from `.staged`, where parts are written, to `.prepared` with the vote, and to its place with the commit. A rename is atomic,
-//! so a crash leaves a transaction in one of the three, and nothing has to be repaired.
+//! so a crash leaves a transaction in one of the three, and nothing has to be repaired. Names that are too long for a file are
+//! replaced by a hash, and kept in `.names`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{fs, io};
 
-use headrace::{BoxError, Connector, Outcomes, Part, PartRows, Recovered, Transaction, TwoPhaseSink, run};
+use headrace::{BoxError, Connector, Outcomes, Part, PartRows, Recovered, Transaction, TwoPhaseSink, log_level, run};
 use tokio::io::{AsyncWriteExt, BufWriter};
 
 struct Files {
@@ -24,6 +25,8 @@ impl TwoPhaseSink for Files {
         let folder = self.staged(&part.transaction);
         fs::create_dir_all(&folder)?;
         sync(&self.folder.join(".staged"))?;
+        self.keep_name(&part.transaction.pipeline)?;
+        self.keep_name(&part.attempt)?;
         // Until it is complete, it has another name.
         let partial = folder.join(format!("{}.partial", part_name(part)));
         let mut file = BufWriter::new(tokio::fs::File::create(&partial).await?);
@@ -73,6 +76,8 @@ impl TwoPhaseSink for Files {
         if let Some(missing) = counting.iter().find(|name| !folder.join(name).exists()) {
             return Err(format!("the part {missing} is missing in {}", folder.display()).into());
         }
+        // What was removed must not come back after a crash: it would be committed.
+        sync(folder)?;
         if staged.exists() {
             rename(&staged, &prepared)?;
         }
@@ -80,7 +85,7 @@ impl TwoPhaseSink for Files {
     }
 
     async fn commit(&self, transaction: &Transaction) -> Result<(), BoxError> {
-        let visible = self.folder.join(format!("batch-{}-of-{}", transaction.batch, escaped(&transaction.pipeline)));
+        let visible = self.folder.join(transaction_name(transaction));
         if visible.exists() {
             return Ok(());
         }
@@ -100,15 +105,19 @@ impl TwoPhaseSink for Files {
             let place = self.folder.join(place);
             fs::create_dir_all(&place)?;
             for name in names(&place)? {
-                let Some(transaction) = transaction_of(&name) else { continue };
-                let parts = names(&place.join(&name))?.into_iter().filter_map(|part| part_of(&part, &transaction));
-                recovered.staged.extend(parts);
+                let Some(transaction) = self.transaction_of(&name)? else { continue };
+                for part in names(&place.join(&name))? {
+                    recovered.staged.extend(self.part_of(&part, &transaction)?);
+                }
                 if is_prepared {
                     recovered.prepared.push(transaction);
                 }
             }
         }
-        let mut committed: Vec<Transaction> = names(&self.folder)?.iter().filter_map(|name| transaction_of(name)).collect();
+        let mut committed = Vec::new();
+        for name in names(&self.folder)? {
+            committed.extend(self.transaction_of(&name)?);
+        }
         committed.sort();
         committed.reverse();
         committed.dedup_by(|earlier, last| earlier.pipeline == last.pipeline);
@@ -125,47 +134,80 @@ impl Files {
     fn prepared(&self, transaction: &Transaction) -> PathBuf {
         self.folder.join(".prepared").join(transaction_name(transaction))
     }
+    /// The transaction of a folder's name; none if it is the name of something else.
+    fn transaction_of(&self, name: &str) -> io::Result<Option<Transaction>> {
+        let Some((batch, pipeline)) = name.strip_prefix("batch-").and_then(|name| name.split_once("-of-")) else {
+            return Ok(None);
+        };
+        let Ok(batch) = batch.parse() else { return Ok(None) };
+        Ok(self.unescaped(pipeline)?.map(|pipeline| Transaction { pipeline, batch }))
+    }
+
+    /// The part of a file's name; none if it is not complete.
+    fn part_of(&self, name: &str, transaction: &Transaction) -> io::Result<Option<Part>> {
+        let Some((partition, attempt)) = name.strip_prefix("part-").and_then(|name| name.split_once('-')) else {
+            return Ok(None);
+        };
+        let Ok(partition) = partition.parse() else { return Ok(None) };
+        let attempt = self.unescaped(attempt)?;
+        Ok(attempt.map(|attempt| Part { transaction: transaction.clone(), partition, attempt }))
+    }
+
+    /// Keeps a text durably whose hash stands for it in names of files.
+    fn keep_name(&self, text: &str) -> io::Result<()> {
+        let (folder, name) = (self.folder.join(".names"), escaped(text));
+        if !name.starts_with('=') || folder.join(&name).exists() {
+            return Ok(());
+        }
+        fs::create_dir_all(&folder)?;
+        sync(&self.folder)?;
+        let partial = folder.join(format!("{name}.{:?}", std::thread::current().id()));
+        fs::write(&partial, text)?;
+        fs::File::open(&partial)?.sync_all()?;
+        fs::rename(&partial, folder.join(&name))?;
+        sync(&folder)
+    }
+
+    /// The text that was escaped; none if nothing was.
+    fn unescaped(&self, name: &str) -> io::Result<Option<String>> {
+        if name.contains('.') {
+            return Ok(None);
+        }
+        if name.starts_with('=') {
+            return fs::read_to_string(self.folder.join(".names").join(name)).map(Some);
+        }
+        let mut pieces = name.split('%');
+        let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+        for piece in pieces {
+            let Some(Ok(byte)) = piece.get(..2).map(|code| u8::from_str_radix(code, 16)) else { return Ok(None) };
+            bytes.push(byte);
+            bytes.extend(piece[2..].bytes());
+        }
+        Ok(String::from_utf8(bytes).ok())
+    }
 }
 
 fn transaction_name(transaction: &Transaction) -> String {
     format!("batch-{}-of-{}", transaction.batch, escaped(&transaction.pipeline))
 }
 
-fn transaction_of(name: &str) -> Option<Transaction> {
-    let (batch, pipeline) = name.strip_prefix("batch-")?.split_once("-of-")?;
-    Some(Transaction { pipeline: unescaped(pipeline)?, batch: batch.parse().ok()? })
-}
-
 fn part_name(part: &Part) -> String {
     format!("part-{}-{}", part.partition, escaped(&part.attempt))
 }
 
-/// The part of a file's name; none if it is not complete.
-fn part_of(name: &str, transaction: &Transaction) -> Option<Part> {
-    let (partition, attempt) = name.strip_prefix("part-")?.split_once('-')?;
-    Some(Part { transaction: transaction.clone(), partition: partition.parse().ok()?, attempt: unescaped(attempt)? })
-}
-
-/// Text as part of a file's name: letters, digits, `-` and `_` stay, other bytes become `%` and their code.
+/// Text as part of a file's name, which may have 255 bytes: letters, digits, `-` and `_` stay, other bytes become `%` and their
+/// code. What is then too long becomes `=` and a hash (FNV-1a).
 fn escaped(text: &str) -> String {
     let escape = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => char::from(byte).to_string(),
         _ => format!("%{byte:02x}"),
     };
-    text.bytes().map(escape).collect()
-}
-
-fn unescaped(name: &str) -> Option<String> {
-    let mut pieces = name.split('%');
-    let mut bytes = pieces.next()?.as_bytes().to_vec();
-    if bytes.contains(&b'.') {
-        return None;
+    let name: String = text.bytes().map(escape).collect();
+    if name.len() <= 200 {
+        return name;
     }
-    for piece in pieces {
-        bytes.push(u8::from_str_radix(piece.get(..2)?, 16).ok()?);
-        bytes.extend(piece.get(2..).filter(|rest| !rest.contains('.'))?.bytes());
-    }
-    String::from_utf8(bytes).ok()
+    let hash = |hash: u128, byte: u8| (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+    format!("={:032x}", text.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, hash))
 }
 
 /// The names in a folder; none if it does not exist.
@@ -195,7 +237,7 @@ fn gone(result: io::Result<()>) -> io::Result<()> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_max_level(log_level()).with_writer(std::io::stderr).init();
     let Some(folder) = std::env::args().nth(1) else {
         eprintln!("usage: files FOLDER");
         return ExitCode::from(2);

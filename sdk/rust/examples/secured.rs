@@ -1,4 +1,5 @@
-//! A source that ends after ten messages, over mutual TLS: `secured CA CERTIFICATE KEY`, each a PEM file.
+//! A source that ends after ten messages, over mutual TLS: `secured CA CERTIFICATE KEY`, each a PEM file; without arguments, as
+//! the environment says.
 
 use std::fs;
 use std::process::ExitCode;
@@ -25,9 +26,14 @@ impl Source for Countdown {
 async fn main() -> Result<ExitCode, BoxError> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let files: Vec<String> = std::env::args().skip(1).collect();
-    let [ca, certificate, key] = files.as_slice() else {
-        return Err("usage: secured CA CERTIFICATE KEY".into());
+    let connector = match files.as_slice() {
+        [] => Connector::source(Countdown),
+        [ca, certificate, key] => Connector::source(Countdown).tls(Tls {
+            ca: Some(fs::read(ca)?),
+            identity: Some((fs::read(certificate)?, fs::read(key)?)),
+            server_name: None,
+        }),
+        _ => return Err("usage: secured [CA CERTIFICATE KEY]".into()),
     };
-    let tls = Tls { ca: Some(fs::read(ca)?), identity: Some((fs::read(certificate)?, fs::read(key)?)), server_name: None };
-    Ok(run(Connector::source(Countdown).tls(tls)).await)
+    Ok(run(connector).await)
 }

@@ -1,11 +1,15 @@
 //! Opens a channel to the gateway, and calls on it.
 
+#[cfg(feature = "tls")]
+use std::path::Path;
 use std::time::Duration;
 
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
+#[cfg(feature = "tls")]
+use crate::environment::TlsFiles;
 use crate::error::{Ending, Error};
 
 const KEEPALIVE: Duration = Duration::from_secs(20);
@@ -23,6 +27,21 @@ pub struct Tls {
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
     /// The name that the gateway's certificate must have, if it differs from the address.
     pub server_name: Option<String>,
+}
+
+#[cfg(feature = "tls")]
+impl Tls {
+    /// Reads the files that the environment names.
+    pub(crate) fn read(files: &TlsFiles) -> Result<Self, Error> {
+        let read = |name: &str, path: &Path| {
+            std::fs::read(path).map_err(|error| Error::Invalid(format!("{name}: {}: {error}", path.display())))
+        };
+        let identity = match &files.identity {
+            Some((certificate, key)) => Some((read("HEADRACE_TLS_CERT", certificate)?, read("HEADRACE_TLS_KEY", key)?)),
+            None => None,
+        };
+        Ok(Self { ca: files.ca.as_deref().map(|path| read("HEADRACE_TLS_CA", path)).transpose()?, identity, server_name: None })
+    }
 }
 
 /// Where the gateway is, and how to identify to it.
@@ -49,11 +68,15 @@ impl Target {
     ///
     /// [`Error::Invalid`] if the address or a setting of TLS is invalid.
     pub(crate) fn endpoint(&self, limit: Duration) -> Result<Endpoint, Error> {
-        let scheme = if self.uses_tls() { "https" } else { "http" };
         let invalid = |error: tonic::transport::Error| {
-            Error::Invalid(format!("gateway {:?}: {}: want host:port", self.gateway, root_cause(&error)))
+            Error::Invalid(format!("gateway {:?}: {}: want host:port, or unix:PATH", self.gateway, root_cause(&error)))
         };
-        let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.gateway))
+        let address = match (self.is_socket(), self.uses_tls()) {
+            (true, _) => self.gateway.clone(),
+            (false, true) => format!("https://{}", self.gateway),
+            (false, false) => format!("http://{}", self.gateway),
+        };
+        let endpoint = Endpoint::from_shared(address)
             .map_err(invalid)?
             .connect_timeout(limit)
             .http2_keep_alive_interval(KEEPALIVE)
@@ -80,7 +103,12 @@ impl Target {
     pub(crate) fn shows_token(&self) -> bool {
         let host = self.gateway.rsplit_once(':').map_or(self.gateway.as_str(), |(host, _)| host);
         let loopback = host == "localhost" || host.trim_matches(['[', ']']) == "::1" || host.starts_with("127.");
-        self.token.is_some() && !self.uses_tls() && !loopback
+        self.token.is_some() && !self.uses_tls() && !loopback && !self.is_socket()
+    }
+
+    /// Whether the gateway listens on a Unix socket.
+    fn is_socket(&self) -> bool {
+        self.gateway.starts_with("unix:")
     }
 
     #[cfg(not(feature = "tls"))]

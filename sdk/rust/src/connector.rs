@@ -1,6 +1,5 @@
 //! A connector: a source or a sink, its settings, and the loop that keeps it connected.
 
-use std::env;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use crate::call::{Finish, PROTOCOL_VERSION, Task, sdk, stopped};
 use crate::connect::Tls;
 use crate::connect::{Target, unavailable};
 use crate::ending::error_of;
+use crate::environment::Environment;
 use crate::error::{Ending, Error};
 use crate::health::Health;
 use crate::metrics::{Metrics, NoMetrics};
@@ -38,7 +38,10 @@ const OUTGOING: usize = 2;
 /// A source or a sink with its settings. [`run`](crate::run) it, or [`serve`](Self::serve) it in a program of your own.
 pub struct Connector {
     served: Box<dyn Served>,
-    target: Target,
+    gateway: Option<String>,
+    token: Option<String>,
+    #[cfg(feature = "tls")]
+    tls: Option<Tls>,
     instance: Option<String>,
     settings: Settings,
     metrics: Arc<dyn Metrics>,
@@ -65,15 +68,12 @@ impl Connector {
     }
 
     pub(crate) fn of(served: Box<dyn Served>) -> Self {
-        let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
         Self {
             served,
-            target: Target {
-                gateway: variable("HEADRACE_GATEWAY").unwrap_or_else(|| DEFAULT_GATEWAY.to_owned()),
-                token: variable("HEADRACE_TOKEN"),
-                #[cfg(feature = "tls")]
-                tls: None,
-            },
+            gateway: None,
+            token: None,
+            #[cfg(feature = "tls")]
+            tls: None,
             instance: None,
             settings: Settings::default(),
             metrics: Arc::new(NoMetrics),
@@ -81,15 +81,16 @@ impl Connector {
         }
     }
 
-    /// Sets the address of the gateway, `host:port`. Default: `HEADRACE_GATEWAY`, else 127.0.0.1:7433.
+    /// Sets the address of the gateway, `host:port`, or `unix:PATH` for a socket. Default: `HEADRACE_GATEWAY`, else
+    /// 127.0.0.1:7433.
     #[must_use]
     pub fn gateway(mut self, gateway: impl Into<String>) -> Self {
-        self.target.gateway = gateway.into();
+        self.gateway = Some(gateway.into());
         self
     }
 
     /// Identifies this deployment of the connector, the same across its restarts. A newer session of an instance takes over
-    /// from the older one. Default: the name of the source or sink.
+    /// from the older one. Default: `HEADRACE_INSTANCE`, else the name of the source or sink.
     #[must_use]
     pub fn instance(mut self, instance: impl Into<String>) -> Self {
         self.instance = Some(instance.into());
@@ -99,15 +100,15 @@ impl Connector {
     /// Sets the connector's token. Default: `HEADRACE_TOKEN`, else none.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {
-        self.target.token = Some(token.into());
+        self.token = Some(token.into());
         self
     }
 
-    /// Connects with TLS.
+    /// Connects with TLS. Default: as `HEADRACE_TLS`, `HEADRACE_TLS_CA`, `HEADRACE_TLS_CERT` and `HEADRACE_TLS_KEY` say.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
-        self.target.tls = Some(tls);
+        self.tls = Some(tls);
         self
     }
 
@@ -145,21 +146,21 @@ impl Connector {
     pub async fn serve(mut self, stop: impl Future<Output = ()> + Send) -> Result<(), Error> {
         let (stopping, stopped) = watch::channel(false);
         self.served.check()?;
-        let instance = self.instance.clone().unwrap_or_else(|| self.served.name().to_owned());
+        let (target, instance) = self.resolved(Environment::of_process()?)?;
         check_text("instance", &instance)?;
-        self.target.endpoint(self.settings.welcome)?;
+        target.endpoint(self.settings.welcome)?;
         let task = Task {
-            gateway: self.target.gateway.clone(),
+            gateway: target.gateway.clone(),
             instance,
             settings: self.settings.clone(),
             metrics: Arc::clone(&self.metrics),
             health: self.health.clone(),
             stop: stopped,
         };
-        if self.target.shows_token() {
-            tracing::warn!(gateway = self.target.gateway, "the token goes over the network in the clear: use TLS");
+        if target.shows_token() {
+            tracing::warn!(gateway = target.gateway, "the token goes over the network in the clear: use TLS");
         }
-        let mut connected = Box::pin(self.keep_connected(&task));
+        let mut connected = Box::pin(self.keep_connected(&task, &target));
         tokio::select! {
             ended = &mut connected => return ended,
             () = stop => {}
@@ -168,16 +169,39 @@ impl Connector {
         connected.await
     }
 
+    /// Returns where to connect, and the instance: what was set, or else what the environment says.
+    pub(crate) fn resolved(&self, environment: Environment) -> Result<(Target, String), Error> {
+        let instance = self.instance.clone().or(environment.instance).unwrap_or_else(|| self.served.name().to_owned());
+        let target = Target {
+            gateway: self.gateway.clone().or(environment.gateway).unwrap_or_else(|| DEFAULT_GATEWAY.to_owned()),
+            token: self.token.clone().or(environment.token),
+            #[cfg(feature = "tls")]
+            tls: match (&self.tls, environment.tls) {
+                (Some(tls), _) => Some(tls.clone()),
+                (None, files) => files.as_ref().map(Tls::read).transpose()?,
+            },
+        };
+        #[cfg(not(feature = "tls"))]
+        if environment.tls.is_some() {
+            return Err(Error::Invalid(
+                "the environment asks for TLS (HEADRACE_TLS), but this program was built without: enable the feature `tls` of \
+                 the crate headrace"
+                    .to_owned(),
+            ));
+        }
+        Ok((target, instance))
+    }
+
     /// Reconnects, with backoff, until a session ends for good.
-    async fn keep_connected(&mut self, task: &Task) -> Result<(), Error> {
+    async fn keep_connected(&mut self, task: &Task, target: &Target) -> Result<(), Error> {
         let mut backoff = Backoff::new(task.settings.first_backoff, task.settings.max_backoff);
         let mut logged_at: Option<Instant> = None;
         let mut stop = task.stop.clone();
         loop {
             let began = Instant::now();
             let result = tokio::select! {
-                channel = self.target.connect(task.settings.welcome) => match channel {
-                    Ok(channel) => self.served.attempt(task, &self.target, channel).await,
+                channel = target.connect(task.settings.welcome) => match channel {
+                    Ok(channel) => self.served.attempt(task, target, channel).await,
                     Err(error) => Err(error),
                 },
                 () = stopped(&mut stop) => return Ok(()),

@@ -16,9 +16,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// What a connector is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It connects to its system.
+    /// It connects to its system. The SDK reports this by itself.
     Connecting,
-    /// It works.
+    /// It works. The SDK reports this by itself, once the source or sink has answered its first call.
     Running,
     /// It works, but not as it should, for instance after errors that it retries.
     Degraded,
@@ -26,10 +26,21 @@ pub enum State {
     Waiting,
 }
 
-/// Tells operators how the connector is. Clone it into your source or sink, and give it to the
-/// [`Connector`](crate::Connector::health).
+/// Tells operators how the connector is: `headrace status` shows it, and nothing else changes. Clone it into your source or
+/// sink, and give it to the [`Connector`](crate::Connector::health).
 ///
-/// The SDK reports broken sessions and failed parts by itself.
+/// Use it where your code knows better than the SDK: when it waits for its system to come back, or works only in part, and
+/// again when that is over. It may be used on any thread, as often as you like: it never waits, and at most one report a second
+/// is sent. The SDK reports broken sessions and failed parts by itself.
+///
+/// ```
+/// use headrace::{Health, State};
+///
+/// let health = Health::new();
+/// // Connector::source(Orders { health: health.clone() }).health(health.clone())
+/// health.set(State::Waiting, "the broker restarts");
+/// health.set(State::Running, "");
+/// ```
 #[derive(Debug, Clone)]
 pub struct Health {
     shared: Arc<Shared>,
@@ -44,6 +55,8 @@ struct Shared {
 #[derive(Debug)]
 struct Known {
     state: State,
+    /// Whether the source or sink has said how it is: then the SDK leaves it.
+    told: bool,
     since: Instant,
     reason: String,
     /// Those that were not reported yet, oldest first.
@@ -57,23 +70,30 @@ impl Default for Health {
 }
 
 impl Health {
-    /// A connector that is running, without errors.
+    /// A connector that connects to its system, without errors.
     pub fn new() -> Self {
-        let known = Known { state: State::Running, since: Instant::now(), reason: String::new(), errors: VecDeque::new() };
+        let known = Known {
+            state: State::Connecting,
+            told: false,
+            since: Instant::now(),
+            reason: String::new(),
+            errors: VecDeque::new(),
+        };
         Self { shared: Arc::new(Shared { known: Mutex::new(known), changed: watch::Sender::new(()) }) }
     }
 
     /// Sets what the connector is doing, and why; the reason may be empty.
     pub fn set(&self, state: State, reason: impl Into<String>) {
-        let reason = reason.into();
+        let reason = cut(reason.into(), MAX_TEXT_BYTES);
         let mut known = self.shared.lock();
+        known.told = true;
         if known.state != state {
             known.since = Instant::now();
         } else if known.reason == reason {
             return;
         }
         known.state = state;
-        known.reason = cut(reason, MAX_TEXT_BYTES);
+        known.reason = reason;
         drop(known);
         self.shared.changed.send_replace(());
     }
@@ -86,6 +106,18 @@ impl Health {
         }
         let entry = (Instant::now(), cut(message.into(), MAX_TEXT_BYTES), cut(stream.to_owned(), MAX_STREAM_BYTES));
         known.errors.push_back(entry);
+        drop(known);
+        self.shared.changed.send_replace(());
+    }
+
+    /// Notes that the source or sink has answered a call: it runs, unless it has said something else.
+    pub(crate) fn answered(&self) {
+        let mut known = self.shared.lock();
+        if known.told || known.state == State::Running {
+            return;
+        }
+        known.state = State::Running;
+        known.since = Instant::now();
         drop(known);
         self.shared.changed.send_replace(());
     }

@@ -14,6 +14,7 @@ mod columns;
 mod connect;
 mod connector;
 mod ending;
+mod environment;
 mod error;
 mod health;
 mod message;
@@ -34,6 +35,7 @@ pub use columns::{Headers, Row};
 #[cfg(feature = "tls")]
 pub use connect::Tls;
 pub use connector::Connector;
+pub use environment::log_level;
 pub use error::{BoxError, Ending, Error};
 pub use health::{Health, State};
 pub use message::{Item, Message, Position};

@@ -8,7 +8,10 @@ use crate::connector::Connector;
 use crate::error::Error;
 
 /// Serves a connector until it ends, or SIGTERM or SIGINT asks it to stop, and returns the exit code of the program: 0 for
-/// success, 1 for a failure, 2 for something invalid. An error goes to stderr.
+/// success, 1 for a failure, 2 for something invalid. An error goes to stderr, in a line that begins with `Error:`.
+///
+/// It reads the variables with which `headrace connector run` starts a program: `HEADRACE_GATEWAY`, `HEADRACE_TOKEN`,
+/// `HEADRACE_INSTANCE`, and those that begin with `HEADRACE_TLS`. What the [`Connector`] was told in code wins.
 ///
 /// ```no_run
 /// # use futures_util::stream::{self, Stream};
@@ -31,7 +34,7 @@ use crate::error::Error;
 pub async fn run(connector: Connector) -> ExitCode {
     let signals = [SignalKind::terminate(), SignalKind::interrupt()].map(signal);
     let [Ok(mut terminate), Ok(mut interrupt)] = signals else {
-        eprintln!("error: this process cannot handle SIGTERM and SIGINT");
+        eprintln!("Error: this process cannot handle SIGTERM and SIGINT");
         return ExitCode::FAILURE;
     };
     let stop = async {
@@ -44,7 +47,8 @@ pub async fn run(connector: Connector) -> ExitCode {
     match connector.serve(stop).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            // `headrace` shows this line as the reason if the program fails in a deployment.
+            eprintln!("Error: {error}");
             match error {
                 Error::Invalid(_) => ExitCode::from(2),
                 _ => ExitCode::FAILURE,

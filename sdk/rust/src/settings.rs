@@ -22,7 +22,8 @@ pub struct Settings {
     pub first_backoff: Duration,
     /// The longest wait before any reconnect. Default: 2 s.
     pub max_backoff: Duration,
-    /// The size of the queue of each part of a sink at which the SDK stops reading from the gateway, in bytes. Default: 8 MiB.
+    /// The size of the queue of each part of a two-phase sink at which the SDK stops reading from the gateway, in bytes. If
+    /// another part needs rows in the meantime, the excess goes to a temporary file. Default: 8 MiB.
     pub queue_bytes: usize,
     /// How much a batch-idempotent sink may hold of undecided transactions, in bytes. A part beyond it fails. Default: 256 MiB.
     pub hold_bytes: usize,

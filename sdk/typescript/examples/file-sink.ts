@@ -13,7 +13,8 @@ class FileSink implements TwoPhaseSink {
 
   async stage(part: Part, rows: AsyncIterable<Rows>): Promise<void> {
     const lines = async function* (): AsyncGenerator<string> {
-      yield `${JSON.stringify({ partition: part.partition, attempt: part.attempt })}\n`;
+      const { transaction, partition, attempt } = part;
+      yield `${JSON.stringify({ pipeline: transaction.pipeline, partition, attempt })}\n`;
       for await (const some of rows) {
         yield [...some].map(({ value }) => `${JSON.stringify(value?.toString() ?? null)}\n`).join("");
       }
@@ -31,6 +32,7 @@ class FileSink implements TwoPhaseSink {
     const missing = counting.find((name) => !staged.includes(name));
     if (missing !== undefined) throw new Error(`part ${missing} is not staged`);
     for (const name of staged) if (!counting.includes(name)) await this.remove("staged", name);
+    if (isHash(nameOf(transaction))) await this.write("pipelines", pipelineOf(transaction), [transaction.pipeline]);
     await this.write("prepared", nameOf(transaction), [JSON.stringify(counting)]);
   }
 
@@ -56,28 +58,44 @@ class FileSink implements TwoPhaseSink {
   }
 
   async recover(): Promise<{ staged: Part[]; prepared: Transaction[]; committed: Transaction[] }> {
-    for (const state of ["staged", "prepared", "visible", "written"]) {
+    for (const state of ["pipelines", "staged", "prepared", "visible", "written"]) {
       await mkdir(join(this.folder, state), { recursive: true });
     }
     const visible = await this.list("visible");
     for (const name of await this.list("prepared")) {
-      if (visible.includes(name)) await this.abort(transactionOf(name)); // A crash has interrupted the commit.
+      if (visible.includes(name)) await this.abort(await this.transactionOf(name)); // A crash has interrupted the commit.
     }
     const last = new Map<string, Transaction>();
-    for (const transaction of visible.map(transactionOf)) {
+    for (const transaction of await this.transactions(visible)) {
       if (transaction.batch >= (last.get(transaction.pipeline)?.batch ?? 0n))
         last.set(transaction.pipeline, transaction);
     }
     return {
       staged: await Promise.all((await this.list("staged")).map((name) => this.partOf(name))),
-      prepared: (await this.list("prepared")).map(transactionOf),
+      prepared: await this.transactions(await this.list("prepared")),
       committed: [...last.values()],
     };
   }
 
   private async partOf(name: string): Promise<Part> {
     const [head = ""] = (await readFile(join(this.folder, "staged", name), "utf8")).split("\n", 1);
-    return { ...(JSON.parse(head) as Pick<Part, "partition" | "attempt">), transaction: transactionOf(name) };
+    const { pipeline, ...part } = JSON.parse(head) as Pick<Part, "partition" | "attempt"> & { pipeline: string };
+    return { ...part, transaction: { pipeline, batch: batchOf(name) } };
+  }
+
+  private async transactionOf(name: string): Promise<Transaction> {
+    const [pipeline] = name.split("~");
+    const isWhole = !isHash(name);
+    return {
+      pipeline: isWhole
+        ? decodeURIComponent(pipeline)
+        : await readFile(join(this.folder, "pipelines", pipeline), "utf8"),
+      batch: batchOf(name),
+    };
+  }
+
+  private transactions(names: string[]): Promise<Transaction[]> {
+    return Promise.all(names.map((name) => this.transactionOf(name)));
   }
 
   private list(state: string): Promise<string[]> {
@@ -112,16 +130,26 @@ class FileSink implements TwoPhaseSink {
   }
 }
 
+const hashOf = (text: string): string => createHash("sha256").update(text).digest("hex");
+
 function nameOf(what: Part | Transaction): string {
-  if ("pipeline" in what) return `${encodeURIComponent(what.pipeline)}~${what.batch}`;
+  if ("pipeline" in what) return `${pipelineOf(what)}~${what.batch}`;
   // An attempt may be as long as a file name, and contains a slash.
-  const attempt = createHash("sha256").update(what.attempt).digest("hex");
-  return `${nameOf(what.transaction)}~${what.partition}~${attempt}`;
+  return `${nameOf(what.transaction)}~${what.partition}~${hashOf(what.attempt)}`;
 }
 
-function transactionOf(name: string): Transaction {
-  const [pipeline, batch] = name.split("~").map(decodeURIComponent);
-  return { pipeline: pipeline, batch: BigInt(batch) };
+/** The id of a pipeline as part of a file name. One that is too long for that is a hash, and is kept in `pipelines`. */
+function pipelineOf({ pipeline }: Transaction): string {
+  const encoded = encodeURIComponent(pipeline).replaceAll("~", "%7E");
+  return encoded.length <= 128 ? encoded : `@${hashOf(pipeline)}`;
+}
+
+function isHash(name: string): boolean {
+  return name.startsWith("@");
+}
+
+function batchOf(name: string): bigint {
+  return BigInt(name.split("~")[1]);
 }
 
 function isOf(transaction: Transaction, name: string): boolean {

@@ -16,10 +16,16 @@ interface SurvivedError {
 /**
  * How a connector is, for operators: `headrace status` shows it, if the gateway accepts reports.
  *
- * The SDK reports errors that it survives by itself. Make a `Health`, and pass it in the options, if the connector has more
- * to say: that its system is away, or that it works worse than it should. It may be used before, during and after sessions.
+ * The SDK reports by itself that the connector runs, and errors that it survives. Make a `Health`, and pass it in the
+ * options, if the connector has more to say: that its system is away, or that it works worse than it should. It may be used
+ * before, during and after sessions, as often as you like: the SDK sends at most one report a second, with the last state.
+ * It changes nothing else.
+ *
+ * A reason is a text, or what was thrown. At most 4,096 bytes of it are sent.
  */
 export class Health {
+  /** Whether the connector has said how it is; else the SDK says it. */
+  #isSaid = false;
   #state = ConnectorState.CONNECTING;
   #reason = "";
   #since = performance.now();
@@ -27,19 +33,24 @@ export class Health {
   #isNews = false;
   #changed: (() => void) | undefined;
 
-  /** The connector works. */
+  /** The connector starts: it connects to its system. */
+  connecting(reason: unknown = ""): void {
+    this.#say(ConnectorState.CONNECTING, reason);
+  }
+
+  /** The connector works. Say it when what was said before is over. */
   running(): void {
-    this.#become(ConnectorState.RUNNING, "");
+    this.#say(ConnectorState.RUNNING, "");
   }
 
   /** The connector works, but not as it should. */
-  degraded(reason: string): void {
-    this.#become(ConnectorState.DEGRADED, reason);
+  degraded(reason: unknown): void {
+    this.#say(ConnectorState.DEGRADED, reason);
   }
 
   /** The connector can do nothing until its system is back. */
-  waiting(reason: string): void {
-    this.#become(ConnectorState.WAITING, reason);
+  waiting(reason: unknown): void {
+    this.#say(ConnectorState.WAITING, reason);
   }
 
   /**
@@ -71,7 +82,7 @@ export class Health {
    */
   sessionBegan(): void {
     this.#isNews = true;
-    if (this.#state === ConnectorState.CONNECTING) this.running();
+    if (!this.#isSaid) this.#become(ConnectorState.RUNNING, "");
   }
 
   /**
@@ -95,6 +106,11 @@ export class Health {
       reason: shortened(this.#reason, MAX_TEXT_BYTES),
       errors,
     });
+  }
+
+  #say(state: ConnectorState, reason: unknown): void {
+    this.#isSaid = true;
+    this.#become(state, describe(reason));
   }
 
   #become(state: ConnectorState, reason: string): void {

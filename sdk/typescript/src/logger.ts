@@ -17,11 +17,14 @@ export interface Logger {
   error(text: string, fields?: LogFields): void;
 }
 
-/** Writes a line of JSON to stderr for each entry, without those for debugging. The default of the SDK. */
+/**
+ * Writes a line of JSON to stderr for each entry, without those for debugging, and without those for information where
+ * HEADRACE_VERBOSE is 0. The default of the SDK.
+ */
 export const jsonLogger: Logger = {
   debug: () => undefined,
   info: (text, fields) => {
-    write("info", text, fields);
+    if (process.env["HEADRACE_VERBOSE"] !== "0") write("info", text, fields);
   },
   warn: (text, fields) => {
     write("warn", text, fields);

@@ -42,8 +42,15 @@ export interface Message {
    * position that {@link SourceBase.read} received. Redelivering sources omit it.
    */
   readonly sequence?: Sequence | undefined;
-  /** Where the source can seek to resume after this message; at most 4 KiB. */
+  /**
+   * Where the source can seek to resume after this message; at most 4 KiB.
+   *
+   * A query may resume after any message, and gets the cursor of the last frame that ended at or before it: none, if that is
+   * in the middle of the first frame. If your source cannot seek by the sequence alone, set `endsFrame` on its first message.
+   */
   readonly cursor?: Uint8Array | undefined;
+  /** Whether the message is the last one of its frame, so that its own cursor is given to a query that resumes after it. */
+  readonly endsFrame?: boolean | undefined;
 }
 
 /** A message of a redelivering source. */

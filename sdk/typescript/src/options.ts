@@ -1,3 +1,4 @@
+import { optionsOf, tlsOf } from "./environment.js";
 import type { Health } from "./health.js";
 import { jsonLogger, type Logger } from "./logger.js";
 import { noMetrics, type Metrics } from "./metrics.js";
@@ -15,17 +16,24 @@ export interface Tls {
   readonly serverName?: string;
 }
 
-/** How a connector is run. Everything is optional. Times are in milliseconds, sizes in bytes. */
+/**
+ * How a connector is run. Everything is optional. Times are in milliseconds, sizes in bytes.
+ *
+ * What is absent here and set in the environment, as `headrace connector run` does, is taken from there.
+ */
 export interface Options {
   /** Address of the gateway, `host:port`. Default: the variable HEADRACE_GATEWAY, else `127.0.0.1:7433`. */
   readonly gateway?: string | undefined;
   /** The token by which the connector authenticates. Default: the variable HEADRACE_TOKEN, else none. */
   readonly token?: string | undefined;
-  /** Transport security. Absent: the connection is not encrypted. */
-  readonly tls?: Tls | undefined;
+  /**
+   * Transport security; `false` for none. Default: TLS if the variable HEADRACE_TLS is 1, with the PEM files that
+   * HEADRACE_TLS_CA, HEADRACE_TLS_CERT and HEADRACE_TLS_KEY name; else the connection is not encrypted.
+   */
+  readonly tls?: Tls | false | undefined;
   /**
    * Which deployment of the connector this is, the same after each restart. A newer session of an instance takes over from
-   * the older one, which ends. Default: the connector's name.
+   * the older one, which ends. Default: the variable HEADRACE_INSTANCE, else the name of the source or sink.
    */
   readonly instance?: string | undefined;
   /** Where the SDK logs. Default: {@link jsonLogger}. */
@@ -102,7 +110,7 @@ const NUMBERS = {
 };
 
 /** Fills in defaults; throws {@link InvalidOptionsError} if an option is invalid. */
-export function settingsOf(options: Options, name: string): Settings {
+export function settingsOf(options: Options, name: string, environ = process.env): Settings {
   const numbers = { ...NUMBERS };
   for (const key of Object.keys(NUMBERS) as (keyof typeof NUMBERS)[]) {
     const value = options[key] ?? NUMBERS[key];
@@ -115,12 +123,13 @@ export function settingsOf(options: Options, name: string): Settings {
   if (options.tls && (options.tls.cert === undefined) !== (options.tls.key === undefined)) {
     throw new InvalidOptionsError("mutual TLS needs both tls.cert and tls.key");
   }
+  const given = optionsOf(environ);
   return {
     ...numbers,
-    gateway: options.gateway ?? (process.env["HEADRACE_GATEWAY"] || DEFAULT_GATEWAY),
-    token: options.token ?? (process.env["HEADRACE_TOKEN"] || undefined),
-    tls: options.tls,
-    instance: options.instance ?? name,
+    gateway: options.gateway ?? given.gateway ?? DEFAULT_GATEWAY,
+    token: options.token ?? given.token,
+    tls: options.tls === false ? undefined : (options.tls ?? tlsOf(environ)),
+    instance: options.instance ?? given.instance ?? name,
     logger: options.logger ?? jsonLogger,
     metrics: options.metrics ?? noMetrics,
   };

@@ -14,7 +14,7 @@ const SIGNALS = { SIGINT: 130, SIGTERM: 143 } as const;
  * connector cleanly, as {@link Connector.stop} does. A second signal ends the process at once, with 143 or 130.
  *
  * @returns The exit code: 0 if the source has ended or the connector was stopped, 1 if it failed, 2 if it or an option is
- *   invalid. Failures are logged.
+ *   invalid. Failures are logged, and written to stderr as a line that begins with `Error:`.
  */
 export async function run(connector: Source | Sink, options: Options = {}): Promise<number> {
   const logger = options.logger ?? jsonLogger;
@@ -32,6 +32,8 @@ export async function run(connector: Source | Sink, options: Options = {}): Prom
     return 0;
   } catch (error) {
     logger.error("the connector has failed", { error: describe(error) });
+    // `headrace` shows this line as the reason if the program fails in a deployment.
+    process.stderr.write(`Error: ${describe(error)}\n`);
     return error instanceof HeadraceError ? error.exitCode : 1;
   } finally {
     for (const signal of signals) process.off(signal, stopped);

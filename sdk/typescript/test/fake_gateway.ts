@@ -95,6 +95,20 @@ export class Session<Request extends DescMessage, Response extends DescMessage> 
     this.call.write(toBinary(this.response, create(this.response, init)));
   }
 
+  /** Sends bytes as a message. */
+  sendBytes(bytes: Uint8Array): void {
+    if (!this.#isOver) this.call.write(bytes);
+  }
+
+  /** The next message of any kind. */
+  async take(): Promise<MessageShape<Request>> {
+    while (this.#taken === this.received.length) {
+      if (this.#isOver) assert.fail(`the call ended; received: ${this.kinds.join(", ")}`);
+      await within("a message", new Promise<void>((resolve) => this.#changed.push(resolve)));
+    }
+    return this.received[this.#taken++];
+  }
+
   /** The next message of a kind; those of other kinds in between are skipped, unless they are forbidden. */
   async next<C extends Case<MessageShape<Request>>>(
     kind: C,

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { Readable } from "node:stream";
+import { ReadableStream } from "node:stream/web";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, beforeEach, describe, it } from "node:test";
 
@@ -89,6 +91,33 @@ describe("a source and a gateway that commits", () => {
       gateway.streams.get("numbers/0")!.rows.map(({ sequence }) => sequence),
       [1n, 2n, 3n, 7n, 9n],
     );
+  });
+
+  for (const [what, streamOf] of [
+    ["a Readable of Node.js", (items: Item[]) => Readable.from(items)],
+    ["a ReadableStream", (items: Item[]) => ReadableStream.from(items)],
+  ] as const) {
+    it(`${what} works as well`, async () => {
+      const items = valuesOf(1, 3).map((value) => ({ value }));
+      await serve({ name: "numbers", read: () => streamOf(items) as AsyncIterable<Item> });
+      assert.deepEqual(gateway.values("numbers/0"), valuesOf(1, 3));
+    });
+  }
+
+  it("a message may end its frame, with its cursor", async () => {
+    const cursor = Buffer.from("here");
+    await serve({
+      name: "numbers",
+      read: () => [{ value: "a", cursor, endsFrame: true }, { value: "b" }, { value: "c" }],
+    });
+    const frames = gateway.fake.sessions[0].received.flatMap(({ message }) =>
+      message.case === "frame" ? [message.value] : [],
+    );
+    assert.deepEqual(
+      frames.map((frame) => texts(frame)),
+      [["a"], ["b", "c"]],
+    );
+    assert.deepEqual(Buffer.from(frames[0].cursor!), cursor);
   });
 
   it("every column arrives as it was yielded", async () => {

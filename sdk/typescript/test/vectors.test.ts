@@ -1,8 +1,5 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
 import { describe, it } from "node:test";
-import { fileURLToPath } from "node:url";
 
 import { fromBinary } from "@bufbuild/protobuf";
 import { Metadata, status } from "@grpc/grpc-js";
@@ -12,29 +9,11 @@ import { GatewayRefusedError, GatewayUnavailableError } from "../src/errors.js";
 import { FrameSchema, type Frame } from "../src/gen/headrace/protocol/v1/frame_pb.js";
 import { PartFrameSchema } from "../src/gen/headrace/protocol/v1/sink_pb.js";
 import { isName, streamName } from "../src/names.js";
-import { Rows } from "../src/rows.js";
 import { checkFrame } from "../src/wire/check.js";
 import { Columns } from "../src/wire/columns.js";
 import { sessionEnded } from "../src/wire/ending.js";
 import { cutAll, encodeCut } from "../src/wire/frame.js";
-
-const FOLDER = join(dirname(fileURLToPath(import.meta.url)), "../../../../conformance/vectors");
-
-// eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the shape of the file
-function read<T>(name: string): T {
-  return JSON.parse(readFileSync(join(FOLDER, `${name}.json`), "utf8")) as T;
-}
-
-interface FrameColumns {
-  stream_id?: number;
-  sequences: string[];
-  keys: (string | null)[];
-  values: (string | null)[];
-  event_times: (string | null)[];
-  message_ids: (string | null)[];
-  headers: [string, string | null][][];
-  cursor: string | null;
-}
+import { columnsOf, messagesOf, readVectors, type FrameColumns } from "./vectors.js";
 
 interface ValidFrame {
   name: string;
@@ -45,49 +24,37 @@ interface ValidFrame {
   columns: FrameColumns;
 }
 
-const hex = (text: string | null): Buffer | null => (text === null ? null : Buffer.from(text, "hex"));
-
 function decoded({ message, hex: bytes }: Pick<ValidFrame, "message" | "hex">): Frame {
   const buffer = Buffer.from(bytes, "hex");
   return message === "Frame" ? fromBinary(FrameSchema, buffer) : fromBinary(PartFrameSchema, buffer).frame!;
 }
 
 describe("frames", () => {
-  const { valid, invalid } = read<{ valid: ValidFrame[]; invalid: { name: string; rule: string; hex: string }[] }>(
-    "frames",
-  );
+  const { valid, invalid } = readVectors<{
+    valid: ValidFrame[];
+    invalid: { name: string; rule: string; hex: string }[];
+  }>("frames");
   for (const vector of valid) {
     const { columns } = vector;
     it(`decodes: ${vector.name}`, () => {
-      const frame = decoded(vector);
-      checkFrame(frame);
-      for (const [i, row] of [...new Rows(frame)].entries()) {
-        assert.equal(row.sequence, BigInt(columns.sequences[i]));
-        assert.deepEqual(row.key, hex(columns.keys[i] ?? null));
-        assert.deepEqual(row.value, hex(columns.values[i] ?? null));
-        const time = columns.event_times[i] ?? null;
-        assert.equal(row.eventTime, time === null ? undefined : BigInt(time));
-        assert.equal(row.messageId, columns.message_ids[i] ?? undefined);
-        const headers = (columns.headers[i] ?? []).map(([name, value]) => [name, hex(value)]);
-        assert.deepEqual(row.headers, headers);
-      }
+      const { cursor, ...lists } = columnsOf(decoded(vector));
+      const count = columns.sequences.length;
+      const nulls = Array.from({ length: count }, () => null);
+      assert.deepEqual(lists, {
+        stream_id: columns.stream_id ?? 0,
+        sequences: columns.sequences,
+        values: columns.values,
+        keys: columns.keys ?? nulls,
+        event_times: columns.event_times ?? nulls,
+        message_ids: columns.message_ids ?? nulls,
+        headers: columns.headers ?? nulls.map(() => []),
+      });
+      assert.equal(cursor, columns.cursor || null);
     });
     if (vector.decode_only || vector.message !== "Frame") continue;
     it(`encodes: ${vector.name}`, () => {
       const packed = new Columns({ rows: 1, keyBytes: 1, valueBytes: 1 });
-      for (const [i, sequence] of columns.sequences.entries()) {
-        const time = columns.event_times[i] ?? null;
-        const last = i === columns.sequences.length - 1;
-        const message = {
-          value: hex(columns.values[i] ?? null),
-          key: hex(columns.keys[i] ?? null),
-          eventTime: time === null ? null : BigInt(time),
-          messageId: columns.message_ids[i] ?? null,
-          headers: (columns.headers[i] ?? []).map(([name, value]) => [name, hex(value)] as const),
-          cursor: (last ? hex(columns.cursor) : null) ?? undefined,
-        };
-        packed.add(message, BigInt(sequence));
-      }
+      for (const message of messagesOf(columns)) packed.add(message, message.sequence!);
       const streamId = columns.stream_id ?? 0;
       const cut = cutAll(packed, streamId);
       const request = encodeCut(packed, streamId, cut);
@@ -106,7 +73,7 @@ describe("frames", () => {
 });
 
 describe("names", () => {
-  const vectors = read<Record<string, { cases: { name: string; valid: boolean }[] }>>("names");
+  const vectors = readVectors<Record<string, { cases: { name: string; valid: boolean }[] }>>("names");
   for (const { name, valid } of vectors["names"].cases) {
     it(`${valid ? "accepts" : "refuses"} the name ${JSON.stringify(name)}`, () => {
       assert.equal(isName(name), valid);
@@ -133,7 +100,7 @@ describe("ends of sessions", () => {
     details_hex?: string;
     reconnect: boolean;
   }
-  for (const vector of read<{ cases: Ending[] }>("errors").cases) {
+  for (const vector of readVectors<{ cases: Ending[] }>("errors").cases) {
     it(`${vector.reconnect ? "reconnects after" : "gives up after"} ${vector.name}`, () => {
       const metadata = new Metadata();
       if (vector.details_hex) metadata.set("grpc-status-details-bin", Buffer.from(vector.details_hex, "hex"));
@@ -156,7 +123,7 @@ describe("backoff", () => {
     longest_ms: number;
     bounds: { attempt: number; bound_ms: number }[];
   }
-  for (const vector of read<{ cases: Case[] }>("backoff").cases) {
+  for (const vector of readVectors<{ cases: Case[] }>("backoff").cases) {
     it(`doubles from ${vector.first_ms} ms to ${vector.longest_ms} ms`, () => {
       for (const { attempt, bound_ms: bound } of vector.bounds) {
         for (const draw of [0, 0.5, 0.999]) {

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -19,13 +17,14 @@ import (
 
 // folder is a two-phase sink. The rows of a transaction become visible by one rename: that of a folder with a file for each
 // part. Folders that are not visible yet are in .staged and .prepared. Keep the newest folder of each pipeline: it tells what
-// was committed last.
+// was committed last. An id that is too long for the name of a file is replaced by its hash, and is in .names.
 type folder string
 
 const (
 	staged   = ".staged"
 	prepared = ".prepared"
 	visible  = "."
+	names    = ".names"
 
 	extension  = ".txt"
 	unfinished = ".unfinished" // the end of the name of a file that is being written
@@ -33,7 +32,7 @@ const (
 
 // openFolder creates the folders where they are missing.
 func openFolder(path string) (folder, error) {
-	for _, state := range []string{staged, prepared} {
+	for _, state := range []string{staged, prepared, names} {
 		if err := os.MkdirAll(filepath.Join(path, state), 0o755); err != nil {
 			return "", err
 		}
@@ -47,7 +46,7 @@ func (f folder) Stage(
 ) ([]headrace.Refused, error) {
 	at := f.of(staged, part.Transaction)
 	finished := filepath.Join(at, fileOf(part))
-	if err := os.MkdirAll(filepath.Dir(finished), 0o755); err != nil {
+	if err := errors.Join(f.keep(part.Pipeline), f.keep(part.Attempt), os.MkdirAll(at, 0o755)); err != nil {
 		return nil, err
 	}
 	file, err := os.Create(finished + unfinished)
@@ -76,7 +75,7 @@ func (f folder) Stage(
 	if err := os.Rename(file.Name(), finished); err != nil {
 		return nil, err
 	}
-	return refused, errors.Join(sync(filepath.Dir(finished)), sync(at), sync(filepath.Dir(at)))
+	return refused, errors.Join(sync(at), sync(filepath.Dir(at)))
 }
 
 // Drop removes a part.
@@ -138,7 +137,10 @@ func (f folder) Recover(context.Context) (headrace.Recovered, error) {
 			return found, err
 		}
 		for _, entry := range folders {
-			t, ok := transactionOf(entry.Name())
+			t, ok, err := f.transactionOf(entry.Name())
+			if err != nil {
+				return found, err
+			}
 			if !ok {
 				continue
 			}
@@ -169,7 +171,11 @@ func (f folder) parts(state string, t headrace.Transaction) ([]headrace.Part, er
 	for _, file := range files {
 		if strings.HasSuffix(file, unfinished) {
 			err = errors.Join(err, remove(filepath.Join(f.of(state, t), file)))
-		} else if part, ok := partOf(t, file); ok {
+			continue
+		}
+		part, ok, wrong := f.partOf(t, file)
+		err = errors.Join(err, wrong)
+		if ok {
 			parts = append(parts, part)
 		}
 	}
@@ -190,48 +196,43 @@ func (f folder) move(t headrace.Transaction, from, state string) error {
 
 // of is the folder of a transaction in a state.
 func (f folder) of(state string, t headrace.Transaction) string {
-	return filepath.Join(string(f), state, fmt.Sprintf("batch-%d-of-%s", t.Batch, url.PathEscape(t.Pipeline)))
+	return filepath.Join(string(f), state, fmt.Sprintf("batch-%d-of-%s", t.Batch, nameOf(t.Pipeline)))
 }
 
-// transactionOf reads the name of a folder.
-func transactionOf(name string) (headrace.Transaction, bool) {
-	number, escaped, found := strings.Cut(strings.TrimPrefix(name, "batch-"), "-of-")
+// transactionOf reads the name of a folder; false if it is none of a transaction.
+func (f folder) transactionOf(name string) (headrace.Transaction, bool, error) {
+	number, name, found := strings.Cut(strings.TrimPrefix(name, "batch-"), "-of-")
 	batch, wrong := strconv.ParseUint(number, 10, 64)
-	pipeline, unescaped := url.PathUnescape(escaped)
-	return headrace.Transaction{Pipeline: pipeline, Batch: batch}, found && wrong == nil && unescaped == nil
-}
-
-// fileOf is the name of the file of a part, below the folder of its transaction. An attempt may be longer than the name of a
-// file can be: it then begins with the names of folders.
-func fileOf(part headrace.Part) string {
-	var path []string
-	for chunk := range slices.Chunk([]byte(fmt.Sprintf("%d~%s", part.Partition, url.PathEscape(part.Attempt))), 200) {
-		path = append(path, string(chunk))
+	if !found || wrong != nil {
+		return headrace.Transaction{}, false, nil
 	}
-	return filepath.Join(path...) + extension
+	pipeline, err := f.idOf(name)
+	return headrace.Transaction{Pipeline: pipeline, Batch: batch}, err == nil, err
 }
 
-// partOf reads the name of a file.
-func partOf(t headrace.Transaction, name string) (headrace.Part, bool) {
-	name = strings.ReplaceAll(strings.TrimSuffix(name, extension), string(filepath.Separator), "")
-	number, escaped, found := strings.Cut(name, "~")
+// fileOf is the name of the file of a part, in the folder of its transaction.
+func fileOf(part headrace.Part) string {
+	return fmt.Sprintf("%d~%s%s", part.Partition, nameOf(part.Attempt), extension)
+}
+
+// partOf reads the name of a file; false if it is none of a part.
+func (f folder) partOf(t headrace.Transaction, file string) (headrace.Part, bool, error) {
+	number, name, found := strings.Cut(strings.TrimSuffix(file, extension), "~")
 	partition, wrong := strconv.ParseUint(number, 10, 32)
-	attempt, unescaped := url.PathUnescape(escaped)
-	part := headrace.Part{Transaction: t, Partition: uint32(partition), Attempt: attempt}
-	return part, found && wrong == nil && unescaped == nil
+	if !found || wrong != nil {
+		return headrace.Part{}, false, nil
+	}
+	attempt, err := f.idOf(name)
+	return headrace.Part{Transaction: t, Partition: uint32(partition), Attempt: attempt}, err == nil, err
 }
 
-// filesIn lists the files below a folder.
+// filesIn lists the files in a folder.
 func filesIn(folder string) ([]string, error) {
-	var files []string
-	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		file, err := filepath.Rel(folder, path)
-		files = append(files, file)
-		return err
-	})
+	entries, err := os.ReadDir(folder)
+	files := make([]string, 0, len(entries))
+	for _, entry := range entries {
+		files = append(files, entry.Name())
+	}
 	return files, err
 }
 

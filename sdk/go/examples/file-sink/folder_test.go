@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"iter"
 	"os"
 	"path/filepath"
@@ -108,6 +109,40 @@ func TestWhatIsStoredIsListed(t *testing.T) {
 	stored, err = f.Recover(t.Context())
 	if err != nil || len(stored.Staged) != 0 || !slices.Equal(stored.Committed, []headrace.Transaction{batch}) {
 		t.Errorf("committed: %+v, %v", stored, err)
+	}
+}
+
+func TestIdsOfAnyLengthAreListed(t *testing.T) {
+	for _, id := range []string{"%-x", "batch-1-of-2~3", strings.Repeat("/", 255), strings.Repeat("p", 255), "ünï"} {
+		f, err := openFolder(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored := headrace.Part{Transaction: headrace.Transaction{Pipeline: id, Batch: 1<<63 - 1}, Partition: 1<<32 - 1, Attempt: id}
+		if _, err := f.Stage(t.Context(), stored, rows(stored, "a")); err != nil {
+			t.Fatal(err)
+		}
+		found, err := f.Recover(t.Context())
+		if err != nil || !slices.Equal(found.Staged, []headrace.Part{stored}) {
+			t.Errorf("%q: staged %+v, %v", id, found, err)
+		}
+		if err := errors.Join(f.Prepare(t.Context(), stored.Transaction, found.Staged), f.Commit(t.Context(), stored.Transaction)); err != nil {
+			t.Fatal(err)
+		}
+		found, err = f.Recover(t.Context())
+		if err != nil || !slices.Equal(found.Committed, []headrace.Transaction{stored.Transaction}) || shown(t, f) != "a\n" {
+			t.Errorf("%q: committed %+v, %v", id, found, err)
+		}
+	}
+}
+
+func TestALongIdThatIsMissingIsAnError(t *testing.T) {
+	f := opened(t)
+	if err := os.RemoveAll(filepath.Join(string(f), names)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Recover(t.Context()); err == nil {
+		t.Error("a part is listed though its attempt is not known")
 	}
 }
 

@@ -2,9 +2,11 @@
 
 mod at_least_once;
 mod idempotent;
+mod queue;
 mod rows;
 mod served;
 mod session;
+mod spill;
 mod two_phase;
 mod types;
 
@@ -69,8 +71,8 @@ pub trait IdempotentSink: Send + Sync + 'static {
 
 /// A sink that writes exactly once: it stages parts durably, votes, and makes them visible on commit.
 ///
-/// `stage` runs concurrently for several parts, and must not wait for another part. All other methods are called one at a time,
-/// in order. If a method returns an error, the SDK reports a failure to the gateway, and the call may be repeated. A staged part
+/// `stage` runs concurrently for several parts, and may wait for another one. All other methods are called one at a time, in
+/// order. If a method returns an error, the SDK reports a failure to the gateway, and the call may be repeated. A staged part
 /// is not visible, and survives a crash until it is committed, dropped or aborted.
 pub trait TwoPhaseSink: Send + Sync + 'static {
     /// The sink's name in Spark. ASCII letters, digits and `._-`.

@@ -1,9 +1,10 @@
 //! The rows that a sink receives.
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::watch;
 
 use super::Outcomes;
+use super::queue::{Arrival, Queue};
 use crate::batch::Batch;
 use crate::columns::{Columns, Row};
 use crate::error::Error;
@@ -86,21 +87,15 @@ pub enum RowError {
     /// A frame is broken.
     #[error(transparent)]
     Broken(#[from] Error),
-}
-
-/// What arrives of a part.
-#[derive(Debug)]
-pub(super) enum Arrival {
-    /// Rows, and the room that they take until they are taken.
-    Frame(Box<pb::Frame>, OwnedSemaphorePermit),
-    /// The part is complete; the number of its messages.
-    End(u64),
+    /// The temporary file cannot be used in which rows wait: see [`Settings::queue_bytes`](crate::Settings::queue_bytes).
+    #[error("the temporary file for rows that wait: {0}")]
+    Spill(#[source] std::io::Error),
 }
 
 /// The rows of a part, as they arrive.
 #[derive(Debug)]
 pub struct PartRows<'a> {
-    pub(super) arrivals: &'a mut mpsc::Receiver<Arrival>,
+    pub(super) queue: &'a Queue,
     pub(super) dropped: &'a mut watch::Receiver<bool>,
     pub(super) taken: &'a mut Taken,
 }
@@ -125,10 +120,10 @@ impl PartRows<'_> {
         let arrival = tokio::select! {
             biased;
             _ = self.dropped.wait_for(|dropped| *dropped) => return Err(RowError::Dropped),
-            arrival = self.arrivals.recv() => arrival.ok_or(RowError::Dropped)?,
+            arrival = self.queue.next() => arrival.ok_or(RowError::Dropped)?,
         };
-        match arrival {
-            Arrival::Frame(frame, _room) => {
+        match arrival.map_err(RowError::Spill)? {
+            Arrival::Frame(frame) => {
                 let rows = Rows::read(*frame)?;
                 self.taken.rows += rows.len() as u64;
                 Ok(Some(rows))

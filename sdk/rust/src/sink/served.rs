@@ -79,6 +79,7 @@ impl<K: Kind> Served for ServedSink<K> {
                 doing: "could not tell what it has stored".to_owned(),
                 cause,
             })?;
+            task.health.answered();
             let (requests, mut outgoing) = mpsc::channel(OUTGOING);
             let transactions = |all: Vec<super::Transaction>| all.into_iter().map(pb::Transaction::from).collect();
             let hello = pb::SinkHello {

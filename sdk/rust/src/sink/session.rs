@@ -143,7 +143,7 @@ async fn session<M: Mode>(
                             let bytes = frame.map_or(0, prost::Message::encoded_len) as u64;
                             task.metrics.frame_received(&answers.sink, frame.map_or(0, |frame| frame.count).into(), bytes);
                         }
-                        let stopping = while_busy(mode.take(message), answers, busy_every, &mut stop, task.settings.drain);
+                        let stopping = while_busy(mode.take(message), answers, &mut reporter, busy_every, &mut stop, task.settings.drain);
                         if let Some(by) = stopping.await {
                             break (Finish::Stopped, by);
                         }
@@ -178,6 +178,7 @@ async fn session<M: Mode>(
 async fn while_busy(
     taking: impl Future<Output = ()>,
     answers: &Answers,
+    reporter: &mut Option<Reporter>,
     every: Duration,
     stop: &mut tokio::sync::watch::Receiver<bool>,
     drain: Duration,
@@ -192,6 +193,7 @@ async fn while_busy(
             biased;
             () = &mut taking => return by,
             _ = ticks.tick() => answers.say(Request::Busy(pb::SinkBusy {})).await,
+            report = Reporter::next(reporter) => answers.say(Request::Report(report)).await,
             () = stopped(stop), if by.is_none() => by = Some(Instant::now() + drain),
             () = sleep_until(by.unwrap_or_else(Instant::now)), if by.is_some() => return by,
         }

@@ -5,20 +5,20 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use tokio::sync::{Mutex, Semaphore, mpsc, watch};
+use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::rows::{Arrival, Taken};
+use super::queue::Queue;
+use super::rows::Taken;
 use super::served::Kind;
 use super::session::{Answers, Mode};
+use super::spill::Spill;
 use super::{Outcomes, Part, PartRows, Recovered, Transaction, TwoPhaseSink};
 use crate::BoxError;
 use crate::call::Task;
 use crate::protocol as pb;
 use crate::protocol::sink_service_attach_response::Message as Response;
 
-/// How many frames of a part may wait, whatever their size.
-const FRAMES: usize = 1024;
 /// How many decisions may wait.
 const DECISIONS: usize = 1000;
 
@@ -66,7 +66,8 @@ impl<S: TwoPhaseSink> Kind for TwoPhase<S> {
         Handler {
             kind: Arc::clone(self),
             answers,
-            queue_bytes: u32::try_from(task.settings.queue_bytes).unwrap_or(u32::MAX).max(1),
+            queue_bytes: task.settings.queue_bytes,
+            moved: Arc::default(),
             parts: HashMap::new(),
             last: HashMap::new(),
             decisions: Some(decisions),
@@ -79,8 +80,8 @@ impl<S: TwoPhaseSink> Kind for TwoPhase<S> {
 /// A part that is being staged, or is staged.
 struct Staging {
     part: Part,
-    arrivals: mpsc::Sender<Arrival>,
-    room: Arc<Semaphore>,
+    queue: Arc<Queue>,
+    spill: Spill,
     dropped: watch::Sender<bool>,
     /// Whether all of it has arrived.
     complete: bool,
@@ -108,7 +109,9 @@ struct Decision {
 pub(super) struct Handler<S> {
     kind: Arc<TwoPhase<S>>,
     answers: Answers,
-    queue_bytes: u32,
+    queue_bytes: usize,
+    /// Told when a part has taken rows, or waits for some.
+    moved: Arc<Notify>,
     parts: HashMap<u64, Staging>,
     /// The last decision of each transaction that is not carried out yet.
     last: HashMap<Transaction, watch::Receiver<bool>>,
@@ -122,19 +125,11 @@ impl<S: TwoPhaseSink> Mode for Handler<S> {
         while self.tasks.try_join_next().is_some() {}
         match message {
             Response::StartPart(start) => self.start(start.id, start.part.unwrap_or_default().into()),
-            Response::Frame(part) => {
-                let Some(staging) = self.parts.get(&part.id) else { return };
-                let frame = part.frame.unwrap_or_default();
-                let bytes = u32::try_from(prost::Message::encoded_len(&frame)).unwrap_or(u32::MAX).min(self.queue_bytes);
-                if let Ok(room) = Arc::clone(&staging.room).acquire_many_owned(bytes).await {
-                    // If the part has failed, what still arrives of it is ignored.
-                    let _ = staging.arrivals.send(Arrival::Frame(Box::new(frame), room)).await;
-                }
-            }
+            Response::Frame(part) => self.queue(part.id, part.frame.unwrap_or_default()).await,
             Response::EndPart(end) => {
                 if let Some(staging) = self.parts.get_mut(&end.id) {
                     staging.complete = true;
-                    let _ = staging.arrivals.send(Arrival::End(end.messages)).await;
+                    staging.queue.end(end.messages);
                 }
             }
             Response::DropPart(dropped) => {
@@ -181,7 +176,7 @@ impl<S: TwoPhaseSink> Mode for Handler<S> {
 impl<S: TwoPhaseSink> Handler<S> {
     /// Starts to stage a part.
     fn start(&mut self, id: u64, part: Part) {
-        let (arrivals, arriving) = mpsc::channel(FRAMES);
+        let queue = Arc::new(Queue::new(self.queue_bytes, Arc::clone(&self.moved)));
         let (dropped, is_dropped) = watch::channel(false);
         let (is_over, over) = watch::channel(None);
         let stage = Stage {
@@ -190,13 +185,31 @@ impl<S: TwoPhaseSink> Handler<S> {
             id,
             part: part.clone(),
             before: self.last.get(&part.transaction).cloned(),
-            arriving,
+            queue: Arc::clone(&queue),
             dropped: is_dropped,
             over: is_over,
         };
         self.tasks.spawn(stage.run());
-        let room = Arc::new(Semaphore::new(self.queue_bytes as usize));
-        self.parts.insert(id, Staging { part, arrivals, room, dropped, complete: false, over });
+        self.parts.insert(id, Staging { part, queue, spill: Spill::default(), dropped, complete: false, over });
+    }
+
+    /// Queues rows of a part. If its queue is full, waits until there is room, or until another part waits for rows: a sink may
+    /// stage one part only after another one, whose rows are behind these (SNK-36). Those of the first then go to a file.
+    async fn queue(&mut self, id: u64, frame: pb::Frame) {
+        loop {
+            // If the part has failed, what still arrives of it is ignored.
+            let Some(staging) = self.parts.get_mut(&id) else { return };
+            if staging.queue.has_room(&frame) {
+                return staging.queue.add(frame);
+            }
+            if self.parts.values().any(|staging| staging.queue.is_starved()) {
+                if let Some(staging) = self.parts.get_mut(&id) {
+                    staging.queue.add_spilled(staging.spill.write(&frame).await);
+                }
+                return;
+            }
+            self.moved.notified().await;
+        }
     }
 
     /// Queues a decision about all parts of a transaction; those that do not count are dropped.
@@ -232,7 +245,7 @@ struct Stage<S> {
     id: u64,
     part: Part,
     before: Option<watch::Receiver<bool>>,
-    arriving: mpsc::Receiver<Arrival>,
+    queue: Arc<Queue>,
     dropped: watch::Receiver<bool>,
     over: watch::Sender<Option<bool>>,
 }
@@ -244,10 +257,10 @@ impl<S: TwoPhaseSink> Stage<S> {
             let _ = before.wait_for(|done| *done).await.is_ok();
         }
         if *self.dropped.borrow() {
-            return;
+            return self.queue.close();
         }
         let result = self.stage().await;
-        self.arriving.close();
+        self.queue.close();
         let staged = result.is_ok();
         if !staged {
             self.kind.drop_part(&self.part, &self.answers).await;
@@ -260,7 +273,7 @@ impl<S: TwoPhaseSink> Stage<S> {
 
     async fn stage(&mut self) -> Result<Outcomes, BoxError> {
         let mut taken = Taken::default();
-        let rows = PartRows { arrivals: &mut self.arriving, dropped: &mut self.dropped, taken: &mut taken };
+        let rows = PartRows { queue: &self.queue, dropped: &mut self.dropped, taken: &mut taken };
         let staged = AssertUnwindSafe(self.kind.sink.stage(&self.part, rows)).catch_unwind().await;
         let outcomes = staged.unwrap_or_else(|_| Err("stage() panicked".into()))?;
         if !taken.to_the_end {

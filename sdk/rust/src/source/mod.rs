@@ -110,6 +110,13 @@ pub trait Source: Send + Sync + 'static {
         false
     }
 
+    /// Whether partitions may take turns if there are more than the gateway allows streams in a session: the next is opened
+    /// once one has ended and is acknowledged. Only for partitions that end, such as files. Default: too many end the connector
+    /// with an error.
+    fn takes_turns(&self) -> bool {
+        false
+    }
+
     /// Returns the partitions that exist now. Default: one, named `0`.
     ///
     /// Called at the start of a session and every few seconds afterwards, so new partitions are found while the connector runs.

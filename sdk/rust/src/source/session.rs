@@ -62,6 +62,7 @@ pub(crate) async fn serve<S: Source>(
         ended: HashSet::new(),
         gone: HashSet::new(),
         any_ended: false,
+        is_full: false,
         lost_in_a_row: HashMap::new(),
         reopen: Vec::new(),
         stopping: HashMap::new(),
@@ -107,6 +108,8 @@ struct Session<'a, S: Source> {
     /// Those of them that were removed, until the source no longer lists them.
     gone: HashSet<String>,
     any_ended: bool,
+    /// Whether partitions wait for others to end.
+    is_full: bool,
     lost_in_a_row: HashMap<String, u32>,
     /// Partitions to open again, and when.
     reopen: Vec<(Instant, String)>,
@@ -162,7 +165,10 @@ impl<S: Source> Session<'_, S> {
                 }
                 Some((stream_id, event)) = inbox.recv() => self.heard(stream_id, event),
                 Some(listed) = self.partitions.join_next() => match listed {
-                    Ok(Ok(partitions)) => self.listed(&partitions),
+                    Ok(Ok(partitions)) => {
+                        self.task.health.answered();
+                        self.listed(&partitions);
+                    }
                     Ok(Err(error)) => self.fail(error),
                     Err(error) => std::panic::resume_unwind(error.into_panic()),
                 },
@@ -347,6 +353,11 @@ impl<S: Source> Session<'_, S> {
         if self.leaving.is_some() {
             return;
         }
+        let mut seen = HashSet::new();
+        if let Some(doubled) = partitions.iter().find(|partition| !seen.insert(*partition)) {
+            let name = self.source.name();
+            return self.fail(Error::Invalid(format!("source {name}: partitions() lists {doubled:?} twice")));
+        }
         if self.source.chooses_start() {
             self.known.listed(partitions);
         }
@@ -360,18 +371,22 @@ impl<S: Source> Session<'_, S> {
             !self.current.contains_key(*partition) && !self.ended.contains(*partition) && !waiting.contains(partition)
         };
         let fresh: Vec<String> = partitions.iter().filter(is_new).cloned().collect();
-        if self.current.len() + fresh.len() > self.max_streams {
+        let open = self.current.len() + self.reopen.len();
+        if open + fresh.len() > self.max_streams && !self.source.takes_turns() {
             return self.fail(Error::Invalid(format!(
-                "source {}: {} partitions, but the gateway allows {} streams in a session: distribute them over several instances",
+                "source {}: {} partitions, but the gateway allows {} streams in a session: distribute them over several \
+                 instances, or let partitions that end take turns (takes_turns())",
                 self.source.name(),
-                self.current.len() + fresh.len(),
+                open + fresh.len(),
                 self.max_streams
             )));
         }
+        let room = self.max_streams.saturating_sub(open);
+        self.is_full = fresh.len() > room;
         if fresh.is_empty() && self.any_ended && self.current.is_empty() && self.reopen.is_empty() {
             return self.leave(Ok(Finish::Ended), self.task.settings.drain, true);
         }
-        for partition in fresh {
+        for partition in fresh.into_iter().take(room) {
             self.open(partition);
         }
     }
@@ -428,7 +443,7 @@ impl<S: Source> Session<'_, S> {
             self.any_ended = true;
         }
         self.ended.insert(partition);
-        if self.current.is_empty() {
+        if self.current.is_empty() || self.is_full {
             self.poll_at = Instant::now();
         }
     }

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use futures_util::stream::{Stream, poll_fn};
 use std::pin::Pin;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
+use tonic::transport::server::{Connected, TcpIncoming};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::protocol as pb;
@@ -39,13 +40,21 @@ impl Gateway {
     pub(super) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address").to_string();
+        Self::serving(address, TcpIncoming::from(listener))
+    }
+
+    /// A gateway that serves connections.
+    pub(super) fn serving<C>(address: String, incoming: impl Stream<Item = std::io::Result<C>> + Send + 'static) -> Self
+    where
+        C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
+    {
         let (source, sources) = mpsc::channel(8);
         let (sink, sinks) = mpsc::channel(8);
         let router = Server::builder()
             .add_service(source_service_server::SourceServiceServer::new(Sources(source)))
             .add_service(sink_service_server::SinkServiceServer::new(Sinks(sink)));
         let server = tokio::spawn(async move {
-            let _ = router.serve_with_incoming(TcpIncoming::from(listener)).await;
+            let _ = router.serve_with_incoming(incoming).await;
         });
         Self { address, sources, sinks, server }
     }

@@ -1,4 +1,4 @@
-//! Sinks: the scripts of conformance/vectors.
+//! Sinks: the scripts of conformance/vectors, and what they do not cover.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -6,12 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::gateway::{Call, Gateway};
+use super::gateway::{Call, Gateway, SinkCall};
 use super::json::{hex, of_sink, to_sink, vectors};
 use super::script::{Side, play, plays_connector};
 use super::source::settings;
+use crate::batch::Batch;
 use crate::protocol as pb;
-use crate::{BoxError, Connector, IdempotentSink, Outcomes, Part, PartRows, Recovered, Rows, Sink, Transaction, TwoPhaseSink};
+use crate::protocol::sink_service_attach_request::Message as Request;
+use crate::protocol::sink_service_attach_response::Message as Answer;
+use crate::{
+    BoxError, Connector, Health, IdempotentSink, Outcomes, Part, PartRows, Recovered, Rows, Settings, Sink, State, Transaction,
+    TwoPhaseSink,
+};
 
 type Values = Vec<Option<String>>;
 
@@ -211,4 +217,164 @@ async fn the_scripts_of_sinks() {
         let mut side = SinkSide { gateway, sink, stop };
         play(script, &mut side, connector).await;
     }
+}
+
+async fn send(call: &mut SinkCall, message: Answer) {
+    call.send(pb::SinkServiceAttachResponse { message: Some(message) }).await;
+}
+
+/// Waits for the next message that is not SinkBusy.
+async fn next(call: &mut SinkCall) -> Request {
+    loop {
+        match call.next().await.expect("a message").message.expect("content") {
+            Request::Busy(_) => {}
+            message => return message,
+        }
+    }
+}
+
+/// Begins a session.
+async fn greet(call: &mut SinkCall, capabilities: Vec<i32>) {
+    assert!(matches!(next(call).await, Request::Hello(_)));
+    let welcome = pb::SinkWelcome { protocol_version: 1, read_timeout_ms: 1000, capabilities, ..pb::SinkWelcome::default() };
+    send(call, Answer::Welcome(welcome)).await;
+}
+
+async fn begin(call: &mut SinkCall, id: u64) {
+    let transaction = Some(pb::Transaction { pipeline: "query".to_owned(), batch: 0 });
+    let part = pb::Part { transaction, partition: u32::try_from(id).expect("small"), attempt: "1/1".to_owned() };
+    send(call, Answer::StartPart(pb::StartPart { id, part: Some(part) })).await;
+}
+
+async fn rows(call: &mut SinkCall, id: u64, first: u64, values: &[String]) {
+    let mut batch: Batch = Batch::from_sequence(first);
+    values.iter().for_each(|value| batch.push(value.as_bytes()));
+    let frame = batch.pack().peek(0, u32::try_from(values.len()).expect("few"));
+    send(call, Answer::Frame(pb::PartFrame { id, frame: Some(frame) })).await;
+}
+
+/// A sink that stages its first part only once the second one is staged.
+struct OneByOne {
+    staged: Arc<Mutex<BTreeMap<u32, Vec<String>>>>,
+    second: Arc<Notify>,
+}
+
+impl TwoPhaseSink for OneByOne {
+    fn name(&self) -> &str {
+        "one-by-one"
+    }
+
+    async fn stage(&self, part: &Part, mut rows: PartRows<'_>) -> Result<Outcomes, BoxError> {
+        if part.partition == 0 {
+            self.second.notified().await;
+        }
+        let mut values = Vec::new();
+        while let Some(rows) = rows.next().await? {
+            values.extend(rows.iter().map(|row| String::from_utf8_lossy(row.value.unwrap_or_default()).into_owned()));
+        }
+        self.staged.lock().expect("no panic").insert(part.partition, values);
+        if part.partition == 1 {
+            self.second.notify_one();
+        }
+        Ok(Outcomes::all_written())
+    }
+
+    async fn drop_part(&self, _: &Part) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    async fn prepare(&self, _: &Transaction, _: &[Part]) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    async fn commit(&self, _: &Transaction) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    async fn abort(&self, _: &Transaction) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    async fn recover(&self) -> Result<Recovered, BoxError> {
+        Ok(Recovered::default())
+    }
+}
+
+#[tokio::test]
+async fn a_part_may_wait_for_another_whose_rows_are_behind_its_own() {
+    let staged = Arc::new(Mutex::default());
+    let sink = OneByOne { staged: Arc::clone(&staged), second: Arc::default() };
+    let mut gateway = Gateway::start().await;
+    // A queue holds about two frames: the rest goes to a file.
+    let settings = Settings { queue_bytes: 4000, ..settings() };
+    let connector = Connector::two_phase_sink(sink).gateway(&gateway.address).settings(settings);
+    let connector = tokio::spawn(connector.serve(std::future::pending()));
+    let mut call = gateway.sink().await;
+    greet(&mut call, Vec::new()).await;
+    begin(&mut call, 0).await;
+    begin(&mut call, 1).await;
+    let values: Vec<String> = (0..500).map(|number| format!("{number:0100}")).collect();
+    for (frame, values) in values.chunks(10).enumerate() {
+        rows(&mut call, 0, frame as u64 * 10, values).await;
+    }
+    send(&mut call, Answer::EndPart(pb::EndPart { id: 0, messages: 500 })).await;
+    rows(&mut call, 1, 0, &["second".to_owned()]).await;
+    send(&mut call, Answer::EndPart(pb::EndPart { id: 1, messages: 1 })).await;
+    for wanted in [1, 0] {
+        let answer = next(&mut call).await;
+        assert!(matches!(&answer, Request::Staged(staged) if staged.id == wanted), "{answer:?}");
+    }
+    let staged = staged.lock().expect("no panic");
+    assert_eq!(staged[&0], values);
+    assert_eq!(staged[&1], ["second"]);
+    connector.abort();
+}
+
+/// A sink that waits for its system.
+struct Waiting {
+    health: Health,
+    back: Arc<Notify>,
+}
+
+impl Sink for Waiting {
+    fn name(&self) -> &str {
+        "waiting"
+    }
+
+    async fn write(&self, _: &Part, _: &Rows) -> Result<Outcomes, BoxError> {
+        self.health.set(State::Waiting, "the table is locked");
+        self.back.notified().await;
+        self.health.set(State::Running, "");
+        Ok(Outcomes::all_written())
+    }
+}
+
+#[tokio::test]
+async fn a_sink_that_waits_for_its_system_says_so_while_it_waits() {
+    let (health, back) = (Health::new(), Arc::new(Notify::new()));
+    let sink = Waiting { health: health.clone(), back: Arc::clone(&back) };
+    let mut gateway = Gateway::start().await;
+    let connector = Connector::sink(sink).gateway(&gateway.address).settings(settings()).health(health);
+    let connector = tokio::spawn(connector.serve(std::future::pending()));
+    let mut call = gateway.sink().await;
+    greet(&mut call, vec![pb::Capability::Report.into()]).await;
+    begin(&mut call, 0).await;
+    rows(&mut call, 0, 0, &["row".to_owned()]).await;
+    send(&mut call, Answer::EndPart(pb::EndPart { id: 0, messages: 1 })).await;
+    let mut told = Vec::new();
+    while !told.iter().any(|(state, _)| *state == pb::ConnectorState::Waiting) {
+        let Request::Report(report) = next(&mut call).await else { panic!("an answer while the sink waits") };
+        told.push((report.state(), report.reason));
+    }
+    assert_eq!(told.last().map(|(_, reason)| reason.as_str()), Some("the table is locked"));
+    back.notify_one();
+    let (mut staged, mut running) = (false, false);
+    while !staged || !running {
+        match next(&mut call).await {
+            Request::Staged(_) => staged = true,
+            Request::Report(report) => running |= report.state() == pb::ConnectorState::Running,
+            other => panic!("{other:?}"),
+        }
+    }
+    connector.abort();
 }

@@ -1,6 +1,6 @@
 //! Sources: the scripts of conformance/vectors, and what they do not cover.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -194,7 +194,7 @@ async fn the_scripts_of_sources() {
 }
 
 /// A source that yields what a test wants, once.
-struct Once {
+pub(super) struct Once {
     items: Mutex<Vec<Item>>,
     /// Whether it skips messages that are too large.
     skips: bool,
@@ -202,7 +202,7 @@ struct Once {
 }
 
 impl Once {
-    fn of(items: Vec<Item>, skips: bool) -> Self {
+    pub(super) fn of(items: Vec<Item>, skips: bool) -> Self {
         Self { items: Mutex::new(items), skips, skipped: Arc::default() }
     }
 }
@@ -418,6 +418,96 @@ async fn reports_are_sent_to_a_gateway_that_accepts_them() {
     assert_eq!(report.errors.len(), 1);
     assert_eq!((report.errors[0].stream.as_str(), report.errors[0].message.as_str()), ("numbers/0", "a timeout"));
     connector.abort();
+}
+
+#[tokio::test]
+async fn a_source_that_says_nothing_of_itself_is_reported_as_running_once_it_has_answered() {
+    let mut gateway = Gateway::start().await;
+    let connector = start(&gateway, Once::of(Vec::new(), false), &Arc::new(Notify::new()));
+    let mut call = gateway.source().await;
+    greet(&mut call, 1 << 20, 1000, 1 << 20, vec![pb::Capability::Report.into()]).await;
+    let mut states = Vec::new();
+    while states.last() != Some(&pb::ConnectorState::Running) {
+        if let Some(Request::Report(report)) = call.next().await.expect("a message").message {
+            states.push(report.state());
+        }
+    }
+    assert!(states.len() <= 2, "{states:?}");
+    connector.abort();
+}
+
+/// A source whose partitions end after one message.
+struct Many {
+    partitions: Vec<&'static str>,
+    takes_turns: bool,
+}
+
+impl Source for Many {
+    type Token = ();
+
+    fn name(&self) -> &str {
+        "many"
+    }
+
+    fn takes_turns(&self) -> bool {
+        self.takes_turns
+    }
+
+    async fn partitions(&self) -> Result<Vec<String>, BoxError> {
+        Ok(self.partitions.iter().map(|partition| (*partition).to_owned()).collect())
+    }
+
+    fn read(&self, _: &str, _: Option<Position>) -> impl Stream<Item = Result<Item, ReadError>> + Send {
+        stream::iter([Ok(Message::new("only").sequence(1).into())])
+    }
+}
+
+#[tokio::test]
+async fn partitions_take_turns() {
+    let mut gateway = Gateway::start().await;
+    let source = Many { partitions: vec!["0", "1", "2", "3", "4", "5", "6"], takes_turns: true };
+    let connector = start(&gateway, source, &Arc::new(Notify::new()));
+    let mut call = gateway.source().await;
+    // The gateway of these tests allows four streams.
+    greet(&mut call, 1 << 20, 1000, 1 << 20, Vec::new()).await;
+    let (mut open, mut names) = (HashSet::new(), Vec::new());
+    loop {
+        match next(&mut call).await.expect("a message") {
+            Request::OpenStream(request) => {
+                open.insert(request.stream_id);
+                names.push(request.stream);
+                assert!(open.len() <= 4, "{open:?}");
+                let opened = pb::StreamOpened { stream_id: request.stream_id, ..pb::StreamOpened::default() };
+                call.send(pb::IngestResponse { message: Some(Answer::StreamOpened(opened)) }).await;
+            }
+            Request::CloseStream(close) => {
+                open.remove(&close.stream_id);
+                acknowledge(&mut call, close.stream_id, 1, None).await;
+            }
+            Request::Goodbye(_) => break,
+            _ => {}
+        }
+    }
+    assert_eq!(names, ["0", "1", "2", "3", "4", "5", "6"].map(|partition| format!("many/{partition}")));
+    call.end();
+    within(connector).await.expect("no panic").expect("no error");
+}
+
+#[tokio::test]
+async fn partitions_that_cannot_be_meant_end_the_connector() {
+    for (partitions, wanted) in [
+        (vec!["0", "1", "2", "3", "4"], "source many: 5 partitions, but the gateway allows 4 streams"),
+        (vec!["0", "0"], "source many: partitions() lists \"0\" twice"),
+    ] {
+        let mut gateway = Gateway::start().await;
+        let connector = start(&gateway, Many { partitions, takes_turns: false }, &Arc::new(Notify::new()));
+        let mut call = gateway.source().await;
+        greet(&mut call, 1 << 20, 1000, 1 << 20, Vec::new()).await;
+        assert!(matches!(next(&mut call).await, Some(Request::Goodbye(_))));
+        call.end();
+        let error = within(connector).await.expect("no panic").expect_err("an error").to_string();
+        assert!(error.starts_with(wanted), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -112,7 +112,8 @@ export class Gather {
       if (error instanceof InvalidMessageError) return error;
       throw error;
     }
-    this.#sealIfEnough();
+    if (message.endsFrame === true) this.#seal();
+    else this.#sealIfEnough();
     return undefined;
   }
 

@@ -21,8 +21,12 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.stream.Stream;
 
@@ -34,13 +38,16 @@ import java.util.stream.Stream;
  */
 public final class FileSink implements TwoPhaseSink {
   private static final String VOTE = "prepared";
+  private static final int LONGEST_NAME = 200;
 
   private final Path staged;
   private final Path visible;
+  private final Path names;
 
   FileSink(Path folder) throws IOException {
     staged = Files.createDirectories(folder.resolve("staged"));
     visible = Files.createDirectories(folder.resolve("visible"));
+    names = Files.createDirectories(folder.resolve("names"));
   }
 
   @Override
@@ -80,16 +87,18 @@ public final class FileSink implements TwoPhaseSink {
   @Override
   public void prepare(Transaction transaction, List<Part> parts) throws IOException {
     Path folder = Files.createDirectories(folder(transaction));
-    List<String> counting =
-        parts.stream().map(part -> file(part).getFileName().toString()).toList();
+    List<Path> counting = new ArrayList<>();
+    for (Part part : parts) {
+      counting.add(file(part));
+    }
     for (Path file : list(folder)) {
-      if (!counting.contains(file.getFileName().toString())) {
+      if (!counting.contains(file)) {
         Files.delete(file);
       }
     }
-    for (Part part : parts) {
-      if (Files.notExists(file(part))) {
-        throw new NoSuchFileException(file(part) + " is not staged");
+    for (Path file : counting) {
+      if (Files.notExists(file)) {
+        throw new NoSuchFileException(file + " is not staged");
       }
     }
     Files.createFile(folder.resolve(VOTE));
@@ -153,47 +162,76 @@ public final class FileSink implements TwoPhaseSink {
       }
     }
     for (Path pipeline : list(visible)) {
-      list(pipeline).stream()
-          .map(FileSink::transaction)
-          .max(Comparator.naturalOrder())
-          .ifPresent(committed::add);
+      List<Transaction> shown = new ArrayList<>();
+      for (Path batch : list(pipeline)) {
+        shown.add(transaction(batch));
+      }
+      shown.stream().max(Comparator.naturalOrder()).ifPresent(committed::add);
     }
     return new Recovered(parts, prepared, committed);
   }
 
   /** The parts in a folder, by partition. */
-  private static List<Part> parts(Path folder) throws IOException {
-    return list(folder).stream()
-        .map(file -> file.getFileName().toString().split("~", 2))
-        .filter(name -> name.length == 2)
-        .map(name -> new Part(transaction(folder), Integer.parseInt(name[0]), decode(name[1])))
-        .sorted(Comparator.comparingInt(Part::partition))
-        .toList();
+  private List<Part> parts(Path folder) throws IOException {
+    List<Part> parts = new ArrayList<>();
+    for (Path file : list(folder)) {
+      String[] name = file.getFileName().toString().split("-", 2);
+      if (name.length == 2) {
+        parts.add(new Part(transaction(folder), Integer.parseInt(name[0]), decode(name[1])));
+      }
+    }
+    parts.sort(Comparator.comparingInt(Part::partition));
+    return parts;
   }
 
-  private static Transaction transaction(Path path) {
+  private Transaction transaction(Path path) throws IOException {
     String pipeline = decode(path.getParent().getFileName().toString());
     return new Transaction(pipeline, Long.parseLong(path.getFileName().toString()));
   }
 
-  private Path folder(Transaction transaction) {
+  private Path folder(Transaction transaction) throws IOException {
     return staged.resolve(encode(transaction.pipeline())).resolve("" + transaction.batch());
   }
 
-  private Path target(Transaction transaction) {
+  private Path target(Transaction transaction) throws IOException {
     return visible.resolve(encode(transaction.pipeline())).resolve("" + transaction.batch());
   }
 
-  private Path file(Part part) {
-    return folder(part.transaction()).resolve(part.partition() + "~" + encode(part.attempt()));
+  private Path file(Part part) throws IOException {
+    return folder(part.transaction()).resolve(part.partition() + "-" + encode(part.attempt()));
   }
 
-  private static String encode(String name) {
-    return URLEncoder.encode(name, UTF_8).replace(".", "%2E"); // never `..`
+  /** The name of a file. If an id is too long for one, {@code names/~HASH} has the id. */
+  private String encode(String id) throws IOException {
+    String name = URLEncoder.encode(id, UTF_8).replace(".", "%2E"); // never `..`
+    if (name.length() <= LONGEST_NAME) {
+      return name;
+    }
+    String hash = "~" + sha256(id); // URLEncoder leaves no `~`
+    if (Files.notExists(names.resolve(hash))) {
+      Path file = Files.writeString(Files.createTempFile(names, "new", ""), id);
+      try (FileChannel channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
+        channel.force(true);
+      }
+      Files.move(file, names.resolve(hash), StandardCopyOption.ATOMIC_MOVE);
+      sync(names);
+    }
+    return hash;
   }
 
-  private static String decode(String name) {
-    return URLDecoder.decode(name, UTF_8);
+  private String decode(String name) throws IOException {
+    return name.startsWith("~")
+        ? Files.readString(names.resolve(name))
+        : URLDecoder.decode(name, UTF_8);
+  }
+
+  private static String sha256(String text) {
+    try {
+      byte[] hash = MessageDigest.getInstance("SHA-256").digest(text.getBytes(UTF_8));
+      return HexFormat.of().formatHex(hash);
+    } catch (NoSuchAlgorithmException error) {
+      throw new AssertionError("every Java runtime has SHA-256", error);
+    }
   }
 
   private static List<Path> list(Path folder) throws IOException {

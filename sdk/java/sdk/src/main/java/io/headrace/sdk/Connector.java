@@ -19,6 +19,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
+import java.util.function.Supplier;
 
 /**
  * A source or sink that is connected to a gateway, session after session. A gateway that is away is
@@ -35,6 +37,11 @@ import java.util.function.BooleanSupplier;
  */
 public final class Connector implements AutoCloseable {
   private static final Logger LOG = System.getLogger("io.headrace.sdk");
+
+  /** What is logged by where the program has no other system of logging. */
+  private static final java.util.logging.Logger JDK_LOGGER =
+      java.util.logging.Logger.getLogger("io.headrace.sdk");
+
   private static final Duration STOOD = Duration.ofSeconds(2);
   private static final Duration COMPLAIN_EVERY = Duration.ofSeconds(10);
 
@@ -47,7 +54,7 @@ public final class Connector implements AutoCloseable {
   private Connector(Settings settings) {
     this.settings = settings;
     this.signal = new Signal();
-    this.reports = new Reports();
+    this.reports = new Reports(signal::raise);
   }
 
   /** Makes what connects. */
@@ -91,6 +98,7 @@ public final class Connector implements AutoCloseable {
     return start(
         source.name(),
         settings,
+        source::reportTo,
         (where, signal, stopping, reports) ->
             new SourceAttempt(source, where, signal, stopping, reports));
   }
@@ -130,15 +138,18 @@ public final class Connector implements AutoCloseable {
     return start(
         sink.name(),
         settings,
+        sink::reportTo,
         (where, signal, stopping, reports) ->
             new SinkAttempt(sink, where, signal, stopping, reports));
   }
 
-  private static Connector start(String name, Settings settings, AttemptFactory factory) {
+  private static Connector start(
+      String name, Settings settings, Consumer<Reporter> reporting, AttemptFactory factory) {
     Connector connector = new Connector(settings);
     connector.warnOfToken();
     Attempt attempt =
         factory.make(settings, connector.signal, () -> connector.stopping, connector.reports);
+    reporting.accept(connector.reports);
     Thread thread = settings.threads().newThread(() -> connector.serve(attempt));
     thread.setName("headrace " + name);
     thread.start();
@@ -184,7 +195,11 @@ public final class Connector implements AutoCloseable {
     }
   }
 
-  private static int run(java.util.function.Supplier<Connector> starter) {
+  private static int run(Supplier<Connector> starter) {
+    if ("0".equals(System.getenv("HEADRACE_VERBOSE"))) {
+      // Other systems of logging have their own configuration.
+      JDK_LOGGER.setLevel(java.util.logging.Level.WARNING);
+    }
     try {
       Connector connector = starter.get();
       try (Signals signals = Signals.handle(connector::stop)) {
@@ -193,6 +208,8 @@ public final class Connector implements AutoCloseable {
       return 0;
     } catch (HeadraceException error) {
       LOG.log(Level.ERROR, "the connector has stopped: " + error.getMessage(), error.getCause());
+      // `headrace` shows this line as the reason if the program fails in a deployment.
+      System.err.println("Error: " + error.getMessage());
       return error.exitCode();
     } catch (InterruptedException error) {
       Thread.currentThread().interrupt();

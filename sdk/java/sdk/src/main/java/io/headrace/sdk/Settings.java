@@ -1,6 +1,8 @@
 package io.headrace.sdk;
 
+import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
@@ -54,10 +56,21 @@ public record Settings(
   public static final String DEFAULT_GATEWAY = "127.0.0.1:7433";
 
   /**
-   * The settings of the environment: the gateway of {@code HEADRACE_GATEWAY}, by default {@value
-   * #DEFAULT_GATEWAY}, and the token of {@code HEADRACE_TOKEN}.
+   * The settings of the environment, which are those that {@code headrace connector run} gives to a
+   * program. A variable that is empty counts as not set.
+   *
+   * <ul>
+   *   <li>{@code HEADRACE_GATEWAY}: the address of the gateway, by default {@value
+   *       #DEFAULT_GATEWAY}
+   *   <li>{@code HEADRACE_TOKEN}: the token
+   *   <li>{@code HEADRACE_INSTANCE}: which deployment of the connector this is
+   *   <li>{@code HEADRACE_TLS}: {@code 1} for TLS; the files below imply it
+   *   <li>{@code HEADRACE_TLS_CA}, {@code HEADRACE_TLS_CERT}, {@code HEADRACE_TLS_KEY}: the files
+   *       of {@link Tls}
+   * </ul>
    *
    * @return the settings
+   * @throws InvalidConnectorException if a variable is invalid
    */
   public static Settings fromEnvironment() {
     return of(System.getenv());
@@ -65,21 +78,40 @@ public record Settings(
 
   static Settings of(Map<String, String> environment) {
     Builder builder = new Builder();
-    String gateway = environment.getOrDefault("HEADRACE_GATEWAY", "");
-    if (!gateway.isEmpty()) {
-      builder.gateway(gateway);
+    variable(environment, "HEADRACE_GATEWAY").ifPresent(builder::gateway);
+    variable(environment, "HEADRACE_TOKEN").ifPresent(builder::token);
+    variable(environment, "HEADRACE_INSTANCE").ifPresent(builder::instance);
+    Optional<Path> ca = variable(environment, "HEADRACE_TLS_CA").map(Path::of);
+    Optional<Path> certificate = variable(environment, "HEADRACE_TLS_CERT").map(Path::of);
+    Optional<Path> key = variable(environment, "HEADRACE_TLS_KEY").map(Path::of);
+    if (certificate.isPresent() != key.isPresent()) {
+      throw new InvalidConnectorException(
+          "HEADRACE_TLS_CERT and HEADRACE_TLS_KEY: set both, or neither");
     }
-    String token = environment.getOrDefault("HEADRACE_TOKEN", "");
-    if (!token.isEmpty()) {
-      builder.token(token);
+    if (isOn(environment, "HEADRACE_TLS") || ca.isPresent() || certificate.isPresent()) {
+      builder.tls(new Tls(ca, certificate, key, Optional.empty()));
     }
     return builder.build();
   }
 
+  private static Optional<String> variable(Map<String, String> environment, String name) {
+    return Optional.ofNullable(environment.get(name)).filter(value -> !value.isEmpty());
+  }
+
+  private static boolean isOn(Map<String, String> environment, String name) {
+    String value = variable(environment, name).orElse("0");
+    return switch (value.toLowerCase(Locale.ROOT)) {
+      case "1", "true", "yes", "on" -> true;
+      case "0", "false", "no", "off" -> false;
+      default -> throw new InvalidConnectorException("%s=%s: want 1 or 0".formatted(name, value));
+    };
+  }
+
   /**
-   * A builder that begins with the settings of the environment.
+   * A builder that begins with the settings of the environment; what is set explicitly wins.
    *
    * @return the builder
+   * @throws InvalidConnectorException if a variable is invalid
    */
   public static Builder builder() {
     return fromEnvironment().toBuilder();
@@ -192,7 +224,7 @@ public record Settings(
     }
 
     /**
-     * Sets receives what the connector counts.
+     * Sets what receives the counts of the connector.
      *
      * @param value receives what the connector counts
      * @return this
@@ -225,7 +257,7 @@ public record Settings(
     }
 
     /**
-     * Sets the number of messages at which it is.
+     * Sets the number of messages at which a frame is sent without waiting for more.
      *
      * @param value the number of messages at which it is
      * @return this
@@ -327,7 +359,7 @@ public record Settings(
     }
 
     /**
-     * Sets creates the threads of the connector.
+     * Sets what creates the threads of the connector.
      *
      * @param value creates the threads of the connector, such as {@code
      *     Thread.ofVirtual().factory()}

@@ -11,6 +11,7 @@ import io.headrace.sdk.source.Numbers;
 import io.headrace.sdk.source.Progress;
 import java.io.IOException;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
@@ -70,12 +71,60 @@ class SecurityTest {
   }
 
   @Test
-  void theEnvironmentNamesTheGatewayAndTheToken() {
+  void theEnvironmentHasTheConnection() {
     Settings settings =
-        Settings.of(Map.of("HEADRACE_GATEWAY", "gateway:1", "HEADRACE_TOKEN", "secret"));
+        Settings.of(
+            Map.of(
+                "HEADRACE_GATEWAY", "gateway:1",
+                "HEADRACE_TOKEN", "secret",
+                "HEADRACE_INSTANCE", "lines-1",
+                "HEADRACE_TLS", "1",
+                "HEADRACE_TLS_CA", "ca.pem",
+                "HEADRACE_TLS_CERT", "cert.pem",
+                "HEADRACE_TLS_KEY", "key.pem"));
     assertEquals("gateway:1", settings.gateway());
     assertEquals(Optional.of("secret"), settings.token());
-    assertEquals(Settings.DEFAULT_GATEWAY, Settings.of(Map.of("HEADRACE_TOKEN", "")).gateway());
+    assertEquals(Optional.of("lines-1"), settings.instance());
+    Tls tls = Tls.trusting(Path.of("ca.pem"));
+    assertEquals(
+        Optional.of(tls.withCertificate(Path.of("cert.pem"), Path.of("key.pem"))), settings.tls());
+    assertEquals("other:2", settings.toBuilder().gateway("other:2").build().gateway());
+  }
+
+  @Test
+  void aVariableThatIsEmptyIsNotSet() {
+    Settings settings =
+        Settings.of(
+            Map.of(
+                "HEADRACE_GATEWAY", "",
+                "HEADRACE_TOKEN", "",
+                "HEADRACE_INSTANCE", "",
+                "HEADRACE_TLS", "",
+                "HEADRACE_TLS_CA", ""));
+    assertEquals(Settings.DEFAULT_GATEWAY, settings.gateway());
+    assertEquals(Optional.empty(), settings.token());
+    assertEquals(Optional.empty(), settings.instance());
+    assertEquals(Optional.empty(), settings.tls());
+  }
+
+  @Test
+  void tlsNeedsNoFilesAndAFileImpliesIt() {
+    assertEquals(Optional.of(Tls.ofSystem()), Settings.of(Map.of("HEADRACE_TLS", "1")).tls());
+    assertEquals(Optional.empty(), Settings.of(Map.of("HEADRACE_TLS", "0")).tls());
+    assertEquals(
+        Optional.of(Tls.trusting(Path.of("ca.pem"))),
+        Settings.of(Map.of("HEADRACE_TLS_CA", "ca.pem")).tls());
+  }
+
+  @Test
+  void aVariableThatIsInvalidIsNamed() {
+    for (Map<String, String> environment :
+        List.of(Map.of("HEADRACE_TLS", "perhaps"), Map.of("HEADRACE_TLS_KEY", "key.pem"))) {
+      InvalidConnectorException error =
+          assertThrows(InvalidConnectorException.class, () -> Settings.of(environment));
+      String name = environment.keySet().iterator().next();
+      assertTrue(error.getMessage().contains(name), error.getMessage());
+    }
   }
 
   /** A certificate that is its own authority, made by the keytool of the JDK. */

@@ -1,14 +1,15 @@
 package io.headrace.sdk;
 
+import static io.headrace.sdk.Vectors.bytes;
+import static io.headrace.sdk.Vectors.each;
+import static io.headrace.sdk.Vectors.messages;
+import static io.headrace.sdk.Vectors.read;
 import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import com.google.gson.JsonArray;
-import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
-import com.google.gson.JsonParser;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.headrace.protocol.v1.Frame;
@@ -19,23 +20,16 @@ import io.headrace.sdk.internal.wire.Endings;
 import io.headrace.sdk.internal.wire.FrameReader;
 import io.headrace.sdk.internal.wire.Frames;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
-import java.time.temporal.ChronoUnit;
-import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Set;
 import java.util.stream.Stream;
-import java.util.stream.StreamSupport;
 import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.TestFactory;
 
 /** The vectors that all SDKs share. */
 class VectorsTest {
-  private static final Path VECTORS = Path.of("..", "..", "..", "conformance", "vectors");
   private static final Metadata.Key<byte[]> DETAILS =
       Metadata.Key.of("grpc-status-details-bin", Metadata.BINARY_BYTE_MARSHALLER);
 
@@ -60,7 +54,7 @@ class VectorsTest {
       return;
     }
     Columns built = new Columns();
-    messages.forEach(message -> add(built, message));
+    messages.forEach(built::add);
     if (!columns.get("cursor").isJsonNull()) {
       built.setCursor(bytes(columns.get("cursor")));
     }
@@ -173,75 +167,6 @@ class VectorsTest {
       }
       assertEquals(share * bound.get("bound_ms").getAsLong(), wait.toNanos() / 1e6, 0.001);
     }
-  }
-
-  private static List<Message> messages(JsonObject columns) {
-    JsonArray sequences = columns.getAsJsonArray("sequences");
-    List<Message> messages = new ArrayList<>();
-    for (int at = 0; at < sequences.size(); at++) {
-      JsonElement time = entry(columns, "event_times", at);
-      JsonElement id = entry(columns, "message_ids", at);
-      List<Header> headers = new ArrayList<>();
-      JsonElement pairs = entry(columns, "headers", at);
-      if (pairs != null) {
-        for (JsonElement pair : pairs.getAsJsonArray()) {
-          JsonArray header = pair.getAsJsonArray();
-          headers.add(new Header(header.get(0).getAsString(), bytes(header.get(1))));
-        }
-      }
-      messages.add(
-          new Message(
-              sequences.get(at).getAsLong(),
-              bytes(entry(columns, "keys", at)),
-              bytes(entry(columns, "values", at)),
-              time == null
-                  ? null
-                  : java.time.Instant.EPOCH.plus(time.getAsLong(), ChronoUnit.MICROS),
-              id == null ? null : id.getAsString(),
-              headers));
-    }
-    return messages;
-  }
-
-  private static JsonElement entry(JsonObject columns, String name, int at) {
-    JsonElement column = columns.get(name);
-    JsonElement entry =
-        column == null || column.isJsonNull() ? null : column.getAsJsonArray().get(at);
-    return entry == null || entry.isJsonNull() ? null : entry;
-  }
-
-  private static void add(Columns columns, Message message) {
-    byte[] key = message.key();
-    byte[] value = message.value();
-    columns.add(
-        message.sequence(),
-        key,
-        0,
-        key == null ? 0 : key.length,
-        value,
-        0,
-        value == null ? 0 : value.length);
-    if (message.eventTime() != null) {
-      columns.setEventTime(Columns.micros(message.eventTime()));
-    }
-    if (message.id() != null) {
-      columns.setId(message.id().getBytes(StandardCharsets.UTF_8));
-    }
-    for (Header header : message.headers()) {
-      columns.addHeader(header.name().getBytes(StandardCharsets.UTF_8), header.value());
-    }
-  }
-
-  private static byte[] bytes(JsonElement hex) {
-    return hex == null || hex.isJsonNull() ? null : HexFormat.of().parseHex(hex.getAsString());
-  }
-
-  private static JsonObject read(String file) throws IOException {
-    return JsonParser.parseString(Files.readString(VECTORS.resolve(file))).getAsJsonObject();
-  }
-
-  private static Stream<JsonObject> each(JsonArray cases) {
-    return StreamSupport.stream(cases.spliterator(), false).map(JsonElement::getAsJsonObject);
   }
 
   private static DynamicTest named(

@@ -3,6 +3,7 @@ package io.headrace.sdk.internal;
 import io.headrace.protocol.v1.ConnectorError;
 import io.headrace.protocol.v1.ConnectorState;
 import io.headrace.protocol.v1.Report;
+import io.headrace.sdk.Reporter;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayDeque;
@@ -14,7 +15,7 @@ import java.util.concurrent.locks.ReentrantLock;
  * What operators are told of a connector. It outlives sessions, so that the errors of one that
  * broke are reported in the next.
  */
-public final class Reports {
+public final class Reports implements Reporter {
   private static final int MOST_ERRORS = 100;
   private static final int MOST_BYTES = 4096;
   private static final long INTERVAL_NANOS = Duration.ofSeconds(1).toNanos();
@@ -22,14 +23,47 @@ public final class Reports {
   private final ReentrantLock lock = new ReentrantLock();
   private final ArrayDeque<Noted> errors = new ArrayDeque<>();
   private final Map<String, String> problems = new LinkedHashMap<>();
+  private final Runnable changed;
+  private ConnectorState said = ConnectorState.CONNECTOR_STATE_RUNNING;
+  private String saidReason = "";
+  private ConnectorState state = ConnectorState.CONNECTOR_STATE_RUNNING;
   private long stateSince = System.nanoTime();
-  private boolean degraded;
   private boolean wanted;
   private boolean stateReported;
+  private boolean saidReported = true;
   private long reportedAt;
 
   /** An error, and when it happened. */
   private record Noted(String message, String where, long at) {}
+
+  /**
+   * Reports of a connector that runs.
+   *
+   * @param changed has the session look, if there is one
+   */
+  public Reports(Runnable changed) {
+    this.changed = changed;
+  }
+
+  @Override
+  public void connecting() {
+    say(ConnectorState.CONNECTOR_STATE_CONNECTING, "");
+  }
+
+  @Override
+  public void running() {
+    say(ConnectorState.CONNECTOR_STATE_RUNNING, "");
+  }
+
+  @Override
+  public void degraded(String error) {
+    say(ConnectorState.CONNECTOR_STATE_DEGRADED, error);
+  }
+
+  @Override
+  public void waiting(String reason) {
+    say(ConnectorState.CONNECTOR_STATE_WAITING, reason);
+  }
 
   /** A session begins. */
   public void begin(boolean gatewayWantsThem) {
@@ -59,7 +93,7 @@ public final class Reports {
   }
 
   /** Something does not work as it should, until it has {@link #recovered}. */
-  public void degraded(String what, String message) {
+  public void failing(String what, String message) {
     lock.lock();
     try {
       error(what.contains("/") ? what : "", message);
@@ -91,18 +125,15 @@ public final class Reports {
     lock.lock();
     try {
       long now = System.nanoTime();
-      boolean errorsDue = !errors.isEmpty() && now - reportedAt >= INTERVAL_NANOS;
-      if (!wanted || (stateReported && !errorsDue)) {
+      boolean due = hasNews() && now - reportedAt >= INTERVAL_NANOS;
+      if (!wanted || (stateReported && !due)) {
         return null;
       }
       Report.Builder report =
           Report.newBuilder()
-              .setState(
-                  degraded
-                      ? ConnectorState.CONNECTOR_STATE_DEGRADED
-                      : ConnectorState.CONNECTOR_STATE_RUNNING)
+              .setState(state)
               .setStateAgeMs(millis(now - stateSince))
-              .setReason(problems.isEmpty() ? "" : problems.values().iterator().next());
+              .setReason(reason());
       for (Noted error; (error = errors.poll()) != null; ) {
         report.addErrors(
             ConnectorError.newBuilder()
@@ -111,6 +142,7 @@ public final class Reports {
                 .setAgeMs(millis(now - error.at)));
       }
       stateReported = true;
+      saidReported = true;
       reportedAt = now;
       return report.build();
     } finally {
@@ -123,18 +155,55 @@ public final class Reports {
     lock.lock();
     try {
       long due = reportedAt + INTERVAL_NANOS;
-      return wanted && !errors.isEmpty() && due - otherwise < 0 ? due : otherwise;
+      return wanted && hasNews() && due - otherwise < 0 ? due : otherwise;
     } finally {
       lock.unlock();
     }
   }
 
-  private void updateState() {
-    if (degraded == problems.isEmpty()) {
-      degraded = !problems.isEmpty();
-      stateSince = System.nanoTime();
-      stateReported = false;
+  /** Whether there is something to report that may wait until a second has passed. */
+  private boolean hasNews() {
+    return !errors.isEmpty() || !saidReported;
+  }
+
+  /** Takes what the source or sink says of itself. */
+  private void say(ConnectorState what, String why) {
+    lock.lock();
+    try {
+      String reason = cut(String.valueOf(why));
+      if (what == said && reason.equals(saidReason)) {
+        return;
+      }
+      if (what == ConnectorState.CONNECTOR_STATE_DEGRADED) {
+        error("", reason);
+      }
+      said = what;
+      saidReason = reason;
+      saidReported = false;
+      updateState();
+    } finally {
+      lock.unlock();
     }
+    changed.run();
+  }
+
+  /** The state that counts: a connector that says that it runs may have problems nevertheless. */
+  private void updateState() {
+    ConnectorState now =
+        said == ConnectorState.CONNECTOR_STATE_RUNNING && !problems.isEmpty()
+            ? ConnectorState.CONNECTOR_STATE_DEGRADED
+            : said;
+    if (now != state) {
+      state = now;
+      stateSince = System.nanoTime();
+    }
+  }
+
+  private String reason() {
+    if (!saidReason.isEmpty() || problems.isEmpty()) {
+      return saidReason;
+    }
+    return problems.values().iterator().next();
   }
 
   private static long millis(long nanos) {

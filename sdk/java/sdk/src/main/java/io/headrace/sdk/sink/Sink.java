@@ -1,5 +1,7 @@
 package io.headrace.sdk.sink;
 
+import io.headrace.sdk.Reporter;
+
 /**
  * What every sink declares. Implement the mode that the system can do, and run it with {@link
  * io.headrace.sdk.Connector#run(Sink)}:
@@ -41,4 +43,13 @@ public sealed interface Sink permits AtLeastOnceSink, IdempotentSink, TwoPhaseSi
   default String version() {
     return "0";
   }
+
+  /**
+   * Receives what the sink may report its own state to, for {@code headrace status}: that it waits
+   * for its system, for instance. Called once, when the connector is started; keep it in a field if
+   * you need it.
+   *
+   * @param reporter takes the state, at any time and on any thread
+   */
+  default void reportTo(Reporter reporter) {}
 }

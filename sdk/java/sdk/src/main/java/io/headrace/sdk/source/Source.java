@@ -1,5 +1,6 @@
 package io.headrace.sdk.source;
 
+import io.headrace.sdk.Reporter;
 import java.time.Duration;
 import java.util.List;
 
@@ -72,4 +73,13 @@ public sealed interface Source permits ReplayableSource, RedeliveringSource {
   default Duration idleWait() {
     return Duration.ofMillis(10);
   }
+
+  /**
+   * Receives what the source may report its own state to, for {@code headrace status}: that it
+   * waits for its system, for instance. Called once, when the connector is started; keep it in a
+   * field if you need it.
+   *
+   * @param reporter takes the state, at any time and on any thread
+   */
+  default void reportTo(Reporter reporter) {}
 }

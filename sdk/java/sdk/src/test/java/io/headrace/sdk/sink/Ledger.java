@@ -9,12 +9,21 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.function.Function;
+import java.util.function.Predicate;
 
-/** A two-phase sink in memory, for tests. It refuses the value `bad`. */
-final class Ledger implements TwoPhaseSink {
+/**
+ * A two-phase sink in memory, for tests. It refuses the value `bad`, unless a test says otherwise.
+ */
+public final class Ledger implements TwoPhaseSink {
   private final Map<Part, List<String>> staged = new LinkedHashMap<>();
   private final Set<Transaction> prepared = new LinkedHashSet<>();
   private final TreeMap<Transaction, List<String>> visible = new TreeMap<>();
+
+  private final String name;
+  private final Function<Message, String> shown;
+  private final Predicate<String> refused;
+  private final Predicate<String> failing;
 
   Hook beforeStaging = part -> {};
   Hook afterStaging = part -> {};
@@ -24,13 +33,31 @@ final class Ledger implements TwoPhaseSink {
     void at(Part part) throws Exception;
   }
 
-  synchronized List<String> visible() {
+  /** A ledger of texts. */
+  public Ledger() {
+    this("ledger", Message::valueAsString, "bad"::equals, value -> false);
+  }
+
+  /** A ledger that shows, refuses and fails on values as a test says. */
+  public Ledger(
+      String name,
+      Function<Message, String> shown,
+      Predicate<String> refused,
+      Predicate<String> failing) {
+    this.name = name;
+    this.shown = shown;
+    this.refused = refused;
+    this.failing = failing;
+  }
+
+  /** What it shows, by transaction, partition and row. */
+  public synchronized List<String> visible() {
     return visible.values().stream().flatMap(List::stream).toList();
   }
 
   @Override
   public String name() {
-    return "ledger";
+    return name;
   }
 
   @Override
@@ -40,10 +67,14 @@ final class Ledger implements TwoPhaseSink {
     List<String> values = new ArrayList<>();
     for (Rows rows : stream) {
       for (Message row : rows) {
-        if (row.valueAsString().equals("bad")) {
+        String value = shown.apply(row);
+        if (failing.test(value)) {
+          throw new IllegalStateException("fails on " + value);
+        }
+        if (refused.test(value)) {
           outcomes.refused("is bad");
         } else {
-          values.add(row.valueAsString());
+          values.add(value);
           outcomes.written();
         }
       }

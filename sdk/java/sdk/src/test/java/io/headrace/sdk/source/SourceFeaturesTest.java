@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.headrace.protocol.v1.ConnectorError;
 import io.headrace.protocol.v1.ConnectorState;
 import io.headrace.protocol.v1.Credit;
 import io.headrace.protocol.v1.CreditRequest;
@@ -27,6 +28,7 @@ import io.headrace.sdk.InvalidConnectorException;
 import io.headrace.sdk.InvalidMessageException;
 import io.headrace.sdk.Message;
 import io.headrace.sdk.Position;
+import io.headrace.sdk.Reporter;
 import io.headrace.sdk.Settings;
 import io.headrace.sdk.SourceGateway;
 import java.time.Duration;
@@ -113,8 +115,16 @@ class SourceFeaturesTest {
 
   @Test
   void creditIsNotOverrunAndIsAskedFor() throws Exception {
-    Numbers numbers = new Numbers(100, Progress.END, "0");
-    try (Connector connector = Connector.start(numbers, gateway.settings())) {
+    ReplayableSource atOnce =
+        source(
+            position ->
+                batch -> {
+                  for (int number = 1; number <= 100; number++) {
+                    batch.add(number, new byte[1]);
+                  }
+                  return Progress.END;
+                });
+    try (Connector connector = Connector.start(atOnce, gateway.settings())) {
       SourceGateway session =
           SourceGateway.accept(gateway)
               .welcome(
@@ -128,7 +138,7 @@ class SourceFeaturesTest {
       assertEquals(10, messages);
       CreditRequest request = session.next(MessageCase.CREDIT_REQUEST).getCreditRequest();
       assertEquals(1, request.getMessages());
-      assertTrue(request.getReadyMessages() > 1);
+      assertEquals(90, request.getReadyMessages());
       session.grant(Credit.newBuilder().setBytes(100_000).setMessages(90));
       assertEquals(90, session.sequences(90).size());
       session.acknowledge(1, 100);
@@ -416,9 +426,82 @@ class SourceFeaturesTest {
       assertEquals("as the test says", report.getReason());
       session.open();
       assertEquals(ConnectorState.CONNECTOR_STATE_RUNNING, session.report().getState());
+      session.sequences(1);
       connector.stop();
       session.acknowledge(2, 1);
       session.session().awaitEnd();
+    }
+  }
+
+  /** Says of itself what a test says. */
+  private static final class Reporting implements ReplayableSource {
+    private Reporter reporter;
+
+    @Override
+    public String name() {
+      return "reporting";
+    }
+
+    @Override
+    public void reportTo(Reporter reporter) {
+      this.reporter = reporter;
+      reporter.connecting();
+    }
+
+    @Override
+    public PartitionReader open(String partition, Optional<Position> position) {
+      return batch -> Progress.IDLE;
+    }
+  }
+
+  @Test
+  void aSourceReportsItsOwnState() throws Exception {
+    Reporting source = new Reporting();
+    try (Connector connector = Connector.start(source, gateway.settings())) {
+      SourceGateway first = SourceGateway.welcome(gateway);
+      Report report = first.report();
+      assertEquals(ConnectorState.CONNECTOR_STATE_CONNECTING, report.getState());
+      source.reporter.degraded("one of two servers is away");
+      report = first.report();
+      assertEquals(ConnectorState.CONNECTOR_STATE_DEGRADED, report.getState());
+      assertEquals("one of two servers is away", report.getReason());
+      assertEquals(
+          List.of("one of two servers is away"),
+          report.getErrorsList().stream().map(ConnectorError::getMessage).toList());
+      for (int time = 0; time < 100; time++) {
+        source.reporter.running();
+        source.reporter.waiting("both servers are away, " + "ä".repeat(5000));
+      }
+      report = first.report();
+      assertEquals(ConnectorState.CONNECTOR_STATE_WAITING, report.getState());
+      assertTrue(report.getReason().startsWith("both servers are away, ä"), report.getReason());
+      assertTrue(report.getReason().getBytes(UTF_8).length <= 4096);
+      first.end(io.grpc.Status.UNAVAILABLE);
+      SourceGateway second = SourceGateway.welcome(gateway);
+      report = second.report();
+      assertEquals(ConnectorState.CONNECTOR_STATE_WAITING, report.getState());
+      second.reject(second.awaitOpen().getStreamId(), RejectReason.REJECT_REASON_OWNED);
+      report = second.report();
+      assertEquals(ConnectorState.CONNECTOR_STATE_WAITING, report.getState());
+      source.reporter.running();
+      report = second.report();
+      assertEquals(ConnectorState.CONNECTOR_STATE_DEGRADED, report.getState());
+      assertEquals("as the test says", report.getReason());
+      connector.stop();
+      second.session().awaitEnd();
+    }
+  }
+
+  @Test
+  void aGatewayThatDoesNotKnowReportsGetsNone() throws Exception {
+    Reporting source = new Reporting();
+    try (Connector connector = Connector.start(source, gateway.settings())) {
+      SourceGateway session =
+          SourceGateway.accept(gateway).welcome(SourceGateway.limits().clearCapabilities());
+      source.reporter.waiting("for ever");
+      assertTrue(session.session().next().hasOpenStream());
+      connector.stop();
+      assertTrue(session.session().next().hasGoodbye());
     }
   }
 

@@ -117,7 +117,7 @@ final class Answers {
   private void failed(String what, Throwable error) {
     String text = "sink %s: %s: %s".formatted(sink, what, describe(error));
     LOG.log(Level.ERROR, text, error);
-    reports.degraded("sink", text);
+    reports.failing("sink", text);
   }
 
   private void say(SinkServiceAttachRequest.Builder answer) {

@@ -1,7 +1,6 @@
 package io.headrace.sdk.internal.sink;
 
 import io.headrace.protocol.v1.Frame;
-import io.headrace.sdk.Header;
 import io.headrace.sdk.InvalidMessageException;
 import io.headrace.sdk.Message;
 import io.headrace.sdk.internal.wire.Columns;
@@ -9,7 +8,6 @@ import io.headrace.sdk.internal.wire.FrameReader;
 import io.headrace.sdk.internal.wire.Frames;
 import io.headrace.sdk.sink.Rows;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
 import java.util.function.LongPredicate;
@@ -27,7 +25,7 @@ public final class FrameRows implements Rows {
   public static FrameRows of(Message... messages) {
     Columns columns = new Columns();
     for (Message message : messages) {
-      add(columns, message);
+      columns.add(message);
     }
     if (columns.count() == 0) {
       throw new InvalidMessageException("rows are at least one message");
@@ -45,7 +43,7 @@ public final class FrameRows implements Rows {
     Columns columns = new Columns();
     for (Message message : this) {
       if (!left.test(message.sequence())) {
-        add(columns, message);
+        columns.add(message);
       }
     }
     if (columns.count() == 0) {
@@ -110,27 +108,5 @@ public final class FrameRows implements Rows {
       reader = FrameReader.of(frame);
     }
     return reader;
-  }
-
-  private static void add(Columns columns, Message message) {
-    byte[] key = message.key();
-    byte[] value = message.value();
-    columns.add(
-        message.sequence(),
-        key,
-        0,
-        key == null ? 0 : key.length,
-        value,
-        0,
-        value == null ? 0 : value.length);
-    if (message.eventTime() != null) {
-      columns.setEventTime(Columns.micros(message.eventTime()));
-    }
-    if (message.id() != null) {
-      columns.setId(message.id().getBytes(StandardCharsets.UTF_8));
-    }
-    for (Header header : message.headers()) {
-      columns.addHeader(header.name().getBytes(StandardCharsets.UTF_8), header.value());
-    }
   }
 }

@@ -245,7 +245,7 @@ public final class SourceSession {
       reopen(stream, retry);
     } else if (reject.getReason() == RejectReason.REJECT_REASON_OWNED) {
       LOG.log(Level.WARNING, "stream {0}: {1}; trying again", stream.name, reject.getMessage());
-      reports.degraded(stream.name, reject.getMessage());
+      reports.failing(stream.name, reject.getMessage());
       reopen(stream, retry.isZero() ? OWNED_RETRY : retry);
     } else {
       stream.mute();
@@ -295,7 +295,7 @@ public final class SourceSession {
 
   private void positionLost(Stream stream, PositionLostException lost) {
     LOG.log(Level.WARNING, "stream {0}: position lost: {1}", stream.name, lost.getMessage());
-    reports.degraded(stream.name, "position lost: " + lost.getMessage());
+    reports.failing(stream.name, "position lost: " + lost.getMessage());
     PositionLost.Builder message =
         PositionLost.newBuilder()
             .setStreamId(stream.id)

@@ -1,5 +1,6 @@
 package io.headrace.sdk.internal.wire;
 
+import io.headrace.sdk.Header;
 import io.headrace.sdk.Message;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
@@ -74,6 +75,29 @@ public final class Columns {
       keys.add(key, keyOffset, keyLength);
     }
     count++;
+  }
+
+  /** Adds a message with all that it has. */
+  public void add(Message message) {
+    byte[] key = message.key();
+    byte[] value = message.value();
+    add(
+        message.sequence(),
+        key,
+        0,
+        key == null ? 0 : key.length,
+        value,
+        0,
+        value == null ? 0 : value.length);
+    if (message.eventTime() != null) {
+      setEventTime(micros(message.eventTime()));
+    }
+    if (message.id() != null) {
+      setId(message.id().getBytes(StandardCharsets.UTF_8));
+    }
+    for (Header header : message.headers()) {
+      addHeader(header.name().getBytes(StandardCharsets.UTF_8), header.value());
+    }
   }
 
   /** Sets the event time of the last message, in microseconds. */

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.headrace.protocol.v1.Frame;
 import io.headrace.sdk.Header;
+import io.headrace.sdk.Message;
 import java.time.Instant;
 import java.util.HexFormat;
 import java.util.List;
@@ -157,13 +158,6 @@ class FramesTest {
   private static void add(Columns columns, long sequence, String key, String value) {
     byte[] keyBytes = key == null ? null : key.getBytes(UTF_8);
     byte[] valueBytes = value == null ? null : value.getBytes(UTF_8);
-    columns.add(
-        sequence,
-        keyBytes,
-        0,
-        keyBytes == null ? 0 : keyBytes.length,
-        valueBytes,
-        0,
-        valueBytes == null ? 0 : valueBytes.length);
+    columns.add(new Message(sequence, keyBytes, valueBytes));
   }
 }

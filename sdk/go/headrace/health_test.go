@@ -1,0 +1,157 @@
+package headrace_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/headrace/headrace/sdk/go/headrace"
+	pb "github.com/headrace/headrace/sdk/go/internal/protocol/v1"
+)
+
+const (
+	connecting = pb.ConnectorState_CONNECTOR_STATE_CONNECTING
+	works      = pb.ConnectorState_CONNECTOR_STATE_RUNNING
+	degraded   = pb.ConnectorState_CONNECTOR_STATE_DEGRADED
+	waiting    = pb.ConnectorState_CONNECTOR_STATE_WAITING
+)
+
+var reporting = []pb.Capability{pb.Capability_CAPABILITY_PACE, pb.Capability_CAPABILITY_REPORT}
+
+// reported waits for a report of a state.
+func reported(s *sourceSession, state pb.ConnectorState, reason string, errors ...string) {
+	s.t.Helper()
+	report := wait(s, (*pb.IngestRequest).GetReport)
+	if report.GetState() != state || !strings.Contains(report.GetReason(), reason) || reason == "" && report.GetReason() != "" {
+		s.t.Errorf("reported %v, want %v %q", report, state, reason)
+	}
+	var found []string
+	for _, e := range report.GetErrors() {
+		found = append(found, e.GetMessage())
+	}
+	if fmt.Sprint(found) != fmt.Sprint(errors) {
+		s.t.Errorf("reported %q, want %q", found, errors)
+	}
+}
+
+func TestASourceThatSuffersIsDegradedUntilItHasRecovered(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	g.welcome.Capabilities = reporting
+	recovered := make(chan struct{})
+	g.start(&headrace.Source{Name: "orders", Read: func(ctx context.Context, p *headrace.Partition) messages {
+		return func(func(headrace.Message, error) bool) {
+			p.Degraded(errors.New("the disk is slow"))
+			<-recovered
+			p.Degraded(nil)
+			<-ctx.Done()
+		}
+	}})
+	s, _ := g.connected()
+	reported(s, works, "")
+	opened(s, nil)
+	reported(s, degraded, "orders/0: the disk is slow", "the disk is slow")
+	close(recovered)
+	reported(s, works, "")
+}
+
+func TestAConnectorSaysHowItIs(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	g.welcome.Capabilities = reporting
+	health := &headrace.Health{}
+	health.Waiting(errors.New("the broker restarts"))
+	g.start(&headrace.Source{Name: "orders", Read: endless(nil)}, func(o *headrace.Options) { o.Health = health })
+	s, _ := g.connected()
+	reported(s, waiting, "the broker restarts", "the broker restarts")
+	health.Connecting()
+	reported(s, connecting, "")
+	health.Degraded(errors.New("one of two brokers"))
+	reported(s, degraded, "one of two brokers", "one of two brokers")
+	s.close(codes.Unavailable, "")
+	s, _ = g.connected() // A new session is told again, and of the lost one.
+	reported(s, degraded, "one of two brokers", "gateway "+g.address+": as the test says (Unavailable)")
+	health.Running()
+	health.Survived("orders/0", errors.New("a line was left out"))
+	reported(s, works, "", "a line was left out")
+}
+
+func TestASourceIsConnectingUntilItHasAnswered(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	g.welcome.Capabilities = reporting
+	up := make(chan struct{})
+	g.start(&headrace.Source{Name: "orders", Read: endless(nil), Partitions: func(context.Context) ([]string, error) {
+		<-up
+		return []string{"a"}, nil
+	}})
+	s, _ := g.connected()
+	reported(s, connecting, "")
+	close(up)
+	reported(s, works, "")
+}
+
+func TestReportsAreWithinTheLimits(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	g.welcome.Capabilities = reporting
+	health := &headrace.Health{}
+	for n := range 150 {
+		health.Degraded(errors.New(fmt.Sprint(n) + strings.Repeat("é", 5000)))
+	}
+	g.start(&headrace.Source{Name: "orders", Read: endless(nil)}, func(o *headrace.Options) { o.Health = health })
+	s, _ := g.connected()
+	report := wait(s, (*pb.IngestRequest).GetReport)
+	if len(report.GetErrors()) != 100 || !strings.HasPrefix(report.GetErrors()[0].GetMessage(), "50é") {
+		t.Errorf("%d errors", len(report.GetErrors()))
+	}
+	for _, text := range []string{report.GetReason(), report.GetErrors()[99].GetMessage()} {
+		if len(text) > 4096 || len(text) < 4000 {
+			t.Errorf("a text of %d bytes", len(text))
+		}
+	}
+}
+
+func TestAGatewayThatDoesNotListReportsGetsNone(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	g.welcome.Capabilities = nil
+	health := &headrace.Health{}
+	health.Waiting(errors.New("the broker restarts"))
+	r := g.start(&headrace.Source{Name: "orders", Read: numbers(1)}, patiently, func(o *headrace.Options) { o.Health = health })
+	s, _ := g.connected()
+	open := wait(s, func(request *pb.IngestRequest) *pb.OpenStream {
+		if request.GetReport() != nil {
+			t.Errorf("it sends %v", request)
+		}
+		return request.GetOpenStream()
+	})
+	answer(s, &pb.StreamOpened{StreamId: open.GetStreamId(), Acknowledged: &pb.Position{Sequence: 1}})
+	wait(s, (*pb.IngestRequest).GetGoodbye)
+	if err := r.wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASinkReportsAPartThatFails(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	g.start(&headrace.Sink{Name: "notes", AtLeastOnce: &writer{write: func(*headrace.Rows) ([]headrace.Refused, error) {
+		return nil, errors.New("disk full")
+	}}})
+	s, _ := g.attached(0)
+	startPart(s, 1, part(7, 0))
+	partFrame(s, 1, 0, "a")
+	for {
+		if report := s.next().GetReport(); report.GetState() == degraded {
+			if !strings.Contains(report.GetReason(), "notes: disk full") || len(report.GetErrors()) != 1 {
+				t.Errorf("reported %v", report)
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,48 @@
+import { readFileSync } from "node:fs";
+
+import { describe, InvalidOptionsError } from "./errors.js";
+import type { Options, Tls } from "./options.js";
+
+type Environ = Readonly<Record<string, string | undefined>>;
+
+/**
+ * The options that the environment gives: how to reach the gateway, and which deployment this is. `headrace connector run`
+ * sets these variables. An empty variable counts as absent.
+ */
+export function optionsOf(environ: Environ): Pick<Options, "gateway" | "token" | "instance"> {
+  return {
+    gateway: environ["HEADRACE_GATEWAY"] || undefined,
+    token: environ["HEADRACE_TOKEN"] || undefined,
+    instance: environ["HEADRACE_INSTANCE"] || undefined,
+  };
+}
+
+/**
+ * Transport security as the environment asks for it: HEADRACE_TLS is 1, or one of the files is named.
+ *
+ * @throws {@link InvalidOptionsError} if a file cannot be read, or HEADRACE_TLS is neither 0 nor 1.
+ */
+export function tlsOf(environ: Environ): Tls | undefined {
+  const wanted = environ["HEADRACE_TLS"] || "0";
+  if (wanted !== "0" && wanted !== "1") {
+    throw new InvalidOptionsError(`HEADRACE_TLS is ${JSON.stringify(wanted)}: 0 or 1 is needed`);
+  }
+  const ca = read(environ, "HEADRACE_TLS_CA");
+  const cert = read(environ, "HEADRACE_TLS_CERT");
+  const key = read(environ, "HEADRACE_TLS_KEY");
+  if ((cert === undefined) !== (key === undefined)) {
+    throw new InvalidOptionsError("mutual TLS needs both HEADRACE_TLS_CERT and HEADRACE_TLS_KEY");
+  }
+  if (wanted === "0" && ca === undefined && cert === undefined) return undefined;
+  return { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
+}
+
+function read(environ: Environ, name: string): Buffer | undefined {
+  const path = environ[name];
+  if (!path) return undefined;
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    throw new InvalidOptionsError(`the file that ${name} names cannot be read: ${describe(error)}`, { cause: error });
+  }
+}
