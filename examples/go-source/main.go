@@ -56,7 +56,7 @@ func parseFlags() (*headrace.Source, *headrace.Options) {
 	flag.StringVar(&o.Gateway, "gateway", cmp.Or(os.Getenv("HEADRACE_GATEWAY"), "127.0.0.1:7433"), "`address` of the gateway")
 	flag.StringVar(&o.Token, "token", "", "bearer `token` (default $HEADRACE_TOKEN)")
 	flag.StringVar(&ca, "tls-ca", "", "`file` with the certificates to trust, in PEM; turns TLS on")
-	flag.StringVar(&o.Instance, "instance", "go-source-"+host, "`name` of this deployment, the same after a restart")
+	flag.StringVar(&o.Instance, "instance", cmp.Or(os.Getenv("HEADRACE_INSTANCE"), "go-source-"+host), "`name` of this deployment, the same after a restart")
 	flag.StringVar(&name, "source", "numbers", "`name` of the source; its streams are NAME/0, NAME/1, ...")
 	flag.Uint64Var(&n.count, "count", 1000, "how many messages to send, over all partitions")
 	flag.Uint64Var(&n.partitions, "partitions", 1, "over how many partitions to spread them")

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/headrace/headrace/sdk/go/headrace"
+)
+
+const (
+	// markBytes is how much is read between two cursors: after a restart, at most so much is read again.
+	markBytes = 64 << 10
+	// tries is how often the file of a position is looked for, since a rotation may be going on.
+	tries = 3
+)
+
+// errStopped ends the reading of a log of which no more lines are wanted.
+var errStopped = errors.New("stopped")
+
+// cursor says where a log is read on.
+type cursor struct {
+	Line   uint64 `json:"line"`   // the number of the line that was read last
+	Inode  uint64 `json:"inode"`  // its file
+	Offset int64  `json:"offset"` // where it ends
+	Print  string `json:"print"`  // the fingerprint of the file at this offset
+}
+
+// tail reads one log, file by file.
+type tail struct {
+	folder, log string
+	limit       int
+	number      uint64 // of the last line that was read
+	sent        uint64 // of the last line that was passed on, or need not be
+
+	file   member
+	opened *os.File // nil before there is a file
+	lines  *lines
+	mark   cursor // the last one that was made, to notice that the file was truncated
+	given  int64  // the offset of the last one that was given away
+}
+
+// resume goes to a position; without one, the oldest file is read from its beginning.
+func (t *tail) resume(ctx context.Context, position *headrace.Position, interval time.Duration) error {
+	if position == nil {
+		return nil
+	}
+	if position.Cursor == nil {
+		// The lines that would have had it were too large for the gateway, or the checkpoint is from before this program.
+		t.number = 0
+		return nil
+	}
+	var c cursor
+	if err := json.Unmarshal(position.Cursor, &c); err != nil {
+		return fmt.Errorf("the cursor %q is not one of this program: %w", position.Cursor, err)
+	}
+	for range tries {
+		members, err := family(t.folder, t.log)
+		if err != nil {
+			return err
+		}
+		if found, err := t.find(members, c); found || err != nil {
+			return err
+		}
+		if err := wait(ctx, interval); err != nil {
+			return err
+		}
+	}
+	return &headrace.PositionLostError{Reason: fmt.Sprintf(
+		"the file of %s that had line %d (inode %d) was removed or truncated; keep rotated files until they are read",
+		t.log, c.Line, c.Inode)}
+}
+
+// find goes on at a cursor: in its file, or else in a copy. It returns false if there is neither.
+func (t *tail) find(members []member, c cursor) (bool, error) {
+	for _, own := range []bool{true, false} {
+		for _, m := range members {
+			if (m.inode() == c.Inode) != own {
+				continue
+			}
+			if found, err := t.goTo(m, c); found || err != nil {
+				return found, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// goTo goes on at a cursor in a file, if that has what is before it.
+func (t *tail) goTo(m member, c cursor) (bool, error) {
+	opened, err := m.open()
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	print, err := fingerprint(opened, c.Offset)
+	if err != nil || print != c.Print {
+		return false, errors.Join(err, opened.Close())
+	}
+	t.begin(m, opened, c.Offset)
+	t.number, t.mark = c.Line, c
+	return true, nil
+}
+
+// step passes on what is there, and goes on to the next file if the writer did. It returns whether there may be more at once.
+func (t *tail) step(to emit) (moved bool, err error) {
+	members, err := family(t.folder, t.log)
+	if err != nil {
+		return false, err
+	}
+	if t.opened == nil {
+		if len(members) == 0 {
+			return false, nil
+		}
+		return true, t.open(members[0])
+	}
+	if intact, err := t.intact(); err != nil {
+		return false, err
+	} else if !intact {
+		return true, t.truncated()
+	}
+	// The folder was listed before the file is read to its end: once there are lines in the next file, nothing is added here.
+	if err := t.lines.read(to); err != nil {
+		return false, err
+	}
+	if intact, err := t.intact(); err != nil {
+		return false, err
+	} else if !intact {
+		return true, t.truncated()
+	}
+	if err := t.setMark(); err != nil {
+		return false, err
+	}
+	next := t.next(members)
+	if next == nil {
+		return false, nil
+	}
+	if err := t.lines.rest(to); err != nil {
+		return false, err
+	}
+	return true, t.open(*next)
+}
+
+// next returns the file to which the writer went on; nil if there is none with lines.
+func (t *tail) next(members []member) *member {
+	own, err := t.opened.Stat()
+	if err != nil {
+		return nil
+	}
+	after, removed := false, true
+	for _, m := range members {
+		removed = removed && !os.SameFile(m.info, own)
+	}
+	for _, m := range members {
+		if os.SameFile(m.info, own) {
+			after = true
+		} else if after = after || removed && (m.isLive(t.log) || m.info.ModTime().After(own.ModTime())); after && m.info.Size() > 0 {
+			return &m
+		}
+	}
+	return nil
+}
+
+// intact says whether the file still has what was read of it.
+func (t *tail) intact() (bool, error) {
+	info, err := t.opened.Stat()
+	if err != nil || info.Size() < t.lines.start+t.lines.size {
+		return false, err
+	}
+	if t.mark.Offset == 0 {
+		return true, nil
+	}
+	print, err := fingerprint(t.opened, t.mark.Offset)
+	return print == t.mark.Print, err
+}
+
+// setMark makes a cursor of the line that was read last.
+func (t *tail) setMark() error {
+	print, err := fingerprint(t.opened, t.lines.start)
+	t.mark = cursor{t.number, t.file.inode(), t.lines.start, print}
+	return err
+}
+
+// truncated goes on with a copy that was made before, or else at the beginning of the file.
+func (t *tail) truncated() error {
+	if t.mark.Offset > 0 {
+		members, err := family(t.folder, t.log)
+		if err != nil {
+			return err
+		}
+		if found, err := t.find(members, t.mark); found || err != nil {
+			return err
+		}
+	}
+	slog.Warn("a log was truncated: lines that were added since the last look are lost", "log", t.log, "line", t.number)
+	t.number = max(t.number, t.sent)
+	t.begin(t.file, t.opened, 0)
+	return nil
+}
+
+// open goes on with the beginning of a file. If it was renamed meanwhile, the next step finds it.
+func (t *tail) open(m member) error {
+	opened, err := m.open()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		t.begin(m, opened, 0)
+	}
+	return err
+}
+
+// begin reads a file from an offset on.
+func (t *tail) begin(m member, opened *os.File, offset int64) {
+	if opened != t.opened {
+		t.close()
+	}
+	slog.Info("reading", "log", t.log, "file", filepath.Base(m.path), "offset", offset)
+	t.file, t.opened, t.lines = m, opened, newLines(opened, offset, t.limit)
+	t.mark, t.given = cursor{Offset: offset}, -markBytes
+}
+
+// cursor returns the cursor of the last line; nil if the one before is near enough.
+func (t *tail) cursor() ([]byte, error) {
+	if t.lines.start-t.given < markBytes {
+		return nil, nil
+	}
+	if err := t.setMark(); err != nil {
+		return nil, err
+	}
+	t.given = t.lines.start
+	return json.Marshal(t.mark)
+}
+
+func (t *tail) close() {
+	if t.opened != nil {
+		_ = t.opened.Close() // It was only read.
+	}
+}
