@@ -9,10 +9,15 @@ import signal
 import sys
 import time
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any, TextIO
 
 import grpc
 import grpc.aio
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+
+from headrace.protocol.v1 import connector_pb2, source_pb2
 
 POLL_S = 0.01
 OPTIONS = [("grpc.max_send_message_length", -1), ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
@@ -25,7 +30,13 @@ PERMANENT = {
     grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.ABORTED,
+    grpc.StatusCode.UNIMPLEMENTED,
 }
+
+REASONS = {"GATEWAY_STOPPING": True, "TOO_MANY_SESSIONS": True, "READ_TIMEOUT": True, "HELLO_TIMEOUT": True} | dict.fromkeys(
+    ("TOKEN_REVOKED", "TAKEN_OVER", "UNAUTHENTICATED", "NOT_PERMITTED", "MALFORMED_MESSAGE"), False
+)
+"""Whether to reconnect after a reason; those that the kit gives, and some more."""
 
 
 class Ended(Exception):
@@ -42,10 +53,15 @@ class Connector(ABC):
         self.state = "away"
         self.start_id = secrets.token_hex(4)
         self.log: TextIO = sys.stderr
+        self.began = time.monotonic()
 
     @abstractmethod
     def dial(self, channel: grpc.aio.Channel) -> Any:
         """The call of a session."""
+
+    @abstractmethod
+    async def send(self, **message: object) -> None:
+        """Sends a message."""
 
     @abstractmethod
     async def begin(self) -> None:
@@ -116,6 +132,20 @@ class Connector(ABC):
         self.stopping.set()
 
     def transient(self, error: grpc.aio.AioRpcError) -> bool:
+        reason = self.reason(error)
+        return self.transient_status(error) if reason not in REASONS else REASONS[reason]
+
+    def reason(self, error: grpc.aio.AioRpcError) -> str:
+        """The gateway's reason for programs; empty where there is none."""
+        info = ErrorInfo()
+        for key, value in error.trailing_metadata() or ():
+            if key == "grpc-status-details-bin":
+                for detail in Status.FromString(value).details:  # type: ignore[arg-type]
+                    if detail.Unpack(info) and info.domain == "headrace":
+                        return info.reason
+        return ""
+
+    def transient_status(self, error: grpc.aio.AioRpcError) -> bool:
         return error.code() not in PERMANENT or "too_many_pings" in (error.details() or "")
 
     def tell(self, error: grpc.aio.AioRpcError) -> None:
@@ -134,7 +164,7 @@ class Connector(ABC):
 
     async def session(self) -> None:
         """One session. Returns where nothing is left to do; raises where another session may follow."""
-        async with grpc.aio.insecure_channel(self.options.gateway, options=self.channel_options()) as channel:
+        async with self.channel() as channel:
             self.call = self.dial(channel)
             self.leave_by = 0.0
             receiving: asyncio.Task[None] | None = None
@@ -146,7 +176,10 @@ class Connector(ABC):
                 await asyncio.wait({first, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 if not first.done():
                     return
-                self.welcomed(await self.answer(first.result()))
+                response = await self.answer(first.result())
+                self.welcomed(response)
+                if source_pb2.CAPABILITY_REPORT in response.welcome.capabilities:
+                    await self.send(report=self.report())
                 self.state = "serving"
                 receiving = asyncio.create_task(self.receive())
                 while not self.finished():
@@ -170,6 +203,28 @@ class Connector(ABC):
                     await asyncio.gather(receiving, return_exceptions=True)
                 self.call.cancel()
 
+    def channel(self) -> grpc.aio.Channel:
+        if self.options.tls_ca is None:
+            return grpc.aio.insecure_channel(self.options.gateway, options=self.channel_options())
+        return grpc.aio.secure_channel(self.options.gateway, self.credentials(), options=self.channel_options())
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        return grpc.ssl_channel_credentials(self.trusted(), *self.presented())
+
+    def trusted(self) -> bytes:
+        """The certificates of authorities."""
+        return Path(self.options.tls_ca).read_bytes()
+
+    def presented(self) -> tuple[bytes | None, bytes | None]:
+        """Its key and its certificate, where it has them."""
+        if self.options.tls_key is None:
+            return None, None
+        return Path(self.options.tls_key).read_bytes(), Path(self.options.tls_cert).read_bytes()
+
+    def report(self) -> connector_pb2.Report:
+        age_ms = round(1000 * (time.monotonic() - self.began))
+        return connector_pb2.Report(state=connector_pb2.CONNECTOR_STATE_RUNNING, state_age_ms=age_ms)
+
     def channel_options(self) -> list[tuple[str, int]]:
         return [*OPTIONS, ("grpc.max_receive_message_length", -1)]
 
@@ -184,7 +239,8 @@ class Connector(ABC):
             return response
         code = await self.call.code()
         if code is not grpc.StatusCode.OK:
-            raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), await self.call.details())
+            trailing = await self.call.trailing_metadata()
+            raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, await self.call.details())
         raise Ended
 
     async def to_the_end(self) -> None:
@@ -202,5 +258,8 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("folder")
     options.add_argument("--gateway", default=os.environ.get("HEADRACE_GATEWAY"))
     options.add_argument("--token", default=os.environ.get("HEADRACE_TOKEN"))
+    options.add_argument("--tls-ca")
+    options.add_argument("--tls-cert")
+    options.add_argument("--tls-key")
     options.add_argument("--fault", default="none")
     return options

@@ -2,10 +2,18 @@
 
 import argparse
 import asyncio
+import ssl
+import time
+from collections.abc import Awaitable, Callable
 
 import grpc
 import grpc.aio
-from tests.conformance.connector import Connector, Ended
+from tests.conformance.connector import REASONS, Connector, Ended
+
+from headrace.conformance.core.relay import Http2Frames, until_one_ends
+from headrace.protocol.v1 import connector_pb2
+
+OWN_PING, OWN_PONG = (bytes([0, 0, 8, 6, flags, 0, 0, 0, 0]) + b"too soon" for flags in (0, 1))
 
 
 class ForgetsItsToken(Connector):
@@ -33,9 +41,27 @@ class GivesUpWhereTheGatewayIsSlow(Connector):
         return super().transient(error) and error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
 
 
+class LooksAtTheStatusFirst(Connector):
+    """A status that says to reconnect is enough for it."""
+
+    def transient(self, error: grpc.aio.AioRpcError) -> bool:
+        return super().transient(error) or self.transient_status(error)
+
+
+class LooksForReasonsToGiveUp(Connector):
+    def transient(self, error: grpc.aio.AioRpcError) -> bool:
+        return super().transient(error) and self.transient_status(error)
+
+
+class GivesUpAfterAnUnknownReason(Connector):
+    def transient(self, error: grpc.aio.AioRpcError) -> bool:
+        reason = self.reason(error)
+        return super().transient(error) and (not reason or reason in REASONS)
+
+
 class ReconnectsAtOnce(Connector):
     async def back_off(self, bound: float) -> float:
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0)
         return bound
 
 
@@ -73,12 +99,94 @@ class WaitsForTheGateway(Connector):
             super().stop()
 
 
+class ReportsATimestamp(Connector):
+    def report(self) -> connector_pb2.Report:
+        return connector_pb2.Report(state=connector_pb2.CONNECTOR_STATE_RUNNING, state_age_ms=round(1000 * time.time()))
+
+
+class PingsTooOften(Connector):
+    """gRPC does not do that: what it sends goes through a relay of its own, which adds pings between the frames."""
+
+    async def session(self) -> None:
+        if self.options.tls_ca is not None:
+            return await super().session()
+        gateway = self.options.gateway
+        relay = await asyncio.start_server(self.relay_to(gateway), "127.0.0.1", 0)
+        try:
+            self.options.gateway = f"127.0.0.1:{relay.sockets[0].getsockname()[1]}"
+            await super().session()
+        finally:
+            self.options.gateway = gateway
+            relay.close()
+
+    def relay_to(self, gateway: str) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+        host, _, port = gateway.rpartition(":")
+
+        async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                back, to = await asyncio.open_connection(host, int(port))
+            except OSError:
+                writer.close()
+                return
+            try:
+                await until_one_ends(self.up(reader, to), self.down(back, writer), self.ping(to))
+            finally:
+                writer.close()
+                to.close()
+
+        return forward
+
+    async def up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        frames = Http2Frames()
+        while data := await reader.read(65536):
+            for frame in frames.feed(data):
+                writer.write(frame)
+            await writer.drain()
+
+    async def down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            # The answers to its own pings are not for gRPC, which has not asked.
+            writer.write(data.replace(OWN_PONG, b""))
+            await writer.drain()
+
+    async def ping(self, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await asyncio.sleep(0.3)
+            if self.state == "serving":
+                writer.write(OWN_PING)
+                await writer.drain()
+
+
+class IgnoresTls(Connector):
+    def channel(self) -> grpc.aio.Channel:
+        return grpc.aio.insecure_channel(self.options.gateway, options=self.channel_options())
+
+
+class TrustsWhomeverItMeets(Connector):
+    """It trusts the certificate that the gateway shows, as a client does that verifies nothing."""
+
+    def trusted(self) -> bytes:
+        host, _, port = self.options.gateway.rpartition(":")
+        try:
+            return ssl.get_server_certificate((host, int(port)), timeout=5).encode()
+        except OSError:  # While the gateway is away, or requires a certificate.
+            return super().trusted()
+
+
+class PresentsNothing(Connector):
+    def presented(self) -> tuple[bytes | None, bytes | None]:
+        return None, None
+
+
 SESSION_FAULTS: dict[str, type[Connector]] = {
     "token": ForgetsItsToken,
     "version-refused": InsistsOnItsVersion,
     "refused": InsistsOnItsToken,
     "taken-over": FightsForItsPlace,
     "reconnects": GivesUpWhereTheGatewayIsSlow,
+    "reason-final": LooksAtTheStatusFirst,
+    "reason-transient": LooksForReasonsToGiveUp,
+    "reason-unknown": GivesUpAfterAnUnknownReason,
     "backoff": ReconnectsAtOnce,
     "refusal-told": KeepsItsReasonToItself,
     "unknown-message": EndsAtUnknownMessages,
@@ -86,4 +194,12 @@ SESSION_FAULTS: dict[str, type[Connector]] = {
     "shutdown": IgnoresSigterm,
     "shutdown-unwelcomed": WaitsForWelcome,
     "shutdown-gateway-away": WaitsForTheGateway,
+    "report": ReportsATimestamp,
+    "pings": PingsTooOften,
+    "tls": IgnoresTls,
+    "tls-untrusted": TrustsWhomeverItMeets,
+    "mutual-tls": PresentsNothing,
 }
+
+SESSION_ALSO = {"tls": {"tls-untrusted", "mutual-tls"}}
+"""Faults that break the rule of another check, too: a source that does not connect with TLS has no certificate, either."""

@@ -105,6 +105,11 @@ class Source(Connector):
         with (self.folder / f"{stream.file}.acked").open("a") as file:
             file.write("".join(f"{row.place}\n" for row in rows))
 
+    def forget(self) -> None:
+        """Deletes everything: it is acknowledged, and never offered again."""
+        for path in self.folder.glob("*.jsonl"):
+            path.unlink()
+
     # Sessions
 
     def dial(self, channel: grpc.aio.Channel) -> Any:
@@ -123,6 +128,8 @@ class Source(Connector):
         await self.send(hello=self.hello())
 
     async def goodbye(self, reason: str) -> None:
+        if self.options.gone and self.finished():
+            self.forget()
         await self.send(goodbye=pb.Goodbye(reason=reason))
         await self.to_the_end()
 
@@ -221,6 +228,9 @@ class Source(Connector):
     async def step(self) -> bool:
         """Does what can be done now; returns whether it has sent a frame."""
         if self.leave_by:
+            return False
+        if self.options.needs_all and len(self.streams) > self.limits.max_streams:
+            self.stop()
             return False
         for stream in list(self.streams):
             if not stream.asked and not stream.denied and time.monotonic() >= stream.ask_at and self.held() < self.most_streams():
@@ -388,7 +398,8 @@ class Source(Connector):
 
     async def close(self, stream: Stream) -> None:
         stream.closed = True
-        await self.send(close_stream=pb.CloseStream(stream_id=stream.id, end_of_stream=True))
+        gone = self.options.gone
+        await self.send(close_stream=pb.CloseStream(stream_id=stream.id, end_of_stream=True, gone=gone))
 
 
 def connector(words: Sequence[str] | None = None) -> Source:
@@ -398,7 +409,9 @@ def connector(words: Sequence[str] | None = None) -> Source:
     options = parser()
     options.add_argument("--kind", default="replayable")
     options.add_argument("--ends", action="store_true")
+    options.add_argument("--gone", action="store_true")
     options.add_argument("--chooses-start", action="store_true")
+    options.add_argument("--needs-all", action="store_true")
     given = options.parse_args(words)
     return FAULTS.get(given.fault, Source)(given)
 

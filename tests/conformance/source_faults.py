@@ -284,6 +284,11 @@ class EndsWithoutClosing(Source):
         stream.closed = True
 
 
+class OffersAgainWhatIsGone(Source):
+    def forget(self) -> None:
+        pass
+
+
 class LeavesBeforeTheLastAck(Source):
     def finished(self) -> bool:
         return bool(self.options.ends) and all(stream.closed for stream in self.streams)
@@ -342,6 +347,7 @@ FAULTS: dict[str, type[Source]] = {
     "epochs": CountsOn,
     "drain": SendsAfterDrain,
     "end-of-stream": EndsWithoutClosing,
+    "gone": OffersAgainWhatIsGone,
     "last-acks": LeavesBeforeTheLastAck,
     "reopen-after-end": ForgetsStreamsThatHaveEnded,
     "position-lost": GoesOnAfterWhatIsLost,

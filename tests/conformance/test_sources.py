@@ -9,35 +9,44 @@ from pathlib import Path
 import pytest
 from tests.conformance import in_process
 from tests.conformance.kit import Judged, Planted, Verdict, judged, judged_at_once, sampled, selected
+from tests.conformance.session_faults import SESSION_ALSO
 from tests.conformance.source_faults import FAULTS
 
 from headrace.conformance.core.spec import SourceSpec
-from headrace.conformance.sources import SOURCE_CHECKS, new_source_trial
+from headrace.conformance.sources import SOURCE_CHECKS
 
 DATA = f"{sys.executable} -S {Path(__file__).with_name('data.py')}"
 COMMON = f"""
 messages = 30
 setup = '{DATA} make {{work}}/in 2 15'
 credit_request = true
+report = true
+tls = "--tls-ca={{ca}}"
+mutual_tls = "--tls-cert={{certificate}} --tls-key={{key}}"
 """
 GROWING = f"{COMMON}\nproduce = '{DATA} add {{work}}/in/0.jsonl {{count}} {{bytes}}'\nbacklog = true\npace = true\n"
 SPECS = {
     "replayable": f"{GROWING}\nlose = 'echo 5 > {{work}}/in/0.deleted; echo 5 > {{work}}/in/1.deleted'",
     "ends": f"{COMMON}\nends = true",
+    "gone": f"{COMMON}\nends = true\ngone = true",
     "redelivering": f"kind = 'redelivering'\n{GROWING}",
     "starts": f"{GROWING}\nchooses_start = true",
+    "needs-all": COMMON,
 }
 ARGUMENTS = {
     "replayable": [],
     "ends": ["--ends"],
+    "gone": ["--ends", "--gone"],
     "redelivering": ["--kind=redelivering"],
     "starts": ["--chooses-start"],
+    "needs-all": ["--needs-all"],
 }
 ONLY_THERE = {
     "end-of-stream": "ends",
     "last-acks": "ends",
     "reopen-after-end": "ends",
     "lost-acks": "ends",
+    "gone": "gone",
     "redelivery": "redelivering",
     "epochs": "redelivering",
     "starts": "starts",
@@ -45,11 +54,13 @@ ONLY_THERE = {
 """Checks that other kinds of sources do not have, or whose fault shows only there."""
 THERE = {
     "ends": ["acks", "lost-acks", "drain", "slow-gateway", "end-of-stream", "last-acks", "reopen-after-end"],
+    "gone": ["end-of-stream", "gone"],
     "redelivering": ["kind", "sequences", "acks", "reopen", "gateway-restart", "crash", "redelivery", "epochs", "drain", "pace"],
     "starts": ["kind", "starts"],
+    "needs-all": ["max-streams"],
 }
 """Where the source is of another kind, the checks that are about that."""
-ALSO = {
+ALSO = SESSION_ALSO | {
     "credit-requests": {"stream-credit"},
     "credit-messages": {"stream-credit"},
     "last-acks": {"slow-gateway"},
@@ -96,9 +107,8 @@ def verdicts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         flavour = ONLY_THERE.get(fault, "replayable")
         spec = SourceSpec.model_validate(tomllib.loads(SPECS[flavour]))
         planted.append(Planted(fault, spec, command(flavour, fault), sampled(checks[fault], SOURCE_CHECKS, request.config)))
-    if request.config.getoption("every_pair"):
-        return asyncio.run(judged_at_once(planted, in_process.new_source_trial, jobs=2))
-    return asyncio.run(judged_at_once(planted, new_source_trial))
+    jobs = 2 if request.config.getoption("every_pair") else 1
+    return asyncio.run(judged_at_once(planted, in_process.new_source_trial, jobs))
 
 
 @pytest.mark.parametrize("fault", FAULTS)

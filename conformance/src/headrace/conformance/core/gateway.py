@@ -6,8 +6,11 @@ from typing import Any, Generic, Protocol, TypeVar
 import grpc
 
 from headrace.conformance.core.changes import Changes
-from headrace.conformance.core.server import GatewayServer
+from headrace.conformance.core.reports import Received
+from headrace.conformance.core.server import UNKNOWN_CAPABILITY, GatewayServer
 from headrace.conformance.core.trace import Trace
+from headrace.protocol.v1 import source_pb2
+from headrace.protocol.v1.connector_pb2 import Report
 
 
 class Session(Protocol):
@@ -42,6 +45,10 @@ class SessionGateway(GatewayServer, Generic[S]):
         """Whether it answers Hello."""
         self.refusal: tuple[grpc.StatusCode, str] | None = None
         """How it ends each session, instead of a Welcome."""
+        self.capabilities: list[Any] = [source_pb2.CAPABILITY_PACE, UNKNOWN_CAPABILITY]
+        """What Welcome lists."""
+        self.reports: list[Received] = []
+        """The Reports of all sessions."""
 
     def greeted(self, session: S) -> None:
         """Hello has arrived."""
@@ -51,6 +58,13 @@ class SessionGateway(GatewayServer, Generic[S]):
             session.close(status, text)
         elif self.welcomes:
             session.welcome()
+
+    def reported(self, report: Report) -> None:
+        """Report has arrived."""
+        if source_pb2.CAPABILITY_REPORT in self.capabilities:
+            self.reports.append(Received(report))
+        else:
+            self.breach("unknown-capability", "it sends Report, which Welcome does not list")
 
     async def run(self, call: str, session: S, requests: AsyncIterator[Any], context: Any) -> None:
         """Runs a session that a connector begins by a call of this name."""

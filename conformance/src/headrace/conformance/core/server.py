@@ -12,7 +12,6 @@ UNKNOWN_KIND = bytes([0x82, 0x7D, 0x00])
 """A serialized message of a kind that no version of the protocol has: field 2000, with nothing in it."""
 UNKNOWN_CAPABILITY = 2000
 """A capability that no version of the protocol has."""
-_SHORTEST_PING_MS = 1000
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -42,7 +41,8 @@ class GatewayServer:
         options = [
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),
-            ("grpc.http2.min_ping_interval_without_data_ms", _SHORTEST_PING_MS),
+            # However often a connector pings, it is disconnected by what a check does alone.
+            ("grpc.http2.max_ping_strikes", 0),
             ("grpc.so_reuseport", 0),
         ]
         self._server = grpc.aio.server(options=options)

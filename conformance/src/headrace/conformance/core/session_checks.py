@@ -5,7 +5,9 @@ from typing import Any
 import grpc
 
 from headrace.conformance.core.checks import Checks
+from headrace.conformance.core.reasons import DOMAIN, details
 from headrace.conformance.core.trial import Trial
+from headrace.contract.limits import MAX_NAME_BYTES
 
 AnyTrial = Trial[Any, Any]
 
@@ -20,9 +22,19 @@ _PERMANENT = (
     (grpc.StatusCode.UNAUTHENTICATED, "the gateway does not know this token"),
     (grpc.StatusCode.PERMISSION_DENIED, "the token does not permit this"),
     (grpc.StatusCode.INVALID_ARGUMENT, "malformed request"),
+    # Of a gateway that is too old to have the service.
+    (grpc.StatusCode.UNIMPLEMENTED, "Method not found!"),
 )
+_TRANSIENT_REASONS = (
+    (grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_SESSIONS"),
+    (grpc.StatusCode.INVALID_ARGUMENT, "GATEWAY_STOPPING"),
+    (grpc.StatusCode.PERMISSION_DENIED, "READ_TIMEOUT"),
+)
+_UNKNOWN_REASON = "OF_A_LATER_VERSION"
+_OTHER_DOMAIN = "example.com"
 _BACKOFF_WINDOW_S, _MOST_ATTEMPTS = 3.0, 15
 _SHORTEST_WATCH_S = 1.5
+_SHOWN = 40
 
 
 def declare_session_checks(checks: Checks[Any]) -> None:
@@ -70,6 +82,41 @@ def declare_session_checks(checks: Checks[Any]) -> None:
             session.close(status, text)
             trial.trace.event(f"the gateway ends the session: {status.name}, {text}")
         await trial.session()
+
+    @checks.check("reason-final", "SES-27")
+    async def reason_final(trial: AnyTrial) -> None:
+        """It reconnects because of the status, although the reason in its details says that this changes nothing."""
+        trial.hold()
+        await trial.start()
+        session = await trial.session()
+        await trial.at_work(session)
+        _close_because(session, grpc.StatusCode.UNAVAILABLE, "TOKEN_REVOKED")
+        await _stays_away(trial, "after UNAVAILABLE with the reason TOKEN_REVOKED")
+
+    @checks.check("reason-transient", "SES-27")
+    async def reason_transient(trial: AnyTrial) -> None:
+        """It gives up because of the status, although the reason in its details says that it is to reconnect."""
+        trial.hold()
+        await trial.start()
+        for status, reason in _TRANSIENT_REASONS:
+            session = await trial.session()
+            await trial.at_work(session)
+            _close_because(session, status, reason)
+        await trial.session()
+
+    @checks.check("reason-unknown", "SES-27")
+    async def reason_unknown(trial: AnyTrial) -> None:
+        """It does not decide by the status if it does not know the reason, or the reason is of another domain."""
+        trial.hold()
+        await trial.start()
+        for reason, domain in ((_UNKNOWN_REASON, DOMAIN), ("TOKEN_REVOKED", _OTHER_DOMAIN)):
+            session = await trial.session()
+            await trial.at_work(session)
+            _close_because(session, grpc.StatusCode.UNAVAILABLE, reason, domain)
+        session = await trial.session()
+        await trial.at_work(session)
+        _close_because(session, grpc.StatusCode.NOT_FOUND, _UNKNOWN_REASON)
+        await _stays_away(trial, f"after NOT_FOUND with the reason {_UNKNOWN_REASON}")
 
     @checks.check("backoff", "SES-31")
     async def backoff(trial: AnyTrial) -> None:
@@ -147,6 +194,25 @@ def declare_session_checks(checks: Checks[Any]) -> None:
         await trial.silence()
         trial.terminate()
         await trial.exits("the end of the process after SIGTERM, while the gateway was away")
+
+
+def short_names(trial: AnyTrial, hello: Any) -> None:
+    """Requires that no name and no version in a Hello or a SinkHello is too long.
+
+    Raises:
+        CheckFailed: One is.
+    """
+    sdk = hello.sdk
+    for text in (hello.connector, hello.connector_version, hello.instance, sdk.name, sdk.version, sdk.language):
+        size = len(text.encode())
+        trial.require(size <= MAX_NAME_BYTES, f"a name or a version has {size} bytes: {text[:_SHOWN]!r}...")
+
+
+def _close_because(session: Any, status: grpc.StatusCode, reason: str, domain: str = DOMAIN) -> None:
+    """Ends a session with a reason for programs."""
+    text = f"as the check says, with the reason {reason} of {domain}"
+    session.gateway.trace.event(f"#{session.number} the gateway ends the session: {status.name}, {text}")
+    session.close(status, text, details(status, text, reason, domain))
 
 
 def _broken_off(session: Any) -> bool:

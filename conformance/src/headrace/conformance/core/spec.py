@@ -32,6 +32,17 @@ class Spec(BaseModel):
     restart: str | None = Field(
         default=None, description="Command that starts the connector again after it has ended or was killed. Default: COMMAND."
     )
+    report: bool = Field(default=False, description="Whether it sends Report to a gateway that lists CAPABILITY_REPORT.")
+    tls: str | None = Field(
+        default=None,
+        description="Arguments that are added to COMMAND so that it connects with TLS, and trusts the certificates in `{ca}`; "
+        "empty if the variables are enough.",
+    )
+    mutual_tls: str | None = Field(
+        default=None,
+        description="Arguments that are added to those of `tls`, so that it presents the certificate in `{certificate}`, whose "
+        "key is in `{key}`.",
+    )
     known_failures: tuple[str, ...] = Field(
         default=(), description="Checks that fail and are not to fail the run. The run fails if one of them passes."
     )
@@ -39,7 +50,9 @@ class Spec(BaseModel):
 
     def lack(self, need: str) -> str | None:
         """Why a check that needs something cannot be run; None where it can."""
-        raise NotImplementedError
+        if need == "mutual_tls" and self.tls is None:
+            return "not declared: tls"
+        return None if getattr(self, need) not in (None, False, 0) else f"not declared: {need}"
 
 
 class SourceSpec(Spec):
@@ -58,6 +71,9 @@ class SourceSpec(Spec):
     ends: bool = Field(
         default=False, description="Whether each stream ends after its last message (CloseStream with end_of_stream)."
     )
+    gone: bool = Field(
+        default=False, description="Whether it never offers its streams again once they have ended (CloseStream with gone)."
+    )
     chooses_start: bool = Field(default=False, description="Whether its streams are opened with chooses_start.")
     credit_request: bool = Field(default=False, description="Whether it sends CreditRequest.")
     backlog: bool = Field(default=False, description="Whether it reports Backlog with latest_sequence.")
@@ -72,7 +88,7 @@ class SourceSpec(Spec):
             return None if self.kind == need else f"kind is {self.kind}"
         if need == "sizes":
             return None if "{bytes}" in (self.produce or "") else "not declared: produce with {bytes}"
-        return None if getattr(self, need) else f"not declared: {need}"
+        return super().lack(need)
 
 
 class SinkSpec(Spec):
@@ -94,7 +110,7 @@ class SinkSpec(Spec):
             return None if self.mode == need else f"mode is {self.mode}"
         if need == "transactional":
             return None if self.mode != "at-least-once" else f"mode is {self.mode}"
-        return None if getattr(self, need) is not None else f"not declared: {need}"
+        return super().lack(need)
 
 
 S = TypeVar("S", bound=Spec)

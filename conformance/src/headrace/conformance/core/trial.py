@@ -4,19 +4,25 @@ import asyncio
 import base64
 import os
 import secrets
+import shlex
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+import grpc
+
 from headrace.conformance.core.changes import Changes
 from headrace.conformance.core.errors import CheckFailed, SpecError
 from headrace.conformance.core.process import ConnectorProcess
+from headrace.conformance.core.relay import PingCounter
 from headrace.conformance.core.spec import Spec
 from headrace.conformance.core.trace import Trace
 
 _LOG_LINES = 12
 _MOMENT_S = 0.1
+_VARIABLES = {"ca": "CA", "certificate": "CERT", "key": "KEY"}
 
 S = TypeVar("S", bound=Spec)
 
@@ -25,13 +31,14 @@ class AnyGateway(Protocol):
     """What the gateways for sources and sinks have in common."""
 
     sessions: Any
+    port: int
 
     @property
     def address(self) -> str:
         """Where it listens."""
 
-    async def start(self) -> None:
-        """Begins to listen."""
+    async def start(self, credentials: grpc.ServerCredentials | None = None) -> None:
+        """Begins to listen; with credentials, by TLS."""
 
     async def stop(self) -> None:
         """Cuts every connection."""
@@ -55,11 +62,18 @@ class Trial(Generic[S, G]):
         self.token = token
         self._check = check
         self._command = tuple(command)
-        self._work = work
+        self.work = work
         self.changes = changes
         self._processes: list[ConnectorProcess] = []
         self._sessions_seen = 0
         self._output, self._log = work / "output", work / "log"
+        self._added: list[str] = []
+        """Arguments that are added to the command."""
+        self._variables: dict[str, str] = {}
+        """Further variables of the environment."""
+        self._relay: PingCounter | None = None
+        self.started = 0.0
+        """When the connector was started last, by the monotonic clock."""
         self.breaches: list[tuple[str, str]] = []
         """Standing rules that were broken: the name of the check, and what happened."""
 
@@ -72,10 +86,11 @@ class Trial(Generic[S, G]):
 
     async def start(self) -> None:
         """Starts the connector; from the second time on by the command for that, if there is one."""
-        command = [self._filled(word) for word in self._command]
+        command = [*(self._filled(word) for word in self._command), *self._added]
         if self._processes and self.spec.restart is not None:
-            command = ["/bin/sh", "-c", "exec " + self._filled(self.spec.restart)]
-        self.trace.event(f"start: {' '.join(command)}")
+            command = ["/bin/sh", "-c", f"exec {self._filled(self.spec.restart)} {shlex.join(self._added)}"]
+        self.trace.event(f"start: {shlex.join(command)}")
+        self.started = time.monotonic()
         process = await self._launch(command, self._environ(), self._output, self._log, self._process_ended)
         self._processes.append(process)
 
@@ -113,9 +128,16 @@ class Trial(Generic[S, G]):
         """Ends the connector and the gateway."""
         for process in self._processes:
             await process.kill()
+        if self._relay is not None:
+            await self._relay.stop()
         await self.gateway.stop()
 
     # The gateway
+
+    @property
+    def address(self) -> str:
+        """Where the connector is to connect to."""
+        return self.gateway.address if self._relay is None else self._relay.address
 
     async def session(self) -> Any:
         """The next session that the connector begins, once its Hello has arrived.
@@ -142,6 +164,23 @@ class Trial(Generic[S, G]):
         """Starts the gateway again, at the same address."""
         await self.gateway.start()
         self.trace.event("the gateway is back")
+
+    async def count_pings(self) -> PingCounter:
+        """Puts a relay between the connector and the gateway, which counts pings. To be called before `start`."""
+        self._relay = PingCounter(self.gateway.port)
+        await self._relay.start()
+        return self._relay
+
+    def add_arguments(self, arguments: str, files: Mapping[str, Path]) -> None:
+        """Adds arguments to the command of the next start.
+
+        Args:
+            arguments: As a shell would divide them; the names of files are filled in.
+            files: By their names in braces. Each is a variable of the environment, too, by that name after `HEADRACE_TLS_`.
+        """
+        paths = {name: str(path) for name, path in files.items()}
+        self._added += [self._filled(word, paths) for word in shlex.split(arguments)]
+        self._variables |= {f"HEADRACE_TLS_{_VARIABLES[name]}": path for name, path in paths.items()}
 
     def hold(self) -> None:
         """Has the gateway give the connector nothing to do, so that it writes nothing at the wrong moment."""
@@ -248,9 +287,9 @@ class Trial(Generic[S, G]):
     def _filled(self, text: str, values: Mapping[str, str] | None = None) -> str:
         """A text with its placeholders filled in; other braces stay."""
         known = {
-            "gateway": self.gateway.address,
+            "gateway": self.address,
             "token": self.token,
-            "work": str(self._work),
+            "work": str(self.work),
             "check": self._check,
             "output": str(self._output),
         }
@@ -259,8 +298,8 @@ class Trial(Generic[S, G]):
         return text
 
     def _environ(self) -> dict[str, str]:
-        ours = {"GATEWAY": self.gateway.address, "TOKEN": self.token, "WORK": str(self._work), "CHECK": self._check}
-        return {**os.environ, **{f"HEADRACE_{name}": value for name, value in ours.items()}}
+        ours = {"GATEWAY": self.address, "TOKEN": self.token, "WORK": str(self.work), "CHECK": self._check}
+        return {**os.environ, **{f"HEADRACE_{name}": value for name, value in ours.items()}, **self._variables}
 
     def _process_ended(self) -> None:
         self.trace.event("the process has ended")

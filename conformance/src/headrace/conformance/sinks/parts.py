@@ -3,8 +3,9 @@
 import time
 
 from headrace.conformance.core.checks import Checks
+from headrace.conformance.core.connection_checks import declare_connection_checks
 from headrace.conformance.core.frames import Message
-from headrace.conformance.core.session_checks import declare_session_checks
+from headrace.conformance.core.session_checks import declare_session_checks, short_names
 from headrace.conformance.sinks.session import SinkSession
 from headrace.conformance.sinks.trial import SinkTrial, part, rows, transaction
 from headrace.contract.limits import MAX_NAME_BYTES, PROTOCOL_VERSION
@@ -35,6 +36,7 @@ async def hello(trial: SinkTrial) -> None:
     trial.require(said.protocol_version == PROTOCOL_VERSION, f"protocol_version is {said.protocol_version}")
     trial.require(bool(said.connector), "connector is empty")
     trial.require(bool(said.instance), "instance is empty")
+    short_names(trial, said)
     trial.require(is_name(said.sink), f"sink is {said.sink!r}; 1 to 255 ASCII letters, digits and ._- are allowed")
     # A breach is noted where it sends anything else before SinkWelcome.
     await trial.never(lambda: bool(trial.breaches), "it sends something else before it has SinkWelcome")
@@ -51,6 +53,7 @@ async def mode(trial: SinkTrial) -> None:
 
 
 declare_session_checks(checks)
+declare_connection_checks(checks)
 
 
 @checks.check("staged", "SNK-13")
@@ -128,9 +131,8 @@ async def columns(trial: SinkTrial) -> None:
     await trial.publish(session, of, part(of))
     sent = [*bare, *some, *null]
     expected = [row for index, row in enumerate(sent) if index not in refused]
-    trial.require(
-        all(row.value is None for row in sent if row not in expected), f"it refuses ordinary messages: {sorted(refused)}"
-    )
+    # Not every system has a null.
+    trial.require(all(_has_null(row) for row in sent if row not in expected), f"it refuses ordinary messages: {sorted(refused)}")
     await trial.shows(expected, "after rows with few columns")
 
 
@@ -252,3 +254,7 @@ async def drain(trial: SinkTrial) -> None:
 
 def _progress(session: SinkSession) -> tuple[int, int]:
     return session.written, session.heard
+
+
+def _has_null(row: Message) -> bool:
+    return row.value is None or any(value is None for _, value in row.headers)

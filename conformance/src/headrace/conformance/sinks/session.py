@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.conformance.core.frames import Message, encode
-from headrace.conformance.core.server import UNKNOWN_CAPABILITY, UNKNOWN_KIND, ScriptedCall
+from headrace.conformance.core.server import UNKNOWN_KIND, ScriptedCall
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.protocol.v1 import sink_pb2 as pb
-from headrace.protocol.v1 import source_pb2
 
 if TYPE_CHECKING:
     from headrace.conformance.sinks.gateway import SinkGateway
@@ -94,7 +93,7 @@ class SinkSession(ScriptedCall[pb.SinkServiceAttachRequest, pb.SinkServiceAttach
             gateway_version="conformance",
             session=f"s{self.number}",
             read_timeout_ms=self.gateway.read_timeout_ms,
-            capabilities=[source_pb2.CAPABILITY_PACE, UNKNOWN_CAPABILITY],  # type: ignore[list-item]
+            capabilities=self.gateway.capabilities,
         )
         self.send(welcome=welcome)
 
@@ -177,7 +176,7 @@ class SinkSession(ScriptedCall[pb.SinkServiceAttachRequest, pb.SinkServiceAttach
             case "failed":
                 self._take_failed(request.failed)
             case "report":
-                self.gateway.breach("unknown-capability", "it sends Report, which SinkWelcome does not list")
+                self.gateway.reported(request.report)
             case "goodbye":
                 self.goodbye = request.goodbye.reason
         self.gateway.changes.notify()

@@ -1,10 +1,9 @@
-"""Checks of sources: acknowledgements, interruptions, and how a session ends."""
+"""Checks of sources: acknowledgements, and interruptions of every kind."""
 
 from headrace.conformance.core.checks import Checks
 from headrace.conformance.core.frames import Message
 from headrace.conformance.sources.session import SourceSession
-from headrace.conformance.sources.stream import Stream
-from headrace.conformance.sources.trial import SourceTrial, fullest
+from headrace.conformance.sources.trial import SourceTrial
 from headrace.protocol.v1 import source_pb2 as pb
 
 _SLOW_S = 1.5
@@ -187,126 +186,16 @@ async def drain(trial: SourceTrial) -> None:
     await trial.arrived(second, trial.spec.messages - session.messages)
 
 
-@checks.check("end-of-stream", "SRC-37", "SES-19", needs=("messages", "ends"))
-async def end_of_stream(trial: SourceTrial) -> None:
-    """At its end it does not close its streams with end_of_stream, or does not end with Goodbye and exit code 0."""
-    await trial.start()
-    session = await trial.session()
-    await trial.arrived(session)
-
-    def all_ended() -> bool:
-        return all(stream.ended for stream in session.streams.values())
-
-    await trial.until(all_ended, "CloseStream with end_of_stream", must_run=False)
-    await _ends(trial, session)
-
-
-@checks.check("last-acks", "SRC-40", needs=("messages", "ends"))
-async def last_acks(trial: SourceTrial) -> None:
-    """It leaves before its last messages are acknowledged."""
-    trial.gateway.acks = False
-    await trial.start()
-    session = await trial.session()
-    await trial.arrived(session)
-    await trial.never(
-        lambda: session.goodbye is not None or session.ended,
-        "it has left, and nothing is acknowledged",
-    )
-    session.acknowledge_all()
-
-
-@checks.check("reopen-after-end", "SRC-44", needs=("replayable", "messages", "ends"))
-async def reopen_after_end(trial: SourceTrial) -> None:
-    """It does not send again what follows the resume position when a stream is rejected that has ended."""
-    trial.gateway.acks = False
-    await trial.start()
-    session = await trial.session()
-    await trial.arrived(session)
-    # Whether it closes its streams at all is for another check.
-    closed_s = trial.spec.deadlines.quiet
-    await trial.changes.until(lambda: all(stream.ended for stream in session.streams.values()), closed_s)
-    name = fullest({stream.name: stream.messages for stream in session.streams.values()})
-    first = session.stream(lambda stream: stream.name == name)
-    assert first is not None
-    session.reject(first, pb.REJECT_REASON_REOPEN)
-
-    def again() -> Stream | None:
-        return session.stream(lambda stream: stream.name == name and stream is not first)
-
-    await trial.until(lambda: again() is not None, f"OpenStream of {name} again")
-    second = again()
-    assert second is not None
-    await trial.until(lambda: second.messages == first.messages, f"the {len(first.messages)} messages of {name} again")
-
-
-@checks.check("position-lost", "SRC-41", "SRC-16", needs=("replayable", "messages", "lose"))
-async def position_lost(trial: SourceTrial) -> None:
-    """It does not report by PositionLost that what follows the resume position is gone, or sends without skip_lost."""
-    before = await trial.baseline()
-    name = fullest(before)
-    trial.gateway.resume_at(name, before[name][0].sequence)
-    assert trial.spec.lose is not None
-    await trial.run("lose", trial.spec.lose)
-    # What follows a loss may be something else.
-    trial.gateway.received.clear()
-    await trial.start()
-    session = await trial.session()
-
-    def lost() -> Stream | None:
-        return session.stream(lambda stream: stream.name == name and stream.lost is not None)
-
-    await trial.until(lambda: lost() is not None, f"PositionLost of {name}")
-    first = lost()
-    assert first is not None
-    trial.require(not first.messages, f"{name}: it sent messages of a position that is lost")
-    trial.gateway.on_asked = [lambda session, stream: session.open(stream, skip_lost=True)]
-    await trial.until(
-        lambda: session.stream(lambda s: s.name == name and s is not first and bool(s.messages)) is not None,
-        f"what is left of {name}, after skip_lost",
-    )
-
-
-@checks.check("starts", "SRC-18", "SRC-20", needs=("replayable", "messages", "chooses_start"))
-async def starts(trial: SourceTrial) -> None:
-    """Starts does not name every stream that chooses its start, or is another one when the gateway asks again."""
-    answers: list[dict[str, int | None]] = []
-    trial.gateway.opens = False
-    await trial.start()
-    for _ in range(2):
-        session = await trial.session()
-        first = await trial.stream_asked(session)
-        await trial.silence()
-        session.send(starts_wanted=pb.StartsWanted(stream_id=first.id))
-        choosing = [stream for stream in session.streams.values() if stream.chooses_start]
-        await trial.until(
-            lambda choosing=choosing: all(stream.starts is not None for stream in choosing),  # type: ignore[misc]
-            f"Starts that names {', '.join(stream.name for stream in choosing)}",
-        )
-        answers.append({stream.name: _place(stream) for stream in choosing})
-        await trial.cut()
-        if trial.spec.produce is not None:
-            await trial.produce()
-        await trial.bring_back()
-    trial.require(answers[0] == answers[1], f"first {answers[0]}, and after a restart of the gateway {answers[1]}")
-
-
 async def _goes_on(trial: SourceTrial, session: SourceSession, already: int | None = None) -> None:
     """Sees that the source goes on after its acknowledgements: it ends if it is to end, else it sends what is produced."""
     if trial.spec.ends:
-        await _ends(trial, session)
+        await trial.ends(session)
     elif trial.spec.produce is not None:
         trial.gateway.acks = True
         await trial.produce()
         await trial.arrived(session, (trial.spec.messages if already is None else already) + 1)
     else:
         await trial.never(lambda: session.ended, "it ended the session after the acknowledgements")
-
-
-async def _ends(trial: SourceTrial, session: SourceSession) -> None:
-    """Sees that the source says Goodbye and exits with 0."""
-    code = await trial.exits("the end of the process, once everything is acknowledged")
-    trial.require(code == 0, f"it exits with {code} once everything is acknowledged, and not with 0")
-    trial.require(session.goodbye is not None, "it ended the call without Goodbye")
 
 
 def _after(messages: list[Message], position: object) -> list[Message]:
@@ -322,8 +211,3 @@ def _identity(message: Message) -> Identity:
 def _missing(expected: list[Message], session: SourceSession) -> list[Identity]:
     found = {_identity(message) for stream in session.streams.values() for message in stream.messages}
     return [identity for identity in map(_identity, expected) if identity not in found]
-
-
-def _place(stream: Stream) -> int | None:
-    assert stream.starts is not None
-    return stream.starts.position.sequence if stream.starts.HasField("position") else None

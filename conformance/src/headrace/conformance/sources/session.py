@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.conformance.core.frames import MalformedFrame, decode, sequences, values_alone
-from headrace.conformance.core.server import UNKNOWN_CAPABILITY, UNKNOWN_KIND, ScriptedCall
+from headrace.conformance.core.server import UNKNOWN_KIND, ScriptedCall
 from headrace.conformance.sources.stream import Outstanding, Stream
 from headrace.contract.limits import MAX_SEQUENCE, PROTOCOL_VERSION
 from headrace.contract.names import is_stream_name
@@ -63,7 +63,7 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
                 frame_overhead_bytes=terms.frame_overhead_bytes,
                 credit=pb.Credit(bytes=terms.credit_bytes, messages=terms.credit_messages),
                 pace=pb.Pace(linger_ms=terms.linger_ms),
-                capabilities=[pb.CAPABILITY_PACE, UNKNOWN_CAPABILITY],  # type: ignore[list-item]
+                capabilities=self.gateway.capabilities,
             )
         )
 
@@ -166,6 +166,8 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
             case "close_stream":
                 stream = self._known(request.close_stream.stream_id, "close_stream")
                 stream.closed = request.close_stream
+                if stream.closed.gone and not stream.closed.end_of_stream:
+                    self.gateway.breach("gone", f"CloseStream of {stream.name} has gone without end_of_stream")
                 self._return_loan(stream)
                 self.gateway.closed(self, stream)
             case "position_lost":
@@ -176,7 +178,7 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
                 for start in request.starts.streams:
                     self._known(start.stream_id, "starts").starts = start
             case "report":
-                self.gateway.breach("unknown-capability", "it sends Report, which Welcome does not list")
+                self.gateway.reported(request.report)
             case "goodbye":
                 self.goodbye = request.goodbye.reason
         self.gateway.changes.notify()

@@ -60,6 +60,12 @@ class SourceTrial(Trial[SourceSpec, SourceGateway]):
         self.gateway.acks = True
         return found
 
+    async def ends(self, session: SourceSession) -> None:
+        """Sees that the source says Goodbye and exits with 0."""
+        code = await self.exits("the end of the process, once everything is acknowledged")
+        self.require(code == 0, f"it exits with {code} once everything is acknowledged, and not with 0")
+        self.require(session.goodbye is not None, "it ended the call without Goodbye")
+
     async def produce(self, count: int = 1, bytes_: int = 10) -> None:
         """Has the source get more messages."""
         assert self.spec.produce is not None
