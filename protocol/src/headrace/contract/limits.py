@@ -4,6 +4,8 @@ PROTOCOL_VERSION = 1
 """The protocol version in `Hello` and `SinkHello`."""
 DEFAULT_GATEWAY = "127.0.0.1:7433"
 """The default address of a gateway, as host:port."""
+DEFAULT_HTTP = "127.0.0.1:7434"
+"""The default address of the HTTP server of a gateway that listens on the default port, as host:port."""
 MAX_SEQUENCE = 2**63 - 1
 """The largest sequence of a message, and the largest number of a micro-batch: Spark's integers are signed 64-bit."""
 MAX_CURSOR_BYTES = 4096

@@ -10,6 +10,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from headrace.protocol.v1 import connector_pb2 as _connector_pb2
 from headrace.protocol.v1 import frame_pb2 as _frame_pb2
+from headrace.protocol.v1 import metrics_pb2 as _metrics_pb2
 from headrace.protocol.v1 import sink_pb2 as _sink_pb2
 import builtins as _builtins
 import sys
@@ -21,6 +22,38 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _PartKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PartKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PartKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PART_KIND_UNSPECIFIED: _PartKind.ValueType  # 0
+    """Not used."""
+    PART_KIND_STREAM: _PartKind.ValueType  # 1
+    """A stream, such as orders/0."""
+    PART_KIND_CONNECTOR: _PartKind.ValueType  # 2
+    """All streams of a source's instance, also those that it opens later."""
+    PART_KIND_PIPELINE: _PartKind.ValueType  # 3
+    """A pipeline."""
+    PART_KIND_SINK: _PartKind.ValueType  # 4
+    """A sink."""
+
+class PartKind(_PartKind, metaclass=_PartKindEnumTypeWrapper):
+    """What can be paused."""
+
+PART_KIND_UNSPECIFIED: PartKind.ValueType  # 0
+"""Not used."""
+PART_KIND_STREAM: PartKind.ValueType  # 1
+"""A stream, such as orders/0."""
+PART_KIND_CONNECTOR: PartKind.ValueType  # 2
+"""All streams of a source's instance, also those that it opens later."""
+PART_KIND_PIPELINE: PartKind.ValueType  # 3
+"""A pipeline."""
+PART_KIND_SINK: PartKind.ValueType  # 4
+"""A sink."""
+Global___PartKind: _TypeAlias = PartKind  # noqa: Y015
 
 class _StreamState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -90,6 +123,369 @@ PIPELINE_STATE_AWAITED: PipelineState.ValueType  # 4
 """It is declared in the configuration, or known from a call, and has not reported its positions to this gateway."""
 Global___PipelineState: _TypeAlias = PipelineState  # noqa: Y015
 
+class _BatchStage:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _BatchStageEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BatchStage.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    BATCH_STAGE_UNSPECIFIED: _BatchStage.ValueType  # 0
+    """Not used."""
+    BATCH_STAGE_PLANNED: _BatchStage.ValueType  # 1
+    """The gateway has answered how far it reads."""
+    BATCH_STAGE_READ: _BatchStage.ValueType  # 2
+    """The last fetch of its messages was served."""
+    BATCH_STAGE_PROCESSED: _BatchStage.ValueType  # 3
+    """The last row of its results has arrived."""
+    BATCH_STAGE_STAGED: _BatchStage.ValueType  # 4
+    """Its sinks have staged all results."""
+    BATCH_STAGE_VOTED: _BatchStage.ValueType  # 5
+    """Its sinks have voted for it."""
+    BATCH_STAGE_COMMITTED: _BatchStage.ValueType  # 6
+    """`commits/N` is known to exist."""
+    BATCH_STAGE_SINK_COMMITTED: _BatchStage.ValueType  # 7
+    """Its two-phase sinks have made it visible."""
+    BATCH_STAGE_ACKNOWLEDGED: _BatchStage.ValueType  # 8
+    """All of its messages are acknowledged to their sources."""
+
+class BatchStage(_BatchStage, metaclass=_BatchStageEnumTypeWrapper):
+    """The stages of a micro-batch, in order. A micro-batch that does not need a stage never reaches it."""
+
+BATCH_STAGE_UNSPECIFIED: BatchStage.ValueType  # 0
+"""Not used."""
+BATCH_STAGE_PLANNED: BatchStage.ValueType  # 1
+"""The gateway has answered how far it reads."""
+BATCH_STAGE_READ: BatchStage.ValueType  # 2
+"""The last fetch of its messages was served."""
+BATCH_STAGE_PROCESSED: BatchStage.ValueType  # 3
+"""The last row of its results has arrived."""
+BATCH_STAGE_STAGED: BatchStage.ValueType  # 4
+"""Its sinks have staged all results."""
+BATCH_STAGE_VOTED: BatchStage.ValueType  # 5
+"""Its sinks have voted for it."""
+BATCH_STAGE_COMMITTED: BatchStage.ValueType  # 6
+"""`commits/N` is known to exist."""
+BATCH_STAGE_SINK_COMMITTED: BatchStage.ValueType  # 7
+"""Its two-phase sinks have made it visible."""
+BATCH_STAGE_ACKNOWLEDGED: BatchStage.ValueType  # 8
+"""All of its messages are acknowledged to their sources."""
+Global___BatchStage: _TypeAlias = BatchStage  # noqa: Y015
+
+class _MessageState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MessageStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MessageState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MESSAGE_STATE_UNSPECIFIED: _MessageState.ValueType  # 0
+    """Not used."""
+    MESSAGE_STATE_NOT_RECEIVED: _MessageState.ValueType  # 1
+    """The gateway has not received it."""
+    MESSAGE_STATE_NOT_PLANNED: _MessageState.ValueType  # 2
+    """It waits to be planned."""
+    MESSAGE_STATE_IN_BATCH: _MessageState.ValueType  # 3
+    """It is in a micro-batch that is not committed."""
+    MESSAGE_STATE_COMMITTED: _MessageState.ValueType  # 4
+    """It is committed, and not acknowledged."""
+    MESSAGE_STATE_ACKNOWLEDGED: _MessageState.ValueType  # 5
+    """It is acknowledged."""
+    MESSAGE_STATE_REDELIVERED: _MessageState.ValueType  # 6
+    """Its epoch is over. What was not acknowledged then was delivered again, under other sequences."""
+
+class MessageState(_MessageState, metaclass=_MessageStateEnumTypeWrapper):
+    """How far a message is on its way to its acknowledgement."""
+
+MESSAGE_STATE_UNSPECIFIED: MessageState.ValueType  # 0
+"""Not used."""
+MESSAGE_STATE_NOT_RECEIVED: MessageState.ValueType  # 1
+"""The gateway has not received it."""
+MESSAGE_STATE_NOT_PLANNED: MessageState.ValueType  # 2
+"""It waits to be planned."""
+MESSAGE_STATE_IN_BATCH: MessageState.ValueType  # 3
+"""It is in a micro-batch that is not committed."""
+MESSAGE_STATE_COMMITTED: MessageState.ValueType  # 4
+"""It is committed, and not acknowledged."""
+MESSAGE_STATE_ACKNOWLEDGED: MessageState.ValueType  # 5
+"""It is acknowledged."""
+MESSAGE_STATE_REDELIVERED: MessageState.ValueType  # 6
+"""Its epoch is over. What was not acknowledged then was delivered again, under other sequences."""
+Global___MessageState: _TypeAlias = MessageState  # noqa: Y015
+
+@_typing.final
+class PauseRequest(_message.Message):
+    """Names a part to pause."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    kind: Global___PartKind.ValueType
+    """What it is."""
+    name: _builtins.str
+    """Its name; the name of the instance for a connector."""
+    def __init__(
+        self,
+        *,
+        kind: Global___PartKind.ValueType = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseRequest: _TypeAlias = PauseRequest  # noqa: Y015
+
+@_typing.final
+class PauseResponse(_message.Message):
+    """The part is paused."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAUSE_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    changed: _builtins.bool
+    """False if it was paused already."""
+    @_builtins.property
+    def pause(self) -> Global___PauseStatus:
+        """The pause that is now in effect."""
+
+    def __init__(
+        self,
+        *,
+        pause: Global___PauseStatus | None = ...,
+        changed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pause", b"pause"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "pause", b"pause"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseResponse: _TypeAlias = PauseResponse  # noqa: Y015
+
+@_typing.final
+class ResumeRequest(_message.Message):
+    """Names a part to resume."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    kind: Global___PartKind.ValueType
+    """What it is."""
+    name: _builtins.str
+    """Its name; the name of the instance for a connector."""
+    def __init__(
+        self,
+        *,
+        kind: Global___PartKind.ValueType = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeRequest: _TypeAlias = ResumeRequest  # noqa: Y015
+
+@_typing.final
+class ResumeResponse(_message.Message):
+    """The part is not paused."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGED_FIELD_NUMBER: _builtins.int
+    changed: _builtins.bool
+    """False if it was not paused."""
+    def __init__(
+        self,
+        *,
+        changed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeResponse: _TypeAlias = ResumeResponse  # noqa: Y015
+
+@_typing.final
+class PauseStatus(_message.Message):
+    """A pause."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PART_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    part: _builtins.str
+    """The part that was paused, such as `connector orders`: a stream may be paused because its connector is."""
+    by: _builtins.str
+    """Who paused it: the name of the token; `the configuration` if it is paused there."""
+    age_ms: _builtins.int
+    """For how long, in milliseconds."""
+    def __init__(
+        self,
+        *,
+        part: _builtins.str = ...,
+        by: _builtins.str = ...,
+        age_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "by", b"by", "part", b"part"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PauseStatus: _TypeAlias = PauseStatus  # noqa: Y015
+
+@_typing.final
+class ForgetStreamRequest(_message.Message):
+    """Names a stream to forget."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STREAM_FIELD_NUMBER: _builtins.int
+    stream: _builtins.str
+    """Its name."""
+    def __init__(
+        self,
+        *,
+        stream: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["stream", b"stream"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetStreamRequest: _TypeAlias = ForgetStreamRequest  # noqa: Y015
+
+@_typing.final
+class ForgetStreamResponse(_message.Message):
+    """The stream is forgotten, or will be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FORGOTTEN_FIELD_NUMBER: _builtins.int
+    forgotten: _builtins.bool
+    """False if its pipelines have yet to read the rest of it, or to drop it from their checkpoints."""
+    def __init__(
+        self,
+        *,
+        forgotten: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forgotten", b"forgotten"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetStreamResponse: _TypeAlias = ForgetStreamResponse  # noqa: Y015
+
+@_typing.final
+class DrainRequest(_message.Message):
+    """Asks the gateway to drain."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    timeout_ms: _builtins.int
+    """How long sessions may take to finish, in milliseconds; the gateway's drain_timeout_ms if absent."""
+    def __init__(
+        self,
+        *,
+        timeout_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_timeout_ms", b"_timeout_ms", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_timeout_ms", b"_timeout_ms", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__timeout_ms: _TypeAlias = _typing.Literal["timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__timeout_ms: _TypeAlias = _typing.Literal["_timeout_ms", b"_timeout_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__timeout_ms) -> _WhichOneofReturnType__timeout_ms | None: ...
+
+Global___DrainRequest: _TypeAlias = DrainRequest  # noqa: Y015
+
+@_typing.final
+class DrainResponse(_message.Message):
+    """The progress of a drain."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSIONS_FIELD_NUMBER: _builtins.int
+    SINK_SESSIONS_FIELD_NUMBER: _builtins.int
+    UNACKNOWLEDGED_MESSAGES_FIELD_NUMBER: _builtins.int
+    DONE_FIELD_NUMBER: _builtins.int
+    sessions: _builtins.int
+    """The sessions of sources that have not ended yet."""
+    sink_sessions: _builtins.int
+    """The sessions of sinks that have not ended yet."""
+    unacknowledged_messages: _builtins.int
+    """Messages that the gateway has received and not acknowledged. Their sources send them again later."""
+    done: _builtins.bool
+    """True in the last response."""
+    def __init__(
+        self,
+        *,
+        sessions: _builtins.int = ...,
+        sink_sessions: _builtins.int = ...,
+        unacknowledged_messages: _builtins.int = ...,
+        done: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "sessions", b"sessions", "sink_sessions", b"sink_sessions", "unacknowledged_messages", b"unacknowledged_messages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainResponse: _TypeAlias = DrainResponse  # noqa: Y015
+
+@_typing.final
+class ReloadRequest(_message.Message):
+    """Asks the gateway to read its configuration again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReloadRequest: _TypeAlias = ReloadRequest  # noqa: Y015
+
+@_typing.final
+class ReloadResponse(_message.Message):
+    """The new configuration is in effect."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What has changed, a line each; none if nothing has."""
+
+    def __init__(
+        self,
+        *,
+        changes: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReloadResponse: _TypeAlias = ReloadResponse  # noqa: Y015
+
 @_typing.final
 class GetStatusRequest(_message.Message):
     """Asks for a snapshot."""
@@ -119,6 +515,10 @@ class GetStatusResponse(_message.Message):
     PIPELINES_FIELD_NUMBER: _builtins.int
     SINKS_FIELD_NUMBER: _builtins.int
     SINK_SESSIONS_FIELD_NUMBER: _builtins.int
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    PROBLEMS_IN_ALL_FIELD_NUMBER: _builtins.int
+    problems_in_all: _builtins.int
+    """How many problems there are in all; absent if the gateway is of a version that does not report problems."""
     @_builtins.property
     def gateway(self) -> Global___GatewayStatus:
         """The gateway itself."""
@@ -143,6 +543,10 @@ class GetStatusResponse(_message.Message):
     def sink_sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkSessionStatus]:
         """The sessions of its sinks, oldest first."""
 
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___Problem]:
+        """What is wrong, roots before what follows from them; at most 1,000."""
+
     def __init__(
         self,
         *,
@@ -152,14 +556,60 @@ class GetStatusResponse(_message.Message):
         pipelines: _abc.Iterable[Global___PipelineStatus] | None = ...,
         sinks: _abc.Iterable[Global___SinkStatus] | None = ...,
         sink_sessions: _abc.Iterable[Global___SinkSessionStatus] | None = ...,
+        problems: _abc.Iterable[Global___Problem] | None = ...,
+        problems_in_all: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["gateway", b"gateway"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_problems_in_all", b"_problems_in_all", "gateway", b"gateway", "problems_in_all", b"problems_in_all"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gateway", b"gateway", "pipelines", b"pipelines", "sessions", b"sessions", "sink_sessions", b"sink_sessions", "sinks", b"sinks", "streams", b"streams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_problems_in_all", b"_problems_in_all", "gateway", b"gateway", "pipelines", b"pipelines", "problems", b"problems", "problems_in_all", b"problems_in_all", "sessions", b"sessions", "sink_sessions", b"sink_sessions", "sinks", b"sinks", "streams", b"streams"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__problems_in_all: _TypeAlias = _typing.Literal["problems_in_all"]  # noqa: Y015
+    _WhichOneofArgType__problems_in_all: _TypeAlias = _typing.Literal["_problems_in_all", b"_problems_in_all"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__problems_in_all) -> _WhichOneofReturnType__problems_in_all | None: ...
+
+Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+
+@_typing.final
+class Problem(_message.Message):
+    """A degraded part, and its first cause. The same list is at /readyz."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PART_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    ROOT_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    REMEDY_FIELD_NUMBER: _builtins.int
+    part: _builtins.str
+    """What is degraded: `gateway`, or a kind and a name, such as `stream orders/0`."""
+    kind: _builtins.str
+    """The kind of problem, such as `sink-away`. Later versions have further kinds."""
+    cause: _builtins.str
+    """The first cause, for people."""
+    root: _builtins.str
+    """The part where it began; the degraded part itself if it began there."""
+    age_ms: _builtins.int
+    """For how long, in milliseconds."""
+    remedy: _builtins.str
+    """What to do."""
+    def __init__(
+        self,
+        *,
+        part: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        cause: _builtins.str = ...,
+        root: _builtins.str = ...,
+        age_ms: _builtins.int = ...,
+        remedy: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "cause", b"cause", "kind", b"kind", "part", b"part", "remedy", b"remedy", "root", b"root"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+Global___Problem: _TypeAlias = Problem  # noqa: Y015
 
 @_typing.final
 class GatewayStatus(_message.Message):
@@ -193,6 +643,13 @@ class GatewayStatus(_message.Message):
     BUFFER_LIMIT_BYTES_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
     REJECTED_SESSIONS_FIELD_NUMBER: _builtins.int
+    RECEIVED_FRAMES_FIELD_NUMBER: _builtins.int
+    RECEIVED_MESSAGES_FIELD_NUMBER: _builtins.int
+    RECEIVED_BYTES_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_MESSAGES_FIELD_NUMBER: _builtins.int
+    DUPLICATE_MESSAGES_FIELD_NUMBER: _builtins.int
+    LOSSES_FIELD_NUMBER: _builtins.int
+    BUFFERED_MESSAGES_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Its version."""
     uptime_ms: _builtins.int
@@ -203,6 +660,20 @@ class GatewayStatus(_message.Message):
     """Bytes of frames that it may hold."""
     draining: _builtins.bool
     """True while it is stopping."""
+    received_frames: _builtins.int
+    """Frames received since the gateway started. This and the following counts include streams that it has forgotten."""
+    received_messages: _builtins.int
+    """Messages received since the gateway started, after deduplication."""
+    received_bytes: _builtins.int
+    """Bytes of their frames."""
+    acknowledged_messages: _builtins.int
+    """Messages acknowledged since the gateway started."""
+    duplicate_messages: _builtins.int
+    """Messages dropped because they were at or below the resume position."""
+    losses: _builtins.int
+    """How many times pipelines continued although a source had lost messages that they had not read."""
+    buffered_messages: _builtins.int
+    """Messages that it holds."""
     @_builtins.property
     def rejected_sessions(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Sessions that it ended because they broke a rule, by gRPC status name."""
@@ -216,10 +687,17 @@ class GatewayStatus(_message.Message):
         buffer_limit_bytes: _builtins.int = ...,
         draining: _builtins.bool = ...,
         rejected_sessions: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        received_frames: _builtins.int = ...,
+        received_messages: _builtins.int = ...,
+        received_bytes: _builtins.int = ...,
+        acknowledged_messages: _builtins.int = ...,
+        duplicate_messages: _builtins.int = ...,
+        losses: _builtins.int = ...,
+        buffered_messages: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["buffer_limit_bytes", b"buffer_limit_bytes", "buffered_bytes", b"buffered_bytes", "draining", b"draining", "rejected_sessions", b"rejected_sessions", "uptime_ms", b"uptime_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_messages", b"acknowledged_messages", "buffer_limit_bytes", b"buffer_limit_bytes", "buffered_bytes", b"buffered_bytes", "buffered_messages", b"buffered_messages", "draining", b"draining", "duplicate_messages", b"duplicate_messages", "losses", b"losses", "received_bytes", b"received_bytes", "received_frames", b"received_frames", "received_messages", b"received_messages", "rejected_sessions", b"rejected_sessions", "uptime_ms", b"uptime_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -246,6 +724,12 @@ class StreamStatus(_message.Message):
     LAG_BYTES_FIELD_NUMBER: _builtins.int
     OLDEST_UNACKNOWLEDGED_MS_FIELD_NUMBER: _builtins.int
     HOLDERS_FIELD_NUMBER: _builtins.int
+    STATE_AGE_MS_FIELD_NUMBER: _builtins.int
+    READERS_FIELD_NUMBER: _builtins.int
+    LAST_INSTANCE_FIELD_NUMBER: _builtins.int
+    RECEIVED_BYTES_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
+    LATEST_SEQUENCE_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """Its name."""
     state: Global___StreamState.ValueType
@@ -270,6 +754,16 @@ class StreamStatus(_message.Message):
     """Bytes of these messages."""
     oldest_unacknowledged_ms: _builtins.int
     """How long the gateway has held the oldest unacknowledged message, in milliseconds; 0 if there is none."""
+    state_age_ms: _builtins.int
+    """How long it has been in its state, in milliseconds."""
+    readers: _builtins.int
+    """The number of pipelines that read it."""
+    last_instance: _builtins.str
+    """The instance that owned it last; empty if none has since the gateway started."""
+    received_bytes: _builtins.int
+    """Bytes of the frames received since the gateway started, after deduplication."""
+    latest_sequence: _builtins.int
+    """The sequence of the last message that the source has, as its connector last reported it; absent if it has not."""
     @_builtins.property
     def received(self) -> _frame_pb2.Position:
         """The last message received."""
@@ -283,6 +777,10 @@ class StreamStatus(_message.Message):
         """The pipelines that acknowledgements wait for, those that are furthest behind; none if everything received is
         acknowledged.
         """
+
+    @_builtins.property
+    def paused(self) -> Global___PauseStatus:
+        """The pause of it or of its connector; absent if neither is paused."""
 
     def __init__(
         self,
@@ -302,17 +800,31 @@ class StreamStatus(_message.Message):
         lag_bytes: _builtins.int = ...,
         oldest_unacknowledged_ms: _builtins.int = ...,
         holders: _abc.Iterable[Global___AcknowledgementHolder] | None = ...,
+        state_age_ms: _builtins.int = ...,
+        readers: _builtins.int = ...,
+        last_instance: _builtins.str = ...,
+        received_bytes: _builtins.int = ...,
+        paused: Global___PauseStatus | None = ...,
+        latest_sequence: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_received", b"_received", "acknowledged", b"acknowledged", "received", b"received"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "acknowledged", b"acknowledged", "latest_sequence", b"latest_sequence", "paused", b"paused", "received", b"received"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_received", b"_received", "acknowledged", b"acknowledged", "acknowledged_messages", b"acknowledged_messages", "detail", b"detail", "duplicate_messages", b"duplicate_messages", "holders", b"holders", "instance", b"instance", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "losses", b"losses", "oldest_unacknowledged_ms", b"oldest_unacknowledged_ms", "received", b"received", "received_messages", b"received_messages", "replayable", b"replayable", "state", b"state", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "acknowledged", b"acknowledged", "acknowledged_messages", b"acknowledged_messages", "detail", b"detail", "duplicate_messages", b"duplicate_messages", "holders", b"holders", "instance", b"instance", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "last_instance", b"last_instance", "latest_sequence", b"latest_sequence", "losses", b"losses", "oldest_unacknowledged_ms", b"oldest_unacknowledged_ms", "paused", b"paused", "readers", b"readers", "received", b"received", "received_bytes", b"received_bytes", "received_messages", b"received_messages", "replayable", b"replayable", "state", b"state", "state_age_ms", b"state_age_ms", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__acknowledged: _TypeAlias = _typing.Literal["acknowledged"]  # noqa: Y015
     _WhichOneofArgType__acknowledged: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged"]  # noqa: Y015
+    _WhichOneofReturnType__latest_sequence: _TypeAlias = _typing.Literal["latest_sequence"]  # noqa: Y015
+    _WhichOneofArgType__latest_sequence: _TypeAlias = _typing.Literal["_latest_sequence", b"_latest_sequence"]  # noqa: Y015
+    _WhichOneofReturnType__paused: _TypeAlias = _typing.Literal["paused"]  # noqa: Y015
+    _WhichOneofArgType__paused: _TypeAlias = _typing.Literal["_paused", b"_paused"]  # noqa: Y015
     _WhichOneofReturnType__received: _TypeAlias = _typing.Literal["received"]  # noqa: Y015
     _WhichOneofArgType__received: _TypeAlias = _typing.Literal["_received", b"_received"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__acknowledged) -> _WhichOneofReturnType__acknowledged | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__latest_sequence) -> _WhichOneofReturnType__latest_sequence | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__paused) -> _WhichOneofReturnType__paused | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__received) -> _WhichOneofReturnType__received | None: ...
 
@@ -417,6 +929,7 @@ class SessionStatus(_message.Message):
     OUTSTANDING_MESSAGES_FIELD_NUMBER: _builtins.int
     LINGER_MS_FIELD_NUMBER: _builtins.int
     REPORTED_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     """Its id."""
     connector: _builtins.str
@@ -445,6 +958,10 @@ class SessionStatus(_message.Message):
     def reported(self) -> Global___ReportedStatus:
         """What the connector says of itself."""
 
+    @_builtins.property
+    def paused(self) -> Global___PauseStatus:
+        """The pause of the connector; absent if it is not paused."""
+
     def __init__(
         self,
         *,
@@ -461,12 +978,15 @@ class SessionStatus(_message.Message):
         outstanding_messages: _builtins.int = ...,
         linger_ms: _builtins.int = ...,
         reported: Global___ReportedStatus | None = ...,
+        paused: Global___PauseStatus | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["reported", b"reported"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_paused", b"_paused", "paused", b"paused", "reported", b"reported"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "connector", b"connector", "connector_version", b"connector_version", "credit_bytes", b"credit_bytes", "credit_messages", b"credit_messages", "instance", b"instance", "linger_ms", b"linger_ms", "outstanding_bytes", b"outstanding_bytes", "outstanding_messages", b"outstanding_messages", "peer", b"peer", "reported", b"reported", "session", b"session", "streams", b"streams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_paused", b"_paused", "age_ms", b"age_ms", "connector", b"connector", "connector_version", b"connector_version", "credit_bytes", b"credit_bytes", "credit_messages", b"credit_messages", "instance", b"instance", "linger_ms", b"linger_ms", "outstanding_bytes", b"outstanding_bytes", "outstanding_messages", b"outstanding_messages", "paused", b"paused", "peer", b"peer", "reported", b"reported", "session", b"session", "streams", b"streams"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__paused: _TypeAlias = _typing.Literal["paused"]  # noqa: Y015
+    _WhichOneofArgType__paused: _TypeAlias = _typing.Literal["_paused", b"_paused"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__paused) -> _WhichOneofReturnType__paused | None: ...
 
 Global___SessionStatus: _TypeAlias = SessionStatus  # noqa: Y015
 
@@ -538,6 +1058,10 @@ class PipelineStatus(_message.Message):
     LAG_BYTES_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     AWAY_MS_FIELD_NUMBER: _builtins.int
+    BATCH_MS_FIELD_NUMBER: _builtins.int
+    PLANNED_BATCHES_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """Its name."""
     run: _builtins.int
@@ -554,6 +1078,10 @@ class PipelineStatus(_message.Message):
     """Its state, as the gateway sees it."""
     away_ms: _builtins.int
     """How long ago its lease expired, in milliseconds; absent if it has not."""
+    batch_ms: _builtins.int
+    """How long ago its micro-batch was planned that it has not committed, in milliseconds; absent if there is none."""
+    planned_batches: _builtins.int
+    """Micro-batches planned for it since the gateway started."""
     @_builtins.property
     def patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The patterns of the streams that it reads."""
@@ -561,6 +1089,14 @@ class PipelineStatus(_message.Message):
     @_builtins.property
     def committed(self) -> _containers.RepeatedCompositeFieldContainer[_frame_pb2.StreamPosition]:
         """Its committed positions, by stream."""
+
+    @_builtins.property
+    def metrics(self) -> _metrics_pb2.RunMetrics:
+        """What its run has done since it started; absent if it has not said."""
+
+    @_builtins.property
+    def paused(self) -> Global___PauseStatus:
+        """The pause of it; absent if it is not paused."""
 
     def __init__(
         self,
@@ -575,14 +1111,31 @@ class PipelineStatus(_message.Message):
         lag_bytes: _builtins.int = ...,
         state: Global___PipelineState.ValueType = ...,
         away_ms: _builtins.int | None = ...,
+        batch_ms: _builtins.int | None = ...,
+        planned_batches: _builtins.int = ...,
+        metrics: _metrics_pb2.RunMetrics | None = ...,
+        paused: Global___PauseStatus | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "away_ms", b"away_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_metrics", b"_metrics", "_paused", b"_paused", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "metrics", b"metrics", "paused", b"paused"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "attached", b"attached", "away_ms", b"away_ms", "committed", b"committed", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "patterns", b"patterns", "pipeline", b"pipeline", "run", b"run", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_metrics", b"_metrics", "_paused", b"_paused", "attached", b"attached", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "committed", b"committed", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "metrics", b"metrics", "patterns", b"patterns", "paused", b"paused", "pipeline", b"pipeline", "planned_batches", b"planned_batches", "run", b"run", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__away_ms: _TypeAlias = _typing.Literal["away_ms"]  # noqa: Y015
     _WhichOneofArgType__away_ms: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms"]  # noqa: Y015
+    _WhichOneofReturnType__batch_ms: _TypeAlias = _typing.Literal["batch_ms"]  # noqa: Y015
+    _WhichOneofArgType__batch_ms: _TypeAlias = _typing.Literal["_batch_ms", b"_batch_ms"]  # noqa: Y015
+    _WhichOneofReturnType__metrics: _TypeAlias = _typing.Literal["metrics"]  # noqa: Y015
+    _WhichOneofArgType__metrics: _TypeAlias = _typing.Literal["_metrics", b"_metrics"]  # noqa: Y015
+    _WhichOneofReturnType__paused: _TypeAlias = _typing.Literal["paused"]  # noqa: Y015
+    _WhichOneofArgType__paused: _TypeAlias = _typing.Literal["_paused", b"_paused"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__away_ms) -> _WhichOneofReturnType__away_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__batch_ms) -> _WhichOneofReturnType__batch_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__metrics) -> _WhichOneofReturnType__metrics | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__paused) -> _WhichOneofReturnType__paused | None: ...
 
 Global___PipelineStatus: _TypeAlias = PipelineStatus  # noqa: Y015
 
@@ -603,6 +1156,14 @@ class SinkStatus(_message.Message):
     COMMITTED_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
     LOSSES_FIELD_NUMBER: _builtins.int
+    WRITERS_FIELD_NUMBER: _builtins.int
+    ABSENT_MS_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    FAILURE_AGE_MS_FIELD_NUMBER: _builtins.int
+    COMMITTED_TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    ABORTED_TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
     sink: _builtins.str
     """Its name."""
     mode: _sink_pb2.SinkMode.ValueType
@@ -617,6 +1178,18 @@ class SinkStatus(_message.Message):
     """Messages that it refused permanently since the gateway started."""
     losses: _builtins.int
     """How many times that has happened since the gateway started."""
+    absent_ms: _builtins.int
+    """How long it has had no live instance, in milliseconds; absent while it has one."""
+    failure: _builtins.str
+    """The first failure since it last staged, voted or committed successfully; empty if there is none."""
+    failure_age_ms: _builtins.int
+    """How long ago that was, in milliseconds; absent if there is no failure."""
+    committed_transactions: _builtins.int
+    """Transactions that its instances committed since the gateway started. Each instance that has parts of one counts."""
+    aborted_transactions: _builtins.int
+    """Transactions that its instances were told to abort."""
+    failures: _builtins.int
+    """Parts and transactions that its instances failed."""
     @_builtins.property
     def instances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Its live instances."""
@@ -635,6 +1208,14 @@ class SinkStatus(_message.Message):
         is accepted, or the instance reconnects with the batch.
         """
 
+    @_builtins.property
+    def writers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The running pipelines that write to it."""
+
+    @_builtins.property
+    def paused(self) -> Global___PauseStatus:
+        """The pause of it; absent if it is not paused."""
+
     def __init__(
         self,
         *,
@@ -649,12 +1230,31 @@ class SinkStatus(_message.Message):
         committed: _abc.Iterable[_sink_pb2.Transaction] | None = ...,
         lost: _abc.Iterable[Global___LostVote] | None = ...,
         losses: _builtins.int = ...,
+        writers: _abc.Iterable[_builtins.str] | None = ...,
+        absent_ms: _builtins.int | None = ...,
+        failure: _builtins.str = ...,
+        failure_age_ms: _builtins.int | None = ...,
+        committed_transactions: _builtins.int = ...,
+        aborted_transactions: _builtins.int = ...,
+        failures: _builtins.int = ...,
+        paused: Global___PauseStatus | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_paused", b"_paused", "absent_ms", b"absent_ms", "failure_age_ms", b"failure_age_ms", "paused", b"paused"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["away", b"away", "committed", b"committed", "instances", b"instances", "losses", b"losses", "lost", b"lost", "mode", b"mode", "open_parts", b"open_parts", "pending_transactions", b"pending_transactions", "refused_messages", b"refused_messages", "sink", b"sink", "staged_messages", b"staged_messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_paused", b"_paused", "aborted_transactions", b"aborted_transactions", "absent_ms", b"absent_ms", "away", b"away", "committed", b"committed", "committed_transactions", b"committed_transactions", "failure", b"failure", "failure_age_ms", b"failure_age_ms", "failures", b"failures", "instances", b"instances", "losses", b"losses", "lost", b"lost", "mode", b"mode", "open_parts", b"open_parts", "paused", b"paused", "pending_transactions", b"pending_transactions", "refused_messages", b"refused_messages", "sink", b"sink", "staged_messages", b"staged_messages", "writers", b"writers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__absent_ms: _TypeAlias = _typing.Literal["absent_ms"]  # noqa: Y015
+    _WhichOneofArgType__absent_ms: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms"]  # noqa: Y015
+    _WhichOneofReturnType__failure_age_ms: _TypeAlias = _typing.Literal["failure_age_ms"]  # noqa: Y015
+    _WhichOneofArgType__failure_age_ms: _TypeAlias = _typing.Literal["_failure_age_ms", b"_failure_age_ms"]  # noqa: Y015
+    _WhichOneofReturnType__paused: _TypeAlias = _typing.Literal["paused"]  # noqa: Y015
+    _WhichOneofArgType__paused: _TypeAlias = _typing.Literal["_paused", b"_paused"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__absent_ms) -> _WhichOneofReturnType__absent_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__failure_age_ms) -> _WhichOneofReturnType__failure_age_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__paused) -> _WhichOneofReturnType__paused | None: ...
 
 Global___SinkStatus: _TypeAlias = SinkStatus  # noqa: Y015
 
@@ -730,3 +1330,313 @@ class ForgetPipelineResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ForgetPipelineResponse: _TypeAlias = ForgetPipelineResponse  # noqa: Y015
+
+@_typing.final
+class ListBatchesRequest(_message.Message):
+    """Asks for the last micro-batches of a pipeline."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIPELINE_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    pipeline: _builtins.str
+    """The pipeline's name."""
+    limit: _builtins.int
+    """How many; 0 means 500, which is the maximum."""
+    def __init__(
+        self,
+        *,
+        pipeline: _builtins.str = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "pipeline", b"pipeline"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListBatchesRequest: _TypeAlias = ListBatchesRequest  # noqa: Y015
+
+@_typing.final
+class ListBatchesResponse(_message.Message):
+    """The last micro-batches of a pipeline."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIPELINE_FIELD_NUMBER: _builtins.int
+    BATCHES_FIELD_NUMBER: _builtins.int
+    pipeline: _builtins.str
+    """The pipeline's name."""
+    @_builtins.property
+    def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchStatus]:
+        """The micro-batches, newest first."""
+
+    def __init__(
+        self,
+        *,
+        pipeline: _builtins.str = ...,
+        batches: _abc.Iterable[Global___BatchStatus] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "pipeline", b"pipeline"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListBatchesResponse: _TypeAlias = ListBatchesResponse  # noqa: Y015
+
+@_typing.final
+class BatchStageTime(_message.Message):
+    """When a micro-batch reached a stage."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STAGE_FIELD_NUMBER: _builtins.int
+    AT_MS_FIELD_NUMBER: _builtins.int
+    stage: Global___BatchStage.ValueType
+    """The stage."""
+    at_ms: _builtins.int
+    """When, in milliseconds since 1970; never before an earlier stage."""
+    def __init__(
+        self,
+        *,
+        stage: Global___BatchStage.ValueType = ...,
+        at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "stage", b"stage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchStageTime: _TypeAlias = BatchStageTime  # noqa: Y015
+
+@_typing.final
+class BatchStatus(_message.Message):
+    """One micro-batch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_FIELD_NUMBER: _builtins.int
+    REBUILT_FIELD_NUMBER: _builtins.int
+    STAGES_FIELD_NUMBER: _builtins.int
+    STREAMS_FIELD_NUMBER: _builtins.int
+    STREAMS_IN_ALL_FIELD_NUMBER: _builtins.int
+    REDELIVERED_FIELD_NUMBER: _builtins.int
+    batch: _builtins.int
+    """Its number in Spark's logs; absent until the gateway learns it."""
+    rebuilt: _builtins.bool
+    """True if some of it comes from the checkpoint, because the gateway was not there. The checkpoint has only some stages."""
+    streams_in_all: _builtins.int
+    """The number of all streams that it reads."""
+    redelivered: _builtins.bool
+    """True if a source delivers some of its messages again, because its session ended before it was told of the commit."""
+    @_builtins.property
+    def stages(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchStageTime]:
+        """The stages that it has reached, in order."""
+
+    @_builtins.property
+    def streams(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchStreamStatus]:
+        """The streams that it reads, by name: at most 50, those with the most messages."""
+
+    def __init__(
+        self,
+        *,
+        batch: _builtins.int | None = ...,
+        rebuilt: _builtins.bool = ...,
+        stages: _abc.Iterable[Global___BatchStageTime] | None = ...,
+        streams: _abc.Iterable[Global___BatchStreamStatus] | None = ...,
+        streams_in_all: _builtins.int = ...,
+        redelivered: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_batch", b"_batch", "batch", b"batch"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_batch", b"_batch", "batch", b"batch", "rebuilt", b"rebuilt", "redelivered", b"redelivered", "stages", b"stages", "streams", b"streams", "streams_in_all", b"streams_in_all"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__batch: _TypeAlias = _typing.Literal["batch"]  # noqa: Y015
+    _WhichOneofArgType__batch: _TypeAlias = _typing.Literal["_batch", b"_batch"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__batch) -> _WhichOneofReturnType__batch | None: ...
+
+Global___BatchStatus: _TypeAlias = BatchStatus  # noqa: Y015
+
+@_typing.final
+class BatchStreamStatus(_message.Message):
+    """What a micro-batch reads of one stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STREAM_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    stream: _builtins.str
+    """The stream's name."""
+    messages: _builtins.int
+    """How many messages it reads; absent if that is not known, because it comes from the checkpoint."""
+    @_builtins.property
+    def after(self) -> _frame_pb2.Position:
+        """It reads messages after this; absent means from the first one."""
+
+    @_builtins.property
+    def end(self) -> _frame_pb2.Position:
+        """Where it ends."""
+
+    def __init__(
+        self,
+        *,
+        stream: _builtins.str = ...,
+        after: _frame_pb2.Position | None = ...,
+        end: _frame_pb2.Position | None = ...,
+        messages: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_messages", b"_messages", "after", b"after", "end", b"end", "messages", b"messages"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_messages", b"_messages", "after", b"after", "end", b"end", "messages", b"messages", "stream", b"stream"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__after: _TypeAlias = _typing.Literal["after"]  # noqa: Y015
+    _WhichOneofArgType__after: _TypeAlias = _typing.Literal["_after", b"_after"]  # noqa: Y015
+    _WhichOneofReturnType__messages: _TypeAlias = _typing.Literal["messages"]  # noqa: Y015
+    _WhichOneofArgType__messages: _TypeAlias = _typing.Literal["_messages", b"_messages"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__after) -> _WhichOneofReturnType__after | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__messages) -> _WhichOneofReturnType__messages | None: ...
+
+Global___BatchStreamStatus: _TypeAlias = BatchStreamStatus  # noqa: Y015
+
+@_typing.final
+class LocateMessageRequest(_message.Message):
+    """Names a message."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STREAM_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    stream: _builtins.str
+    """The stream's name."""
+    sequence: _builtins.int
+    """The message's sequence in it."""
+    epoch: _builtins.int
+    """The epoch that the sequence belongs to, if the source is redelivering; absent means the latest one."""
+    def __init__(
+        self,
+        *,
+        stream: _builtins.str = ...,
+        sequence: _builtins.int = ...,
+        epoch: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_epoch", b"_epoch", "epoch", b"epoch"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_epoch", b"_epoch", "epoch", b"epoch", "sequence", b"sequence", "stream", b"stream"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__epoch: _TypeAlias = _typing.Literal["epoch"]  # noqa: Y015
+    _WhichOneofArgType__epoch: _TypeAlias = _typing.Literal["_epoch", b"_epoch"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__epoch) -> _WhichOneofReturnType__epoch | None: ...
+
+Global___LocateMessageRequest: _TypeAlias = LocateMessageRequest  # noqa: Y015
+
+@_typing.final
+class LocateMessageResponse(_message.Message):
+    """Where a message stands."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    READERS_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    state: Global___MessageState.ValueType
+    """How far it is: as far as the pipeline that is furthest behind."""
+    reason: _builtins.str
+    """What it waits for, in a sentence; empty if it is acknowledged."""
+    @_builtins.property
+    def message(self) -> _frame_pb2.StreamPosition:
+        """The message: its stream, and its position there."""
+
+    @_builtins.property
+    def readers(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageReader]:
+        """The pipelines that read the stream, those that hold its acknowledgement back first."""
+
+    @_builtins.property
+    def problem(self) -> Global___Problem:
+        """What is wrong where it stands, if something is."""
+
+    def __init__(
+        self,
+        *,
+        message: _frame_pb2.StreamPosition | None = ...,
+        state: Global___MessageState.ValueType = ...,
+        reason: _builtins.str = ...,
+        readers: _abc.Iterable[Global___MessageReader] | None = ...,
+        problem: Global___Problem | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_problem", b"_problem", "message", b"message", "problem", b"problem"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_problem", b"_problem", "message", b"message", "problem", b"problem", "readers", b"readers", "reason", b"reason", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__problem: _TypeAlias = _typing.Literal["problem"]  # noqa: Y015
+    _WhichOneofArgType__problem: _TypeAlias = _typing.Literal["_problem", b"_problem"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__problem) -> _WhichOneofReturnType__problem | None: ...
+
+Global___LocateMessageResponse: _TypeAlias = LocateMessageResponse  # noqa: Y015
+
+@_typing.final
+class MessageReader(_message.Message):
+    """How far a message is in one pipeline."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIPELINE_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    STAGE_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    pipeline: _builtins.str
+    """The pipeline's name."""
+    state: Global___MessageState.ValueType
+    """How far it is."""
+    batch: _builtins.int
+    """The number of its micro-batch, if it is known."""
+    stage: Global___BatchStage.ValueType
+    """The last stage that its micro-batch has reached."""
+    age_ms: _builtins.int
+    """How long it has been there, in milliseconds; absent if that is not known."""
+    reason: _builtins.str
+    """What it waits for, in a sentence; empty if the pipeline has committed it."""
+    @_builtins.property
+    def problem(self) -> Global___Problem:
+        """What is wrong with the pipeline, if something is."""
+
+    def __init__(
+        self,
+        *,
+        pipeline: _builtins.str = ...,
+        state: Global___MessageState.ValueType = ...,
+        batch: _builtins.int | None = ...,
+        stage: Global___BatchStage.ValueType = ...,
+        age_ms: _builtins.int | None = ...,
+        reason: _builtins.str = ...,
+        problem: Global___Problem | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_age_ms", b"_age_ms", "_batch", b"_batch", "_problem", b"_problem", "age_ms", b"age_ms", "batch", b"batch", "problem", b"problem"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_age_ms", b"_age_ms", "_batch", b"_batch", "_problem", b"_problem", "age_ms", b"age_ms", "batch", b"batch", "pipeline", b"pipeline", "problem", b"problem", "reason", b"reason", "stage", b"stage", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__age_ms: _TypeAlias = _typing.Literal["age_ms"]  # noqa: Y015
+    _WhichOneofArgType__age_ms: _TypeAlias = _typing.Literal["_age_ms", b"_age_ms"]  # noqa: Y015
+    _WhichOneofReturnType__batch: _TypeAlias = _typing.Literal["batch"]  # noqa: Y015
+    _WhichOneofArgType__batch: _TypeAlias = _typing.Literal["_batch", b"_batch"]  # noqa: Y015
+    _WhichOneofReturnType__problem: _TypeAlias = _typing.Literal["problem"]  # noqa: Y015
+    _WhichOneofArgType__problem: _TypeAlias = _typing.Literal["_problem", b"_problem"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__age_ms) -> _WhichOneofReturnType__age_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__batch) -> _WhichOneofReturnType__batch | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__problem) -> _WhichOneofReturnType__problem | None: ...
+
+Global___MessageReader: _TypeAlias = MessageReader  # noqa: Y015

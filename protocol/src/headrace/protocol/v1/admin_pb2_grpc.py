@@ -45,6 +45,41 @@ class AdminServiceStub:
                 request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ForgetPipelineRequest.SerializeToString,
                 response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ForgetPipelineResponse.FromString,
                 _registered_method=True)
+        self.ListBatches = channel.unary_unary(
+                '/headrace.protocol.v1.AdminService/ListBatches',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ListBatchesRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ListBatchesResponse.FromString,
+                _registered_method=True)
+        self.LocateMessage = channel.unary_unary(
+                '/headrace.protocol.v1.AdminService/LocateMessage',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.LocateMessageRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.LocateMessageResponse.FromString,
+                _registered_method=True)
+        self.Pause = channel.unary_unary(
+                '/headrace.protocol.v1.AdminService/Pause',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.PauseRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.PauseResponse.FromString,
+                _registered_method=True)
+        self.Resume = channel.unary_unary(
+                '/headrace.protocol.v1.AdminService/Resume',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ResumeRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ResumeResponse.FromString,
+                _registered_method=True)
+        self.ForgetStream = channel.unary_unary(
+                '/headrace.protocol.v1.AdminService/ForgetStream',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ForgetStreamRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ForgetStreamResponse.FromString,
+                _registered_method=True)
+        self.Drain = channel.unary_stream(
+                '/headrace.protocol.v1.AdminService/Drain',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.DrainResponse.FromString,
+                _registered_method=True)
+        self.Reload = channel.unary_unary(
+                '/headrace.protocol.v1.AdminService/Reload',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReloadRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReloadResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -66,6 +101,62 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListBatches(self, request, context):
+        """The last micro-batches of a pipeline, and when each reached its stages. NOT_FOUND if there is no pipeline of that name,
+        INVALID_ARGUMENT if the limit is above 500.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LocateMessage(self, request, context):
+        """Where a message stands on its way to its acknowledgement. NOT_FOUND if there is no stream of that name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Pause(self, request, context):
+        """Pauses a stream, all streams of a connector, a pipeline or a sink, until Resume or the end of the gateway. What is in flight
+        still ends as usual. NOT_FOUND if the gateway does not know it. Has no effect on what is paused already.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Resume(self, request, context):
+        """Ends a pause. NOT_FOUND if the gateway does not know the part, FAILED_PRECONDITION if the configuration pauses it. Has no
+        effect on what is not paused.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ForgetStream(self, request, context):
+        """Treats a stream as if its source had ended it permanently: its pipelines read what the gateway has of it, and drop it from
+        their checkpoints. NOT_FOUND if there is none of that name, FAILED_PRECONDITION if a connector has it, or if a pipeline
+        needs messages that the gateway no longer has.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Drain(self, request, context):
+        """Lets sessions finish what they have sent, and accepts no new ones. Reports the progress until nothing is left or the time
+        is over; the gateway continues to run, without sessions. A second call follows the drain that is in progress.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Reload(self, request, context):
+        """Reads the configuration file again, and applies all that has changed, or nothing. FAILED_PRECONDITION if the file is
+        invalid, or if a change needs a restart.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -78,6 +169,41 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ForgetPipeline,
                     request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ForgetPipelineRequest.FromString,
                     response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ForgetPipelineResponse.SerializeToString,
+            ),
+            'ListBatches': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBatches,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ListBatchesRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ListBatchesResponse.SerializeToString,
+            ),
+            'LocateMessage': grpc.unary_unary_rpc_method_handler(
+                    servicer.LocateMessage,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.LocateMessageRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.LocateMessageResponse.SerializeToString,
+            ),
+            'Pause': grpc.unary_unary_rpc_method_handler(
+                    servicer.Pause,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.PauseRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.PauseResponse.SerializeToString,
+            ),
+            'Resume': grpc.unary_unary_rpc_method_handler(
+                    servicer.Resume,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ResumeRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ResumeResponse.SerializeToString,
+            ),
+            'ForgetStream': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForgetStream,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ForgetStreamRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ForgetStreamResponse.SerializeToString,
+            ),
+            'Drain': grpc.unary_stream_rpc_method_handler(
+                    servicer.Drain,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.DrainRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.DrainResponse.SerializeToString,
+            ),
+            'Reload': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reload,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReloadRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReloadResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -135,6 +261,195 @@ class AdminService:
             '/headrace.protocol.v1.AdminService/ForgetPipeline',
             headrace_dot_protocol_dot_v1_dot_admin__pb2.ForgetPipelineRequest.SerializeToString,
             headrace_dot_protocol_dot_v1_dot_admin__pb2.ForgetPipelineResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBatches(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.AdminService/ListBatches',
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.ListBatchesRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.ListBatchesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LocateMessage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.AdminService/LocateMessage',
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.LocateMessageRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.LocateMessageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Pause(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.AdminService/Pause',
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.PauseRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.PauseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Resume(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.AdminService/Resume',
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.ResumeRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.ResumeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForgetStream(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.AdminService/ForgetStream',
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.ForgetStreamRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.ForgetStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Drain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/headrace.protocol.v1.AdminService/Drain',
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.DrainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reload(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.AdminService/Reload',
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.ReloadRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.ReloadResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,6 +39,33 @@ class AdminServiceStub:
     """Forgets a pipeline that will not come back, so that it no longer holds the acknowledgements of its streams. NOT_FOUND if
     there is none of that name, FAILED_PRECONDITION if it is attached (unless forced), or declared in the configuration.
     """
+    ListBatches: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListBatchesRequest, _admin_pb2.ListBatchesResponse]
+    """The last micro-batches of a pipeline, and when each reached its stages. NOT_FOUND if there is no pipeline of that name,
+    INVALID_ARGUMENT if the limit is above 500.
+    """
+    LocateMessage: _grpc.UnaryUnaryMultiCallable[_admin_pb2.LocateMessageRequest, _admin_pb2.LocateMessageResponse]
+    """Where a message stands on its way to its acknowledgement. NOT_FOUND if there is no stream of that name."""
+    Pause: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PauseRequest, _admin_pb2.PauseResponse]
+    """Pauses a stream, all streams of a connector, a pipeline or a sink, until Resume or the end of the gateway. What is in flight
+    still ends as usual. NOT_FOUND if the gateway does not know it. Has no effect on what is paused already.
+    """
+    Resume: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ResumeRequest, _admin_pb2.ResumeResponse]
+    """Ends a pause. NOT_FOUND if the gateway does not know the part, FAILED_PRECONDITION if the configuration pauses it. Has no
+    effect on what is not paused.
+    """
+    ForgetStream: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ForgetStreamRequest, _admin_pb2.ForgetStreamResponse]
+    """Treats a stream as if its source had ended it permanently: its pipelines read what the gateway has of it, and drop it from
+    their checkpoints. NOT_FOUND if there is none of that name, FAILED_PRECONDITION if a connector has it, or if a pipeline
+    needs messages that the gateway no longer has.
+    """
+    Drain: _grpc.UnaryStreamMultiCallable[_admin_pb2.DrainRequest, _admin_pb2.DrainResponse]
+    """Lets sessions finish what they have sent, and accepts no new ones. Reports the progress until nothing is left or the time
+    is over; the gateway continues to run, without sessions. A second call follows the drain that is in progress.
+    """
+    Reload: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReloadRequest, _admin_pb2.ReloadResponse]
+    """Reads the configuration file again, and applies all that has changed, or nothing. FAILED_PRECONDITION if the file is
+    invalid, or if a change needs a restart.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -50,6 +77,33 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ForgetPipeline: _aio.UnaryUnaryMultiCallable[_admin_pb2.ForgetPipelineRequest, _admin_pb2.ForgetPipelineResponse]  # type: ignore[assignment]
     """Forgets a pipeline that will not come back, so that it no longer holds the acknowledgements of its streams. NOT_FOUND if
     there is none of that name, FAILED_PRECONDITION if it is attached (unless forced), or declared in the configuration.
+    """
+    ListBatches: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListBatchesRequest, _admin_pb2.ListBatchesResponse]  # type: ignore[assignment]
+    """The last micro-batches of a pipeline, and when each reached its stages. NOT_FOUND if there is no pipeline of that name,
+    INVALID_ARGUMENT if the limit is above 500.
+    """
+    LocateMessage: _aio.UnaryUnaryMultiCallable[_admin_pb2.LocateMessageRequest, _admin_pb2.LocateMessageResponse]  # type: ignore[assignment]
+    """Where a message stands on its way to its acknowledgement. NOT_FOUND if there is no stream of that name."""
+    Pause: _aio.UnaryUnaryMultiCallable[_admin_pb2.PauseRequest, _admin_pb2.PauseResponse]  # type: ignore[assignment]
+    """Pauses a stream, all streams of a connector, a pipeline or a sink, until Resume or the end of the gateway. What is in flight
+    still ends as usual. NOT_FOUND if the gateway does not know it. Has no effect on what is paused already.
+    """
+    Resume: _aio.UnaryUnaryMultiCallable[_admin_pb2.ResumeRequest, _admin_pb2.ResumeResponse]  # type: ignore[assignment]
+    """Ends a pause. NOT_FOUND if the gateway does not know the part, FAILED_PRECONDITION if the configuration pauses it. Has no
+    effect on what is not paused.
+    """
+    ForgetStream: _aio.UnaryUnaryMultiCallable[_admin_pb2.ForgetStreamRequest, _admin_pb2.ForgetStreamResponse]  # type: ignore[assignment]
+    """Treats a stream as if its source had ended it permanently: its pipelines read what the gateway has of it, and drop it from
+    their checkpoints. NOT_FOUND if there is none of that name, FAILED_PRECONDITION if a connector has it, or if a pipeline
+    needs messages that the gateway no longer has.
+    """
+    Drain: _aio.UnaryStreamMultiCallable[_admin_pb2.DrainRequest, _admin_pb2.DrainResponse]  # type: ignore[assignment]
+    """Lets sessions finish what they have sent, and accepts no new ones. Reports the progress until nothing is left or the time
+    is over; the gateway continues to run, without sessions. A second call follows the drain that is in progress.
+    """
+    Reload: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReloadRequest, _admin_pb2.ReloadResponse]  # type: ignore[assignment]
+    """Reads the configuration file again, and applies all that has changed, or nothing. FAILED_PRECONDITION if the file is
+    invalid, or if a change needs a restart.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -71,6 +125,75 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_pb2.ForgetPipelineResponse, _abc.Awaitable[_admin_pb2.ForgetPipelineResponse]]:
         """Forgets a pipeline that will not come back, so that it no longer holds the acknowledgements of its streams. NOT_FOUND if
         there is none of that name, FAILED_PRECONDITION if it is attached (unless forced), or declared in the configuration.
+        """
+
+    @_abc_1.abstractmethod
+    def ListBatches(
+        self,
+        request: _admin_pb2.ListBatchesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListBatchesResponse, _abc.Awaitable[_admin_pb2.ListBatchesResponse]]:
+        """The last micro-batches of a pipeline, and when each reached its stages. NOT_FOUND if there is no pipeline of that name,
+        INVALID_ARGUMENT if the limit is above 500.
+        """
+
+    @_abc_1.abstractmethod
+    def LocateMessage(
+        self,
+        request: _admin_pb2.LocateMessageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.LocateMessageResponse, _abc.Awaitable[_admin_pb2.LocateMessageResponse]]:
+        """Where a message stands on its way to its acknowledgement. NOT_FOUND if there is no stream of that name."""
+
+    @_abc_1.abstractmethod
+    def Pause(
+        self,
+        request: _admin_pb2.PauseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.PauseResponse, _abc.Awaitable[_admin_pb2.PauseResponse]]:
+        """Pauses a stream, all streams of a connector, a pipeline or a sink, until Resume or the end of the gateway. What is in flight
+        still ends as usual. NOT_FOUND if the gateway does not know it. Has no effect on what is paused already.
+        """
+
+    @_abc_1.abstractmethod
+    def Resume(
+        self,
+        request: _admin_pb2.ResumeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ResumeResponse, _abc.Awaitable[_admin_pb2.ResumeResponse]]:
+        """Ends a pause. NOT_FOUND if the gateway does not know the part, FAILED_PRECONDITION if the configuration pauses it. Has no
+        effect on what is not paused.
+        """
+
+    @_abc_1.abstractmethod
+    def ForgetStream(
+        self,
+        request: _admin_pb2.ForgetStreamRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ForgetStreamResponse, _abc.Awaitable[_admin_pb2.ForgetStreamResponse]]:
+        """Treats a stream as if its source had ended it permanently: its pipelines read what the gateway has of it, and drop it from
+        their checkpoints. NOT_FOUND if there is none of that name, FAILED_PRECONDITION if a connector has it, or if a pipeline
+        needs messages that the gateway no longer has.
+        """
+
+    @_abc_1.abstractmethod
+    def Drain(
+        self,
+        request: _admin_pb2.DrainRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_admin_pb2.DrainResponse], _abc.AsyncIterator[_admin_pb2.DrainResponse]]:
+        """Lets sessions finish what they have sent, and accepts no new ones. Reports the progress until nothing is left or the time
+        is over; the gateway continues to run, without sessions. A second call follows the drain that is in progress.
+        """
+
+    @_abc_1.abstractmethod
+    def Reload(
+        self,
+        request: _admin_pb2.ReloadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ReloadResponse, _abc.Awaitable[_admin_pb2.ReloadResponse]]:
+        """Reads the configuration file again, and applies all that has changed, or nothing. FAILED_PRECONDITION if the file is
+        invalid, or if a change needs a restart.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from headrace.protocol.v1 import frame_pb2 as _frame_pb2
+from headrace.protocol.v1 import metrics_pb2 as _metrics_pb2
 from headrace.protocol.v1 import sink_pb2 as _sink_pb2
 import builtins as _builtins
 import sys
@@ -591,6 +592,211 @@ class RangeFrame(_message.Message):
 Global___RangeFrame: _TypeAlias = RangeFrame  # noqa: Y015
 
 @_typing.final
+class FollowRequest(_message.Message):
+    """Asks for everything that arrives."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIPELINE_FIELD_NUMBER: _builtins.int
+    POSITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pipeline(self) -> Global___Pipeline:
+        """The caller."""
+
+    @_builtins.property
+    def positions(self) -> _containers.RepeatedCompositeFieldContainer[_frame_pb2.StreamPosition]:
+        """The streams to follow, each once, and what the caller has of them: messages after the position are sent; all messages if
+        the position is absent.
+        """
+
+    def __init__(
+        self,
+        *,
+        pipeline: Global___Pipeline | None = ...,
+        positions: _abc.Iterable[_frame_pb2.StreamPosition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pipeline", b"pipeline"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pipeline", b"pipeline", "positions", b"positions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FollowRequest: _TypeAlias = FollowRequest  # noqa: Y015
+
+@_typing.final
+class FollowResponse(_message.Message):
+    """Frames that have arrived."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FRAMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def frames(self) -> _containers.RepeatedCompositeFieldContainer[Global___RangeFrame]:
+        """The frames. `RangeFrame.range` is the index of the stream among the request's positions."""
+
+    def __init__(
+        self,
+        *,
+        frames: _abc.Iterable[Global___RangeFrame] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frames", b"frames"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FollowResponse: _TypeAlias = FollowResponse  # noqa: Y015
+
+@_typing.final
+class ReportBatchesRequest(_message.Message):
+    """Reports micro-batches."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIPELINE_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
+    RUN_NUMBER_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    BATCHES_FIELD_NUMBER: _builtins.int
+    HISTORY_FIELD_NUMBER: _builtins.int
+    pipeline: _builtins.str
+    """The pipeline's name."""
+    checkpoint: _builtins.str
+    """The checkpoint's id, as in Pipeline."""
+    run_number: _builtins.int
+    """The number of the driver's run, as in SettleRequest."""
+    run: _builtins.str
+    """The unique id of the driver's run."""
+    history: _builtins.bool
+    """True if these are all that the checkpoint still has, up to 500, for a gateway that asked for them."""
+    @_builtins.property
+    def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoggedBatch]:
+        """The micro-batches, by ascending number; at most 500, with at most 5,000 ranges in all."""
+
+    def __init__(
+        self,
+        *,
+        pipeline: _builtins.str = ...,
+        checkpoint: _builtins.str = ...,
+        run_number: _builtins.int = ...,
+        run: _builtins.str = ...,
+        batches: _abc.Iterable[Global___LoggedBatch] | None = ...,
+        history: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "checkpoint", b"checkpoint", "history", b"history", "pipeline", b"pipeline", "run", b"run", "run_number", b"run_number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportBatchesRequest: _TypeAlias = ReportBatchesRequest  # noqa: Y015
+
+@_typing.final
+class ReportBatchesResponse(_message.Message):
+    """The micro-batches are noted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HISTORY_WANTED_FIELD_NUMBER: _builtins.int
+    history_wanted: _builtins.bool
+    """True if no run has reported its history since the gateway started."""
+    def __init__(
+        self,
+        *,
+        history_wanted: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["history_wanted", b"history_wanted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportBatchesResponse: _TypeAlias = ReportBatchesResponse  # noqa: Y015
+
+@_typing.final
+class LoggedBatch(_message.Message):
+    """A micro-batch of a checkpoint."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_FIELD_NUMBER: _builtins.int
+    RANGES_FIELD_NUMBER: _builtins.int
+    STREAMS_FIELD_NUMBER: _builtins.int
+    PLANNED_MS_FIELD_NUMBER: _builtins.int
+    COMMITTED_MS_FIELD_NUMBER: _builtins.int
+    batch: _builtins.int
+    """Its number."""
+    streams: _builtins.int
+    """The number of all streams that it reads."""
+    planned_ms: _builtins.int
+    """When `offsets/N` was written, in milliseconds since 1970; absent if that is not known."""
+    committed_ms: _builtins.int
+    """When `commits/N` was written; absent if it does not exist."""
+    @_builtins.property
+    def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoggedRange]:
+        """The parts of streams that it reads; at most 50."""
+
+    def __init__(
+        self,
+        *,
+        batch: _builtins.int = ...,
+        ranges: _abc.Iterable[Global___LoggedRange] | None = ...,
+        streams: _builtins.int = ...,
+        planned_ms: _builtins.int | None = ...,
+        committed_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_committed_ms", b"_committed_ms", "_planned_ms", b"_planned_ms", "committed_ms", b"committed_ms", "planned_ms", b"planned_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed_ms", b"_committed_ms", "_planned_ms", b"_planned_ms", "batch", b"batch", "committed_ms", b"committed_ms", "planned_ms", b"planned_ms", "ranges", b"ranges", "streams", b"streams"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__committed_ms: _TypeAlias = _typing.Literal["committed_ms"]  # noqa: Y015
+    _WhichOneofArgType__committed_ms: _TypeAlias = _typing.Literal["_committed_ms", b"_committed_ms"]  # noqa: Y015
+    _WhichOneofReturnType__planned_ms: _TypeAlias = _typing.Literal["planned_ms"]  # noqa: Y015
+    _WhichOneofArgType__planned_ms: _TypeAlias = _typing.Literal["_planned_ms", b"_planned_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__committed_ms) -> _WhichOneofReturnType__committed_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__planned_ms) -> _WhichOneofReturnType__planned_ms | None: ...
+
+Global___LoggedBatch: _TypeAlias = LoggedBatch  # noqa: Y015
+
+@_typing.final
+class LoggedRange(_message.Message):
+    """What a micro-batch reads of one stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STREAM_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    stream: _builtins.str
+    """The stream's name."""
+    @_builtins.property
+    def after(self) -> _frame_pb2.Position:
+        """It reads messages after this; absent means from the first one."""
+
+    @_builtins.property
+    def end(self) -> _frame_pb2.Position:
+        """Where it ends."""
+
+    def __init__(
+        self,
+        *,
+        stream: _builtins.str = ...,
+        after: _frame_pb2.Position | None = ...,
+        end: _frame_pb2.Position | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "after", b"after", "end", b"end"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "after", b"after", "end", b"end", "stream", b"stream"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__after: _TypeAlias = _typing.Literal["after"]  # noqa: Y015
+    _WhichOneofArgType__after: _TypeAlias = _typing.Literal["_after", b"_after"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__after) -> _WhichOneofReturnType__after | None: ...
+
+Global___LoggedRange: _TypeAlias = LoggedRange  # noqa: Y015
+
+@_typing.final
 class DetachRequest(_message.Message):
     """Ends a run."""
 
@@ -772,6 +978,68 @@ class DeliverResponse(_message.Message):
 Global___DeliverResponse: _TypeAlias = DeliverResponse  # noqa: Y015
 
 @_typing.final
+class DeliverAtOnceRequest(_message.Message):
+    """One message of a delivery of several parts, all to one sink."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    FRAME_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def start(self) -> Global___DeliveryStart:
+        """A part begins."""
+
+    @_builtins.property
+    def frame(self) -> _frame_pb2.Frame:
+        """Rows; their sequences number the rows of the part from 0."""
+
+    @_builtins.property
+    def end(self) -> Global___DeliveryEnd:
+        """The part is complete."""
+
+    def __init__(
+        self,
+        *,
+        start: Global___DeliveryStart | None = ...,
+        frame: _frame_pb2.Frame | None = ...,
+        end: Global___DeliveryEnd | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "frame", b"frame", "message", b"message", "start", b"start"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "frame", b"frame", "message", b"message", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["start", "frame", "end"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___DeliverAtOnceRequest: _TypeAlias = DeliverAtOnceRequest  # noqa: Y015
+
+@_typing.final
+class DeliverAtOnceResponse(_message.Message):
+    """The sink has written a part."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REFUSED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[_sink_pb2.Staged.Refused]:
+        """Messages that the sink refuses permanently, by ascending sequence. All others are written."""
+
+    def __init__(
+        self,
+        *,
+        refused: _abc.Iterable[_sink_pb2.Staged.Refused] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["refused", b"refused"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeliverAtOnceResponse: _TypeAlias = DeliverAtOnceResponse  # noqa: Y015
+
+@_typing.final
 class VoteRequest(_message.Message):
     """Asks for a vote."""
 
@@ -855,6 +1123,7 @@ class SettleRequest(_message.Message):
     ACCEPT_LOST_FIELD_NUMBER: _builtins.int
     AWAITED_FIELD_NUMBER: _builtins.int
     FORMER_SINKS_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """The pipeline, as its transactions name it."""
     committed: _builtins.int
@@ -911,6 +1180,10 @@ class SettleRequest(_message.Message):
         the caller may not write to are omitted. At most 100.
         """
 
+    @_builtins.property
+    def metrics(self) -> _metrics_pb2.RunMetrics:
+        """What the run has done since it started; absent if the caller does not measure it."""
+
     def __init__(
         self,
         *,
@@ -928,14 +1201,20 @@ class SettleRequest(_message.Message):
         accept_lost: _builtins.bool = ...,
         awaited: _abc.Iterable[_builtins.str] | None = ...,
         former_sinks: _abc.Iterable[_builtins.str] | None = ...,
+        metrics: _metrics_pb2.RunMetrics | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "committed", b"committed"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_metrics", b"_metrics", "committed", b"committed", "metrics", b"metrics"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "accept_lost", b"accept_lost", "accept_older", b"accept_older", "awaited", b"awaited", "closed", b"closed", "committed", b"committed", "first_batch", b"first_batch", "former_sinks", b"former_sinks", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "run_number", b"run_number", "segments", b"segments", "sinks", b"sinks", "votes", b"votes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_metrics", b"_metrics", "accept_lost", b"accept_lost", "accept_older", b"accept_older", "awaited", b"awaited", "closed", b"closed", "committed", b"committed", "first_batch", b"first_batch", "former_sinks", b"former_sinks", "metrics", b"metrics", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "run_number", b"run_number", "segments", b"segments", "sinks", b"sinks", "votes", b"votes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__committed: _TypeAlias = _typing.Literal["committed"]  # noqa: Y015
     _WhichOneofArgType__committed: _TypeAlias = _typing.Literal["_committed", b"_committed"]  # noqa: Y015
+    _WhichOneofReturnType__metrics: _TypeAlias = _typing.Literal["metrics"]  # noqa: Y015
+    _WhichOneofArgType__metrics: _TypeAlias = _typing.Literal["_metrics", b"_metrics"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__committed) -> _WhichOneofReturnType__committed | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__metrics) -> _WhichOneofReturnType__metrics | None: ...
 
 Global___SettleRequest: _TypeAlias = SettleRequest  # noqa: Y015
 

@@ -72,6 +72,16 @@ class EngineServiceStub:
                 request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.FetchRequest.SerializeToString,
                 response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.FetchResponse.FromString,
                 _registered_method=True)
+        self.Follow = channel.unary_stream(
+                '/headrace.protocol.v1.EngineService/Follow',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.FollowRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.FollowResponse.FromString,
+                _registered_method=True)
+        self.ReportBatches = channel.unary_unary(
+                '/headrace.protocol.v1.EngineService/ReportBatches',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportBatchesRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportBatchesResponse.FromString,
+                _registered_method=True)
         self.Detach = channel.unary_unary(
                 '/headrace.protocol.v1.EngineService/Detach',
                 request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DetachRequest.SerializeToString,
@@ -81,6 +91,11 @@ class EngineServiceStub:
                 '/headrace.protocol.v1.EngineService/Deliver',
                 request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverRequest.SerializeToString,
                 response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverResponse.FromString,
+                _registered_method=True)
+        self.DeliverAtOnce = channel.stream_stream(
+                '/headrace.protocol.v1.EngineService/DeliverAtOnce',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverAtOnceRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverAtOnceResponse.FromString,
                 _registered_method=True)
         self.Vote = channel.unary_unary(
                 '/headrace.protocol.v1.EngineService/Vote',
@@ -160,6 +175,28 @@ class EngineServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Follow(self, request, context):
+        """Streams what the gateway has received after the given positions, and then whatever arrives, until the caller ends the
+        call: for a run in real-time mode, which processes messages before they are planned. Frames of one stream arrive in
+        order; the first one may begin before the position. Only replayable streams: FAILED_PRECONDITION for others, as soon as
+        there is something new. A stream that the gateway does not know yet is awaited. Following a stream acknowledges and plans
+        nothing: call Plan for that. NOT_FOUND if the pipeline is not attached (the gateway restarted): call again after it has
+        attached. A run follows with one call at a time: a newer call ends the older one with ABORTED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportBatches(self, request, context):
+        """Reports micro-batches as the checkpoint has them, for the timeline that operators see. Nothing else depends on it, and it
+        renews no lease. Called by the driver when `offsets/N` and `commits/N` are written, and once a second. NOT_FOUND if the
+        gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
+        reported, or the pipeline has another checkpoint now. UNIMPLEMENTED at older gateways: do not call again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Detach(self, request, context):
         """The pipeline stops gracefully. What it committed is acknowledged, and its streams remain held for it.
         """
@@ -175,6 +212,17 @@ class EngineServiceServicer:
         if the sink has already committed this batch, so the checkpoint must be an older one. ABORTED if the sink failed (with
         its reason), if the batch is already in the commit log, or if the run is not the current one. DATA_LOSS if an instance
         of a sink of the pipeline has reconnected without what it voted for.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeliverAtOnce(self, request_iterator, context):
+        """Delivers parts, one after the other, before their batch is planned: for a run in real-time mode. Each part is as in
+        Deliver, and is answered in order once the sink has written it. The next one may be sent before that. No vote follows,
+        and a batch may have any number of such parts. FAILED_PRECONDITION, with `headrace-reason: sink-mode` in the trailing
+        metadata, if the sink is not at-least-once: deliver the rows with their batch. If the call ends with an error, the parts
+        that were not answered may have been written or not: deliver them again. All other errors are as in Deliver.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -232,6 +280,16 @@ def add_EngineServiceServicer_to_server(servicer, server):
                     request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.FetchRequest.FromString,
                     response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.FetchResponse.SerializeToString,
             ),
+            'Follow': grpc.unary_stream_rpc_method_handler(
+                    servicer.Follow,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.FollowRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.FollowResponse.SerializeToString,
+            ),
+            'ReportBatches': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportBatches,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportBatchesRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportBatchesResponse.SerializeToString,
+            ),
             'Detach': grpc.unary_unary_rpc_method_handler(
                     servicer.Detach,
                     request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DetachRequest.FromString,
@@ -241,6 +299,11 @@ def add_EngineServiceServicer_to_server(servicer, server):
                     servicer.Deliver,
                     request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverRequest.FromString,
                     response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverResponse.SerializeToString,
+            ),
+            'DeliverAtOnce': grpc.stream_stream_rpc_method_handler(
+                    servicer.DeliverAtOnce,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverAtOnceRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverAtOnceResponse.SerializeToString,
             ),
             'Vote': grpc.unary_unary_rpc_method_handler(
                     servicer.Vote,
@@ -412,6 +475,60 @@ class EngineService:
             _registered_method=True)
 
     @staticmethod
+    def Follow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/headrace.protocol.v1.EngineService/Follow',
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.FollowRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.FollowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportBatches(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.EngineService/ReportBatches',
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportBatchesRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.ReportBatchesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Detach(request,
             target,
             options=(),
@@ -455,6 +572,33 @@ class EngineService:
             '/headrace.protocol.v1.EngineService/Deliver',
             headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverRequest.SerializeToString,
             headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeliverAtOnce(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/headrace.protocol.v1.EngineService/DeliverAtOnce',
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverAtOnceRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_engine__pb2.DeliverAtOnceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -76,6 +76,20 @@ class EngineServiceStub:
     source sends nothing for `progress_timeout_ms`: nothing is lost, call again. DATA_LOSS if the source no longer has the
     range and the pipeline does not accept the loss.
     """
+    Follow: _grpc.UnaryStreamMultiCallable[_engine_pb2.FollowRequest, _engine_pb2.FollowResponse]
+    """Streams what the gateway has received after the given positions, and then whatever arrives, until the caller ends the
+    call: for a run in real-time mode, which processes messages before they are planned. Frames of one stream arrive in
+    order; the first one may begin before the position. Only replayable streams: FAILED_PRECONDITION for others, as soon as
+    there is something new. A stream that the gateway does not know yet is awaited. Following a stream acknowledges and plans
+    nothing: call Plan for that. NOT_FOUND if the pipeline is not attached (the gateway restarted): call again after it has
+    attached. A run follows with one call at a time: a newer call ends the older one with ABORTED.
+    """
+    ReportBatches: _grpc.UnaryUnaryMultiCallable[_engine_pb2.ReportBatchesRequest, _engine_pb2.ReportBatchesResponse]
+    """Reports micro-batches as the checkpoint has them, for the timeline that operators see. Nothing else depends on it, and it
+    renews no lease. Called by the driver when `offsets/N` and `commits/N` are written, and once a second. NOT_FOUND if the
+    gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
+    reported, or the pipeline has another checkpoint now. UNIMPLEMENTED at older gateways: do not call again.
+    """
     Detach: _grpc.UnaryUnaryMultiCallable[_engine_pb2.DetachRequest, _engine_pb2.DetachResponse]
     """The pipeline stops gracefully. What it committed is acknowledged, and its streams remain held for it."""
     Deliver: _grpc.StreamUnaryMultiCallable[_engine_pb2.DeliverRequest, _engine_pb2.DeliverResponse]
@@ -86,6 +100,13 @@ class EngineServiceStub:
     if the sink has already committed this batch, so the checkpoint must be an older one. ABORTED if the sink failed (with
     its reason), if the batch is already in the commit log, or if the run is not the current one. DATA_LOSS if an instance
     of a sink of the pipeline has reconnected without what it voted for.
+    """
+    DeliverAtOnce: _grpc.StreamStreamMultiCallable[_engine_pb2.DeliverAtOnceRequest, _engine_pb2.DeliverAtOnceResponse]
+    """Delivers parts, one after the other, before their batch is planned: for a run in real-time mode. Each part is as in
+    Deliver, and is answered in order once the sink has written it. The next one may be sent before that. No vote follows,
+    and a batch may have any number of such parts. FAILED_PRECONDITION, with `headrace-reason: sink-mode` in the trailing
+    metadata, if the sink is not at-least-once: deliver the rows with their batch. If the call ends with an error, the parts
+    that were not answered may have been written or not: deliver them again. All other errors are as in Deliver.
     """
     Vote: _grpc.UnaryUnaryMultiCallable[_engine_pb2.VoteRequest, _engine_pb2.VoteResponse]
     """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted. Waits for
@@ -152,6 +173,20 @@ class EngineServiceAsyncStub(EngineServiceStub):
     source sends nothing for `progress_timeout_ms`: nothing is lost, call again. DATA_LOSS if the source no longer has the
     range and the pipeline does not accept the loss.
     """
+    Follow: _aio.UnaryStreamMultiCallable[_engine_pb2.FollowRequest, _engine_pb2.FollowResponse]  # type: ignore[assignment]
+    """Streams what the gateway has received after the given positions, and then whatever arrives, until the caller ends the
+    call: for a run in real-time mode, which processes messages before they are planned. Frames of one stream arrive in
+    order; the first one may begin before the position. Only replayable streams: FAILED_PRECONDITION for others, as soon as
+    there is something new. A stream that the gateway does not know yet is awaited. Following a stream acknowledges and plans
+    nothing: call Plan for that. NOT_FOUND if the pipeline is not attached (the gateway restarted): call again after it has
+    attached. A run follows with one call at a time: a newer call ends the older one with ABORTED.
+    """
+    ReportBatches: _aio.UnaryUnaryMultiCallable[_engine_pb2.ReportBatchesRequest, _engine_pb2.ReportBatchesResponse]  # type: ignore[assignment]
+    """Reports micro-batches as the checkpoint has them, for the timeline that operators see. Nothing else depends on it, and it
+    renews no lease. Called by the driver when `offsets/N` and `commits/N` are written, and once a second. NOT_FOUND if the
+    gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
+    reported, or the pipeline has another checkpoint now. UNIMPLEMENTED at older gateways: do not call again.
+    """
     Detach: _aio.UnaryUnaryMultiCallable[_engine_pb2.DetachRequest, _engine_pb2.DetachResponse]  # type: ignore[assignment]
     """The pipeline stops gracefully. What it committed is acknowledged, and its streams remain held for it."""
     Deliver: _aio.StreamUnaryMultiCallable[_engine_pb2.DeliverRequest, _engine_pb2.DeliverResponse]  # type: ignore[assignment]
@@ -162,6 +197,13 @@ class EngineServiceAsyncStub(EngineServiceStub):
     if the sink has already committed this batch, so the checkpoint must be an older one. ABORTED if the sink failed (with
     its reason), if the batch is already in the commit log, or if the run is not the current one. DATA_LOSS if an instance
     of a sink of the pipeline has reconnected without what it voted for.
+    """
+    DeliverAtOnce: _aio.StreamStreamMultiCallable[_engine_pb2.DeliverAtOnceRequest, _engine_pb2.DeliverAtOnceResponse]  # type: ignore[assignment]
+    """Delivers parts, one after the other, before their batch is planned: for a run in real-time mode. Each part is as in
+    Deliver, and is answered in order once the sink has written it. The next one may be sent before that. No vote follows,
+    and a batch may have any number of such parts. FAILED_PRECONDITION, with `headrace-reason: sink-mode` in the trailing
+    metadata, if the sink is not at-least-once: deliver the rows with their batch. If the call ends with an error, the parts
+    that were not answered may have been written or not: deliver them again. All other errors are as in Deliver.
     """
     Vote: _aio.UnaryUnaryMultiCallable[_engine_pb2.VoteRequest, _engine_pb2.VoteResponse]  # type: ignore[assignment]
     """Asks a sink for its vote on a transaction. Answered once every instance that has a part of it has voted. Waits for
@@ -257,6 +299,32 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def Follow(
+        self,
+        request: _engine_pb2.FollowRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_engine_pb2.FollowResponse], _abc.AsyncIterator[_engine_pb2.FollowResponse]]:
+        """Streams what the gateway has received after the given positions, and then whatever arrives, until the caller ends the
+        call: for a run in real-time mode, which processes messages before they are planned. Frames of one stream arrive in
+        order; the first one may begin before the position. Only replayable streams: FAILED_PRECONDITION for others, as soon as
+        there is something new. A stream that the gateway does not know yet is awaited. Following a stream acknowledges and plans
+        nothing: call Plan for that. NOT_FOUND if the pipeline is not attached (the gateway restarted): call again after it has
+        attached. A run follows with one call at a time: a newer call ends the older one with ABORTED.
+        """
+
+    @_abc_1.abstractmethod
+    def ReportBatches(
+        self,
+        request: _engine_pb2.ReportBatchesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_engine_pb2.ReportBatchesResponse, _abc.Awaitable[_engine_pb2.ReportBatchesResponse]]:
+        """Reports micro-batches as the checkpoint has them, for the timeline that operators see. Nothing else depends on it, and it
+        renews no lease. Called by the driver when `offsets/N` and `commits/N` are written, and once a second. NOT_FOUND if the
+        gateway does not know the pipeline. ABORTED, with `headrace-reason: superseded`, if a newer run of the checkpoint has
+        reported, or the pipeline has another checkpoint now. UNIMPLEMENTED at older gateways: do not call again.
+        """
+
+    @_abc_1.abstractmethod
     def Detach(
         self,
         request: _engine_pb2.DetachRequest,
@@ -277,6 +345,19 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         if the sink has already committed this batch, so the checkpoint must be an older one. ABORTED if the sink failed (with
         its reason), if the batch is already in the commit log, or if the run is not the current one. DATA_LOSS if an instance
         of a sink of the pipeline has reconnected without what it voted for.
+        """
+
+    @_abc_1.abstractmethod
+    def DeliverAtOnce(
+        self,
+        request_iterator: _MaybeAsyncIterator[_engine_pb2.DeliverAtOnceRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_engine_pb2.DeliverAtOnceResponse], _abc.AsyncIterator[_engine_pb2.DeliverAtOnceResponse]]:
+        """Delivers parts, one after the other, before their batch is planned: for a run in real-time mode. Each part is as in
+        Deliver, and is answered in order once the sink has written it. The next one may be sent before that. No vote follows,
+        and a batch may have any number of such parts. FAILED_PRECONDITION, with `headrace-reason: sink-mode` in the trailing
+        metadata, if the sink is not at-least-once: deliver the rows with their batch. If the call ends with an error, the parts
+        that were not answered may have been written or not: deliver them again. All other errors are as in Deliver.
         """
 
     @_abc_1.abstractmethod

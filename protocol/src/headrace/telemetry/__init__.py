@@ -1,0 +1,10 @@
+"""Spans of messages on their way, by OpenTelemetry: shared by the gateway and the engine.
+
+Only `spans` needs the packages of the extra `telemetry`; what decides whether there are spans does not.
+"""
+
+from headrace.telemetry._contexts import MOST_LINKS, Contexts, sampled
+from headrace.telemetry._endpoint import export_endpoint
+from headrace.telemetry._repeats import Repeats
+
+__all__ = ["MOST_LINKS", "Contexts", "Repeats", "export_endpoint", "sampled"]

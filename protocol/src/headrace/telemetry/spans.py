@@ -1,0 +1,127 @@
+"""Creates the spans of operations on messages, by the semantic conventions for messaging, and exports them by OTLP."""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from threading import Thread
+
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from headrace.telemetry._repeats import Repeats
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
+"""The version of the semantic conventions whose names are used."""
+REPEAT_S = 60.0
+"""How often the log repeats that an export has failed, in seconds."""
+
+_LOGS = ("opentelemetry.exporter.otlp.proto.grpc.exporter", "opentelemetry.sdk._shared_internal")
+
+
+class Operation(Enum):
+    """The operations, each with the kind that the conventions give its span."""
+
+    RECEIVE = SpanKind.CLIENT, "receive"
+    PROCESS = SpanKind.CONSUMER, "process"
+    SEND = SpanKind.CLIENT, "send"
+    SETTLE = SpanKind.CLIENT, "settle"
+
+
+class Spans:
+    """The spans of a process. A collector that is away, or slow, costs spans and nothing else.
+
+    Args:
+        endpoint: The URL of the collector.
+        service: The process, as `service.name`, unless the standard variables name it.
+        version: Its version.
+        delay_ms: How long spans are collected for an export, in milliseconds; None for the default of the standard variables.
+
+    Raises:
+        Exception: A standard variable is invalid, or a file that one names cannot be read.
+    """
+
+    def __init__(self, endpoint: str, service: str, version: str, *, delay_ms: float | None = None) -> None:
+        self._repeats = Repeats(REPEAT_S)
+        for name in _LOGS:
+            logging.getLogger(name).addFilter(self._repeats)
+        resource = Resource.create({"service.name": service, "service.version": version})
+        # Only sampled messages have contexts, and no span begins a trace of its own.
+        self._provider = TracerProvider(ParentBased(ALWAYS_OFF), resource, shutdown_on_exit=False)
+        self._exporter = OTLPSpanExporter(endpoint)
+        self._processor = BatchSpanProcessor(self._exporter, schedule_delay_millis=delay_ms)
+        self._provider.add_span_processor(self._processor)
+        self._tracer = self._provider.get_tracer("headrace", version, schema_url=SCHEMA_URL)
+
+    def record(
+        self,
+        operation: Operation,
+        destination: str,
+        contexts: Iterable[bytes],
+        messages: int,
+        begun_ns: int,
+        attributes: Mapping[str, str | int],
+        error: str | None = None,
+    ) -> None:
+        """Creates a span that ends now. Nothing happens if there is no context.
+
+        The first context is its parent, so that the span is in the trace of a message. It has links to all contexts.
+
+        Args:
+            operation: The operation.
+            destination: The stream, sink or pipeline.
+            contexts: The contexts of the sampled messages, from `sampled`.
+            messages: The number of messages, sampled or not.
+            begun_ns: When it began, in nanoseconds since 1970 UTC.
+            attributes: Further attributes.
+            error: The type of the error with which it failed; None if it did not.
+        """
+        found = [_context(context) for context in contexts]
+        if not found:
+            return
+        kind, name = operation.value
+        span = self._tracer.start_span(
+            f"{name} {destination}",
+            trace.set_span_in_context(NonRecordingSpan(found[0])),
+            kind,
+            {
+                "messaging.system": "headrace",
+                "messaging.operation.name": name,
+                "messaging.operation.type": name,
+                "messaging.destination.name": destination,
+                "messaging.batch.message_count": messages,
+                **attributes,
+            },
+            [Link(context) for context in found],
+            begun_ns,
+        )
+        if error is not None:
+            span.set_attribute("error.type", error)
+            span.set_status(Status(StatusCode.ERROR))
+        # A clock that was set back must not end a span before it began.
+        span.end(max(begun_ns, time.time_ns()))
+
+    def flush(self) -> None:
+        """Exports what there is; waits for the collector."""
+        self._processor.force_flush()
+
+    def close(self, within_s: float) -> None:
+        """Exports what there is, if that does not take longer than `within_s` seconds, and ends."""
+        ending = Thread(target=self._processor.shutdown, name="headrace-spans-end", daemon=True)
+        ending.start()
+        ending.join(within_s)
+        # Ends a call in progress.
+        self._exporter.shutdown()
+        ending.join()
+        for name in _LOGS:
+            logging.getLogger(name).removeFilter(self._repeats)
+
+
+def _context(traceparent: bytes) -> SpanContext:
+    text = traceparent.decode("ascii")
+    return SpanContext(int(text[3:35], 16), int(text[36:52], 16), is_remote=True, trace_flags=TraceFlags(int(text[53:55], 16)))
