@@ -127,6 +127,29 @@ async def test_a_source_is_read_acknowledged_and_ends(gateway, connect, log):
     assert source.closed == 1
 
 
+async def test_it_ends_after_the_last_acknowledgement_has_reached_the_source(gateway, connect):
+    release = threading.Event()
+
+    class Slow(Log):
+        def acknowledged(self, partition, position):
+            release.wait(60)
+            super().acknowledged(partition, position)
+
+    source = Slow(VALUES)
+    task = connect(source)
+    session = await gateway.session()
+    stream = await session.open("log/0")
+    await session.messages(10)
+    await session.next("close_stream")
+    session.ack(stream, 10)
+    await session.next("goodbye")
+    done, _ = await asyncio.wait({task}, timeout=0.2)
+    release.set()
+    await asyncio.wait_for(task, 10)
+    assert not done
+    assert source.acks == [10]
+
+
 @LOGS
 async def test_it_goes_on_where_the_gateway_says(gateway, connect, log):
     source = log(VALUES)
@@ -516,6 +539,30 @@ async def test_a_lost_session_is_resumed(gateway, connect, log):
     assert [m.sequence for m in await session.messages(1)] == [10]
     session.ack(stream, 10)
     await until(lambda: source.acks == [10])
+
+
+@pytest.mark.timeout(30)  # Where the event loop is blocked, nothing else ends the test.
+async def test_an_async_source_that_has_nothing_leaves_the_event_loop_to_its_acknowledgements(gateway, connect):
+    class Slow(AsyncLog):
+        """Its first acknowledgement takes until the second one has arrived."""
+
+        second = asyncio.Event()
+
+        async def acknowledged(self, partition: str, position: Position) -> None:
+            await self.second.wait()
+            await super().acknowledged(partition, position)
+
+    source = Slow(VALUES, ends=False)
+    source.second = asyncio.Event()
+    connect(source)
+    session = await gateway.session()
+    stream = await session.open()
+    await session.messages(10)
+    for sequence in (5, 10):
+        session.ack(stream, sequence)
+    await until(lambda: session.written == 3)  # StreamOpened, and both
+    source.second.set()
+    await until(lambda: source.acks[-1:] == [10])
 
 
 async def test_a_gateway_that_restarts_is_found_again(gateway, connect):

@@ -52,7 +52,8 @@ async def serve(
         instance: Identifies this deployment of the connector, and stays the same across its restarts. A newer session of an
             instance takes over the streams of the older one, or replaces it as a sink. Default: the connector's name.
         token: The connector's authentication token. Default: HEADRACE_TOKEN, else none.
-        tls: TLS settings; None connects without encryption.
+        tls: TLS settings. Default: those of HEADRACE_TLS (1 for TLS), HEADRACE_TLS_CA, HEADRACE_TLS_CERT and HEADRACE_TLS_KEY
+            (PEM files, each of which also enables TLS), else none: it connects without encryption.
         settings: Settings that rarely need to be changed.
         stop: Set this event to stop the connector. A source then sends what it has read, and waits up to
             `settings.drain_seconds` for acknowledgements; a sink finishes and answers what it has received, within that time.
@@ -67,7 +68,7 @@ async def serve(
     settings = settings or Settings()
     stop = stop or asyncio.Event()
     where = endpoint(gateway, token, tls)
-    if where.token is not None and tls is None and not is_loopback(where.gateway):
+    if where.token is not None and where.tls is None and not is_loopback(where.gateway):
         log.warning("the token goes to %s in the clear: use TLS", where.gateway)
     if not isinstance(connector, SinkBase):
         source = Driver(connector)

@@ -10,6 +10,8 @@ from headrace.contract.names import NAME
 from headrace.sdk._errors import InvalidSource
 
 _PART = re.compile(NAME)
+_ON = ("1", "true", "yes", "on")
+_OFF = ("", "0", "false", "no", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +72,53 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsNames:
+    """What the user calls the files of `Tls`, for errors."""
+
+    ca: str = "Tls.ca"
+    certificate: str = "Tls.certificate"
+    key: str = "Tls.key"
+
+
+_VARIABLES = TlsNames("HEADRACE_TLS_CA", "HEADRACE_TLS_CERT", "HEADRACE_TLS_KEY")
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """The gateway's address, and the connector's credentials."""
 
     gateway: str
     token: str | None
     tls: Tls | None
+    tls_names: TlsNames
 
 
 def endpoint(gateway: str | None, token: str | None, tls: Tls | None) -> Endpoint:
-    """Returns the endpoint, with HEADRACE_GATEWAY and HEADRACE_TOKEN as defaults."""
+    """Returns the endpoint, with HEADRACE_GATEWAY, HEADRACE_TOKEN and those of TLS as defaults.
+
+    Raises:
+        InvalidSource: HEADRACE_TLS is neither 1 nor 0.
+    """
     return Endpoint(
         gateway=gateway or os.environ.get("HEADRACE_GATEWAY") or DEFAULT_GATEWAY,
         token=token or os.environ.get("HEADRACE_TOKEN") or None,
-        tls=tls,
+        tls=tls or _tls_of_the_environment(),
+        tls_names=_VARIABLES if tls is None else TlsNames(),
     )
+
+
+def _tls_of_the_environment() -> Tls | None:
+    """Returns the TLS settings that HEADRACE_TLS, HEADRACE_TLS_CA, HEADRACE_TLS_CERT and HEADRACE_TLS_KEY make; None for none."""
+    files = Tls(_path(_VARIABLES.ca), _path(_VARIABLES.certificate), _path(_VARIABLES.key))
+    text = os.environ.get("HEADRACE_TLS", "")
+    if text.lower() not in (*_ON, *_OFF):
+        raise InvalidSource(f"HEADRACE_TLS is {text!r}: 1 turns TLS on, 0 leaves it to the files")
+    return files if text.lower() in _ON or files != Tls() else None
+
+
+def _path(variable: str) -> Path | None:
+    text = os.environ.get(variable)
+    return Path(text) if text else None
 
 
 def is_loopback(gateway: str) -> bool:

@@ -5,12 +5,14 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from headrace.sdk._errors import InvalidMessage
 from headrace.sdk._settings import FrameTarget
 from headrace.sdk.wire._message import GONE, Backlog, Batch, Close, Message, Packed
+from headrace.sdk.wire._messages import FIELDS, Messages, fields_of
 
-Item = Message | Batch
+Item = Messages | Batch
 _Run = tuple[list[Item], int, int]
 """Items for one frame, their size in bytes, and the number of their messages."""
 
@@ -39,67 +41,116 @@ class Gather:
         self._loop = loop
         self._changed = changed
         self._target_bytes, self._target_messages = target.bytes, target.messages
-        # What was added goes to the last run, until it is as large as a frame.
+        # Complete runs, each as large as a frame.
         self._runs: deque[_Run] = deque()
-        self._last: list[Item] = []
-        self._last_bytes = self._last_messages = 0
         self._runs_bytes = self._runs_messages = 0
+        # What was added goes to the last run: messages to its fields, until a batch follows. Without the lock, the reader only
+        # appends to the fields, at once for each message, and the sender never replaces the list.
+        self._last: list[Item] = []
+        self._last_messages = 0
+        self._fields: list[Any] = []
+        self._most_fields = FIELDS * (target.messages - 1)
+        # The size of the last run, which only the reader keeps: it is too large after the sender has taken messages from the run.
+        self._last_bytes = 0
         self._level = _NOTHING
 
     @property
     def bytes(self) -> int:
-        """The size of the keys and values, in bytes."""
-        return self._runs_bytes + self._last_bytes
+        """The size of the keys and values, in bytes. Takes as long as there are messages."""
+        return self._runs_bytes + self._measured_last()
 
     @property
     def messages(self) -> int:
         """The number of messages."""
-        return self._runs_messages + self._last_messages
+        return self._runs_messages + self._last_messages + len(self._fields) // FIELDS
 
     @property
     def enough(self) -> bool:
         """Whether there is enough for a whole frame."""
         return bool(self._runs)
 
-    def add(self, item: Item) -> None:
-        """Adds an item that the source yielded. The caller must check `full` afterwards.
+    def add(self, item: Message | Batch) -> bool:
+        """Adds an item that the source yielded. Returns whether the caller must check `full`, since the sender was woken.
 
         Raises:
             InvalidMessage: The item is neither a message nor a batch, or a key or value is not bytes.
         """
-        # Runs for each message: the commonest kind is weighed here, and the lock is used without its condition.
-        if type(item) is Message and item.key is None and type(item.value) is bytes:
-            size, count = len(item.value), 1
-        else:
-            size, count = _weight(item)
+        # Runs for each message, so the commonest kind is added without the lock and without a call, such as that of `fields_of`.
+        if type(item) is Message and type(item.value) is bytes and (item.key is None or type(item.key) is bytes):
+            key, value, fields = item.key, item.value, self._fields
+            size = self._last_bytes + len(value) + (0 if key is None else len(key))
+            if size < self._target_bytes and len(fields) < self._most_fields:
+                self._last_bytes = size
+                is_plain = (
+                    item.event_time is None
+                    and item.message_id is None
+                    and item.headers is None
+                    and item.cursor is None
+                    and item.token is None
+                )
+                fields += (value, key, item.sequence, None if is_plain else item)
+                # The level is read after the message was added, and the sender lowers it before it takes messages: either the
+                # sender takes this one, or it is woken.
+                if self._level and not self.caught_up:
+                    return False
+                self._wake()
+                return True
+        self._add(item)
+        return True
+
+    def _wake(self) -> None:
+        """Wakes the sender for the first message after it has taken everything, or after the source had caught up."""
         with self._lock:
             self.caught_up = False
-            last_bytes, last_messages = self._last_bytes + size, self._last_messages + count
-            if last_bytes < self._target_bytes and last_messages < self._target_messages:
-                self._last.append(item)
-                self._last_bytes, self._last_messages = last_bytes, last_messages
-                if self._level == _NOTHING:
-                    self._raise_to(_SOME)
-            else:
-                self._complete(item, size, count)
+            if self.messages - self._runs_messages == 1:
+                self._last_bytes = self._measured_last()
+            if self._level == _NOTHING:
+                self._raise_to(_SOME)
 
-    def _complete(self, item: Item, size: int, count: int) -> None:
-        """Adds the item with which the last run is complete, or exceeds a frame: it then begins the next one."""
-        if self._last and (self._last_bytes + size > self._target_bytes or self._last_messages + count > self._target_messages):
-            self._end_run()
-        self._last.append(item)
-        self._last_bytes, self._last_messages = self._last_bytes + size, self._last_messages + count
-        if self._last_bytes >= self._target_bytes or self._last_messages >= self._target_messages:
-            self._end_run()
-        self.full = self._is_full()
-        if self.full:
-            self.room.clear()
-        self._raise_to(_FULL)
+    def _add(self, item: Message | Batch) -> None:
+        """Adds any item, perhaps one that completes the last run, or exceeds a frame: it then begins the next one."""
+        size, count = _weight(item)
+        with self._lock:
+            self.caught_up = False
+            if not self._last and not self._fields:
+                self._last_bytes = 0
+            last_bytes, last_messages = self._last_bytes, self._last_messages + len(self._fields) // FIELDS
+            if last_messages and (last_bytes + size > self._target_bytes or last_messages + count > self._target_messages):
+                self._end_run()
+            if isinstance(item, Batch):
+                self._seal_fields()
+                self._last.append(item)
+                self._last_messages += count
+            else:
+                self._fields += fields_of(item)
+            self._last_bytes += size
+            last_messages = self._last_messages + len(self._fields) // FIELDS
+            if self._last_bytes >= self._target_bytes or last_messages >= self._target_messages:
+                self._end_run()
+            self.full = self._is_full()
+            if self.full:
+                self.room.clear()
+            self._raise_to(_FULL if self._runs else _SOME)
+
+    def _measured_last(self) -> int:
+        """Returns the size of the last run, in bytes."""
+        last = [*self._last, Messages(self._fields[:])]
+        return sum(_weight(one)[0] for item in last for one in (item if isinstance(item, Messages) else [item]))
+
+    def _seal_fields(self) -> None:
+        """Ends a row of messages in the last run. On the reader's thread, or while the reader adds nothing."""
+        if self._fields:
+            self._last.append(Messages(self._fields))
+            self._last_messages += len(self._fields) // FIELDS
+            self._fields = []
 
     def _end_run(self) -> None:
-        self._runs.append((self._last, self._last_bytes, self._last_messages))
-        self._runs_bytes += self._last_bytes
-        self._runs_messages += self._last_messages
+        """Ends the last run. On the reader's thread, or while the reader adds nothing."""
+        self._seal_fields()
+        if self._last:
+            self._runs.append((self._last, self._last_bytes, self._last_messages))
+            self._runs_bytes += self._last_bytes
+            self._runs_messages += self._last_messages
         self._last, self._last_bytes, self._last_messages = [], 0, 0
 
     def report(self, backlog: Backlog | None, *, caught_up: bool) -> None:
@@ -122,21 +173,32 @@ class Gather:
         """Removes and returns items for about one frame, and at least one if there is any."""
         with self.condition:
             if not self._runs:
-                self._end_run()
+                return self._take_last()
             items, size, count = self._runs.popleft()
             self._runs_bytes -= size
             self._runs_messages -= count
-            self._level = _FULL if self._runs else _SOME if self._last else _NOTHING
+            # Lowered first, as `add` requires.
+            self._level = _NOTHING
+            if self._runs or self.messages:
+                self._level = _FULL if self._runs else _SOME
             if self.full and not self._is_full():
                 self.full = False
                 self.room.set()
                 self.condition.notify_all()
         return items
 
+    def _take_last(self) -> list[Item]:
+        """Takes the last run, to which the reader may be adding messages."""
+        self._level = _NOTHING
+        items, self._last, self._last_messages = self._last, [], 0
+        fields = self._fields[:]
+        del self._fields[: len(fields)]
+        return [*items, Messages(fields)] if fields else items
+
     def clear(self) -> None:
         """Drops everything that was gathered."""
         with self.condition:
-            self._end_run()
+            self._take_last()
             self._runs.clear()
             self._runs_bytes = self._runs_messages = 0
             self.full = False
@@ -146,7 +208,7 @@ class Gather:
     def _is_full(self) -> bool:
         """Returns whether the reader must wait. It continues once half is taken, to avoid a thread switch for every item."""
         share = _CAPACITY_IN_FRAMES // 2 if self.full else _CAPACITY_IN_FRAMES
-        return self.bytes >= share * self._target_bytes or self.messages >= share * self._target_messages
+        return self._runs_bytes >= share * self._target_bytes or self._runs_messages >= share * self._target_messages
 
     def _raise_to(self, level: int, *, again: bool = False) -> None:
         """Wakes the sender when the fill level rises; with `again`, always."""
@@ -157,7 +219,7 @@ class Gather:
                 self._loop.call_soon_threadsafe(self._changed)
 
 
-def _weight(item: Item) -> tuple[int, int]:
+def _weight(item: Message | Batch) -> tuple[int, int]:
     """Returns the size of an item: the bytes of its keys and values, and the number of messages."""
     try:
         if isinstance(item, Message):

@@ -145,21 +145,21 @@ class ThreadReader:
     def _read(self) -> bool:
         """Reads until the source ends, returning True, or the reader is stopped, returning False."""
         gather, last = self._gather, None
+        add = gather.add
         if not self._attend():
             return False
         try:
             iterator = self._source.read(self._task.partition, self._task.position)
             try:
                 for item in iterator:
-                    if isinstance(item, Close):
-                        last = item
-                        break
+                    # Runs for each message: the clock is read only where the sender is woken too.
                     if item is None:
                         self._pass_idle_time()
-                    else:
-                        gather.add(item)
-                        if time.monotonic() >= self._next_backlog:
-                            self._report_backlog(caught_up=False)
+                    elif isinstance(item, Close):
+                        last = item
+                        break
+                    elif add(item) and time.monotonic() >= self._next_backlog:
+                        self._report_backlog(caught_up=False)
                     if (self._attention or gather.full) and not self._attend():
                         return False
             finally:

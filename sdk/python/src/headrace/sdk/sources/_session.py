@@ -13,7 +13,7 @@ from headrace.sdk._settings import Settings, stream_name
 from headrace.sdk.sources._credit import Window
 from headrace.sdk.sources._driver import Driver
 from headrace.sdk.sources._gather import Gather
-from headrace.sdk.sources._reader import ReaderTask
+from headrace.sdk.sources._reader import Reader, ReaderTask
 from headrace.sdk.sources._sender import Sender
 from headrace.sdk.sources._source import SourceKind
 from headrace.sdk.sources._stream import Stream
@@ -63,6 +63,8 @@ class Session:
         self._next_id = 1
         self._lost_in_a_row: dict[str, int] = {}
         self._tasks = Tasks(self._finish)
+        self._stopping: set[Reader] = set()
+        """Readers of streams that are forgotten, whose last acknowledgements may still be on their way to the source."""
         self._poll_now = asyncio.Event()
         self._starts_wanted = asyncio.Event()
         self._leaving: Ending | HeadraceError | None = None
@@ -352,9 +354,14 @@ class Session:
         elif not stream.gather.for_now:
             self._any_ended = True
         if stream.reader is not None:
-            self._tasks.start(stream.reader.stop(self._stop))
+            self._stopping.add(stream.reader)
+            self._tasks.start(self._stop_reader(stream.reader))
         if self._driver.takes_turns:
             self._poll_now.set()
+
+    async def _stop_reader(self, reader: Reader) -> None:
+        await reader.stop(self._stop)
+        self._stopping.discard(reader)
 
     def _look_for_end(self) -> None:
         """Ends the session if nothing is left to do."""
@@ -387,11 +394,13 @@ class Session:
         if isinstance(self._leaving, HeadraceError):
             give_up = asyncio.Event()
             give_up.set()
+        readers = set(self._stopping)
         tasks = self._tasks.cancel()
         for stream in self._streams.values():
             stream.mute()
             if stream.reader is not None:
-                # A separate task, which continues if this one is cancelled.
-                tasks.append(asyncio.create_task(stream.reader.stop(give_up)))
+                readers.add(stream.reader)
+        # Separate tasks, which continue if this one is cancelled.
+        tasks += [asyncio.create_task(reader.stop(give_up)) for reader in readers]
         if tasks:
             await asyncio.wait(tasks)

@@ -24,6 +24,9 @@ class TaskReader:
         self._tokens: list[object] = []
         self._undecided: tuple[Unsendable, Callable[[], None]] | None = None
         self._acknowledged = asyncio.Event()
+        """Wakes the task that acknowledges."""
+        self._told = asyncio.Event()
+        """Wakes a source that has nothing, once it was told of an acknowledgement."""
         self._may_read = asyncio.Event()
         self._may_read.set()
         self._stopped = False
@@ -77,6 +80,7 @@ class TaskReader:
                         await self._source.settle(self._task.partition, tokens)
                     await self._source.acknowledged(self._task.partition, position)
                     self._told_earlier.set()
+                    self._told.set()
                 elif self._undecided is not None:
                     (unsendable, left_out), self._undecided = self._undecided, None
                     await self._source.unsendable(self._task.partition, unsendable.message, unsendable.error)
@@ -102,8 +106,8 @@ class TaskReader:
                         break
                     if item is None:
                         await self._pass_idle_time()
-                    else:
-                        gather.add(item)
+                    elif gather.add(item):
+                        # Not for each message, but where the sender is woken too.
                         if time.monotonic() >= self._next_backlog:
                             await self._report_backlog(caught_up=False)
                         if gather.full:
@@ -124,11 +128,13 @@ class TaskReader:
             self._task.ended_badly(source_failed(self._task, error))
 
     async def _pass_idle_time(self) -> None:
-        """Waits `idle_seconds` after the source yielded None, or until something is acknowledged."""
+        """Waits `idle_seconds` after the source yielded None, or until it was told of an acknowledgement."""
+        # Cleared here: if it stayed set, a source that never waits itself would keep the event loop from everything else.
+        self._told.clear()
         await self._report_backlog(caught_up=True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._source.idle_seconds):
-                await self._acknowledged.wait()
+                await self._told.wait()
 
     async def _report_backlog(self, *, caught_up: bool) -> None:
         """Asks the source for its backlog, about once a second, or when it has just caught up."""

@@ -1,6 +1,6 @@
 """Separates messages that cannot be sent from those that can. Pure functions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TypeVar
@@ -8,9 +8,9 @@ from typing import TypeVar
 from headrace.contract.columns import NULL_LENGTH as NULL
 from headrace.contract.columns import NULL_TIME
 from headrace.sdk._errors import InvalidMessage
-from headrace.sdk.sources._gather import Item
 from headrace.sdk.wire._columns import Column, Columns
 from headrace.sdk.wire._message import Batch, Message, Packed, Steps
+from headrace.sdk.wire._messages import Messages
 from headrace.sdk.wire._pack import pack_batch, pack_messages
 
 T = TypeVar("T")
@@ -29,7 +29,8 @@ class Unsendable:
     error: InvalidMessage
 
 
-Piece = list[Item] | Unsendable
+Item = Message | Messages | Batch
+Piece = Sequence[Item] | Unsendable
 """Items that can be sent, or a message that cannot."""
 
 
@@ -46,7 +47,7 @@ def separated(items: Sequence[Item], error: InvalidMessage) -> list[Piece]:
     pieces: list[Piece] = []
     sound: list[Item] = []
     for item in items:
-        for part in [item] if _is_sound(item) else _messages(item, error):
+        for part in _split(item, error):
             if isinstance(part, Batch) or (wrong := _wrong(part)) is None:
                 sound.append(part)
                 continue
@@ -82,33 +83,34 @@ def message_at(columns: Columns, at: int) -> Message:
     )
 
 
-def _is_sound(item: Item) -> bool:
-    """Returns whether the item is a batch that can be packed, or a message, which is checked separately."""
+def _split(item: Item, error: InvalidMessage) -> Iterable[Message | Batch]:
+    """Returns a batch that can be packed, or else the messages, which are checked separately."""
     if isinstance(item, Message):
-        return True
+        return [item]
+    if isinstance(item, Messages):
+        return item
     try:
         pack_batch(item, 1)
     except InvalidMessage:
-        return False
-    return True
+        return _messages(item, error)
+    return [item]
 
 
 def _wrong(message: Message) -> InvalidMessage | None:
     """Returns why a message cannot be packed, or None. Ignores its sequence and cursor, for which the source is responsible."""
     try:
-        pack_messages([replace(message, sequence=None, cursor=None)], 1)
+        pack_messages(Messages.of([replace(message, sequence=None, cursor=None)]), 1)
     except InvalidMessage as error:
         return error
     return None
 
 
-def _messages(batch: Item, error: InvalidMessage) -> list[Message]:
+def _messages(batch: Batch, error: InvalidMessage) -> list[Message]:
     """Converts a batch to messages.
 
     Raises:
         InvalidMessage: `error`, if not every column has an entry for each message.
     """
-    assert isinstance(batch, Batch)
     count = len(batch)
     if count == 0:
         raise error

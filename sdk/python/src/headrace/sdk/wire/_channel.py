@@ -3,8 +3,8 @@
 import grpc
 import grpc.aio
 
-from headrace.sdk._errors import InvalidSource
-from headrace.sdk._settings import Endpoint, Tls
+from headrace.sdk._settings import Endpoint
+from headrace.sdk.wire._certificates import credentials
 
 _OPTIONS: list[tuple[str, int | str]] = [
     # Frames are limited by the gateway's Welcome, not here.
@@ -31,28 +31,16 @@ def open_channel(endpoint: Endpoint) -> grpc.aio.Channel:
     """Creates a channel, which connects on the first call.
 
     Raises:
-        InvalidSource: A certificate file cannot be read.
+        InvalidSource: A certificate file cannot be used.
     """
     if endpoint.tls is None:
         return grpc.aio.insecure_channel(endpoint.gateway, options=_OPTIONS)
     options = list(_OPTIONS)
     if endpoint.tls.server_name is not None:
         options.append(("grpc.ssl_target_name_override", endpoint.tls.server_name))
-    return grpc.aio.secure_channel(endpoint.gateway, _credentials(endpoint.tls), options=options)
+    return grpc.aio.secure_channel(endpoint.gateway, credentials(endpoint.tls, endpoint.tls_names), options=options)
 
 
 def metadata(endpoint: Endpoint) -> tuple[tuple[str, str], ...]:
     """Returns the metadata to send with every call."""
     return () if endpoint.token is None else (("authorization", f"Bearer {endpoint.token}"),)
-
-
-def _credentials(tls: Tls) -> grpc.ChannelCredentials:
-    """Reads the certificate files."""
-    try:
-        return grpc.ssl_channel_credentials(
-            root_certificates=None if tls.ca is None else tls.ca.read_bytes(),
-            private_key=None if tls.key is None else tls.key.read_bytes(),
-            certificate_chain=None if tls.certificate is None else tls.certificate.read_bytes(),
-        )
-    except OSError as error:
-        raise InvalidSource(f"cannot read the certificate file {error.filename}: {error.strerror}") from error

@@ -86,6 +86,8 @@ def session_ended(gateway: str, status: grpc.StatusCode, details: str, info: Err
     if kind is None:
         pinged = status is grpc.StatusCode.RESOURCE_EXHAUSTED and _PINGED_TOO_OFTEN.search(details)
         kind = GatewayUnavailable if pinged else _BY_STATUS.get(status, GatewayRefused)
+    if status is grpc.StatusCode.UNIMPLEMENTED:
+        text = f"{text}; either this is not a Headrace gateway, or it is too old for this connector: upgrade it"
     if kind is SessionTakenOver:
         text = f"{text}; give each running copy of a connector an instance of its own"
     return kind(text, status.name) if info is None else kind(text, status.name, info.reason, dict(info.metadata))

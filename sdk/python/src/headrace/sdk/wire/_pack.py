@@ -1,10 +1,13 @@
 """Packs messages and batches into columns, without a Python loop over messages where possible. Pure functions."""
 
+import contextlib
 from array import array
 from collections.abc import Iterable, Sequence, Sized
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise
 from operator import sub
+from types import NoneType
 from typing import TypeGuard, cast
 
 from headrace.contract.columns import MAX_DELTA, NULL_TIME
@@ -13,16 +16,17 @@ from headrace.contract.limits import MAX_CURSOR_BYTES, MAX_SEQUENCE
 from headrace.sdk._errors import InvalidMessage
 from headrace.sdk.wire._columns import Column, Columns, any_given, join
 from headrace.sdk.wire._message import Batch, Headers, Message, Packed, Steps
+from headrace.sdk.wire._messages import Messages
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def pack(items: Sequence[Message | Batch], next_sequence: int, last: int | None) -> Columns | None:
+def pack(items: Sequence[Message | Messages | Batch], next_sequence: int, last: int | None) -> Columns | None:
     """Packs what a source yielded into one block of columns; returns None if it contains no message.
 
     Args:
-        items: Messages and batches, in order.
+        items: Messages, by themselves or gathered, and batches, in order.
         next_sequence: The sequence of the first message, unless it sets one itself.
         last: The sequence of the message before, which all of these must exceed; None if there is none.
 
@@ -40,26 +44,22 @@ def pack(items: Sequence[Message | Batch], next_sequence: int, last: int | None)
     return join(parts) if parts else None
 
 
-def _parts(items: Sequence[Message | Batch], next_sequence: int) -> Iterable[Columns]:
+def _parts(items: Sequence[Message | Messages | Batch], next_sequence: int) -> Iterable[Columns]:
     """Packs each batch, and each run of messages between batches."""
-    if set(map(type, items)) == {Message}:
-        yield pack_messages(cast("Sequence[Message]", items), next_sequence)
-        return
-    run: list[Message] = []
-    for item in items:
-        if isinstance(item, Message):
-            run.append(item)
-            continue
-        if run:
-            part = pack_messages(run, next_sequence)
-            next_sequence, run = part.last + 1, []
-            yield part
+    for item in _with_runs(items):
         if len(item):
-            part = pack_batch(item, next_sequence)
+            part = pack_messages(item, next_sequence) if isinstance(item, Messages) else pack_batch(item, next_sequence)
             next_sequence = part.last + 1
             yield part
-    if run:
-        yield pack_messages(run, next_sequence)
+
+
+def _with_runs(items: Sequence[Message | Messages | Batch]) -> Iterable[Messages | Batch]:
+    """Gathers messages that are by themselves."""
+    for is_alone, some in groupby(items, lambda item: isinstance(item, Message)):
+        if is_alone:
+            yield Messages.of(cast("Iterable[Message]", some))
+        else:
+            yield from cast("Iterable[Messages | Batch]", some)
 
 
 def pack_batch(batch: Batch, next_sequence: int) -> Columns:
@@ -90,33 +90,42 @@ def pack_batch(batch: Batch, next_sequence: int) -> Columns:
     return columns
 
 
-def pack_messages(messages: Sequence[Message], next_sequence: int) -> Columns:
+def pack_messages(messages: Messages, next_sequence: int) -> Columns:
     """Packs messages. One without a sequence follows the message before it; the first gets `next_sequence`.
 
     Raises:
         InvalidMessage: A field has a wrong type, or sequences do not increase.
     """
     count = len(messages)
-    first, deltas = _sequences(_filled([m.sequence for m in messages], next_sequence), count, next_sequence)
-    keys = [m.key for m in messages]
-    times = [m.event_time for m in messages]
-    ids = [m.message_id for m in messages]
-    headers = [m.headers for m in messages]
-    tokens = [m.token for m in messages]
-    cursors = [(at, _checked_cursor(m.cursor)) for at, m in enumerate(messages, 1) if m.cursor is not None]
-    counts, names, header_values = _headers(headers if any(headers) else None)
-    return Columns(
+    first, deltas = _sequences(_counted(messages.sequences, next_sequence), count, next_sequence)
+    keys = messages.keys
+    columns = Columns(
         count=count,
         first=first,
         deltas=deltas,
-        values=_column([m.value for m in messages], "value"),
+        values=_column(messages.values, "value"),
         keys=_column(keys, "key") if any_given(keys) else None,
+    )
+    further = messages.further
+    return _with_further(columns, further) if any_given(further) else columns
+
+
+def _with_further(columns: Columns, messages: Sequence[Message | None]) -> Columns:
+    """Adds what some messages have besides value, key and sequence; the others are None."""
+    times = [None if m is None else m.event_time for m in messages]
+    ids = [None if m is None else m.message_id for m in messages]
+    headers = [None if m is None else m.headers for m in messages]
+    tokens = [None if m is None else m.token for m in messages]
+    cursors = [(at, m.cursor) for at, m in enumerate(messages, 1) if m is not None and m.cursor is not None]
+    counts, names, header_values = _headers(headers if any(headers) else None)
+    return replace(
+        columns,
         event_times=_times(times) if any_given(times) else None,
         message_ids=_ids(ids) if any_given(ids) else None,
         header_counts=counts,
         header_names=names,
         header_values=header_values,
-        cursors=cursors,
+        cursors=[(at, _checked_cursor(cursor)) for at, cursor in cursors],
         tokens=tokens if any_given(tokens) else (),
     )
 
@@ -132,11 +141,12 @@ def _column(values: Sequence[bytes | None] | Packed, name: str) -> Column:
         if column.lengths.typecode != "I" or sum(column.lengths) - NULL * column.lengths.count(NULL) != len(column.data):
             raise InvalidMessage(f"packed {name}: lengths must be array('I') and add up to the {len(column.data)} bytes of data")
         return column
-    try:
-        if None in values:
-            present = [value for value in values if value is not None]
-            return Column(b"".join(present), array("I", [NULL if value is None else len(value) for value in values]))
+    with contextlib.suppress(TypeError):
+        # Without nulls, which is common, no Python code runs for each entry.
         return Column(b"".join(values), array("I", map(len, values)))  # type: ignore[arg-type]
+    try:
+        present = [value for value in values if value is not None]
+        return Column(b"".join(present), array("I", [NULL if value is None else len(value) for value in values]))
     except (TypeError, OverflowError) as error:
         raise InvalidMessage(f"{name} must be bytes or None: {error}") from error
 
@@ -202,21 +212,24 @@ def _headers(headers: Sequence[Headers | None] | None) -> "tuple[array[int] | No
         raise InvalidMessage(f"headers must be pairs of a str and bytes or None: {error}") from error
 
 
-def _filled(sequences: list[int | None], next_sequence: int) -> Sequence[int] | None:
+def _counted(sequences: list[int | None], next_sequence: int) -> Sequence[int] | None:
     """Fills in missing sequences by counting; returns None if all are missing."""
-    missing = sequences.count(None)
-    if missing == len(sequences):
+    kinds = set(map(type, sequences))
+    if kinds == {NoneType}:
         return None
-    if not missing:
-        return cast("list[int]", sequences)
-    filled = []
+    if kinds == {int}:
+        given = cast("list[int]", sequences)
+        # Sequences without gaps are common, and compared faster than subtracted.
+        without_gaps = range(given[0], given[0] + len(given))
+        return without_gaps if given == list(without_gaps) else given
+    filled_in = []
     for sequence in sequences:
         if not isinstance(sequence, int | None):
             raise InvalidMessage("sequences must be int")
         next_sequence = next_sequence if sequence is None else sequence
-        filled.append(next_sequence)
+        filled_in.append(next_sequence)
         next_sequence += 1
-    return filled
+    return filled_in
 
 
 def _sequences(sequences: Sequence[int] | Steps | None, count: int, next_sequence: int) -> "tuple[int, array[int]]":
