@@ -3,11 +3,12 @@
 This package does not need Spark. `headrace run` runs a pipeline on Spark, and `Trial` runs it on a list of messages.
 """
 
-from headrace.pipelines._errors import GraphError, PipelineError, StateError, StepError
+from headrace.pipelines._errors import GraphError, PipelineError, ProgramError, StateError, StepError
 from headrace.pipelines._flow import Flow, KeyedFlow
 from headrace.pipelines._harness import Trial, Written
 from headrace.pipelines._pipeline import Pipeline
 from headrace.pipelines._windowed import Windowed
+from headrace.pipelines.elements._headers import Header, Headers
 from headrace.pipelines.elements._message import Message
 from headrace.pipelines.steps._aggregation import Aggregation, Window, collect, count, maximum, mean, minimum, total
 from headrace.pipelines.steps._columnar import KeyStates
@@ -20,6 +21,8 @@ __all__ = [
     "Context",
     "Flow",
     "GraphError",
+    "Header",
+    "Headers",
     "KeyStates",
     "KeyedFlow",
     "Late",
@@ -27,6 +30,7 @@ __all__ = [
     "OnError",
     "Pipeline",
     "PipelineError",
+    "ProgramError",
     "StateError",
     "StepError",
     "Trial",

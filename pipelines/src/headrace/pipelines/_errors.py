@@ -3,6 +3,7 @@
 PipelineError
 ├── GraphError     the pipeline is invalid
 ├── StepError      a function of the application raised; names step, key, stream and sequence
+├── ProgramError   the program of a step cannot be started, has ended, is late, or has broken the protocol
 └── StateError     stored states do not match the classes or steps of the pipeline
 """
 
@@ -19,6 +20,10 @@ class GraphError(PipelineError, ValueError):
 
 class StepError(PipelineError):
     """A function of the application raised, and its step's policy is `OnError.FAIL`."""
+
+
+class ProgramError(PipelineError):
+    """The program of a step cannot be started, has ended, has not answered in time, or has broken the protocol."""
 
 
 class StateError(PipelineError):

@@ -1,19 +1,24 @@
 """Flows: the values between the sources and the sinks of a pipeline. Each method adds a step."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from headrace.pipelines._build import aggregation_of, stateful_step
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines._windowed import Windowed, windowed
 from headrace.pipelines.elements._elements import Key
+from headrace.pipelines.elements._headers import Header, Headers
 from headrace.pipelines.graph._builder import GraphBuilder
+from headrace.pipelines.programs._program import program_of
 from headrace.pipelines.steps._aggregation import Aggregation, Window
 from headrace.pipelines.steps._columnar import KeyStates, MapColumns, StatefulColumns
 from headrace.pipelines.steps._context import Context
 from headrace.pipelines.steps._deduplicate import Deduplicate, DeduplicateKeys, KeyById, key_of
+from headrace.pipelines.steps._headers import MapWithHeaders, SetHeaders
+from headrace.pipelines.steps._program import StatefulProgram, payload
 from headrace.pipelines.steps._running import Running
 from headrace.pipelines.steps._stateless import EventTime, Filter, FlatMap, KeyBy, Map, Merge, Sink, to_bytes
 from headrace.pipelines.steps._step import OnError, Step
@@ -55,6 +60,21 @@ class Flow(Generic[T]):
     def filter(self, function: Callable[[T], bool], *, name: str | None = None, on_error: OnError | None = None) -> "Flow[T]":
         """Keeps the values for which the function is true."""
         return Flow(self._builder, self._then(Filter, function, name, on_error))
+
+    def map_with_headers(
+        self, function: Callable[[T, Headers], U | None], *, name: str | None = None, on_error: OnError | None = None
+    ) -> "Flow[U]":
+        """Applies a function to each value and its headers. Results that are None are dropped."""
+        return Flow(self._builder, self._then(MapWithHeaders, function, name, on_error))
+
+    def set_headers(
+        self, function: Callable[[T, Headers], Iterable[Header]], *, name: str | None = None, on_error: OnError | None = None
+    ) -> "Flow[T]":
+        """Sets the headers of each value: the function receives the value and its headers, and returns the new headers.
+
+        A header is a name and a value, which is bytes or None. The headers of a `Message` remain those of the source.
+        """
+        return Flow(self._builder, self._then(SetHeaders, function, name, on_error))
 
     def event_time(
         self, function: Callable[[T], datetime | int | None], *, name: str | None = None, on_error: OnError | None = None
@@ -113,6 +133,7 @@ class Flow(Generic[T]):
         self,
         function: "Callable[[pa.RecordBatch], pa.RecordBatch | None]",
         *,
+        headers: bool = False,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "Flow[Any]":
@@ -121,8 +142,11 @@ class Flow(Generic[T]):
         This step must follow a source without `decode`, whose batches have the columns `key`, `value`, `event_time` and
         `sequence`, or another columnar step. Each call receives messages of one stream, in order. Other steps receive each row of
         the result as a dict. A sink without `encode` writes the column `value`, and the column `key` if there is one.
+
+        With `headers`, the batches have a column `headers`: a list of structs of `name` and `value` for each row. Such a column
+        in the result sets the headers of its rows.
         """
-        return Flow(self._builder, self._then(MapColumns, function, name, on_error))
+        return Flow(self._builder, self._then(partial(MapColumns, headers=headers), function, name, on_error))
 
     def sink(
         self,
@@ -146,7 +170,7 @@ class Flow(Generic[T]):
 
     def _then(self, kind: Callable[..., Step], function: Any, name: str | None, on_error: OnError | None) -> int:
         builder = self._builder
-        made = _name_of(function, kind.__name__.lower())
+        made = _name_of(function, getattr(kind, "func", kind).__name__.lower())
         step = kind(builder.name_for(name, made), on_error or builder.on_error, function)
         return builder.add(step, self._number)
 
@@ -171,6 +195,18 @@ class KeyedFlow(Flow[T]):
     ) -> "KeyedFlow[T]":
         """Keeps the values for which the function is true."""
         return KeyedFlow(self._builder, self._then(Filter, function, name, on_error))
+
+    def map_with_headers(
+        self, function: Callable[[T, Headers], U | None], *, name: str | None = None, on_error: OnError | None = None
+    ) -> "KeyedFlow[U]":
+        """Applies a function to each value and its headers. Results that are None are dropped."""
+        return KeyedFlow(self._builder, self._then(MapWithHeaders, function, name, on_error))
+
+    def set_headers(
+        self, function: Callable[[T, Headers], Iterable[Header]], *, name: str | None = None, on_error: OnError | None = None
+    ) -> "KeyedFlow[T]":
+        """Sets the headers of each value, as `Flow.set_headers`."""
+        return KeyedFlow(self._builder, self._then(SetHeaders, function, name, on_error))
 
     def stateful(
         self,
@@ -221,17 +257,19 @@ class KeyedFlow(Flow[T]):
         self,
         function: "Callable[[pa.RecordBatch], pa.RecordBatch | None]",
         *,
+        headers: bool = False,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[Any]":
         """Like `Flow.map_columns`. A column `key` in the results sets new keys."""
-        return KeyedFlow(self._builder, self._then(MapColumns, function, name, on_error))
+        return KeyedFlow(self._builder, self._then(partial(MapColumns, headers=headers), function, name, on_error))
 
     def stateful_columns(
         self,
         function: "Callable[[pa.RecordBatch, KeyStates[S]], pa.RecordBatch | None]",
         state: Callable[[], S],
         *,
+        headers: bool = False,
         name: str | None = None,
         on_error: OnError | None = None,
     ) -> "KeyedFlow[Any]":
@@ -241,6 +279,7 @@ class KeyedFlow(Flow[T]):
             function: Called with a record batch that has a column `key`, with the values of each key in order, and the states:
                 `states[key]` is the state of a key, which it may change.
             state: Creates the state of a new key.
+            headers: Whether the batches have a column `headers`, as for `map_columns`.
             name: The step's name, which also identifies its states in the checkpoint.
             on_error: The policy for all values of a batch for which the function raises. It must raise before it changes states.
 
@@ -249,7 +288,41 @@ class KeyedFlow(Flow[T]):
         """
         builder = self._builder
         name = builder.name_for_states(name, _own_name(function), "stateful_columns")
-        return self._with(StatefulColumns(name, on_error or builder.on_error, function, state))
+        return self._with(StatefulColumns(name, on_error or builder.on_error, function, state, headers))
+
+    def stateful_program(
+        self,
+        command: Collection[str],
+        *,
+        state: Collection[str],
+        name: str,
+        files: Collection[str] = (),
+        encode: Callable[[T], bytes | None] | None = None,
+        timeout: timedelta | str = "30 seconds",
+        on_error: OnError | None = None,
+    ) -> "KeyedFlow[bytes]":
+        """Has a program in any language process the values, with the states of their keys.
+
+        Each worker starts the program once, and keeps it running. It speaks the protocol for programs: see docs/programs.md.
+
+        Args:
+            command: The command and its arguments, such as `["./votes"]`. A path is relative to the application's folder, and
+                its file is shipped to the workers. A name without a slash must be installed on every machine.
+            state: The names of the fields of a state. Their values are bytes.
+            name: The step's name, which also identifies its states in the checkpoint.
+            files: Further files and folders that the program needs, relative to the application's folder. They are shipped too.
+            encode: Returns the payload of a value; by default, values must be bytes, text or messages.
+            timeout: The time that the program has for up to 4,096 values: a timedelta, or text such as "1 minute".
+            on_error: The policy for values for which `encode` raises, or which the program could not process. If the program
+                ends or breaks the protocol, the query fails in any case.
+
+        Raises:
+            GraphError: A parameter is invalid, or another step has the name.
+        """
+        builder = self._builder
+        name = builder.name_for_states(name, None, "stateful_program")
+        program = program_of(builder.name, name, command, state, files, timeout)
+        return self._with(StatefulProgram(name, on_error or builder.on_error, program, encode or payload))
 
     @overload
     def window(

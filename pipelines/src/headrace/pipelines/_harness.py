@@ -14,6 +14,7 @@ from headrace.contract.names import covers as matches
 from headrace.pipelines._errors import no_step
 from headrace.pipelines._pipeline import Pipeline
 from headrace.pipelines.elements._elements import Elements, Key, States
+from headrace.pipelines.elements._headers import NO_HEADERS, Headers
 from headrace.pipelines.elements._message import Message
 from headrace.pipelines.elements._origin import NO_TIME, Origin
 from headrace.pipelines.execution._order import in_order
@@ -26,10 +27,11 @@ from headrace.pipelines.time._time import END, bounded, prefix_maxima
 
 @dataclass(frozen=True)
 class Written:
-    """What a sink received: a payload and its key."""
+    """What a sink received: a payload, its key and its headers."""
 
     value: bytes
     key: Key | None = None
+    headers: Headers = NO_HEADERS
 
 
 @dataclass
@@ -163,7 +165,7 @@ class Trial:
                 ordered = in_order([item for item in both if graph.levels[item[0]] == level])
                 here = [(key_by, elements, event_time.others(key_by, known)) for key_by, elements in ordered]
             for bucket in range(self.buckets):
-                keyed_pass = Pass(graph, self._kept[bucket])
+                keyed_pass = Pass(graph, self._kept[bucket], self.pipeline.folder)
                 for key_by, elements, others in here:
                     keyed_pass.enter(key_by, self._of_bucket(elements, bucket), others)
                 keyed_pass.fire_due(level, firing)
@@ -195,7 +197,8 @@ class Trial:
     def _keep(self, done: Pass) -> None:
         for sink, elements in done.written:
             keys: Iterable[Any] = elements.sink_keys() or [None] * len(elements)
-            self.written[sink] += [Written(value, key) for value, key in zip(elements.values, keys, strict=True)]
+            headers: Iterable[Headers] = elements.own_headers() or [NO_HEADERS] * len(elements)
+            self.written[sink] += map(Written, elements.values, keys, headers)
         self.counts.update({(what.value, step): count for (what, step), count in done.counts.items()})
         self.failed += [failed.reason for failed in done.failed_elements]
 
@@ -211,12 +214,12 @@ def _have_times(elements: Elements) -> bool:
 
 
 def _with(message: Message, sequence: int) -> Message:
-    return Message(message.value, message.key, message.event_time, message.stream, sequence, message.message_id)
+    return replace(message, sequence=sequence)
 
 
 def _origin(stream: str, messages: Sequence[Message]) -> tuple[Origin, list[bytes | None]]:
     values = [message.value for message in messages]
     times = np.array([NO_TIME if m.event_time is None else m.event_time for m in messages], np.int64)
     sequences = np.array([m.sequence for m in messages], np.int64)
-    keys, ids = [m.key for m in messages], [m.message_id for m in messages]
-    return Origin(stream, sequences, values, keys, times, ids), values
+    keys, ids, headers = [m.key for m in messages], [m.message_id for m in messages], [m.headers for m in messages]
+    return Origin(stream, sequences, values, keys, times, ids, headers if any(headers) else None), values

@@ -3,8 +3,10 @@
 from headrace.contract.names import covers as matches
 from headrace.pipelines._errors import no_step
 from headrace.pipelines.elements._elements import Elements, Key, States
+from headrace.pipelines.elements._headers import Headers, HeadersColumn
 from headrace.pipelines.elements._origin import NO_TIME, Origin, Times
 from headrace.pipelines.elements._rows import Column, Rows
+from headrace.pipelines.execution._measures import StepMeasures, summed
 from headrace.pipelines.execution._order import in_order
 from headrace.pipelines.execution._pass import Failed, Pass
 from headrace.pipelines.execution._watermarks import EVERY_STREAM, EventTime, Watermarks, merged
@@ -27,6 +29,8 @@ __all__ = [
     "Failed",
     "Fingerprint",
     "Graph",
+    "Headers",
+    "HeadersColumn",
     "Key",
     "OnError",
     "Origin",
@@ -34,6 +38,7 @@ __all__ = [
     "Rows",
     "StateClass",
     "States",
+    "StepMeasures",
     "Times",
     "Watermarks",
     "bounded",
@@ -47,4 +52,5 @@ __all__ = [
     "normal_key",
     "not_normal",
     "prefix_maxima",
+    "summed",
 ]

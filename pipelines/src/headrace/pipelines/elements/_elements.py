@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.pipelines.elements._headers import NO_HEADERS, Headers, taken
 from headrace.pipelines.elements._origin import Origin, Times
 from headrace.pipelines.elements._rows import Column, Rows
 
@@ -26,7 +27,8 @@ class Elements:
         marks: The watermark of its stream at each, in a keyed flow; None if no step needs times.
         decoded_by: The source whose decoder returned these values, so that they can be decoded again from `origin.raw`; None
             once a step has changed them.
-        mixed: Whether it is unknown which message each comes from, so that none has a message's key.
+        mixed: Whether it is unknown which message each comes from, so that none has a message's key and headers.
+        headers: The headers of each; None if they are those of the messages.
     """
 
     values: Sequence[Any]
@@ -37,6 +39,7 @@ class Elements:
     marks: Times | None = None
     decoded_by: int | None = None
     mixed: bool = False
+    headers: Sequence[Headers] | None = None
 
     def __len__(self) -> int:
         """The number of elements."""
@@ -71,6 +74,17 @@ class Elements:
             return own
         return own.take(np.asarray(self.at, np.int64)) if isinstance(own, Column) else [own[place] for place in self.at]
 
+    def own_headers(self) -> Sequence[Headers] | None:
+        """The headers of each element: its own, or else those of its message; None if none has any."""
+        if self.headers is not None:
+            return self.headers
+        own = None if self.mixed else self.origin.headers
+        return own if own is None or self.at is None else taken(own, self.at)
+
+    def without_headers(self) -> "Elements":
+        """The same elements without headers."""
+        return self if self.own_headers() is None else replace(self, headers=[NO_HEADERS] * len(self))
+
     def timed(self) -> tuple[Sequence[Key], list[int], list[int]]:
         """The key, the event time and the mark of each element, in a keyed flow of a pipeline that uses event time."""
         assert self.keys is not None
@@ -80,12 +94,13 @@ class Elements:
 
     def _beside(self, indices: Sequence[int]) -> dict[str, Any]:
         """The other columns for elements that come from those at these indices."""
-        at, keys, times, marks = self.at, self.keys, self.times, self.marks
+        at, keys, times, marks, headers = self.at, self.keys, self.times, self.marks, self.headers
         return {
             "at": list(indices) if at is None else [at[i] for i in indices],
             "keys": None if keys is None else [keys[i] for i in indices],
             "times": None if times is None else times[np.asarray(indices, np.int64)],
             "marks": None if marks is None else marks[np.asarray(indices, np.int64)],
+            "headers": None if headers is None else taken(headers, indices),
         }
 
 

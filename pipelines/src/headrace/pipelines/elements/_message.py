@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import index
 
+from headrace.pipelines.elements._headers import NO_HEADERS, Headers
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -18,6 +20,7 @@ class Message:
         stream: The name of its stream, such as `orders/0`.
         sequence: Its sequence in the stream.
         message_id: Its id in the source, or None.
+        headers: Its headers in the source.
     """
 
     value: bytes | None
@@ -26,6 +29,7 @@ class Message:
     stream: str = "test/0"
     sequence: int = 0
     message_id: str | None = None
+    headers: Headers = NO_HEADERS
 
 
 def microseconds(time: datetime | int) -> int:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from headrace.pipelines.elements._headers import Headers
+
 Times = npt.NDArray[np.int64]
 """Microseconds since 1970-01-01 UTC."""
 
@@ -24,6 +26,7 @@ class Origin:
         keys: The key of each message, if a step may still need it.
         times: The event time of each message, NO_TIME if it has none; None if no step needs times.
         ids: The id of each message, if a step may need it.
+        headers: The headers of each message, if a step or a sink may need them; None also if no message has any.
     """
 
     stream: str
@@ -32,6 +35,7 @@ class Origin:
     keys: Sequence[bytes | None] | None = None
     times: Times | None = None
     ids: Sequence[str | None] | None = None
+    headers: Sequence[Headers] | None = None
 
     def __len__(self) -> int:
         """The number of messages."""

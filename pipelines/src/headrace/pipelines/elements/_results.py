@@ -1,6 +1,6 @@
 """The results of steps with event time: results of elements, and results of timers and windows that have fired."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headrace.pipelines.elements._elements import Elements, Key
+from headrace.pipelines.elements._headers import NO_HEADERS, Headers, taken
 from headrace.pipelines.elements._origin import NO_TIME, Origin
+
+_FIRED = -1
 
 
 class Fired(NamedTuple):
@@ -43,10 +46,18 @@ class Results:
     _times: list[int] = field(default_factory=list)
     _marks: list[int] = field(default_factory=list)
     _earlier: list[int] = field(default_factory=list)
+    _indices: list[int] = field(default_factory=list)
+    """The index of the element that each is a result of, if elements have headers; `_FIRED` for those that fired."""
+
+    def __post_init__(self) -> None:
+        """Finds the headers of the elements."""
+        self._headers = self.elements.own_headers()
 
     def add(self, index: int, key: Key, value: Any, time: int, mark: int) -> None:
         """Adds a result of the element at an index."""
         self._append(self.elements.place(index), key, value, time, mark)
+        if self._headers is not None:
+            self._indices.append(index)
 
     def add_fired(self, index: int, fired: Iterable[Fired]) -> None:
         """Adds results that fired before or after the element at an index."""
@@ -56,11 +67,22 @@ class Results:
                 place = len(self.elements.origin) + len(self._earlier)
                 self._earlier.append(result.sequence)
             self._append(place, result.key, result.value, result.time, result.mark)
+            if self._headers is not None:
+                self._indices.append(_FIRED)
 
     def collected(self) -> Elements:
-        """All results."""
+        """All results. Those of elements have the headers of these, and those that fired have none."""
         origin = _with_earlier(self.elements.origin, self._earlier)
-        return Elements(self.values, origin, self._at, self._keys, _times(self._times), _times(self._marks))
+        times, marks = _times(self._times), _times(self._marks)
+        return Elements(self.values, origin, self._at, self._keys, times, marks, headers=self._collected_headers())
+
+    def _collected_headers(self) -> Sequence[Headers] | None:
+        headers = self._headers
+        if headers is None:
+            return None
+        if _FIRED not in self._indices:
+            return taken(headers, self._indices)
+        return [NO_HEADERS if index == _FIRED else headers[index] for index in self._indices]
 
     def _append(self, place: int, key: Key, value: Any, time: int, mark: int) -> None:
         self.values.append(value)
@@ -109,6 +131,7 @@ def _with_earlier(origin: Origin, sequences: list[int]) -> Origin:
         keys=None if origin.keys is None else [*origin.keys, *unknown],
         times=None if origin.times is None else np.concatenate([origin.times, _times([NO_TIME] * len(sequences))]),
         ids=None if origin.ids is None else [*origin.ids, *unknown],
+        headers=None if origin.headers is None else [*origin.headers, *[NO_HEADERS] * len(sequences)],
     )
 
 

@@ -1,41 +1,20 @@
 """Values in Arrow columns, for columnar steps. Other steps access them as Python objects, which are created on demand."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.pipelines.elements._headers import NO_HEADERS
+from headrace.pipelines.elements._lazy import Lazy
 from headrace.pipelines.elements._message import Message
 from headrace.pipelines.elements._origin import NO_TIME, Origin
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-class Lazy(Sequence[Any]):
-    """A sequence whose values are created on the first access."""
-
-    @cached_property
-    @abstractmethod
-    def made(self) -> Sequence[Any]:
-        """The values, one by one."""
-
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Any]: ...
-
-    def __getitem__(self, index: int | slice) -> Any:
-        """The value at an index, or some of them."""
-        return self.made[index]
-
-    def __iter__(self) -> Iterator[Any]:
-        """Goes through all values."""
-        return iter(self.made)
 
 
 class Column(Lazy):
@@ -127,7 +106,7 @@ class MessageRows(Rows):
     def made(self) -> Sequence[Any]:
         """Each message."""
         origin = self._origin
-        raw, keys, times, ids = origin.raw or (), origin.keys, origin.times, origin.ids
+        raw, keys, times, ids, headers = origin.raw or (), origin.keys, origin.times, origin.ids, origin.headers
         sequences = origin.sequences.tolist()
         return [
             Message(
@@ -137,6 +116,7 @@ class MessageRows(Rows):
                 origin.stream,
                 sequences[place],
                 ids[place] if ids is not None else None,
+                headers[place] if headers is not None else NO_HEADERS,
             )
             for place in self._places
         ]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.pipelines.elements._elements import Elements
+from headrace.pipelines.elements._headers import NO_HEADERS, Headers
 from headrace.pipelines.elements._origin import NO_TIME, Origin, Times
 
 T = TypeVar("T")
@@ -65,6 +66,7 @@ def _joined(parts: Sequence[Elements]) -> Elements:
         _chained([part.keys for part in parts]),
         _concatenated([part.times for part in parts]),
         _concatenated([part.marks for part in parts]),
+        headers=_headers(parts),
     )
 
 
@@ -78,7 +80,20 @@ def _origin(found: Sequence[Origin]) -> Origin:
         _filled([(origin.keys, len(origin)) for origin in found]),
         _concatenated([_known(origin) for origin in found]),
         _filled([(origin.ids, len(origin)) for origin in found]),
+        _filled_headers([(origin.headers, len(origin)) for origin in found]),
     )
+
+
+def _headers(parts: Sequence[Elements]) -> list[Headers] | None:
+    """The headers of all elements; None if all have those of their messages."""
+    if all(part.headers is None and not (part.mixed and part.origin.headers) for part in parts):
+        return None
+    return _filled_headers([(part.own_headers(), len(part)) for part in parts])
+
+
+def _filled_headers(columns: Sequence[tuple[Sequence[Headers] | None, int]]) -> list[Headers] | None:
+    filled = _filled(columns)
+    return None if filled is None else [headers or NO_HEADERS for headers in filled]
 
 
 def _known(origin: Origin) -> Times:

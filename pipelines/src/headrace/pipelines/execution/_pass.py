@@ -1,15 +1,18 @@
 """Runs the steps of a graph on elements, up to the next shuffle or a sink."""
 
 import logging
+import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
 from headrace.pipelines._errors import StepError
 from headrace.pipelines.elements._elements import Elements, Key, States
 from headrace.pipelines.elements._origin import NO_TIME
+from headrace.pipelines.execution._measures import StepMeasures
 from headrace.pipelines.graph._graph import Graph
 from headrace.pipelines.steps._stateless import KeyBy, Sink, Source
 from headrace.pipelines.steps._step import Counted, KeyedStep, OnError, Step
@@ -38,21 +41,25 @@ class Pass:
     Attributes:
         graph: The graph of the pipeline.
         kept: The states of each step by key, in the bucket of this pass; empty before the first shuffle.
+        folder: The folder that has the files of programs; None if it is not known.
         shuffled: Elements for the next shuffle, with the number of the `key_by`.
         written: Elements for a sink, with its name.
         failed_elements: Elements for the dead-letter sink.
         changed: The keys whose states may have changed or been removed, by step, in the order of their first change.
         counts: The number of elements by event and step.
+        measures: What each step has done.
         others: A lower bound of the watermark of the streams other than that of the elements.
     """
 
     graph: Graph
     kept: MutableMapping[str, States] = field(default_factory=lambda: defaultdict(States))
+    folder: Path | None = None
     shuffled: list[tuple[int, Elements]] = field(default_factory=list)
     written: list[tuple[str, Elements]] = field(default_factory=list)
     failed_elements: list[Failed] = field(default_factory=list)
     changed: defaultdict[str, dict[Key, None]] = field(default_factory=lambda: defaultdict(dict))
     counts: Counter[tuple[Counted, str]] = field(default_factory=Counter)
+    measures: defaultdict[str, StepMeasures] = field(default_factory=lambda: defaultdict(StepMeasures))
     others: int = END
 
     # What the engine calls
@@ -65,7 +72,7 @@ class Pass:
         """
         step = self.graph.steps[source]
         assert isinstance(step, Source)
-        decoded = step.apply(elements, self)
+        decoded = self._applied(step, elements)
         if decoded:
             self._after(source, replace(decoded, decoded_by=source))
 
@@ -81,10 +88,7 @@ class Pass:
             StepError: A function raises, and its step's policy is `OnError.FAIL`.
         """
         self.others = others
-        if elements.decoded_by is not None:
-            step = self.graph.steps[elements.decoded_by]
-            assert isinstance(step, Source)
-            elements = step.apply(elements, self)
+        elements = self.decoded_again(elements)
         if elements:
             self._after(key_by, elements)
 
@@ -101,8 +105,29 @@ class Pass:
         self.others = END
         for number, step in enumerate(self.graph.steps):
             if isinstance(step, KeyedStep) and self.graph.levels[number] == level:
-                for due in step.fire_due(self, self._watermark(number, watermark)):
+                started = time.perf_counter_ns()
+                fired = step.fire_due(self, self._watermark(number, watermark))
+                measured = self.measures[step.name]
+                measured.time_ns += time.perf_counter_ns() - started
+                for due in fired:
+                    measured.sent += len(due)
                     self._after(number, due)
+
+    def decoded_again(self, elements: Elements) -> Elements:
+        """Elements with their values, if they are payloads that a source decodes after the shuffle.
+
+        Raises:
+            StepError: The source's function raises, and its policy is `OnError.FAIL`.
+        """
+        if elements.decoded_by is None:
+            return elements
+        step = self.graph.steps[elements.decoded_by]
+        assert isinstance(step, Source)
+        started = time.perf_counter_ns()
+        decoded = step.apply(elements, self)
+        # The source has counted them before the shuffle.
+        self.measures[step.name].time_ns += time.perf_counter_ns() - started
+        return replace(decoded, decoded_by=None)
 
     # What steps call
 
@@ -117,6 +142,14 @@ class Pass:
     def count(self, what: Counted, step: str, elements: int) -> None:
         """Adds to a count of elements of a step."""
         self.counts[what, step] += elements
+        if what is Counted.LATE:
+            self.measures[step].late += elements
+        elif what is Counted.AHEAD:
+            self.measures[step].ahead += elements
+
+    def fired(self, step: str, number: int) -> None:
+        """Adds to the number of timers and windows of a step that have fired."""
+        self.measures[step].fired += number
 
     def failed(self, step: Step, elements: Elements, index: int, error: Exception) -> None:
         """Applies a step's error policy to an element for which a function raised.
@@ -128,11 +161,22 @@ class Pass:
         reason = f"{self._where(step, elements, index)}: {raised}"
         if step.on_error is OnError.FAIL:
             raise StepError(f"{reason}. Correct the function, or use another on_error than OnError.FAIL") from error
+        self.measures[step.name].failed += 1
         if step.on_error is OnError.SKIP:
             self.count(Counted.SKIPPED, step.name, 1)
             log.warning("skipped: %s", reason)
         else:
             self.failed_elements.append(Failed(step.name, elements, index, reason, raised))
+
+    def _applied(self, step: Step, elements: Elements) -> Elements:
+        """The results of a step, which is measured."""
+        started = time.perf_counter_ns()
+        found = step.apply(elements, self)
+        measured = self.measures[step.name]
+        measured.time_ns += time.perf_counter_ns() - started
+        measured.received += len(elements)
+        measured.sent += len(found)
+        return found
 
     def _watermark(self, number: int, watermark: int | Mapping[int, int]) -> int:
         if isinstance(watermark, int):
@@ -160,7 +204,7 @@ class Pass:
     def _after(self, number: int, elements: Elements) -> None:
         for consumer in self.graph.consumers[number]:
             step = self.graph.steps[consumer]
-            found = step.apply(elements, self)
+            found = self._applied(step, elements)
             if not found:
                 continue
             if isinstance(step, KeyBy):

@@ -6,10 +6,14 @@ from functools import cached_property
 
 from headrace.contract.names import covers as matches
 from headrace.pipelines._errors import GraphError
+from headrace.pipelines.programs._program import Program
+from headrace.pipelines.steps._deduplicate import Deduplicate
 from headrace.pipelines.steps._fingerprints import Fingerprint
-from headrace.pipelines.steps._stateless import EventTime, KeyBy, Sink, Source
+from headrace.pipelines.steps._headers import SetHeaders
+from headrace.pipelines.steps._program import StatefulProgram
+from headrace.pipelines.steps._stateless import EventTime, Filter, KeyBy, Merge, Sink, Source
 from headrace.pipelines.steps._step import Counted, KeyedStep, OnError, Step
-from headrace.pipelines.windows._step import TimeWindows
+from headrace.pipelines.windows._step import LateValues, TimeWindows
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +76,11 @@ class Graph:
     def keyed(self) -> Iterator[KeyedStep]:
         """The steps with states."""
         return (step for step in self.steps if isinstance(step, KeyedStep))
+
+    @property
+    def programs(self) -> list[Program]:
+        """The programs of steps."""
+        return [step.program for step in self.steps if isinstance(step, StatefulProgram)]
 
     @property
     def keyed_levels(self) -> dict[str, int]:
@@ -186,6 +195,29 @@ class Graph:
     def uses_ids(self) -> bool:
         """Whether a step needs the ids of messages."""
         return any(step.uses_ids for step in self.steps)
+
+    @cached_property
+    def headers_after(self) -> list[bool]:
+        """Whether the headers of each step's results are needed: a later step reads them, or they reach a sink."""
+        needed = [False] * len(self.steps)
+        for number in reversed(range(len(self.steps))):
+            for consumer in self.consumers[number]:
+                step = self.steps[consumer]
+                passes = isinstance(step, Sink) or (step.passes_headers and needed[consumer])
+                needed[number] |= passes or step.reads_headers or (self._are_messages[number] and step.calls_function)
+        return needed
+
+    @cached_property
+    def _are_messages(self) -> list[bool]:
+        """Whether the results of each step are `Message`s, which have their headers."""
+        are: list[bool] = []
+        for number, step in enumerate(self.steps):
+            if isinstance(step, Source):
+                are.append(step.decode is None)
+            else:
+                passes = isinstance(step, (Deduplicate, EventTime, Filter, KeyBy, LateValues, Merge, SetHeaders))
+                are.append(passes and any(are[before] for before in self.inputs[number]))
+        return are
 
     @cached_property
     def uses_time(self) -> bool:

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.pipelines.elements._elements import Elements, Key, States
+from headrace.pipelines.elements._headers import Headers
 from headrace.pipelines.elements._rows import ArrowColumn, Rows, TableRows, as_array
 from headrace.pipelines.states._state import StateClass
 from headrace.pipelines.steps._keys import normal_key
@@ -55,18 +56,33 @@ class MapColumns(Step):
 
     Attributes:
         function: Returns a record batch of any columns and any number of rows, or None for no results.
+        headers: Whether batches have a column `headers`, of the function and of its results.
     """
 
     function: "Callable[[pa.RecordBatch], pa.RecordBatch | None]"
+    headers: bool = False
 
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
         """What the function returns."""
-        return _handed(self, lambda: self.function(batch_of(elements)), elements, step_pass)
+        return _handed(self, lambda: self.function(self._batch_of(elements)), elements, step_pass)
+
+    @property
+    def calls_function(self) -> bool:
+        """False: the function receives record batches."""
+        return False
 
     @property
     def label(self) -> str:
         """The name of the method that adds it."""
         return "map_columns"
+
+    def _batch_of(self, elements: Elements) -> "pa.RecordBatch":
+        return with_headers(batch_of(elements), elements) if self.headers else batch_of(elements)
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether the batches have headers."""
+        return self.headers
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +92,17 @@ class StatefulColumns(KeyedStep):
     Attributes:
         function: Called with a record batch that has a column `key`, and the states by key.
         make: Creates the state of a new key.
+        headers: Whether batches have a column `headers`, of the function and of its results.
     """
 
     function: "Callable[[pa.RecordBatch, KeyStates[Any]], pa.RecordBatch | None]"
     make: Callable[[], Any]
+    headers: bool = False
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether the batches have headers."""
+        return self.headers
 
     @cached_property
     def state_class(self) -> StateClass:
@@ -92,11 +115,18 @@ class StatefulColumns(KeyedStep):
         batch = batch_of(elements)
         if "key" not in batch.schema.names:
             batch = batch.append_column("key", as_array(elements.keys))  # type: ignore[arg-type]
+        if self.headers:
+            batch = with_headers(batch, elements)
         states = KeyStates[Any](step_pass.states(self.name), self.make)
         try:
             return _handed(self, lambda: self.function(batch, states), elements, step_pass)
         finally:
             step_pass.touched(self.name, list(states.asked))
+
+    @property
+    def calls_function(self) -> bool:
+        """False: the function receives record batches."""
+        return False
 
     @property
     def label(self) -> str:
@@ -120,22 +150,48 @@ def batch_of(elements: Elements) -> "pa.RecordBatch":
     return elements.values.batch
 
 
-def _handed(step: Step, call: "Callable[[], pa.RecordBatch | None]", elements: Elements, step_pass: StepPass) -> Elements:
+def with_headers(batch: "pa.RecordBatch", elements: Elements) -> "pa.RecordBatch":
+    """The batch with the headers of its rows in a column."""
+    from headrace.pipelines.elements._arrow_headers import headers_array
+
+    return batch.append_column("headers", headers_array(elements.own_headers(), len(elements)))
+
+
+def _handed(
+    step: "MapColumns | StatefulColumns", call: "Callable[[], pa.RecordBatch | None]", elements: Elements, step_pass: StepPass
+) -> Elements:
     """The results of a function for elements, all of which fail if it raises."""
     try:
         made = call()
         keys = _keys_of(made)
+        headers = _headers_of(made) if step.headers else None
     except Exception as error:
         for index in range(len(elements)):
             step_pass.failed(step, elements, index, error)
         return elements.pick([])
     if made is None or not made.num_rows:
         return elements.pick([])
+    if headers is not None:
+        made = made.drop_columns("headers")
     if made.num_rows == len(elements):
-        return replace(elements, values=TableRows(made), keys=keys or elements.keys, decoded_by=None)
+        headers = elements.headers if headers is None else headers
+        return replace(elements, values=TableRows(made), keys=keys or elements.keys, decoded_by=None, headers=headers)
     # If the function has dropped or added rows, it is unknown which message each comes from: use the last one for all.
     last = elements.place(len(elements) - 1)
-    return Elements(TableRows(made), elements.origin, [last] * made.num_rows, keys, mixed=True)
+    return Elements(TableRows(made), elements.origin, [last] * made.num_rows, keys, mixed=True, headers=headers)
+
+
+def _headers_of(made: "pa.RecordBatch | None") -> Sequence[Headers] | None:
+    """The headers in the column `headers`; None if there is no such column.
+
+    Raises:
+        TypeError: It is not a column of headers, or contains a null.
+    """
+    if made is None or "headers" not in made.schema.names:
+        return None
+    from headrace.pipelines.elements._arrow_headers import ArrowHeaders
+
+    return ArrowHeaders.of(made.column("headers"))
 
 
 def _keys_of(made: "pa.RecordBatch | None") -> Sequence[Key] | None:

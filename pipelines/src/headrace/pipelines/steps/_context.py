@@ -1,10 +1,12 @@
 """The context of a call of a stateful function."""
 
 from bisect import insort
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from headrace.pipelines.elements._elements import Key
+from headrace.pipelines.elements._headers import NO_HEADERS, Headers
 from headrace.pipelines.time._time import event_time, microseconds_of
 
 
@@ -22,7 +24,19 @@ class Context:
         watermark: The watermark of the value's stream, or the time of the timer; None if no event time is known yet.
     """
 
-    __slots__ = ("_at", "_forgotten", "_timers", "event_time", "key", "message_id", "sequence", "stream", "watermark")
+    __slots__ = (
+        "_at",
+        "_forgotten",
+        "_headers",
+        "_place",
+        "_timers",
+        "event_time",
+        "key",
+        "message_id",
+        "sequence",
+        "stream",
+        "watermark",
+    )
 
     def __init__(
         self,
@@ -41,6 +55,16 @@ class Context:
         self._at = at
         self._timers: list[int] | None = None
         self._forgotten = False
+        self._headers: Sequence[Headers] | None = None
+
+    def bind_headers(self, headers: Sequence[Headers], place: int) -> None:
+        """Sets where the headers of the value are, which are created only if the function reads them."""
+        self._headers, self._place = headers, place
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of the value; empty for a timer."""
+        return NO_HEADERS if self._headers is None else self._headers[self._place]
 
     def bind_timers(self, timers: list[int] | None) -> None:
         """Sets the list of timers that `set_timer` and `cancel_timer` change; None if there can be none."""

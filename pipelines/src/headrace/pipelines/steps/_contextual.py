@@ -94,6 +94,11 @@ class Contextual(KeyedStep):
         return True
 
     @property
+    def reads_headers(self) -> bool:
+        """True: a context has them."""
+        return True
+
+    @property
     def label(self) -> str:
         """The name of the method that adds it."""
         return "stateful"
@@ -106,7 +111,7 @@ class Contextual(KeyedStep):
         """The results of the functions, in the order of the elements."""
         (keys, times, marks), origin = elements.timed(), elements.origin
         states, calls, results = step_pass.states(self.name), _Calls(self, step_pass, keys), Results(elements)
-        sequences, ids = origin.sequences.tolist(), origin.ids
+        sequences, ids, headers = origin.sequences.tolist(), origin.ids, elements.own_headers()
         others, index = step_pass.others - self.lag, -1
         rows = zip(elements.places(), keys, elements.values, times, marks, strict=True)
         try:
@@ -126,6 +131,8 @@ class Contextual(KeyedStep):
                     None if ids is None else ids[place],
                     None if mark == NO_TIME else now,
                 )
+                if headers is not None:
+                    context.bind_headers(headers, index)
                 try:
                     after, found = calls.call(key, value, context)
                 except Exception as error:
@@ -238,6 +245,7 @@ class _Calls:
 
     def _fire_timer(self, key: Key, timed: TimedState, fired: list[Fired]) -> Any:
         step, at = self._step, timed.timers.pop(0)
+        self._pass.fired(step.name, 1)
         self._record(key, partial(_without_timer, at=at))
         stream, sequence = timed.stream, timed.sequence
         context = Context(key, at, stream, sequence, None, at, at)

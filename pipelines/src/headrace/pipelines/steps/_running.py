@@ -30,8 +30,13 @@ class Running(KeyedStep):
         """The name of the method that adds it."""
         return "aggregate"
 
+    @property
+    def passes_headers(self) -> bool:
+        """False: a result comes from many values."""
+        return False
+
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
-        """The result after each value."""
+        """The result after each value, without headers."""
         assert elements.keys is not None, "the graph puts such a step behind a key_by"
         states = step_pass.states(self.name)
         rollback = None if self.on_error is OnError.FAIL else Rollback(states, self.state_class, elements.keys)
@@ -52,7 +57,7 @@ class Running(KeyedStep):
                     indices.append(index)
         finally:
             step_pass.touched(self.name, elements.keys[: index + 1])
-        return elements.changed(results, indices)
+        return elements.changed(results, indices).without_headers()
 
     def _take(self, states: States, key: Key, value: Any) -> Any:
         state = states[key] = self._updated(states.get(key, GONE), value=value)

@@ -44,7 +44,7 @@ class Source(Step):
         if self.decode is None:
             return replace(elements, values=MessageRows(elements.origin, elements.places()))
         values, kept = each(self, self.decode, elements, step_pass)
-        return _without_none(values, kept)
+        return without_none(values, kept)
 
     @property
     def label(self) -> str:
@@ -61,7 +61,7 @@ class Map(Step):
     def apply(self, elements: Elements, step_pass: StepPass) -> Elements:
         """The results of the function, without None."""
         values, kept = each(self, self.function, elements, step_pass)
-        return replace(_without_none(values, kept), decoded_by=None)
+        return replace(without_none(values, kept), decoded_by=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +119,11 @@ class Merge(Step):
         """The same elements."""
         return elements
 
+    @property
+    def calls_function(self) -> bool:
+        """False."""
+        return False
+
 
 @dataclass(frozen=True, eq=False)
 class KeyBy(Step):
@@ -138,6 +143,11 @@ class KeyBy(Step):
             return replace(elements, keys=[own[place] or b"" for place in elements.places()])
         keys, kept = each(self, self.function, elements, step_pass)
         return keyed(self, keys, kept, step_pass)
+
+    @property
+    def calls_function(self) -> bool:
+        """Whether a function returns the keys."""
+        return self.function is not None
 
     @property
     def by(self) -> str:
@@ -202,7 +212,8 @@ def to_bytes(value: Any) -> bytes:
     raise TypeError(f"cannot write a value of type {type(value).__name__}: pass an encode function to the sink")
 
 
-def _without_none(values: list[Any], elements: Elements) -> Elements:
+def without_none(values: list[Any], elements: Elements) -> Elements:
+    """The elements with these values, without those whose value is None."""
     there = [index for index, value in enumerate(values) if value is not None]
     if len(there) == len(values):
         return replace(elements, values=values)

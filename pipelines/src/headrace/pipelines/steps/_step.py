@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, Protocol
 
 from headrace.pipelines.elements._elements import Elements, Key, States
@@ -45,11 +46,18 @@ class StepPass(Protocol):
     def count(self, what: Counted, step: str, elements: int) -> None:
         """Adds to a count of elements of a step."""
 
+    def fired(self, step: str, number: int) -> None:
+        """Adds to the number of timers and windows of a step that have fired."""
+
     def states(self, step: str) -> States:
         """The states of a step, by key, in the bucket of this pass."""
 
     def touched(self, step: str, keys: Sequence[Key]) -> None:
         """Records keys whose states may have changed or been removed."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder that has the files of programs; None if it is not known."""
 
     @property
     def others(self) -> int:
@@ -86,6 +94,21 @@ class Step(ABC):
     def uses_ids(self) -> bool:
         """Whether it needs the ids of messages."""
         return False
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether it needs the headers of its elements."""
+        return False
+
+    @property
+    def calls_function(self) -> bool:
+        """Whether it calls a function with single values, which may be messages."""
+        return True
+
+    @property
+    def passes_headers(self) -> bool:
+        """Whether its results have the headers of the elements that they come from."""
+        return True
 
     @property
     def delay(self) -> int:

@@ -96,6 +96,11 @@ class TimeWindows(KeyedStep):
         return True
 
     @property
+    def passes_headers(self) -> bool:
+        """False: a result comes from many values."""
+        return False
+
+    @property
     def delay(self) -> int:
         """The allowed delay, and 1, since a result's event time is the last microsecond of its window."""
         return self.allowed + 1
@@ -160,7 +165,7 @@ class TimeWindows(KeyedStep):
             step_pass.touched(self.name, touched)
         if late_values:
             step_pass.count(Counted.LATE, self.name, late_values)
-        return results.collected()
+        return results.collected().without_headers()
 
     def fire_due(self, step_pass: StepPass, watermark: int) -> Sequence[Elements]:
         """The results of windows that the watermark closes."""
@@ -234,6 +239,7 @@ class TimeWindows(KeyedStep):
         """Removes a key's windows that end up to a time, and returns their results."""
         opened = states[key]
         closed = sorted((bounds for bounds in opened.windows if bounds[1] <= until), key=lambda bounds: bounds[::-1])
+        step_pass.fired(self.name, len(closed))
         accumulators = [opened.windows[bounds] for bounds in closed]
         without = partial(_without, closed=closed)
         if without(opened) is GONE:

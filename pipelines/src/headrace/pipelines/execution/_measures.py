@@ -1,0 +1,44 @@
+"""What steps have done, for metrics: measured once for many elements, never for each."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+
+
+@dataclass(slots=True)
+class StepMeasures:
+    """What one step has done.
+
+    Attributes:
+        received: The elements that it has received.
+        sent: The elements that are its results.
+        failed: The elements for which its function raised, and that were skipped or became dead letters.
+        late: The elements that arrived after their windows were closed.
+        ahead: The elements whose event times were too far ahead.
+        fired: The timers that have fired, and windows that have closed.
+        time_ns: The time that it has taken, in nanoseconds. Steps run side by side in tasks; their times are added.
+    """
+
+    received: int = 0
+    sent: int = 0
+    failed: int = 0
+    late: int = 0
+    ahead: int = 0
+    fired: int = 0
+    time_ns: int = 0
+
+    def add(self, other: "StepMeasures") -> None:
+        """Adds what the same step has done elsewhere."""
+        for name in _NAMES:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+_NAMES = tuple(field.name for field in fields(StepMeasures))
+
+
+def summed(measures: Iterable[Mapping[str, StepMeasures]]) -> dict[str, StepMeasures]:
+    """The sums of measures, by step."""
+    sums: dict[str, StepMeasures] = {}
+    for by_step in measures:
+        for step, of_step in by_step.items():
+            sums.setdefault(step, StepMeasures()).add(of_step)
+    return sums
