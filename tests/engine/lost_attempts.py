@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 
-from headrace.engine.applications._results import BlockWriter, WrittenBlocks
+from headrace.engine.applications._keyed_task import KeyedTask
 from headrace.pipelines import Pipeline
 
 EXCLUSIONS = (
@@ -31,19 +31,19 @@ EXCLUSIONS = (
 NUMBERS = 96
 KEYS = 6
 
-write_all = BlockWriter.write
+run = KeyedTask.__call__
 
 
-def write_and_fail(self: BlockWriter, iterator: Iterator[pa.RecordBatch]) -> WrittenBlocks:
-    written = write_all(self, iterator)
+def run_and_fail(self: KeyedTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    leaving = list(run(self, batches))
     context = TaskContext.get()
     assert context is not None
     if context.attemptNumber() == 0 and random.random() < 0.7:
         raise RuntimeError("this attempt is lost, with all its work done")
-    return written
+    yield from leaving
 
 
-BlockWriter.write = write_and_fail  # type: ignore[method-assign]
+KeyedTask.__call__ = run_and_fail  # type: ignore[method-assign]
 
 
 @dataclass
@@ -86,7 +86,6 @@ def main(folder: Path) -> None:
             "spark.excludeOnFailure.enabled": True,
             **{f"spark.excludeOnFailure.{limit}": 19 for limit in EXCLUSIONS},
             "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": 1,
-            "spark.sql.streaming.stateStore.maintenanceInterval": "600s",
         },
         quick_start=True,
     )

@@ -16,6 +16,7 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -28,6 +29,7 @@ from headrace.engine.applications._plan import BlockRow
 from headrace.engine.applications._state_cache import StateCache
 from headrace.pipelines import Context, KeyStates, Late, Message, OnError, Pipeline, session, sliding, tumbling
 
+COUNTING = [sys.executable, str(Path(__file__).parents[1] / "pipelines" / "counting_program.py")]
 BATCHES = 25
 STREAMS = ["n/0", "n/1", "n/2", *(f"m/{part}" for part in range(5))]
 PRODUCTS = [f"product {number} " * (1 + number % 3) for number in range(11)]
@@ -202,7 +204,13 @@ def columns() -> Pipeline:
     return app
 
 
-APPS: tuple[Callable[[], Pipeline], ...] = texts, instances, timed, columns
+def programs() -> Pipeline:
+    app = Pipeline("programs")
+    app.source("n/*").key_by().stateful_program(COUNTING, state=["count"], name="count").sink("out")
+    return app
+
+
+APPS: tuple[Callable[[], Pipeline], ...] = texts, instances, timed, columns, programs
 
 
 class Alone(Stages):

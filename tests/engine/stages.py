@@ -13,7 +13,8 @@ import pyarrow as pa
 from headrace.engine.applications._durable import load
 from headrace.engine.applications._keyed_stage import keyed_stage_rows, state_classes
 from headrace.engine.applications._keys import bucket_ids
-from headrace.engine.applications._plan import COUNTS, BlockRow, Plan
+from headrace.engine.applications._plan import COUNTS, REPORT, BlockRow, Plan
+from headrace.engine.applications._reports import Report, merged, report_of
 from headrace.engine.applications._source_stage import source_stage_rows, stream_end_rows
 from headrace.engine.applications._state_cache import StateCache
 from headrace.engine.applications._store import Head, read_head
@@ -88,6 +89,7 @@ class Stages:
     stores: defaultdict[tuple[int, int], MemoryStore] = field(default_factory=lambda: defaultdict(MemoryStore))
     written: defaultdict[str, list[tuple[bytes | None, bytes]]] = field(default_factory=lambda: defaultdict(list))
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    done: Report = field(default_factory=Report)
     now: int | None = None
     headers: defaultdict[str, list[tuple[bytes, list[tuple[str, bytes]]]]] = field(default_factory=lambda: defaultdict(list))
 
@@ -180,6 +182,9 @@ class Stages:
                 return out
 
     def _write(self, row: BlockRow) -> None:
+        if row.target == REPORT:
+            self.done = merged([self.done, report_of(row)])
+            return
         for what, target in COUNTS.items():
             if row.target == target:
                 self.counts[what.value, row.stream] += row.messages
@@ -230,16 +235,22 @@ def frame(messages: Sequence[Message]) -> Columns:
         times,
         id_data,
         id_lengths,
-        b"",
-        b"",
-        b"",
-        b"",
-        b"",
+        *_headers(messages),
     )
 
 
+def _headers(messages: Sequence[Message]) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    entries = [header for message in messages for header in message.headers]
+    if not entries:
+        return b"", b"", b"", b"", b""
+    counts = np.array([len(message.headers) for message in messages], "<u4").tobytes()
+    return counts, *_packed([name.encode() for name, _ in entries]), *_values([value for _, value in entries])
+
+
 def _packed(values: Sequence[bytes | None]) -> tuple[bytes, bytes]:
-    if all(value is None for value in values):
-        return b"", b""
+    return (b"", b"") if all(value is None for value in values) else _values(values)
+
+
+def _values(values: Sequence[bytes | None]) -> tuple[bytes, bytes]:
     lengths = np.array([0xFFFFFFFF if value is None else len(value) for value in values], "<u4")
     return b"".join(value or b"" for value in values), lengths.tobytes()

@@ -1,5 +1,6 @@
 """Spark starts a Python process for each step of a query, and each must be there soon."""
 
+import os
 import subprocess
 import sys
 
@@ -30,3 +31,13 @@ def test_a_process_imports_only_what_it_does(module: str, unneeded: list[str]) -
 def test_what_is_not_there_is_said() -> None:
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
         from headrace.engine import nothing  # noqa: F401
+
+
+def test_a_worker_without_an_endpoint_for_spans_imports_nothing_of_opentelemetry() -> None:
+    program = (
+        "import sys\nfrom headrace.engine.applications._tracing import processing\n"
+        "with processing('s/0', 'p', 0) as traced:\n    assert traced is None\n"
+        "assert not [name for name in sys.modules if name.startswith('opentelemetry')]"
+    )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environ)

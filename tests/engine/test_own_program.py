@@ -93,7 +93,6 @@ def test_a_program_of_ones_own_starts_the_query_of_headrace_run_also_where_pytho
     application = importlib.import_module("own_program").app
     stored = StoredStates(spark, str(checkpoint), application.graph)
     assert stored.committed.partitions == 3, "as many as the cluster has cores, though its executors come after the session"
-    assert stored.log.state_format() == 2
     expected = Counter(number_value(n) % 7 for n in range(1, MESSAGES + 1))
     assert {key: state.seen for key, state in stored.all("count")} == dict(expected)
     lines = [line for file in (tmp_path / "counts").glob("*") if file.is_file() for line in file.read_text().splitlines()]

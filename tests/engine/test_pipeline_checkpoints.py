@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from tests.engine.older_states import add_older_stages, forget_files
 from tests.examples.rig import rig
 from tests.fake_gateway.sinks import frame_of
 
@@ -19,7 +20,6 @@ from headrace.cli import cli
 from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.engine import CheckpointError, StoredStates, rescale
 from headrace.engine.checkpoint._log import CheckpointLog, Dropped
-from headrace.engine.checkpoint._state_format import SETTING
 from headrace.pipelines import OnError, Pipeline, StateError, total, tumbling
 from headrace.sdk import Part, Rows, Transaction
 
@@ -114,35 +114,80 @@ def test_states_are_read_and_divided_anew(spark: SparkSession, tmp_path: Path, s
     assert sorted(map(int, first["sums"] + then["sums"])) == sorted(windows.values())
 
 
-def test_a_checkpoint_of_format_1_goes_on_and_is_rescaled_into_format_2(
+def run_by_an_earlier_version(
+    spark: SparkSession, folder: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, list[bytes]]:
+    with monkeypatch.context() as older:
+        older.setattr("headrace.engine.applications._start.add_keyed_stages", add_older_stages)
+        results = run(spark, folder, source, numbers(), "checkpoint")
+    forget_files(folder / "checkpoint")
+    return results
+
+
+def test_states_of_an_earlier_version_are_taken_over(
     spark: SparkSession, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as older:
-        # As it was started before.
-        older.setattr("headrace.engine.applications._query_settings.with_state_format_2", lambda _: nullcontext())
-        spark.conf.set(SETTING, "1")
-        try:
-            run(spark, tmp_path, source, numbers(), "checkpoint")
-        finally:
-            spark.conf.set(SETTING, "2")
-    log = CheckpointLog(spark, str(tmp_path / "checkpoint"))
-    assert log.state_format() == 1
+    checkpoint = tmp_path / "checkpoint"
+    first = run_by_an_earlier_version(spark, tmp_path, source, monkeypatch)
+    old = StoredStates(spark, str(checkpoint), numbers().graph)
+    states = {step: dict(old.all(step)) for step in ("count", "sums")}
+    assert {step: len(kept) for step, kept in states.items()} == {"count": 7, "sums": 5}
+    assert rescale(numbers(), spark, str(checkpoint), str(tmp_path / "new"), 3) == 12
+    new = StoredStates(spark, str(tmp_path / "new"), numbers().graph)
+    assert {step: dict(new.all(step)) for step in states} == states
+
+    with source.open("a") as file:
+        file.writelines(f"{n}\n" for n in range(45, 80))
+    then = run(spark, tmp_path, source, numbers(), "checkpoint")
+    assert sorted(first["counts"] + then["counts"]) == sorted(b"%d:%d" % (n % 7, n // 7 + 1) for n in range(80))
+    assert not (checkpoint / "state").exists()
+    assert StoredStates(spark, str(checkpoint), numbers().graph).find("count", 3) == Count(11)
+
+
+def test_a_driver_that_dies_while_it_takes_states_over_does_so_again(
+    spark: SparkSession, tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_by_an_earlier_version(spark, tmp_path, source, monkeypatch)
+    for moment in "ManifestLog.write", "CheckpointLog.delete_spark_states":
+        with monkeypatch.context() as dying:
+            dying.setattr(f"headrace.engine.applications._spark_states.{moment}", dies)
+            with pytest.raises(KeyboardInterrupt):
+                run(spark, tmp_path, source, numbers(), "checkpoint")
     with source.open("a") as file:
         file.writelines(f"{n}\n" for n in range(45, 50))
     then = run(spark, tmp_path, source, numbers(), "checkpoint")
     assert sorted(then["counts"]) == sorted(b"%d:%d" % (n % 7, n // 7 + 1) for n in range(45, 50))
-    assert log.state_format() == 1
-    assert StoredStates(spark, str(tmp_path / "checkpoint"), numbers().graph).find("count", 3) == Count(7)
 
-    conf = spark.sparkContext.getConf().set("spark.speculation", "true")
-    with monkeypatch.context() as speculating:
-        speculating.setattr(spark.sparkContext, "getConf", lambda: conf)
-        with pytest.raises(CheckpointError, match=r"is in format 1 .* switch it off, or .* headrace state rescale"):
-            run(spark, tmp_path, source, numbers(), "checkpoint")
 
-    assert rescale(numbers(), spark, str(tmp_path / "checkpoint"), str(tmp_path / "new"), 2) == 14
-    assert CheckpointLog(spark, str(tmp_path / "new")).state_format() == 2
-    assert StoredStates(spark, str(tmp_path / "new"), numbers().graph).find("count", 3) == Count(7)
+def lengths() -> Pipeline:
+    app = Pipeline("lengths")
+    app.source("n/*", decode=len).map(str).sink("counts")
+    return app
+
+
+def test_an_application_without_states_needs_no_manifest_of_an_earlier_version(
+    spark: SparkSession, tmp_path: Path, source: Path
+) -> None:
+    run(spark, tmp_path, source, lengths(), "checkpoint")
+    forget_files(tmp_path / "checkpoint")
+    # The first micro-batch of this version was not committed.
+    left = tmp_path / "checkpoint" / "headrace" / "states" / "manifests" / "999.1"
+    left.parent.mkdir(parents=True)
+    left.write_text("[]")
+    with source.open("a") as file:
+        file.write("45\n")
+    assert run(spark, tmp_path, source, lengths(), "checkpoint")["counts"] == [b"2"]
+
+
+def dies(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_checkpoint_whose_states_are_gone_is_refused(spark: SparkSession, tmp_path: Path, source: Path) -> None:
+    run(spark, tmp_path, source, numbers(), "checkpoint")
+    forget_files(tmp_path / "checkpoint")
+    with pytest.raises(CheckpointError, match=r"has no manifest of the states after micro-batch \d+, .* restore"):
+        run(spark, tmp_path, source, numbers(), "checkpoint")
 
 
 PROGRAM = """

@@ -2,7 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.engine.checkpoint._position import Position
-from headrace.engine.source._ranges import MIN_TASK_WEIGHT, Range, split, task_count
+from headrace.engine.source._parallelism import Parallelism
+from headrace.engine.source._ranges import Range, split
 
 positions = st.none() | st.builds(Position, st.integers(0, 1), st.integers(0, 100))
 
@@ -51,15 +52,9 @@ def test_a_large_range_is_read_by_every_task() -> None:
 def test_many_small_ranges_share_a_task() -> None:
     small = [one(f"a/{i}", 9) for i in range(1000)]
     weights = [500] * 1000
-    assert len(split(small, weights, task_count(sum(weights), 8))) == 1
+    assert len(split(small, weights, Parallelism(8).tasks(sum(weights)))) == 1
     weights = [10_000] * 1000
-    lists = split(small, weights, task_count(sum(weights), 8))
+    lists = split(small, weights, Parallelism(8).tasks(sum(weights)))
     assert len(lists) == 8
     assert sum(len(x) for x in lists) == 1000
     assert max(len(x) for x in lists) < 200
-
-
-def test_tasks_are_worth_their_start() -> None:
-    assert task_count(1, 8) == 1
-    assert task_count(3 * MIN_TASK_WEIGHT, 8) == 3
-    assert task_count(100 * MIN_TASK_WEIGHT, 8) == 8

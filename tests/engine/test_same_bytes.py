@@ -35,7 +35,7 @@ def test_what_is_written_follows_from_the_states_before_and_the_messages() -> No
         lines = (json.loads(line.removeprefix("RESULT ")) for line in out.splitlines() if line.startswith("RESULT "))
         written[worker] = {tuple(where): found for *where, found in lines}
     apps = {app for _, app, *_ in written["warm"]}
-    assert apps == {"texts", "instances", "timed", "columns"}
+    assert apps == {"texts", "instances", "timed", "columns", "programs"}
     assert {place.split()[0] for found in written["warm"].values() for place in found} == {"head", "changes", "segments"}
     # Place by place, so that what differs is named.
     assert written["warm"] == written["cold"]

@@ -104,6 +104,33 @@ def test_without_the_daemon_no_more_than_one_task_is_frozen() -> None:
     )
 
 
+def test_states_are_frozen_when_a_worker_reads_them_for_the_first_time() -> None:
+    assert said_by(
+        """
+        import gc
+        from headrace.engine.applications._durable import save
+        from headrace.engine.applications._state_cache import StateCache
+        from headrace.engine.applications._store import Head, read_head
+        from headrace.pipelines.runtime import StateClass
+        from tests.engine.stages import MemoryStore
+
+        classes, store, cache = {"step": StateClass(list, "step")}, MemoryStore(), StateCache()
+
+        def taken(run):
+            bucket = cache.take(("query", run, 1, 0), store, read_head(store), classes, (), 10**9)
+            return bucket, bucket.kept["step"]
+
+        bucket, states = taken("first")
+        states.update({b"%d" % n: [n] for n in range(5_000)})
+        save(store, Head(), bucket.kept, bucket.dirty, {"step": list(states)}, classes, {})
+        for run in ("second", "second", "third"):
+            gc.unfreeze()
+            read = taken(run)
+            print(gc.get_freeze_count() >= 5_000)
+        """
+    ) == ["True", "False", "True"]
+
+
 def test_a_cycle_that_outlived_its_task_is_freed_by_a_full_collection() -> None:
     now = 0.0
     garbage = TaskGarbage(lambda: now)

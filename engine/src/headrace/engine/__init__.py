@@ -20,6 +20,7 @@ from headrace.engine._errors import (
     NotAttached,
     OlderCheckpoint,
     OptionError,
+    PositionRefused,
     Replaced,
     SchemaError,
     SinkAway,
@@ -31,10 +32,22 @@ from headrace.engine._errors import (
 )
 
 if TYPE_CHECKING:
+    from headrace.engine.applications._reposition import Kept, StoredPositions
     from headrace.engine.applications._rescale import rescale
     from headrace.engine.applications._ship import ship
     from headrace.engine.applications._start import DEFAULT_WORKER_MEMORY, start
     from headrace.engine.applications._states import StateSize, StoredStates
+    from headrace.engine.checkpoint._moves import (
+        After,
+        AtBatch,
+        AtBeginning,
+        AtEnd,
+        AtTime,
+        By,
+        Change,
+        Direction,
+        Target,
+    )
     from headrace.engine.source._schema import SCHEMA
     from headrace.engine.spark._quiet import discard_output
     from headrace.engine.spark._session import build_session, register
@@ -42,16 +55,26 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_WORKER_MEMORY",
     "SCHEMA",
+    "After",
+    "AtBatch",
+    "AtBeginning",
+    "AtEnd",
+    "AtTime",
+    "By",
+    "Change",
     "CheckpointError",
+    "Direction",
     "FrameError",
     "GatewayAway",
     "GatewayError",
     "HeadraceError",
+    "Kept",
     "MessagesLost",
     "NotAllowed",
     "NotAttached",
     "OlderCheckpoint",
     "OptionError",
+    "PositionRefused",
     "Replaced",
     "SchemaError",
     "SinkAway",
@@ -59,9 +82,11 @@ __all__ = [
     "SinkLost",
     "SinkRefused",
     "StateSize",
+    "StoredPositions",
     "StoredStates",
     "StreamAway",
     "TakenOver",
+    "Target",
     "build_session",
     "discard_output",
     "register",
@@ -71,10 +96,12 @@ __all__ = [
 ]
 
 _MODULES = {
+    "applications._reposition": ("Kept", "StoredPositions"),
     "applications._rescale": ("rescale",),
     "applications._ship": ("ship",),
     "applications._start": ("DEFAULT_WORKER_MEMORY", "start"),
     "applications._states": ("StateSize", "StoredStates"),
+    "checkpoint._moves": ("After", "AtBatch", "AtBeginning", "AtEnd", "AtTime", "By", "Change", "Direction", "Target"),
     "source._schema": ("SCHEMA",),
     "spark._quiet": ("discard_output",),
     "spark._session": ("build_session", "register"),

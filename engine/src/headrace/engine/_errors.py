@@ -5,11 +5,13 @@ HeadraceError
 ├── SchemaError        the rows to write do not have a sink's schema
 ├── CheckpointError    the checkpoint does not match the query, or is invalid
 │   ├── OlderCheckpoint    a sink has committed a batch that is not in the checkpoint
-│   └── Replaced           another run of the query has started on the checkpoint
+│   ├── Replaced           another run of the query has started on the checkpoint
+│   └── PositionRefused    a stream cannot be moved to a position
 ├── FrameError         the columns of a frame are inconsistent
 ├── SinkFailed         a sink cannot write a batch
 │   ├── SinkRefused        it permanently rejects messages
-│   └── SinkLost           it has lost rows that it voted for
+│   ├── SinkLost           it has lost rows that it voted for
+│   └── NotAtOnce          it writes nothing before its vote
 └── GatewayError       the gateway rejected a call, or did not answer
     ├── GatewayAway        it is unavailable
     │   ├── SinkAway           no connector serves a sink of the query
@@ -46,6 +48,10 @@ class Replaced(CheckpointError):
     """Another run of the query has started on the same checkpoint, so this run must end."""
 
 
+class PositionRefused(CheckpointError):
+    """A stream cannot be moved to a position, or not safely."""
+
+
 class FrameError(HeadraceError):
     """The columns of a frame are inconsistent."""
 
@@ -60,6 +66,10 @@ class SinkRefused(SinkFailed):
 
 class SinkLost(SinkFailed):
     """An instance of a sink has restarted without rows that it voted for and that are in the commit log."""
+
+
+class NotAtOnce(SinkFailed):
+    """A sink is not at-least-once, so rows are delivered to it with their micro-batch; the engine does so by itself."""
 
 
 class GatewayError(HeadraceError):

@@ -1,20 +1,24 @@
 """A keyed stage: runs the steps after a shuffle on the blocks of one bucket, with the bucket's states."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from operator import attrgetter, itemgetter
+from typing import Any
 
 import numpy as np
 
 from headrace.engine._collector import freeze_modules, paused_collector
 from headrace.engine.applications._blocks import Block
-from headrace.engine.applications._durable import save
+from headrace.engine.applications._durable import Changed, save
 from headrace.engine.applications._plan import BlockRow, Plan
+from headrace.engine.applications._reports import Report
+from headrace.engine.applications._ship_programs import shipped_programs
 from headrace.engine.applications._stage_output import StageOutput, mark_rows
 from headrace.engine.applications._state_cache import STATE_CACHE, StateCache
 from headrace.engine.applications._store import Store, read_head
-from headrace.pipelines.runtime import END, NO_TIME, Elements, EventTime, Pass, StateClass, in_order
+from headrace.engine.applications._tracing import Processing, processing
+from headrace.pipelines.runtime import END, NO_TIME, Elements, EventTime, Pass, StateClass, States, in_order
 
 
 def keyed_stage_rows(
@@ -25,14 +29,10 @@ def keyed_stage_rows(
     Raises:
         StateError: Stored states do not match the classes of the pipeline, or a state cannot be stored.
         StepError: A function raises, and its step's policy is `OnError.FAIL`.
+        ProgramError: A program has ended, is late, or has broken the protocol.
     """
-    graph = plan.graph
-    # In the order of the streams, regardless of which task read which part, including rows that only pass through to a sink.
-    rows = sorted(arriving, key=attrgetter("target", "stream", "sequence", "branch"))
-    here = [row for row in rows if row.is_mark or (row.target >= 0 and graph.levels[row.target] == level)]
-    yield from (row for row in rows if not row.is_mark and (row.target < 0 or graph.levels[row.target] != level))
-    if level < graph.shuffles:
-        yield from mark_rows(here)
+    here, passing = divided(plan, level, arriving)
+    yield from passing
     if not here:
         return
     with paused_collector():
@@ -41,31 +41,81 @@ def keyed_stage_rows(
     freeze_modules()
 
 
-def _through(plan: Plan, level: int, bucket: int, here: Sequence[BlockRow], store: Store, worker: StateCache) -> list[BlockRow]:
-    """The output for the rows of this level."""
+def divided(plan: Plan, level: int, arriving: Iterable[BlockRow]) -> tuple[list[BlockRow], list[BlockRow]]:
+    """The rows of one bucket that a level processes, in order, and those that pass through it to other stages and sinks."""
     graph = plan.graph
+    # In the order of the streams, regardless of which task read which part, including rows that only pass through to a sink.
+    rows = sorted(arriving, key=attrgetter("target", "stream", "sequence", "branch"))
+    here = [row for row in rows if row.is_mark or (row.target >= 0 and graph.levels[row.target] == level)]
+    passing = [row for row in rows if not row.is_mark and (row.target < 0 or graph.levels[row.target] != level)]
+    return here, passing + (list(mark_rows(here)) if level < graph.shuffles else [])
+
+
+def _through(plan: Plan, level: int, bucket: int, here: Sequence[BlockRow], store: Store, worker: StateCache) -> list[BlockRow]:
+    """The output for the rows of this level, whose states are then stored."""
     classes = state_classes(plan, level)
     head = read_head(store)
     name = (plan.query, plan.run, level, bucket)
     held = worker.take(name, store, head, classes, plan.dropped, plan.worker_bytes)
-    event_time = EventTime(graph, head.beside)
-    passed = Pass(graph, held.kept)
+    processed = process(plan, level, bucket, here, held.kept, head.beside)
+    head = save(store, head, held.kept, held.dirty, processed.changed, classes, processed.beside)
+    held.mark_saved(head)
+    worker.put(name, held, plan.worker_bytes)
+    return [*processed.departing, processed.report.row(bucket)]
+
+
+@dataclass(frozen=True)
+class Processed:
+    """The result of the steps of one level for some rows of one bucket.
+
+    Attributes:
+        departing: The rows for the next stage and for sinks.
+        changed: The keys whose states may have changed, by step.
+        beside: What is stored beside the states.
+        report: What the steps have done.
+    """
+
+    departing: list[BlockRow]
+    changed: Changed
+    beside: Mapping[str, Any]
+    report: Report
+
+
+def process(
+    plan: Plan, level: int, bucket: int, here: Sequence[BlockRow], kept: dict[str, States], beside: Mapping[str, Any]
+) -> Processed:
+    """Runs the steps of one level on rows of one bucket, in order, and changes its states.
+
+    Args:
+        plan: The plan.
+        level: The number of shuffles before the steps.
+        bucket: The bucket.
+        here: The rows that the level processes, from `divided`.
+        kept: The states of each step.
+        beside: What is stored beside the states.
+
+    Raises:
+        StepError: A function raises, and its step's policy is `OnError.FAIL`.
+        ProgramError: A program has ended, is late, or has broken the protocol.
+    """
+    graph = plan.graph
+    event_time = EventTime(graph, beside)
+    passed = Pass(graph, kept, shipped_programs(plan.programs))
     known = event_time.lowest()
     arrived = [row for row in here if not (row.is_end or row.is_forgotten)]
     ended = [row for row in here if row.is_end]
     event_time.forget((row.target, row.stream) for row in here if row.is_forgotten)
     event_time.begin((row.target, row.stream) for row in arrived if row.peak != NO_TIME)
-    for key_by, elements, others in _arrived(arrived, event_time, passed, first=level == 1):
-        passed.enter(key_by, elements, others if level == 1 else event_time.others(key_by, known))
-    finishes = event_time.end_streams((row.target, row.stream) for row in ended)
-    event_time.end()
-    passed.fire_due(level, END if finishes else event_time.lowest())
+    with processing(graph.name, graph.name, level) as traced:
+        for key_by, elements, others in _arrived(arrived, event_time, passed, traced, first=level == 1):
+            passed.enter(key_by, elements, others if level == 1 else event_time.others(key_by, known))
+        finishes = event_time.end_streams((row.target, row.stream) for row in ended)
+        event_time.end()
+        passed.fire_due(level, END if finishes else event_time.lowest())
     departing = list(StageOutput(plan, bucket=bucket).rows(passed))
-    beside = event_time.to_keep() if graph.uses_time else {}
-    head = save(store, head, held.kept, held.dirty, passed.changed, classes, beside)
-    held.mark_saved(head)
-    worker.put(name, held, plan.worker_bytes)
-    return departing
+    keys = {step: len(states) for step, states in kept.items()}
+    report = Report(measures=dict(passed.measures), keys={(level, bucket): keys})
+    return Processed(departing, passed.changed, event_time.to_keep() if graph.uses_time else {}, report)
 
 
 def state_classes(plan: Plan, level: int) -> dict[str, StateClass]:
@@ -75,7 +125,7 @@ def state_classes(plan: Plan, level: int) -> dict[str, StateClass]:
 
 
 def _arrived(
-    rows: Sequence[BlockRow], event_time: EventTime, passed: Pass, *, first: bool
+    rows: Sequence[BlockRow], event_time: EventTime, passed: Pass, traced: Processing | None, *, first: bool
 ) -> Iterator[tuple[int, Elements, int]]:
     """Yields the elements of all blocks in order, with their marks, and a lower bound of the watermark of the other streams.
 
@@ -89,7 +139,10 @@ def _arrived(
         blocks: list[tuple[Block, int | None, int]] = []
         for row in run:
             if not row.is_mark:
-                blocks.append((Block.unpack(row.block), watermarks.base(stream) if first else None, row.branch))
+                block = Block.unpack(row.block)
+                blocks.append((block, watermarks.base(stream) if first else None, row.branch))
+                if traced is not None:
+                    traced.take_headers(block.messages.headers, row.messages)
             watermarks.advance(stream, row.peak)
         if all(before[0].last < after[0].first for before, after in pairwise(blocks)):
             # One block after the other, so that decoded values are still in the processor's cache when they are used.
@@ -106,6 +159,4 @@ def _elements(block: Block, stream: str, base: int | None, passed: Pass) -> Elem
     elements = block.elements(stream)
     if base is not None and elements.marks is not None:
         elements = replace(elements, marks=np.maximum(elements.marks, base))
-    if elements.decoded_by is None:
-        return elements
-    return replace(passed.graph.steps[elements.decoded_by].apply(elements, passed), decoded_by=None)
+    return passed.decoded_again(elements)

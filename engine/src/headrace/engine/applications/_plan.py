@@ -10,9 +10,8 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 from headrace.pipelines.runtime import END, NO_TIME, Counted, Graph
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter
+    from pyspark.sql.datasource import DataSourceStreamReader
 
-    from headrace.engine.sink._options import SinkOptions
     from headrace.engine.source._options import Options
 
 ROWS = StructType(
@@ -49,6 +48,9 @@ FORGOTTEN = END - 1
 
 COUNTS = {what: -(2**30) - number for number, what in enumerate(Counted)}
 """The targets of rows that only count elements: `stream` is the step, and `messages` the number."""
+REPORT = -(2**31)
+"""The target of rows with what a task reports to the driver; `ApplicationSink` collects their blocks."""
+_FIRST_COUNT = max(COUNTS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,11 @@ class BlockRow:
         return not self.block
 
     @property
+    def is_counter(self) -> bool:
+        """Whether it is for the driver: it counts elements, or reports what a task has done."""
+        return self.target <= _FIRST_COUNT
+
+    @property
     def is_end(self) -> bool:
         """Whether its stream has ended."""
         return self.peak == END
@@ -103,6 +110,7 @@ class Plan:
         run: A unique id of this start of the query, so that a worker does not use cached states of an earlier one.
         worker_bytes: The approximate memory for states in a Python worker, in bytes.
         dropped: Steps whose states in the checkpoint are to be dropped.
+        programs: The files of the application's programs, as `ship_programs` returns them.
     """
 
     graph: Graph
@@ -111,11 +119,16 @@ class Plan:
     run: str
     worker_bytes: int
     dropped: frozenset[str] = frozenset()
+    programs: str | None = None
 
     @property
     def buckets(self) -> int:
         """The number of buckets."""
         return len(self.bucket_ids)
+
+    def needs_headers(self, step: int) -> bool:
+        """Whether the headers of a step's results are needed after it, if only for dead letters."""
+        return self.graph.headers_after[step] or self.graph.dead_letters is not None
 
     # Spark starts a process for each of these, so each imports only what it needs.
 
@@ -129,10 +142,9 @@ class Plan:
         from headrace.engine.applications._source_stage import source_stage_rows, stream_end_rows
         from headrace.engine.source._reader import Reader
 
-        return Reader(options, partial(source_stage_rows, self), partial(stream_end_rows, self))
+        kind = Reader
+        if options.real_time is not None:
+            from headrace.engine.applications.real_time._reader import RealTimeReader
 
-    def writer(self, options: "SinkOptions") -> "DataSourceStreamWriter":
-        """A writer of the blocks for sinks."""
-        from headrace.engine.applications._results import BlockWriter
-
-        return BlockWriter(options, self)
+            kind = RealTimeReader
+        return kind(options, partial(source_stage_rows, self), partial(stream_end_rows, self))

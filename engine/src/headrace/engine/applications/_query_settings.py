@@ -8,11 +8,15 @@ from contextlib import ExitStack, contextmanager
 from pyspark.sql import SparkSession
 
 from headrace.engine._master import is_one_jvm
-from headrace.engine.checkpoint._state_format import SETTING, with_state_format_2
 from headrace.engine.spark._session import QUICK_SETTINGS
 
 PARTITIONS = "spark.sql.shuffle.partitions"
+_SHORT_TRACEBACKS = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
+_ADAPTIVE = "spark.sql.adaptive.enabled"
 _OF_QUERIES = "spark.sql.streaming."
+_FIXED = {_ADAPTIVE: "false", _SHORT_TRACEBACKS: "false"}
+"""A plan that adapts itself costs time in each micro-batch, and has nothing to adapt: blocks are divided evenly. Short tracebacks
+omit the frames of the application's functions."""
 _EXECUTORS_WAIT_S = 15.0
 _SETTLED_AFTER_S = 1.0
 _LOOKS_EVERY_S = 0.1
@@ -61,12 +65,11 @@ def settings_of_query(spark: SparkSession, partitions: int) -> Iterator[None]:
 
     A query copies the settings of its session when it starts.
     """
-    wanted = {name: value for name, value in QUICK_SETTINGS.items() if name.startswith(_OF_QUERIES) and name != SETTING}
+    wanted = {name: value for name, value in QUICK_SETTINGS.items() if name.startswith(_OF_QUERIES)}
     unset = {name: value for name, value in wanted.items() if spark.conf.get(name, None) is None}
     with ExitStack() as stack:
-        for name, value in {**unset, PARTITIONS: str(partitions)}.items():
+        for name, value in {**unset, PARTITIONS: str(partitions), **_FIXED}.items():
             stack.enter_context(_set(spark, name, value))
-        stack.enter_context(with_state_format_2(spark))
         yield
 
 

@@ -1,39 +1,36 @@
 """Repartitions the states of a stopped application: a new checkpoint continues where the old one ended."""
 
 import json
-import pickle
 import uuid
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
+from pyspark.sql import SparkSession
 
 from headrace.engine._errors import CheckpointError
+from headrace.engine.applications._bucket_files import BucketFiles
+from headrace.engine.applications._durable import begin
 from headrace.engine.applications._keys import bucket_ids, buckets_of
 from headrace.engine.applications._plan import Plan
 from headrace.engine.applications._query_settings import settings_of_query
 from headrace.engine.applications._segments import whole
 from headrace.engine.applications._ship import ship
-from headrace.engine.applications._start import add_keyed_stages
 from headrace.engine.applications._states import StoredStates
-from headrace.engine.checkpoint._folder import HadoopFolder
+from headrace.engine.checkpoint._folder import HadoopFolder, open_folder, qualified
 from headrace.engine.checkpoint._log import CheckpointLog, Predecessor
+from headrace.engine.checkpoint._manifests import CONVERTED, MANIFESTS, STATES, Bucket, Manifest, ManifestLog
 from headrace.engine.checkpoint._runs import RUNS, RunLog
+from headrace.engine.checkpoint._state_files import StateFiles
 from headrace.engine.spark._format import FORMAT
+from headrace.engine.spark._served_files import driver_files
 from headrace.engine.spark._session import register
 from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
 from headrace.pipelines import Pipeline, StateError
-from headrace.pipelines.runtime import Graph, Key, States, check_fingerprints, merged, normal_key, not_normal
+from headrace.pipelines.runtime import Graph, Key, States, check_fingerprints, dumps_plain, merged, normal_key, not_normal
 
-_INITIAL = StructType(
-    [
-        StructField("bucket", IntegerType(), False),
-        StructField("change", BinaryType(), False),
-        StructField("beside", BinaryType(), False),
-    ]
-)
+FIRST_BATCH = 0
+"""The micro-batch that creates the new checkpoint."""
 
 
 def rescale(
@@ -74,20 +71,21 @@ def rescale(
         raise CheckpointError(f"{checkpoint} is not the checkpoint of an application")
     check_fingerprints(old.log.steps() or {}, graph.fingerprints)
     ids = bucket_ids(parallelism)
-    initial, keys = _initial(spark, old, graph, ids)
     if folder := folder or pipeline.folder:
         ship(spark, folder)
-    plan = Plan(graph, ids, into, uuid.uuid4().hex, 0)
-    register(spark, {graph.name: plan})
+    register(spark, {graph.name: Plan(graph, ids, into, uuid.uuid4().hex, 0)})
     resume_at = json.dumps(old.committed.offsets[0].to_json())
     # The run reads nothing, so the gateway's address does not matter.
     unread = {"loopbackGateway": "true", "sharedCheckpoint": str(shared_checkpoint).lower()}
     reader = spark.readStream.format(FORMAT).options(pipeline=graph.name, application=graph.name, resumeAt=resume_at, **unread)
-    rows = add_keyed_stages(plan, reader.option("stream", ",".join(graph.streams)).load(), initial)
+    rows = reader.option("stream", ",".join(graph.streams)).load()
     new = CheckpointLog(spark, into)
     # The checkpoint cannot be created elsewhere and moved, since Spark stores its path: it is marked until it is complete.
     new.mark_unfinished()
     new.note_steps(graph.fingerprints)
+    url = qualified(spark, into)
+    manifest, keys = _divided_states(old, graph, ids, driver_files(spark, f"{url}/{STATES}"))
+    ManifestLog(open_folder(spark, f"{url}/{MANIFESTS}")).write(FIRST_BATCH, CONVERTED, manifest)
     writer = rows.writeStream.format("noop").option("checkpointLocation", into).trigger(availableNow=True)
     with settings_of_query(spark, parallelism):
         query = writer.start()
@@ -103,10 +101,10 @@ def rescale(
     return keys
 
 
-def _initial(spark: SparkSession, old: StoredStates, graph: Graph, ids: tuple[int, ...]) -> tuple[dict[int, DataFrame], int]:
-    """The initial states of each level of the new checkpoint, and their number."""
+def _divided_states(old: StoredStates, graph: Graph, ids: tuple[int, ...], files: StateFiles) -> tuple[Manifest, int]:
+    """Writes the states of all buckets of the new checkpoint; returns their manifest, and the number of states."""
     keys = 0
-    changes: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
+    changes: defaultdict[Bucket, list[bytes]] = defaultdict(list)
     beside: dict[int, dict[str, Any]] = {level: {} for level in range(1, graph.shuffles + 1)}
     classes = {step.name: step.state_class for step in graph.keyed}
     there: defaultdict[str, set[Key]] = defaultdict(set)
@@ -116,19 +114,15 @@ def _initial(spark: SparkSession, old: StoredStates, graph: Graph, ids: tuple[in
             keys += len(states)
             states = _of_normal_keys(step, states, there[step])
             for bucket, some in _divided(states, ids).items():
-                changes[level] += [(bucket, change) for change in whole({step: some}, classes)]
-    nothing = pickle.dumps({}, 5)
-    return {
-        level: spark.createDataFrame(
-            [
-                (bucket, bytearray(change), bytearray(pickle.dumps(beside[level], 5)))
-                # Every bucket needs the event time, even without initial states.
-                for bucket, change in [*changes[level], *((bucket, nothing) for bucket in ids)]
-            ],
-            _INITIAL,
-        )
-        for level in beside
-    }, keys
+                changes[level, bucket] += whole({step: some}, classes)
+    entries = {}
+    for at in ((level, bucket) for level in beside for bucket in ids):
+        # Every bucket needs the event time, even without states.
+        store = BucketFiles(files, at, None)
+        for change in [*changes.pop(at, []), dumps_plain({})]:
+            begin(store, change, beside[at[0]])
+        entries[at] = store.finish(FIRST_BATCH)
+    return Manifest(entries), keys
 
 
 def _of_normal_keys(step: str, states: States, there: set[Key]) -> States:

@@ -1,74 +1,79 @@
-"""Writes an application's results: each block to its sink, in the transactions of one micro-batch."""
+"""Delivers an application's results: each block to its sink, in the transactions of one micro-batch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from types import TracebackType
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from headrace.engine.applications._plan import COUNTS, Plan
+from headrace.engine.applications._plan import BlockRow
 from headrace.engine.sink._options import SinkOptions
-from headrace.engine.sink._writer import TaskWriter, Writer, Written, this_task
+from headrace.engine.sink._writer import Task, TaskWriter, Writer, Written
 
 LARGEST_ROWS = 16_384
 """Blocks of one sink are joined up to about this number of rows, so that small blocks do not become separate frames."""
 
 
-_COUNTS = frozenset(COUNTS.values())
+class Results:
+    """The results of one task. A context manager: what is not finished is cancelled.
 
+    Args:
+        options: The options of the sinks.
+        sinks: The names of the sinks, in the order of their targets.
+        task: The task.
+    """
 
-@dataclass(frozen=True)
-class WrittenBlocks(WriterCommitMessage):
-    """What a task has delivered, by sink."""
+    def __init__(self, options: SinkOptions, sinks: Sequence[str], task: Task) -> None:
+        self._options = options
+        self._sinks = sinks
+        self._task = task
+        self._writers: dict[str, TaskWriter] = {}
+        self._open = ExitStack()
 
-    by_sink: Mapping[str, Written] = field(default_factory=dict)
+    def __enter__(self) -> "Results":
+        return self
 
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._open.__exit__(kind, error, trace)
 
-class BlockWriter(DataSourceStreamArrowWriter):
-    """Writes the micro-batches of an application. Spark creates one for each micro-batch, and pickles it for executors."""
-
-    def __init__(self, options: SinkOptions, plan: Plan) -> None:
-        self._names = plan.graph.sinks
-        self._writers = {sink: Writer(options.for_sink(sink)) for sink in self._names}
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenBlocks:
-        """Delivers the blocks of one task.
+    def send(self, rows: Iterable[BlockRow]) -> None:
+        """Delivers the blocks of rows for sinks.
 
         Raises:
             HeadraceError: A sink cannot accept them, or was unavailable until the timeout.
         """
-        task = this_task()
-        with ExitStack() as open_until_done:
-            writers: dict[str, TaskWriter] = {}
-            for sink, batch in _joined(self._blocks(iterator)):
-                if sink not in writers:
-                    writers[sink] = open_until_done.enter_context(self._writers[sink].task_writer(task))
-                writers[sink].send(batch)
-            return WrittenBlocks({sink: writer.finish() for sink, writer in writers.items()})
+        for sink, batch in _joined((self._sinks[-1 - row.target], _batch(row)) for row in rows):
+            if sink not in self._writers:
+                writer = Writer(self._options.for_sink(sink)).task_writer(self._task)
+                self._writers[sink] = self._open.enter_context(writer)
+            self._writers[sink].send(batch)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Waits for the votes of all sinks.
+    def finish(self) -> Mapping[str, Written]:
+        """Waits until the sinks have staged everything; returns what they have staged.
 
         Raises:
-            HeadraceError: A sink votes against the batch, or was unavailable until the timeout.
+            HeadraceError: A sink cannot accept it, or was unavailable until the timeout.
         """
-        blocks = [message for message in messages if isinstance(message, WrittenBlocks)]
-        for sink, writer in self._writers.items():
-            writer.commit([block.by_sink.get(sink) for block in blocks], batchId)
+        return {sink: writer.finish() for sink, writer in self._writers.items()}
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Only logs: the sinks drop these parts when they prepare the batch, or when the query starts again."""
-        for writer in self._writers.values():
-            writer.abort(messages, batchId)
 
-    def _blocks(self, iterator: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        for rows in iterator:
-            targets = rows.column("target").to_pylist()
-            for target, block in zip(targets, rows.column("block"), strict=True):
-                if target in _COUNTS:
-                    continue
-                yield self._names[-1 - target], pa.ipc.open_stream(block.as_buffer()).read_next_batch()
+def vote(options: SinkOptions, sinks: Sequence[str], written: Sequence[Mapping[str, Written]], batch: int) -> None:
+    """Waits for the votes of all sinks on what the tasks of a micro-batch have delivered.
+
+    Raises:
+        HeadraceError: A sink votes against the batch, or was unavailable until the timeout.
+    """
+    for sink in sinks:
+        Writer(options.for_sink(sink)).commit([each.get(sink) for each in written], batch)
+
+
+def blocks_of(rows: Iterable[BlockRow]) -> Iterator[pa.RecordBatch]:
+    """The blocks of rows for one sink, joined."""
+    return (block for _, block in _joined(("", _batch(row)) for row in rows))
+
+
+def _batch(row: BlockRow) -> pa.RecordBatch:
+    return pa.ipc.open_stream(pa.py_buffer(row.block)).read_next_batch()
 
 
 def _joined(blocks: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[tuple[str, pa.RecordBatch]]:

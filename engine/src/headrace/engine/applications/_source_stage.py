@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from headrace.engine.applications._blocks import Block, Messages, Packed, blocks_by_bucket
+from headrace.engine.applications._blocks import Block, Messages, blocks_by_bucket
 from headrace.engine.applications._keys import packed_buckets
+from headrace.engine.applications._packed import Packed, PackedHeaders
 from headrace.engine.applications._plan import ARROW_ROWS, FORGOTTEN, LAST, BlockRow, Plan
+from headrace.engine.applications._reports import Report
 from headrace.engine.applications._stage_output import StageOutput
+from headrace.engine.applications._tracing import processing
 from headrace.engine.source._ranges import Ends
 from headrace.engine.wire._decode import Columns, record_batch
 from headrace.pipelines.runtime import END, EVERY_STREAM, NO_TIME, Elements, Pass, Times, matches
@@ -36,7 +39,7 @@ def pieces(frames: Iterable[Columns]) -> Iterator[list[Columns]]:
     total = 0
     for frame in frames:
         gathered = streams.setdefault(frame.stream, _Gathered())
-        size = len(frame.values) + len(frame.keys) + 16 * frame.rows
+        size = len(frame.values) + len(frame.keys) + len(frame.header_names) + len(frame.header_values) + 16 * frame.rows
         gathered.frames.append(frame)
         gathered.messages += frame.rows
         gathered.bytes += size
@@ -62,24 +65,44 @@ def source_stage_rows(plan: Plan, frames: Iterable[Columns], now: int | None = N
         StepError: A function raises, and its step's policy is `OnError.FAIL`.
     """
     for piece in pieces(frames):
-        rows = list(_rows(plan, piece, now))
+        rows = list(rows_of_piece(plan, piece, now))
         if rows:
             yield record_batch_of(rows)
 
 
 def stream_end_rows(plan: Plan, ends: Ends) -> Iterator[pa.RecordBatch]:
+    """The rows of `rows_of_ends` as Arrow record batches."""
+    rows = rows_of_ends(plan, ends)
+    if rows:
+        yield record_batch_of(rows)
+
+
+def rows_of_ends(plan: Plan, ends: Ends) -> list[BlockRow]:
     """Rows that inform every bucket of streams that have ended or are forgotten, or of the end of event time."""
     graph = plan.graph
     if not graph.uses_time:
-        return
+        return []
     told = [(key_by, stream) for key_by in sorted(graph.first_keys) for stream in ends.streams if graph.reaches(key_by, stream)]
     if ends.all:
         told += [(key_by, EVERY_STREAM) for key_by in sorted(graph.first_keys)]
     rows = [BlockRow(bucket, key_by, stream, LAST, 0, b"", END) for key_by, stream in told for bucket in plan.bucket_ids]
     gone = [(key_by, stream) for key_by in sorted(graph.first_keys) for stream in ends.forgotten if graph.reaches(key_by, stream)]
     rows += [BlockRow(bucket, key_by, stream, LAST, 0, b"", FORGOTTEN) for key_by, stream in gone for bucket in plan.bucket_ids]
-    if rows:
-        yield record_batch_of(rows)
+    return rows
+
+
+def batches_of(rows: Iterable[BlockRow]) -> Iterator[pa.RecordBatch]:
+    """The rows as Arrow record batches of about `PIECE_BYTES`: the offsets in one column end at 2 GB."""
+    some: list[BlockRow] = []
+    size = 0
+    for row in rows:
+        some.append(row)
+        size += len(row.block)
+        if size >= PIECE_BYTES:
+            yield record_batch_of(some)
+            some, size = [], 0
+    if some:
+        yield record_batch_of(some)
 
 
 def record_batch_of(rows: list[BlockRow]) -> pa.RecordBatch:
@@ -88,23 +111,44 @@ def record_batch_of(rows: list[BlockRow]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns, schema=ARROW_ROWS)
 
 
-def _rows(plan: Plan, piece: list[Columns], now: int | None) -> Iterator[BlockRow]:
-    graph, stream = plan.graph, piece[0].stream
+def rows_of_piece(plan: Plan, piece: list[Columns], now: int | None) -> Iterator[BlockRow]:
+    """Runs the steps before the first shuffle on consecutive frames of a stream. Arguments and errors as `source_stage_rows`."""
+    stream = piece[0].stream
+    with processing(stream, plan.graph.name, 0) as traced:
+        if traced is not None:
+            traced.take_frames(piece)
+        yield from _rows_of_piece(plan, stream, piece, now)
+
+
+def _rows_of_piece(plan: Plan, stream: str, piece: list[Columns], now: int | None) -> Iterator[BlockRow]:
+    graph = plan.graph
     messages = _messages(piece)
     elements: Elements | None = None
     passed = Pass(graph)
+    untouched: list[BlockRow] = []
     for number, source in graph.sources.items():
         if not any(matches(pattern, stream) for pattern in source.streams):
             continue
         key_by = graph.only_decodes(number)
         if key_by is not None:
-            yield from _untouched(plan, stream, messages, number, key_by)
+            kept = messages if plan.needs_headers(key_by) else messages.without_headers()
+            untouched += _untouched(plan, stream, kept, number, key_by)
+            measured = passed.measures[source.name]
+            measured.received += len(messages.sequences)
+            measured.sent += len(messages.sequences)
             continue
         if elements is None:
             origin = messages.origin(stream)
             elements = Elements(origin.raw or (), origin, times=origin.times)
         passed.read(number, elements)
-    yield from StageOutput(plan, now).rows(passed, messages)
+    yield from _measured(plan, [*untouched, *StageOutput(plan, now).rows(passed, messages)], passed)
+
+
+def _measured(plan: Plan, rows: list[BlockRow], passed: Pass) -> list[BlockRow]:
+    """The rows, and a report of what the steps have done, which takes the way of the last one: no task runs for it alone."""
+    if not passed.measures:
+        return rows
+    return [*rows, Report(measures=dict(passed.measures)).row(rows[-1].bucket if rows else plan.bucket_ids[0])]
 
 
 def _untouched(plan: Plan, stream: str, messages: Messages, source: int, key_by: int) -> Iterator[BlockRow]:
@@ -126,6 +170,7 @@ def _messages(piece: list[Columns]) -> Messages:
         Packed.of(batch.column("value")),
         _times(batch.column("event_time")),
         Packed.of(ids) if ids.null_count < len(ids) else None,
+        PackedHeaders.of(batch.column("headers")),
     )
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.engine.applications._blocks import Block, Messages, Packed, blocks_by_bucket
+from headrace.engine.applications._blocks import Block, Messages, blocks_by_bucket
 from headrace.engine.applications._keys import buckets_of
+from headrace.engine.applications._packed import HEADERS, Packed, PackedHeaders
 from headrace.engine.applications._plan import COUNTS, BlockRow, Plan
 from headrace.pipelines.runtime import NO_TIME, Column, Counted, Elements, Failed, Key, Pass, bounded, in_order, prefix_maxima
 
-_HEADERS = pa.list_(pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("value", pa.binary())]))
 _TIME = pa.timestamp("us", tz="UTC")
 
 
@@ -83,7 +83,7 @@ class StageOutput:
     def _shuffled(self, key_by: int, elements: Elements, messages: Messages | None, branch: int) -> Iterator[BlockRow]:
         keys = elements.keys
         assert keys is not None, "elements have keys after a key_by"
-        block = self._block(elements, keys, messages)
+        block = self._block(key_by, elements, keys, messages)
         count = self._plan.buckets
         stream = elements.origin.stream
         for bucket, part in blocks_by_bucket(block, buckets_of(keys, count), count):
@@ -91,18 +91,22 @@ class StageOutput:
             first = int(part.messages.sequences[0])
             yield BlockRow(self._plan.bucket_ids[bucket], key_by, stream, first, rows, part.pack(), branch=branch)
 
-    def _block(self, elements: Elements, keys: Sequence[Key], messages: Messages | None) -> Block:
+    def _block(self, key_by: int, elements: Elements, keys: Sequence[Key], messages: Messages | None) -> Block:
         again = elements.decoded_by is not None
         payloads = again or self._plan.graph.dead_letters is not None
         if messages is None:
-            messages = Messages.of_origin(elements.origin, payloads=payloads)
-        elif not payloads:
-            messages = messages.without_payloads()
+            messages = Messages.of_origin(elements.origin, payloads=payloads, headers=self._plan.needs_headers(key_by))
+        else:
+            messages = messages if payloads else messages.without_payloads()
+            messages = messages if self._plan.needs_headers(key_by) else messages.without_headers()
+        headers = elements.headers if self._plan.graph.headers_after[key_by] else None
+        if elements.mixed and headers is None and messages.headers is not None:
+            headers = elements.without_headers().headers
         if not again:
-            return Block(messages, None, elements.values, elements.at, keys, elements.times, elements.marks)
+            return Block(messages, None, elements.values, elements.at, keys, elements.times, elements.marks, headers)
         if elements.at is not None:
             messages = messages.take(np.asarray(elements.at, np.int64))
-        return Block(messages, elements.decoded_by, keys=keys, times=elements.times, marks=elements.marks)
+        return Block(messages, elements.decoded_by, keys=keys, times=elements.times, marks=elements.marks, headers=headers)
 
     def _written(self, sink: str, elements: Elements) -> BlockRow:
         origin = elements.origin
@@ -116,11 +120,16 @@ class StageOutput:
         times = elements.times
         if times is not None and (times != NO_TIME).any():
             columns["event_time"] = _times(times)
+        headers = elements.own_headers()
+        if headers is not None:
+            packed = PackedHeaders.of_values(headers)
+            if packed.counts.any():
+                columns["headers"] = packed.array()
         row = pa.RecordBatch.from_pydict(columns)
         return BlockRow(self._aside(origin.stream), self._sinks[sink], origin.stream, _first(elements), count, _ipc(row))
 
     def _dead_letters(self, failed: Sequence[Failed]) -> BlockRow:
-        """The original messages, with headers that describe the failure."""
+        """The original messages with their headers, and further ones that describe the failure."""
         graph = self._plan.graph
         assert graph.dead_letters is not None, "a graph with OnError.DEAD_LETTER has a dead-letter sink"
         places = [f.elements.place(f.index) for f in failed]
@@ -132,6 +141,7 @@ class StageOutput:
         ]
         headers = [
             [
+                *_own_headers(f.elements, p),
                 {"name": "headrace-pipeline", "value": graph.name.encode()},
                 {"name": "headrace-step", "value": f.step.encode()},
                 {"name": "headrace-reason", "value": f.error.encode(errors="backslashreplace")},
@@ -143,7 +153,7 @@ class StageOutput:
         columns = {
             "value": pa.array(values, pa.binary()),
             "key": pa.array(keys, pa.binary()),
-            "headers": pa.array(headers, _HEADERS),
+            "headers": pa.array(headers, HEADERS),
         }
         first = failed[0].elements
         row = pa.RecordBatch.from_pydict(columns)
@@ -158,6 +168,12 @@ class StageOutput:
 def mark_rows(rows: Sequence[BlockRow]) -> Iterator[BlockRow]:
     """The event time in the rows of a stage, as rows for the following stages."""
     return (replace(row, messages=0, block=b"") for row in rows if row.peak != NO_TIME)
+
+
+def _own_headers(elements: Elements, place: int) -> list[dict[str, Any]]:
+    """The headers of a message in the source."""
+    headers = elements.origin.headers
+    return [] if headers is None else [{"name": name, "value": value} for name, value in headers[place]]
 
 
 def _first(elements: Elements) -> int:

@@ -1,36 +1,49 @@
 """Starts an application as one query of Spark."""
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.contract.units import UnitError, parse_duration, parse_size
 from headrace.engine._errors import CheckpointError, OptionError
+from headrace.engine.applications._commits import commits
 from headrace.engine.applications._counts import observed
+from headrace.engine.applications._first_workers import start_workers
+from headrace.engine.applications._keyed_task import KeyedTask
 from headrace.engine.applications._keys import bucket_ids
 from headrace.engine.applications._plan import ROWS, Plan
-from headrace.engine.applications._processor import BucketProcessor
 from headrace.engine.applications._query_settings import new_partitions, settings_of_query
 from headrace.engine.applications._ship import ship
+from headrace.engine.applications._ship_programs import ship_programs
+from headrace.engine.applications._spark_states import take_over
 from headrace.engine.applications._start_retries import start_with_retries
+from headrace.engine.applications.real_time._worker import RealTimeWorker
+from headrace.engine.checkpoint._folder import qualified
 from headrace.engine.checkpoint._log import CheckpointLog
-from headrace.engine.checkpoint._state_format import refuse_speculation
+from headrace.engine.checkpoint._manifests import STATES
 from headrace.engine.sink._options import NAMES as SINK_NAMES
+from headrace.engine.sink._options import SinkOptions, parse_sink
 from headrace.engine.source._options import NAMES as SOURCE_NAMES
 from headrace.engine.source._options import parse
+from headrace.engine.spark._application_sink import FORMAT as APPLICATION_SINK
+from headrace.engine.spark._application_sink import add_handler, remove_handler
 from headrace.engine.spark._format import FORMAT
+from headrace.engine.spark._served_files import driver_files, served
 from headrace.engine.spark._session import defaults_in, register
 from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
+from headrace.engine.wire._connection import Connection
 from headrace.pipelines import Pipeline
 from headrace.pipelines.runtime import Graph, check_fingerprints
 
 DEFAULT_WORKER_MEMORY = "1gb"
+REAL_TIME_INTERVAL_S = 1.0
+"""The time between the starts of two micro-batches in real-time mode, in seconds, unless it is given."""
 
 
 def start(
@@ -46,12 +59,13 @@ def start(
     migrate_states: Collection[str] = (),
     finish: bool | None = None,
     folder: Path | None = None,
+    real_time: bool = False,
 ) -> StreamingQuery:
     """Starts an application as a streaming query, which runs until it is stopped.
 
     This is the query that `headrace run` starts. Unless the session has other settings, it has as many key partitions as the
-    session has cores. The application's modules are shipped to every worker. If one of Spark's Python processes does not start in
-    time, the query is started again, with at most three attempts.
+    session has cores. The application's modules and programs are shipped to every worker. If one of Spark's Python processes
+    does not start in time, the query is started again, with at most three attempts.
 
     Args:
         pipeline: The application.
@@ -67,7 +81,10 @@ def start(
         migrate_states: Steps that keep their states although their windows, key or sources have changed.
         finish: Whether event time ends once all streams have ended, so that all windows close and all timers fire; None for only
             with `available_now`. A stream ends only if its source ends it, not when it has no more messages for now.
-        folder: The folder whose modules and packages the workers need; by default, that of the module that made the pipeline.
+        folder: The folder whose modules, packages and programs the workers need; by default, that of the module that made the
+            pipeline.
+        real_time: Process messages as they arrive, in the driver, and deliver results to at-least-once sinks at once.
+            Micro-batches then only commit, by default every second.
 
     Returns:
         The query. If it has failed while its sources were initialised, its `exception()` has the reason.
@@ -75,55 +92,83 @@ def start(
     Raises:
         GraphError: The pipeline is invalid.
         OptionError: An option is invalid.
-        CheckpointError: The checkpoint is incomplete because its creation by rescaling did not finish; or Spark's speculation is
-            on, and the checkpoint is in a format that does not support it; or it is on a local disk, and executors run on other
-            machines.
+        ProgramError: The file of a program does not exist.
+        CheckpointError: The checkpoint is incomplete, because its creation by rescaling did not finish or its states are gone; or
+            it is on a local disk, and executors run on other machines.
         StateError: The checkpoint has states of a different step with the same name, or a new state cannot be stored.
     """
     graph = pipeline.graph
-    trigger = _trigger(available_now, trigger_interval)
+    interval_s = _interval_s(available_now, trigger_interval)
+    if real_time:
+        if available_now:
+            raise OptionError("available_now and real_time exclude each other: a bounded run reads what exists as fast as it can")
+        interval_s = interval_s or REAL_TIME_INTERVAL_S
     worker_bytes = _worker_bytes(worker_memory)
-    log = CheckpointLog(spark, str(checkpoint))
+    log, url = CheckpointLog(spark, str(checkpoint)), qualified(spark, str(checkpoint))
     for_source, for_sink = _divided(options or {})
     # Spark would report the same error later, after something has been written.
     checked = parse({"stream": ",".join(graph.streams), **for_source}, defaults_in(spark))
     refuse_local_checkpoint(spark, str(checkpoint), shared=checked.shared_checkpoint)
     if log.is_unfinished():
-        raise CheckpointError(f"{checkpoint} is incomplete, since its creation did not finish; delete it, and rescale again")
-    refuse_speculation(spark, log, str(checkpoint))
+        raise CheckpointError(f"{checkpoint} is incomplete, since its creation did not finish; delete it, and create it again")
     for step in graph.keyed:
         # A copy, since what it caches must not be sent to the workers.
         replace(step.state_class).check()
+    folder = folder or pipeline.folder
+    for program in graph.programs:
+        program.check_files(folder)
     check_fingerprints(log.steps() or {}, graph.fingerprints, migrate_states)
     dropped = _dropped(log, graph, drop_states)
+    take_over(spark, log, url, graph, dropped)
     log.note_steps(graph.fingerprints)
     planned = log.last_planned()
     # The number is fixed for a checkpoint, regardless of the session's settings.
     partitions = planned.partitions if planned else new_partitions(spark)
-    if folder := folder or pipeline.folder:
+    if folder:
         ship(spark, folder)
-    plan = Plan(graph, bucket_ids(partitions), str(checkpoint), uuid.uuid4().hex, worker_bytes, dropped)
+    programs = ship_programs(spark, folder, graph)
+    start_workers(spark)
+    plan = Plan(graph, bucket_ids(partitions), str(checkpoint), uuid.uuid4().hex, worker_bytes, dropped, programs)
     register(spark, {graph.name: plan})
+    of_sinks = {"application": graph.name, "sink": ",".join(graph.sinks), **for_sink}
+    if graph.dead_letters is not None:
+        of_sinks["failed"] = graph.dead_letters
 
     def begin() -> StreamingQuery:
-        rows = add_keyed_stages(plan, _arriving(spark, graph, for_source, finish))
-        writer = observed(graph, rows).writeStream.format(FORMAT).queryName(graph.name).outputMode("append")
-        writer = writer.options(
-            application=graph.name, sink=",".join(graph.sinks), checkpointLocation=str(checkpoint), **for_sink
-        )
-        if graph.dead_letters is not None:
-            writer = writer.option("failed", graph.dead_letters)
-        if trigger:
-            writer = writer.trigger(**trigger)
-        with settings_of_query(spark, partitions):
-            return writer.start()
+        own = {**of_sinks, "run": uuid.uuid4().hex}
+        options = parse_sink(own, defaults_in(spark))
+        handler = commits(spark, url, options, graph.sinks, log.last_committed_batch())
+        add_handler(spark, own["run"], handler)
+        more = {}
+        if real_time:
+            files = driver_files(spark, f"{url}/{STATES}")
+            worker = RealTimeWorker(
+                plan, files, options, Connection.of(checked), checked.gateway_timeout_s, asks_for_present=graph.bounds_skew
+            )
+            more["realTime"] = handler.serve(worker)
+        arriving = _arriving(spark, graph, {**for_source, **more}, finish, interval_s)
+        rows = add_keyed_stages(plan, arriving, f"{url}/{STATES}", options)
+        writer = observed(graph, rows).writeStream.format(APPLICATION_SINK).queryName(graph.name).outputMode("append")
+        writer = writer.options(checkpointLocation=str(checkpoint), **own)
+        if available_now:
+            writer = writer.trigger(availableNow=True)
+        elif interval_s:
+            writer = writer.trigger(processingTime=f"{round(interval_s * 1000)} milliseconds")
+        try:
+            with settings_of_query(spark, partitions):
+                query = writer.start()
+                handler.started(query)
+                return query
+        except BaseException:
+            remove_handler(spark, own["run"])
+            raise
 
     return start_with_retries(graph.name, begin)
 
 
-def _arriving(spark: SparkSession, graph: Graph, options: Mapping[str, str], finish: bool | None) -> DataFrame:
+def _arriving(spark: SparkSession, graph: Graph, options: Mapping[str, str], finish: bool | None, interval_s: float) -> DataFrame:
     """The rows of the source stage."""
-    own = {"application": graph.name, "stream": ",".join(graph.streams)}
+    own = {"application": graph.name, "stream": ",".join(graph.streams), "interval": str(interval_s)}
     if finish is not None:
         own["finish"] = str(finish).lower()
     if graph.bounds_skew:
@@ -131,21 +176,20 @@ def _arriving(spark: SparkSession, graph: Graph, options: Mapping[str, str], fin
     return spark.readStream.format(FORMAT).options(**{"pipeline": graph.name, **options}, **own).load()
 
 
-def _trigger(available_now: bool, interval: str | None) -> dict[str, Any]:
-    """Spark's trigger; empty for a micro-batch as soon as the one before is committed and there are messages.
+def _interval_s(available_now: bool, interval: str | None) -> float:
+    """The time between the starts of two micro-batches, in seconds; 0 to start one as soon as the one before is committed.
 
     Raises:
         OptionError: The interval is invalid, or the run is bounded.
     """
     if interval is None:
-        return {"availableNow": True} if available_now else {}
+        return 0.0
     if available_now:
         raise OptionError("available_now and trigger_interval exclude each other: a bounded run starts each micro-batch at once")
     try:
-        milliseconds = round(parse_duration(interval) / timedelta(milliseconds=1))
+        return parse_duration(interval) / timedelta(seconds=1)
     except UnitError as error:
         raise OptionError(f"trigger_interval: {error}") from None
-    return {"processingTime": f"{milliseconds} milliseconds"}
 
 
 def _worker_bytes(memory: str) -> int:
@@ -178,19 +222,30 @@ def _dropped(log: CheckpointLog, graph: Graph, now: Collection[str]) -> frozense
     return frozenset(now).union(each.step for each in before)
 
 
-def add_keyed_stages(plan: Plan, rows: DataFrame, initial: Mapping[int, DataFrame] | None = None) -> DataFrame:
-    """Adds the keyed stages of a plan to the rows of the source stage.
+def add_keyed_stages(plan: Plan, rows: DataFrame, root: str, options: SinkOptions | None) -> DataFrame:
+    """Adds the keyed stages of a plan to the rows of the source stage. The result has counts and reports for the query's sink.
+
+    The last stage delivers the results. If one task reads a micro-batch, it runs all stages: Spark then skips the shuffles.
 
     Args:
         plan: The plan.
         rows: The rows of the source stage.
-        initial: The initial states of a rescaled checkpoint, by level, with columns `bucket`, `change` and `beside`.
+        root: The URL of the folder of states.
+        options: The options of the sinks; None to pass on the results instead of delivering them.
     """
-    for level in range(1, plan.graph.shuffles + 1):
-        begins = None if initial is None else initial[level].groupBy("bucket")
-        processor = BucketProcessor(plan, level)
-        rows = rows.groupBy("bucket").transformWithState(processor, ROWS, "append", "none", initialState=begins)
+    last = plan.graph.shuffles
+    for level in range(min(1, last), last + 1):
+        if level:
+            rows = served(rows.repartition(plan.buckets, "bucket"), root)
+        rows = rows.mapInArrow(_function(KeyedTask(plan, level, root, level == last, options)), ROWS)
     return rows
+
+
+def _function(task: KeyedTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def keyed_stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(batches)
+
+    return keyed_stage
 
 
 def _divided(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

@@ -1,5 +1,6 @@
 """The cache of states in a Python worker between micro-batches, and how the worker validates it."""
 
+import gc
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,16 @@ class Bucket:
         self.bytes = sum(map(_shallow_bytes, self.kept.values())) + 2 * (head.snapshot_bytes + head.change_bytes)
 
 
+def read_bucket(store: Stored, head: Head, classes: Mapping[str, StateClass], dropped: Collection[str]) -> Bucket:
+    """Reads all states of a bucket. It is invalid until `Bucket.mark_saved`.
+
+    Raises:
+        StateError: Stored states do not match the classes or the steps of the pipeline.
+    """
+    dirty = DirtyKeys(len(head.segments))
+    return Bucket(_checked(load(store, head, classes, dropped, dirty)), dirty, head.number, None)
+
+
 class StateCache:
     """A least-recently-used cache of buckets in one worker.
 
@@ -57,6 +68,8 @@ class StateCache:
     def __init__(self) -> None:
         self._buckets: OrderedDict[Name, Bucket] = OrderedDict()
         self._limits: dict[str, int] = {}
+        self._read: set[Name] = set()
+        """The buckets that this worker has read."""
 
     def take(
         self,
@@ -70,7 +83,8 @@ class StateCache:
         """Removes a bucket from the cache, and returns it in the state of the store. It is invalid until `Bucket.mark_saved`.
 
         If it is not cached, or is too old, it is read from the store. It is assumed to be as large as the largest cached bucket;
-        others are evicted to make room.
+        others are evicted to make room. The first time, what was read is excluded from further collections of garbage, which
+        would examine each state.
 
         Raises:
             StateError: Stored states do not match the classes or the steps of the pipeline.
@@ -79,8 +93,12 @@ class StateCache:
         if bucket is None or bucket.token is None or not head.reaches(bucket.number, bucket.token):
             bucket = None  # free it before it is read again
             self._evict(name[0], limit_bytes, max((held.bytes for held in self._buckets.values()), default=0))
-            dirty = DirtyKeys(len(head.segments))
-            return Bucket(_checked(load(store, head, classes, dropped, dirty)), dirty, head.number, None)
+            bucket = read_bucket(store, head, classes, dropped)
+            if name not in self._read:
+                # Not each time, should the bucket be evicted again and again: garbage of the task may be frozen too.
+                self._read.add(name)
+                gc.freeze()
+            return bucket
         bucket.token = None
         if bucket.number < head.number:
             bucket.dirty.forget(head.segments, bucket.number)
@@ -94,6 +112,7 @@ class StateCache:
         # The states of other runs of the same query are not needed any more.
         for other in [other for other in self._buckets if other[0] == name[0] and other[1] != name[1]]:
             del self._buckets[other]
+        self._read = {other for other in self._read if other[0] != name[0] or other[1] == name[1]}
         self._evict(name[0], limit_bytes)
 
     def _evict(self, query: str, limit_bytes: int, spare: int = 0) -> None:

@@ -5,14 +5,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from headrace.engine._errors import CheckpointError
+from headrace.engine.applications._bucket_files import BucketFiles
 from headrace.engine.applications._durable import load
 from headrace.engine.applications._keys import bucket_ids, buckets_of
-from headrace.engine.applications._store import Head, read_head
+from headrace.engine.applications._spark_states import SparkStates
+from headrace.engine.applications._store import Head, Stored, read_head
+from headrace.engine.checkpoint._folder import open_folder, qualified
 from headrace.engine.checkpoint._log import CheckpointLog
+from headrace.engine.checkpoint._manifests import MANIFESTS, STATES, ManifestLog
+from headrace.engine.spark._served_files import driver_files
 from headrace.pipelines.runtime import Graph, Key, StateClass, States
 
 
@@ -53,6 +57,9 @@ class StoredStates:
         if committed is None:
             raise CheckpointError(f"{checkpoint} has no committed micro-batch, and therefore no states; is it the right folder?")
         self.committed = committed
+        self._url = qualified(spark, checkpoint)
+        manifests = ManifestLog(open_folder(spark, f"{self._url}/{MANIFESTS}"))
+        self._manifest = manifests.read(committed.batch)
 
     def sizes(self) -> list[StateSize]:
         """The amount of state of each step."""
@@ -98,53 +105,16 @@ class StoredStates:
     def _dropped(self) -> frozenset[str]:
         return frozenset(each.step for each in self.log.dropped())
 
-    @cached_property
-    def _operators(self) -> list[int]:
-        metadata = self._spark.read.format("state-metadata").load(self._checkpoint)
-        return sorted({int(row.operatorId) for row in metadata.select("operatorId").distinct().collect()})
-
     def _buckets(self, bucket: int | None = None) -> Iterator[tuple[Head, dict[str, States]]]:
-        for operator in self._operators:
-            heads = self._variable(operator, "head", bucket).select(F.col("key.bucket"), F.col("value.head")).collect()
-            for found, packed in heads:
-                store = _OfflineStore(
-                    bytes(packed), self._variable(operator, "changes", found), self._variable(operator, "snapshot", found)
-                )
-                head = read_head(store)
-                yield head, load(store, head, self._classes, self._dropped)
+        for store in self._stored(bucket):
+            head = read_head(store)
+            yield head, load(store, head, self._classes, self._dropped)
 
-    def _variable(self, operator: int, name: str, bucket: int | None) -> DataFrame:
-        reader = self._spark.read.format("statestore").option("operatorId", operator).option("stateVarName", name)
-        if name != "head":
-            reader = reader.option("flattenCollectionTypes", True)
-        frame = reader.option("batchId", self.committed.batch).load(self._checkpoint)
-        return frame if bucket is None else frame.filter(F.col("key.bucket") == bucket)
-
-
-class _OfflineStore:
-    """The state store of a bucket of a stopped query."""
-
-    def __init__(self, head: bytes, changes: DataFrame, snapshot: DataFrame) -> None:
-        self._head = head
-        self.changes = _OfflinePieces(changes, "number", "change")
-        self.segments = _OfflinePieces(snapshot, "segment", "states")
-
-    def read_head(self) -> bytes | None:
-        return self._head
-
-
-@dataclass(frozen=True)
-class _OfflinePieces:
-    """One state variable of a bucket."""
-
-    frame: DataFrame
-    number: str
-    piece: str
-
-    def read(self, number: int) -> bytes:
-        return self._all[number]
-
-    @cached_property
-    def _all(self) -> dict[int, bytes]:
-        rows = self.frame.select(F.col(f"user_map_key.{self.number}"), F.col(f"user_map_value.{self.piece}"))
-        return {int(number): bytes(piece) for number, piece in rows.collect()}
+    def _stored(self, bucket: int | None) -> Iterator[Stored]:
+        if self._manifest is None:
+            yield from SparkStates(self._spark, self._checkpoint, self.committed.batch).buckets(bucket)
+            return
+        files = driver_files(self._spark, f"{self._url}/{STATES}")
+        for at, entry in self._manifest.entries.items():
+            if bucket is None or at[1] == bucket:
+                yield BucketFiles(files, at, entry)

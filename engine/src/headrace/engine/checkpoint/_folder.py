@@ -1,9 +1,13 @@
 """Files of a checkpoint, on any file system that Spark supports."""
 
+import os
+from pathlib import Path
 from typing import Any, Protocol
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
+
+from headrace.engine.checkpoint._state_files import is_local, local_path
 
 _ABSENT = "FileNotFoundException"
 # HDFS raises the last one for a file whose writer was killed while closing it.
@@ -32,6 +36,37 @@ class Folder(Protocol):
     def delete(self, name: str) -> None:
         """Deletes a file if it exists."""
         ...
+
+
+class LocalFolder:
+    """A folder on a disk of this machine."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def names(self) -> list[str]:
+        """The names of all files."""
+        try:
+            return os.listdir(self._path)
+        except FileNotFoundError:
+            return []
+
+    def read(self, name: str) -> str:
+        """The content of a file.
+
+        Raises:
+            FileNotFoundError: The file does not exist.
+        """
+        return (self._path / name).read_text()
+
+    def write(self, name: str, text: str) -> None:
+        """Creates a file, and the folder if it does not exist."""
+        self._path.mkdir(parents=True, exist_ok=True)
+        (self._path / name).write_text(text)
+
+    def delete(self, name: str) -> None:
+        """Deletes a file if it exists."""
+        (self._path / name).unlink(missing_ok=True)
 
 
 class HadoopFolder:
@@ -85,6 +120,19 @@ class HadoopFolder:
 
     def _at(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self._path}/{name}")
+
+
+def qualified(spark: SparkSession, path: str) -> str:
+    """The URL of a folder, with the scheme of its file system."""
+    jvm: Any = spark._jvm
+    folder = jvm.org.apache.hadoop.fs.Path(path)
+    files = folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    return str(files.makeQualified(folder).toString())
+
+
+def open_folder(spark: SparkSession, url: str) -> Folder:
+    """A folder at a URL from `qualified`, by the fastest way."""
+    return LocalFolder(local_path(url)) if is_local(url) else HadoopFolder(spark, url)
 
 
 def _kind(error: Py4JJavaError) -> str:

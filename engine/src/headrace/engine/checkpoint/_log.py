@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from headrace.engine._classic import refuse_connect
@@ -18,6 +18,7 @@ _UNFINISHED = "headrace-unfinished"
 _DROPPED = "headrace-dropped-states"
 _PREDECESSORS = "headrace-follows"
 _STEPS = "headrace-steps"
+_SPARK_STATES = "state"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -29,11 +30,13 @@ class LoggedBatch:
         batch: Its number.
         partitions: The number of shuffle partitions, which is fixed for a checkpoint.
         offsets: Where the micro-batch ends in each Headrace source.
+        planned_ms: When it was planned, in milliseconds since 1970.
     """
 
     batch: int
     partitions: int
     offsets: tuple[Offset, ...]
+    planned_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,20 +103,31 @@ class CheckpointLog:
         """
         return self._logged(self._last("commits"))
 
-    def state_format(self) -> int | None:
-        """The format of Spark's state store in this checkpoint; None before the first micro-batch is committed.
+    def last_committed_batch(self) -> int | None:
+        """The number of the last micro-batch that was committed; None if there is none."""
+        return self._last("commits")
+
+    def committed_batches(self) -> list[LoggedBatch]:
+        """The committed micro-batches that the offset log still has, the last one last. By default, Spark keeps 100.
 
         Raises:
             CheckpointError: The log is not in Spark's format.
         """
-        batch = self._last("commits")
-        if batch is None:
-            return None
-        try:
-            _, document = self._text(self._path(f"commits/{batch}")).splitlines()
-            return 2 if json.loads(document).get("stateUniqueIds") else 1
-        except ValueError as error:
-            raise CheckpointError(f"{self._checkpoint}/commits/{batch} is not an entry of Spark's commit log ({error})") from None
+        last = self._last("commits")
+        found = [self._logged(number) for number in sorted(self._numbers("offsets")) if last is not None and number <= last]
+        return [batch for batch in found if batch is not None]
+
+    def last_planned_batch(self) -> int | None:
+        """The number of the last micro-batch that was planned; None if there is none."""
+        return self._last("offsets")
+
+    def has_spark_states(self) -> bool:
+        """Whether Spark's state store has states in the checkpoint."""
+        return bool(self._files.exists(self._path(_SPARK_STATES)))
+
+    def delete_spark_states(self) -> None:
+        """Deletes the states in Spark's state store, if there are some."""
+        self._files.delete(self._path(_SPARK_STATES), True)
 
     def query(self) -> str:
         """The id of the query that the checkpoint belongs to.
@@ -179,9 +193,18 @@ class CheckpointLog:
         return bool(self._files.exists(self._folder))
 
     def mark_unfinished(self) -> None:
-        """Marks the checkpoint as incomplete, so that no query starts on it."""
+        """Creates the folder of a checkpoint, and marks it as incomplete, so that no query starts on it.
+
+        Raises:
+            CheckpointError: Another process does so at the same time.
+        """
         self._files.mkdirs(self._folder)
-        self._files.create(self._path(_UNFINISHED)).close()
+        try:
+            self._files.create(self._path(_UNFINISHED), False).close()
+        except Py4JJavaError as error:
+            if "AlreadyExists" not in str(error.java_exception.getClass().getSimpleName()):
+                raise
+            raise CheckpointError(f"{self._checkpoint} is being created by another process") from None
 
     def mark_finished(self) -> None:
         """Removes the mark of `mark_unfinished`."""
@@ -221,7 +244,8 @@ class CheckpointLog:
             _, metadata, *offsets = text.splitlines()
             documents = [json.loads(offset) for offset in offsets if offset != "-"]
             own = tuple(Offset.from_json(d) for d in documents if isinstance(d, dict) and d.keys() >= {"pipeline", "streams"})
-            return LoggedBatch(batch, int(json.loads(metadata)["conf"][_PARTITIONS]), own)
+            noted = json.loads(metadata)
+            return LoggedBatch(batch, int(noted["conf"][_PARTITIONS]), own, int(noted.get("batchTimestampMs", 0)))
         except (ValueError, KeyError) as error:
             where = f"{self._checkpoint}/offsets/{batch}"
             raise CheckpointError(f"{where} is not an entry of Spark's offset log ({type(error).__name__}: {error})") from None

@@ -30,9 +30,6 @@ class Position(contract.Position):
         """Returns the wire form."""
         return pb.Position(epoch=self.epoch, sequence=self.sequence, cursor=self.cursor)
 
-    def __str__(self) -> str:
-        return f"{self.sequence}" + (f" of epoch {self.epoch}" if self.epoch else "")
-
 
 @dataclass(frozen=True)
 class Offset:
@@ -109,7 +106,12 @@ def ended(positions: Mapping[str, Position]) -> list[str]:
 
 def to_stream_positions(positions: Mapping[str, Position]) -> Iterable[pb.StreamPosition]:
     """The wire form of positions by stream."""
-    return [pb.StreamPosition(stream=name, position=position.to_proto()) for name, position in positions.items()]
+    return [pb.StreamPosition(stream=name, position=to_wire(position)) for name, position in positions.items()]
+
+
+def to_wire(position: Position | None) -> pb.Position | None:
+    """The wire form of a position; None before the first message. A checkpoint has that position only if an operator set it."""
+    return None if position is None or position.sequence < 0 else position.to_proto()
 
 
 def _position(document: Mapping[str, Any]) -> Position:

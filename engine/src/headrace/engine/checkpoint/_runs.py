@@ -17,6 +17,8 @@ MOST_SEGMENTS = 500
 """The number of segments that are kept. For older batches, the run that committed them is unknown."""
 MOST_SINKS = 100
 """The number of sinks that are kept, the latest first."""
+STARTS_OF_OLD = 1_000
+"""How many starts on an old checkpoint have lower numbers than the first one on the checkpoint that continues it."""
 _KEPT = 3
 """The number of runs whose files are kept. The file of the last run contains what is known about earlier ones."""
 
@@ -112,6 +114,29 @@ class RunLog:
         """The runs that committed the batches up to and including `last_batch`, according to the last run."""
         last = self._before(None)
         return _unknown(last_batch) if last is None else last.segments(last_batch)
+
+    def sinks(self) -> tuple[str, ...]:
+        """The sinks that the last run and earlier ones write to."""
+        last = self._before(None)
+        return () if last is None else last.sinks
+
+    def names(self) -> tuple[str, ...]:
+        """What identifies the runs, in order: it changes if another one starts."""
+        return tuple(sorted(run.name for run in self._runs()))
+
+    def follow(self, old: "RunLog", run_id: str, committed: int) -> str:
+        """Begins the log of a checkpoint that continues that of another one, as one more run; returns its id.
+
+        The runs of the new checkpoint then have higher numbers than any that may still start on the old one.
+
+        Args:
+            old: The runs of the old checkpoint.
+            run_id: An id for the run.
+            committed: The last committed micro-batch of the old checkpoint.
+        """
+        number = max((run.number for run in old._runs()), default=0) + STARTS_OF_OLD
+        run = Run(number, run_id, committed + 1, sinks=old.sinks())
+        return self._written(run).id
 
     def _written(self, run: Run) -> Run:
         before = self._before(run)

@@ -12,11 +12,11 @@ import grpc
 import pyarrow as pa
 
 from headrace.contract.errors import HeadraceError
-from headrace.engine._errors import GatewayAway, GatewayError, OlderCheckpoint, SinkAway, SinkFailed, SinkLost
+from headrace.engine._errors import GatewayAway, GatewayError, NotAtOnce, OlderCheckpoint, SinkAway, SinkFailed, SinkLost
 from headrace.engine.checkpoint._votes import WHAT_TO_DO
 from headrace.engine.sink._options import SinkOptions
 from headrace.engine.sink._spool import Spool
-from headrace.engine.wire._connection import Connection, is_superseded, to_error
+from headrace.engine.wire._connection import Connection, has_reason, to_error
 from headrace.engine.wire._encode import frames
 from headrace.engine.wire._retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
@@ -144,16 +144,20 @@ class Delivery:
         )
 
     def _dial(self) -> "_Call":
-        given = self._options
-        start = pb.DeliveryStart(
-            sink=given.sink,
-            part=self._part,
-            accept_older=given.accept_older,
-            accept_lost=given.accept_lost,
-            wait_ms=max(1, int(min(given.sink_timeout_s, given.gateway_timeout_s) * 1000)),
-            run_number=self._run_number,
-        )
+        start = delivery_start(self._options, self._part, self._run_number)
         return _Call(self._connection, start, self._options.gateway_timeout_s)
+
+
+def delivery_start(options: SinkOptions, part: sink_pb2.Part, run_number: int) -> pb.DeliveryStart:
+    """How the delivery of a part begins."""
+    return pb.DeliveryStart(
+        sink=options.sink,
+        part=part,
+        accept_older=options.accept_older,
+        accept_lost=options.accept_lost,
+        wait_ms=max(1, int(min(options.sink_timeout_s, options.gateway_timeout_s) * 1000)),
+        run_number=run_number,
+    )
 
 
 class _Call:
@@ -285,6 +289,8 @@ def sink_error(error: grpc.RpcError, connection: Connection, sink: str, batch: i
     """The error for a failed call that concerns a sink."""
     code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
     details = (error.details() if isinstance(error, grpc.Call) else None) or code.name
+    if has_reason(error, "sink-mode"):
+        return NotAtOnce(details)
     if code is grpc.StatusCode.FAILED_PRECONDITION:
         return OlderCheckpoint(
             f"sink {sink} has already committed batch {batch}, which is not in the checkpoint: {details}. The checkpoint must be "
@@ -296,6 +302,6 @@ def sink_error(error: grpc.RpcError, connection: Connection, sink: str, batch: i
         )
     if code is grpc.StatusCode.DATA_LOSS:
         return SinkLost(f"{details}. {WHAT_TO_DO}")
-    if code is grpc.StatusCode.ABORTED and not is_superseded(error):
+    if code is grpc.StatusCode.ABORTED and not has_reason(error, "superseded"):
         return SinkFailed(f"sink {sink} cannot write batch {batch}: {details}; restart the query to run the batch again")
     return to_error(error, connection)

@@ -9,7 +9,7 @@ from headrace.engine.wire._gateway_options import NAMES as GATEWAY_NAMES
 from headrace.engine.wire._gateway_options import Defaults, GatewayOptions, canonical, fail_or, parse_gateway, parsed, seconds
 
 NAMES = ("sink", *GATEWAY_NAMES, "sinkTimeout", "onOlderCheckpoint", "onSinkLoss", "onRefused", "deadLetters")
-OWN_NAMES = ("application", "failed")
+OWN_NAMES = ("application", "failed", "run")
 """Internal options, which Headrace sets when it starts an application."""
 DEFAULT_SINK_TIMEOUT_S = 60.0
 RUN_NUMBER = "spark.sql.headrace.run"
@@ -40,6 +40,8 @@ class SinkOptions(GatewayOptions):
     """The other sinks that an application writes to."""
     failed: str | None = None
     """The application's sink for messages whose functions raise; an internal option."""
+    run: str | None = None
+    """Identifies the start of the application; an internal option."""
 
     @property
     def sinks(self) -> tuple[str, ...]:
@@ -87,6 +89,7 @@ def parse_sink(given: Mapping[str, str], defaults: Defaults) -> SinkOptions:
         dead_letters=dead_letters,
         application=application,
         failed=values.get("failed"),
+        run=values.get("run"),
         further=tuple(further),
     )
 

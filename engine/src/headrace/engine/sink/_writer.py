@@ -59,6 +59,7 @@ class Written(WriterCommitMessage):
 
     task: Task | None = None
     attempt: Attempt | None = None
+    """The attempt that the sink has staged; None for rows that it has written at once."""
     messages: int = 0
     refused: Refused = ()
     dead_attempt: Attempt | None = None
@@ -165,10 +166,10 @@ class TaskWriter:
         if not messages:
             return Written()
         refused = tuple((r.sequence, r.reason) for r in self._delivery.finish())
-        dead_attempt = self._handle_refused(refused, self._task, self._delivery.spool) if refused else None
+        dead_attempt = self.handle_refused(refused, self._task, self._delivery.spool) if refused else None
         return Written(self._task, self._delivery.attempt, messages, refused, dead_attempt)
 
-    def _handle_refused(self, refused: Refused, task: Task, spool: Spool) -> Attempt | None:
+    def handle_refused(self, refused: Refused, task: Task, spool: Spool) -> Attempt | None:
         """Handles rejected messages according to the options; returns the attempt at the dead-letter sink, if there is one.
 
         Raises:

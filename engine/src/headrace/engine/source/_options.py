@@ -33,7 +33,7 @@ NAMES = (
     "readTasks",
     "inlineBytes",
 )
-OWN_NAMES = ("application", "asksForPresent", "finish", "resumeAt")
+OWN_NAMES = ("application", "asksForPresent", "finish", "interval", "realTime", "resumeAt")
 """Internal options, which Headrace sets when it starts an application."""
 
 
@@ -56,6 +56,10 @@ class Options(GatewayOptions):
     """Whether an application's event time ends when all streams have ended; None for only with availableNow."""
     asks_for_present: bool = False
     """Whether the application needs to know when a batch was planned."""
+    interval_s: float = 0.0
+    """The time between the starts of two micro-batches of the application, in seconds; 0 if one follows the other."""
+    real_time: str | None = None
+    """The path of the socket of the application's worker in real-time mode; None without it."""
     resume_at: str | None = None
     """The offset, as JSON, at which a rescaled checkpoint starts. The run that creates the checkpoint reads nothing."""
 
@@ -81,6 +85,8 @@ def parse(given: Mapping[str, str], defaults: Defaults) -> Options:
         application=values.get("application"),
         asks_for_present=parsed(values, "asksForPresent", boolean, False),
         finish=parsed(values, "finish", boolean, None),
+        interval_s=parsed(values, "interval", float, 0.0),
+        real_time=values.get("realTime"),
         resume_at=values.get("resumeAt"),
     )
 

@@ -15,7 +15,8 @@ from headrace.engine.checkpoint._position import Offset, Position, ended, left_o
 from headrace.engine.source._fetch import PipelineRun, fetch_once
 from headrace.engine.source._missing_connectors import MAX_PAUSE_S, MissingConnectors, sinks_away
 from headrace.engine.source._options import Options
-from headrace.engine.source._ranges import Ends, Range, split, task_count
+from headrace.engine.source._parallelism import Parallelism
+from headrace.engine.source._ranges import Ends, Range, split
 from headrace.engine.wire._connection import Connection, to_error
 from headrace.engine.wire._decode import Columns
 from headrace.engine.wire._lease import LeaseRenewal
@@ -56,6 +57,7 @@ class Planner:
         """The last offsets: with many streams, parsing them again takes longer than comparing the documents."""
         self._sizes: dict[str, int] = {}
         """The size of each range of the last planned batch, in bytes."""
+        self._parallelism = Parallelism(options.read_tasks, options.interval_s)
         self._retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S)
         self._missing_connectors = MissingConnectors(options)
         self._lease = LeaseRenewal(connection, lambda: self.pipeline_run.to_proto(options))
@@ -93,6 +95,8 @@ class Planner:
         if self._options.resume_at is not None:
             return start
         self._check_start(start)
+        if start == self._last_end:
+            self._parallelism.end()
         offset = self._offset(start)
         self._last_start, self._last_end, self._sizes = start, start, {}
         while True:
@@ -269,7 +273,9 @@ class Planner:
             self._await_sinks()
         if self._planned_here(start, end):
             weights = [max(1, self._sizes.get(r.stream, 1)) for r in ranges]
-            return split(ranges, weights, task_count(sum(weights), self._options.read_tasks))
+            tasks = self._parallelism.tasks(sum(weights))
+            self._parallelism.begin(sum(weights), tasks)
+            return split(ranges, weights, tasks)
         self._announce_replay(begin, finish)
         return split(ranges, [max(1, r.end.sequence - r.low) for r in ranges], self._options.read_tasks)
 
@@ -286,7 +292,9 @@ class Planner:
         return self._offset(end).planned_at
 
     def _planned_here(self, start: dict[str, Any], end: dict[str, Any]) -> bool:
-        return (start, end) == (self._last_start, self._last_end)
+        # For the first batch, Spark has requested the initial offset once more, which differs by the checkpoint's id.
+        last = self._last_start
+        return end == self._last_end and last is not None and start["streams"] == last["streams"]
 
     def _announce_replay(self, start: Offset, end: Offset) -> None:
         try:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from headrace.engine.checkpoint._position import Position
+from headrace.engine.checkpoint._position import Position, to_wire
 from headrace.protocol.v1 import engine_pb2 as pb
 
 
@@ -55,8 +55,8 @@ class Range:
         """The wire form."""
         return pb.Range(
             stream=self.stream,
-            committed=self.committed.to_proto() if self.committed else None,
-            start=self.start.to_proto() if self.start else None,
+            committed=to_wire(self.committed),
+            start=to_wire(self.start),
             end=self.end.to_proto(),
             batch_end=self.batch_end.to_proto(),
         )
@@ -104,8 +104,3 @@ def split(ranges: Sequence[Range], weights: Sequence[int], tasks: int) -> list[l
         lists[-1].append(whole.part(at, high))
         filled += weight - used
     return [part for part in lists if part]
-
-
-def task_count(weight: int, read_tasks: int) -> int:
-    """The number of tasks for a batch of `weight` bytes."""
-    return max(1, min(read_tasks, weight // MIN_TASK_WEIGHT))

@@ -66,10 +66,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def planner(self) -> Planner:
         """The planner, in the one process where Spark plans."""
         if self._planner is None:
-            self._planner = Planner(self._options, self._connection)
+            self._planner = self._new_planner()
             # Spark ends the planner process with SIGTERM, and calls stop() only on a regular exit.
             signal.signal(signal.SIGTERM, _exit)
         return self._planner
+
+    def _new_planner(self) -> Planner:
+        return Planner(self._options, self._connection)
 
     def initialOffset(self) -> dict[str, Any]:
         """The offset before the first batch. Spark calls this once for a checkpoint."""

@@ -44,18 +44,23 @@ public class QuickCheckpoints extends FileSystemBasedCheckpointFileManager {
         super(path, withQuickFiles(path, configuration));
         this.configuration = configuration;
         this.files = path.getFileSystem(configuration);
-        this.isObjectStore = this.files.hasPathCapability(path, ABORTABLE);
+        this.isObjectStore = isObjectStore(this.files, path);
     }
 
     public CheckpointFileManager.CancellableFSDataOutputStream createAtomic(Path path, boolean overwrites) throws IOException {
-        return this.isObjectStore ? put(path, overwrites) : super.createAtomic(path, overwrites);
+        return this.isObjectStore ? put(this.files, path, overwrites) : super.createAtomic(path, overwrites);
     }
 
     public void renameTempFile(Path from, Path to, boolean overwrites) throws IOException {
         if (this.files instanceof LocalFileSystem) {
             super.renameTempFile(from, to, overwrites);
-            return;
+        } else {
+            rename(from, to, overwrites);
         }
+        CommitLogs.written(to);
+    }
+
+    private void rename(Path from, Path to, boolean overwrites) throws IOException {
         try {
             FileContext context = FileContext.getFileContext(to.toUri(), this.configuration);
             context.rename(from, to, new Options.Rename[] {overwrites ? Options.Rename.OVERWRITE : Options.Rename.NONE});
@@ -67,11 +72,16 @@ public class QuickCheckpoints extends FileSystemBasedCheckpointFileManager {
         }
     }
 
-    private CheckpointFileManager.CancellableFSDataOutputStream put(Path path, boolean overwrites) throws IOException {
-        FSDataOutputStreamBuilder builder = this.files.createFile(path);
+    static boolean isObjectStore(FileSystem files, Path path) throws IOException {
+        return files.hasPathCapability(path, ABORTABLE);
+    }
+
+    static CheckpointFileManager.CancellableFSDataOutputStream put(FileSystem files, Path path, boolean overwrites)
+            throws IOException {
+        FSDataOutputStreamBuilder builder = files.createFile(path);
         builder.overwrite(overwrites);
         builder.recursive();
-        if (!overwrites && this.files.hasPathCapability(path, IF_ABSENT)) {
+        if (!overwrites && files.hasPathCapability(path, IF_ABSENT)) {
             builder.opt(IF_ABSENT, "true");
         }
         return new Put((FSDataOutputStream) builder.build(), path);
@@ -108,6 +118,7 @@ public class QuickCheckpoints extends FileSystemBasedCheckpointFileManager {
             this.isOver = true;
             try {
                 super.close();
+                CommitLogs.written(this.path);
             } catch (IOException refused) {
                 // The class belongs to a client of S3, which need not be there.
                 if (!refused.getClass().getSimpleName().equals("RemoteFileChangedException")) {

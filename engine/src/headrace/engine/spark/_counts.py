@@ -1,7 +1,8 @@
-"""The counts of an application's values in Spark's progress: late, skipped, or too far ahead."""
+"""What Spark's progress says of a micro-batch: counts of values that are late, skipped or too far ahead, and its stages."""
 
 import json
 import logging
+from collections import Counter
 from typing import Any
 
 OBSERVED = "headrace"
@@ -14,6 +15,13 @@ def counts_of(progress: Any) -> dict[str, int]:
     """The counts of a micro-batch that are not 0, from a progress event of the JVM."""
     row = progress.observedMetrics().get(OBSERVED)
     return {} if row is None else {name: count for name, count in json.loads(row.json()).items() if count}
+
+
+def stages_of(progress: Any) -> Counter[str]:
+    """How long each stage of a micro-batch took, in milliseconds, from a progress event of the JVM."""
+    # As text, since each value would be a call to the JVM: {addBatch=12, latestOffset=3}.
+    pairs = (pair.partition("=") for pair in str(progress.durationMs()).strip("{}").split(", "))
+    return Counter({stage: int(spent) for stage, _, spent in pairs if spent})
 
 
 def log_counts(progress: Any) -> None:

@@ -16,6 +16,8 @@ from headrace.engine.source._options import Options, parse
 from headrace.engine.wire._gateway_options import Defaults
 
 FORMAT = "headrace"
+_TABLES = {"PythonTable", "Target"}
+"""The classes of the sinks of queries and of applications."""
 
 
 class Execution:
@@ -50,7 +52,7 @@ class Execution:
         """Whether its sink is a Headrace sink."""
         sink = self._execution.sink()
         # name() raises for sinks of some other classes.
-        return bool(sink.getClass().getSimpleName() == "PythonTable" and sink.name().lower() == FORMAT)
+        return bool(sink.getClass().getSimpleName() in _TABLES and sink.name().lower() == FORMAT)
 
     def sink_options(self, defaults: Defaults) -> SinkOptions:
         """The options of its Headrace sink.
@@ -70,6 +72,11 @@ class Execution:
     def checkpoint(self) -> str:
         """The folder of its checkpoint, with the scheme of its file system."""
         return str(self._execution.resolvedCheckpointRoot())
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the creation of its checkpoint by a command did not finish."""
+        return CheckpointLog(self._spark, self.checkpoint).is_unfinished()
 
     @property
     def runs(self) -> RunLog:

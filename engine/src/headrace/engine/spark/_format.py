@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourc
 from pyspark.sql.types import StructType
 
 from headrace.contract.errors import HeadraceError
-from headrace.engine.sink._options import SinkOptions, parse_sink
+from headrace.engine.sink._options import parse_sink
 from headrace.engine.source._options import Options, parse
 from headrace.engine.source._schema import SCHEMA
 from headrace.engine.wire._gateway_options import Defaults
@@ -22,7 +22,7 @@ FORMAT = "headrace"
 
 
 class Application(Protocol):
-    """An application in this data source: it converts messages to rows, and rows to what sinks receive."""
+    """An application in this data source: it converts messages to rows."""
 
     @property
     def rows(self) -> StructType:
@@ -30,9 +30,6 @@ class Application(Protocol):
 
     def reader(self, options: Options) -> DataSourceStreamReader:
         """A reader that runs the application's first steps."""
-
-    def writer(self, options: SinkOptions) -> DataSourceStreamWriter:
-        """A writer of the application's results."""
 
 
 class HeadraceSource(DataSource):
@@ -79,8 +76,6 @@ class HeadraceSource(DataSource):
                 "this session was not registered by headrace.engine.register or build_session: commits would not be reported to "
                 "the sink, which would make nothing visible; register the session"
             )
-        if options.application is not None:
-            return self._application(options.application).writer(options)
         from headrace.engine.sink._writer import Writer
         from headrace.engine.wire._encode import check_schema
 

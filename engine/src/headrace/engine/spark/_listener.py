@@ -22,7 +22,9 @@ from headrace.engine.checkpoint._votes import Votes
 from headrace.engine.sink._options import SinkOptions
 from headrace.engine.source._fetch import PipelineRun
 from headrace.engine.source._options import Options
-from headrace.engine.spark._counts import log_counts
+from headrace.engine.spark._application_sink import metrics_of, remove_handler, tell_run
+from headrace.engine.spark._commit_logs import listen, stop_listening
+from headrace.engine.spark._counts import log_counts, stages_of
 from headrace.engine.spark._execution import Execution
 from headrace.engine.spark._reporting import CommitLog, CommitReporter, ReportedRun
 from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
@@ -94,6 +96,8 @@ class QueryListener:
             if watched.execution.is_committed(batch):
                 if len(watched.reported.readers) < len(watched.sources):
                     watched.reported.readers |= {offset.pipeline for offset in watched.execution.offsets(batch)}
+                if watched.reported.measure is not None:
+                    watched.reported.stages_ms += stages_of(progress)
                 self._reporter.committed(watched.reported, batch)
                 log_counts(progress)
         except Exception:
@@ -108,6 +112,9 @@ class QueryListener:
             watched = self._watched.pop(event.runId().toString(), None)
             if watched is None:
                 return
+            if watched.reported.options is not None and watched.reported.options.run is not None:
+                remove_handler(self._spark, watched.reported.options.run)
+            stop_listening(self._spark, watched.execution.checkpoint)
             for reported in (watched.reported, *watched.followed):
                 self._reporter.end(reported)
             last = watched.execution.last_committed() if watched.sources else None
@@ -138,6 +145,12 @@ class QueryListener:
             options = execution.sink_options(defaults) if execution.writes_to_sink else None
             shared = any(each.shared_checkpoint for each in (*sources, *((options,) if options is not None else ())))
             refuse_local_checkpoint(self._spark, execution.checkpoint, shared=shared)
+            # A query that is told where to resume is the one that completes a rescaled checkpoint.
+            completes = any(source.resume_at is not None for source in sources)
+            if execution.is_unfinished and not completes:
+                raise HeadraceError(
+                    f"{execution.checkpoint} is incomplete, since its creation did not finish; delete it, and create it again"
+                )
             reported = _begun(execution, query_id, run_id, options)
             reported.readers |= {source.pipeline for source in sources if source.pipeline is not None}
             last = execution.last_committed()
@@ -148,8 +161,14 @@ class QueryListener:
             followed = (
                 tuple(_of_predecessor(query, reported) for query in execution.predecessors()) if options is not None else ()
             )
+            if options is not None and options.run is not None:
+                reported.measure = partial(metrics_of, options.run)
             for each in (*followed, reported):
                 self._reporter.start(each)
+            if options is not None:
+                if options.run is not None:
+                    tell_run(options.run, query_id, run_id, reported.run.number)
+                listen(self._spark, execution.checkpoint, partial(self._reporter.committed, reported))
         except HeadraceError:
             raise
         except Exception as error:

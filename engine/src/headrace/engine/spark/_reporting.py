@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -22,6 +23,7 @@ from headrace.engine.sink._options import SinkOptions
 from headrace.engine.wire._connection import Connection, to_error
 from headrace.engine.wire._retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.protocol.v1.metrics_pb2 import RunMetrics, StageTime
 
 CALL_TIMEOUT_S = 2.0
 INTERVAL_S = 1.0
@@ -73,6 +75,10 @@ class ReportedRun:
     """The pipeline names under which the query's sources attach to the gateway."""
     find_readers: Callable[[], set[str]] | None = None
     """Finds those names in the checkpoint, while not all are known: they are there after the query's first batch."""
+    measure: Callable[[], RunMetrics | None] | None = None
+    """Returns what the run has done since it started; None if it is not measured."""
+    stages_ms: Counter[str] = field(default_factory=Counter)
+    """The time that its micro-batches have spent on each stage."""
     due: float = 0.0
     """When to report next, on the monotonic clock."""
     ends: float | None = None
@@ -183,6 +189,7 @@ class ReportedRun:
             accept_lost=options.accept_lost,
             awaited=options.awaited,
             former_sinks=[sink for sink in self.run.sinks if sink not in options.sinks],
+            metrics=self._metrics(),
         )
         try:
             response = connection.stub().Settle(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
@@ -191,6 +198,12 @@ class ReportedRun:
         self._undecided = {*self._undecided, *response.undecided} if response.pending else set()
         self.votes.update(response)
         return response.pending
+
+    def _metrics(self) -> RunMetrics | None:
+        metrics = None if self.measure is None else self.measure()
+        if metrics is not None:
+            metrics.stages.extend(StageTime(stage=stage, time_ms=spent) for stage, spent in self.stages_ms.items())
+        return metrics
 
     def look_for_readers(self) -> None:
         """Looks for the names of the sources while they are unknown."""

@@ -1,5 +1,6 @@
 """Registers the data source with Spark, and creates sessions with settings for fast micro-batches."""
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -9,20 +10,23 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from headrace.contract.errors import HeadraceError
 from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.engine._classic import refuse_connect
 from headrace.engine._master import is_this_machine
-from headrace.engine.checkpoint._state_format import SETTING
 from headrace.engine.spark._class_archive import OPTIONS, class_archive, use
 from headrace.engine.spark._format import Application, HeadraceSource
+from headrace.engine.spark._jvm_classes import CHECKPOINTS, install
 from headrace.engine.spark._listener import watch_queries
-from headrace.engine.spark._quick_checkpoints import CLASS, install
 from headrace.engine.spark._quiet import VERBOSE, launch_quietly, log_options
 from headrace.engine.spark._submission import MASTER, has_jvm, jvm_settings, settings_before_jvm, spark_home
 from headrace.engine.wire._gateway_options import Defaults
 
+log = logging.getLogger("headrace.engine")
+
 _CHECKPOINT_SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 _STATE_STORE_SETTING = "spark.sql.streaming.stateStore.providerClass"
+_STATE_FORMAT_SETTING = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 QUICK_SETTINGS = {
@@ -30,7 +34,7 @@ QUICK_SETTINGS = {
     _STATE_STORE_SETTING: _STATE_STORE,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # The commit log names the attempts whose files count, so files of another attempt at the same batch are harmless.
-    SETTING: "2",
+    _STATE_FORMAT_SETTING: "2",
     # Idle workers stay alive, with the states that they cache.
     "spark.python.daemon.module": "headrace.engine.spark._daemon",
     "spark.sql.session.timeZone": "UTC",
@@ -119,14 +123,18 @@ def build_session(
     quick = QUICK_SETTINGS | (_LOCAL if is_this_machine(master) else {})
     if {**told, **given}.get(_STATE_STORE_SETTING, _STATE_STORE) != _STATE_STORE:
         # Other state stores do not have this format.
-        del quick[SETTING]
+        del quick[_STATE_FORMAT_SETTING]
     unset = {name: value for name, value in quick.items() if name not in told}
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in {**unset, **given}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    if _CHECKPOINT_SETTING not in {**told, **given} and install(spark):
-        spark.conf.set(_CHECKPOINT_SETTING, CLASS)
+    if _CHECKPOINT_SETTING not in {**told, **given}:
+        try:
+            install(spark)
+            spark.conf.set(_CHECKPOINT_SETTING, CHECKPOINTS)
+        except HeadraceError as error:
+            log.info("Spark's own manager writes the files of checkpoints: %s", error)
     register(spark)
     return spark
 

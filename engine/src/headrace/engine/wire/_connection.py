@@ -93,10 +93,10 @@ def to_error(error: grpc.RpcError, connection: Connection) -> GatewayError:
     return kind(f"{where} {text}: {details}")
 
 
-def is_superseded(error: grpc.RpcError) -> bool:
-    """Whether a call failed because its run is not the current one."""
+def has_reason(error: grpc.RpcError, reason: str) -> bool:
+    """Whether a call failed for a reason that the gateway names: `superseded` if its run is not the current one."""
     metadata: Any = error.trailing_metadata() if isinstance(error, grpc.Call) else None
-    return any(key == "headrace-reason" and value == "superseded" for key, value in metadata or ())
+    return any(key == "headrace-reason" and value == reason for key, value in metadata or ())
 
 
 def _is_away(code: grpc.StatusCode, details: str) -> bool:

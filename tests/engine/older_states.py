@@ -1,15 +1,17 @@
-"""Runs a keyed stage in Spark: a stateful processor whose groups are buckets."""
+"""States as versions before 0.2 stored them: in Spark's state store, by a stateful operator of Spark for each keyed stage."""
 
-import pickle
+import shutil
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor, StatefulProcessorHandle
 
-from headrace.engine.applications._durable import begin
+from headrace.engine.applications import _start
 from headrace.engine.applications._keyed_stage import keyed_stage_rows
-from headrace.engine.applications._plan import BlockRow, Plan
+from headrace.engine.applications._plan import ROWS, BlockRow, Plan
+from headrace.engine.sink._options import SinkOptions
 
 
 class BucketProcessor(StatefulProcessor):
@@ -20,39 +22,22 @@ class BucketProcessor(StatefulProcessor):
         self._level = level
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Spark calls this first in each task."""
-        self._store = _SparkStore(handle)
+        self._store = _Store(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
-        """Spark calls this once for each bucket that has rows in the micro-batch."""
         arriving = (BlockRow(r[0], r[1], r[2], r[3], r[5], bytes(r[6]), r[4], r[7]) for r in rows)
         for row in keyed_stage_rows(self._plan, self._level, key[0], arriving, self._store):
-            yield Row(
-                bucket=row.bucket,
-                target=row.target,
-                stream=row.stream,
-                sequence=row.sequence,
-                peak=row.peak,
-                messages=row.messages,
-                block=row.block,
-                branch=row.branch,
-            )
-
-    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
-        """Spark calls this for each initial state, in the first micro-batch of a rescaled checkpoint."""
-        begin(self._store, bytes(initialState["change"]), pickle.loads(bytes(initialState["beside"])))
+            yield Row(**{name: getattr(row, name) for name in ROWS.names})
 
     def close(self) -> None:
-        """Does nothing; Spark requires the method."""
+        pass
 
 
-class _SparkStore:
-    """The state variables of a bucket. Spark sets the bucket before it calls the processor."""
-
+class _Store:
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._head = handle.getValueState("head", "head binary")
-        self.changes = _SparkPieces(handle.getMapState("changes", "number bigint", "change binary"))
-        self.segments = _SparkPieces(handle.getMapState("snapshot", "segment int", "states binary"))
+        self.changes = _Pieces(handle.getMapState("changes", "number bigint", "change binary"))
+        self.segments = _Pieces(handle.getMapState("snapshot", "segment int", "states binary"))
 
     def read_head(self) -> bytes | None:
         found = self._head.get()
@@ -62,15 +47,13 @@ class _SparkStore:
         self._head.update((head,))
 
 
-class _SparkPieces:
-    """One state variable of a bucket."""
-
+class _Pieces:
     def __init__(self, variable: MapState) -> None:
         self._variable = variable
 
     def read(self, number: int) -> bytes:
         found = self._variable.getValue((number,))
-        assert found is not None, f"the head names piece {number}"
+        assert found is not None
         return bytes(found[0])
 
     def write(self, number: int, piece: bytes) -> None:
@@ -79,3 +62,15 @@ class _SparkPieces:
     def drop(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             self._variable.removeKey((number,))
+
+
+def add_older_stages(plan: Plan, rows: DataFrame, root: str, options: SinkOptions | None) -> DataFrame:
+    """Takes the place of `add_keyed_stages`: the last stage only delivers the results."""
+    for level in range(1, plan.graph.shuffles + 1):
+        rows = rows.groupBy("bucket").transformWithState(BucketProcessor(plan, level), ROWS, "append", "none")
+    return rows.mapInArrow(_start._function(_start.KeyedTask(plan, 0, root, True, options)), ROWS)
+
+
+def forget_files(checkpoint: Path) -> None:
+    """Deletes what those versions did not have."""
+    shutil.rmtree(checkpoint / "headrace" / "states")

@@ -1,0 +1,117 @@
+"""Follows streams of the gateway: receives what arrives, in a thread of its own."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import grpc
+
+from headrace.engine._errors import FrameError, GatewayAway, NotAttached
+from headrace.engine.checkpoint._position import Position, to_wire
+from headrace.engine.wire._connection import Connection, to_error
+from headrace.engine.wire._decode import Columns, columns, cut
+from headrace.engine.wire._retry import Retry
+from headrace.protocol.v1 import engine_pb2 as pb
+from headrace.protocol.v1 import frame_pb2
+
+MAX_PAUSE_S = 1.0
+
+Arrived = tuple[Columns, Position]
+"""The messages of a frame that are new, and the position after them."""
+
+
+class Following:
+    """Follows streams until it is stopped.
+
+    Args:
+        connection: The gateway.
+        pipeline: Who follows: the run that plans.
+        timeout_s: How long to wait for an unavailable gateway, in seconds.
+        arrived: Called with new messages; may block, so that the gateway sends no more.
+        failed: Called with the error if following fails for good.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        pipeline: pb.Pipeline,
+        timeout_s: float,
+        arrived: Callable[[Sequence[Arrived]], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._connection = connection
+        self._pipeline = pipeline
+        self._arrived = arrived
+        self._failed = failed
+        self._retry = Retry(timeout_s, MAX_PAUSE_S)
+        self._lock = threading.Lock()
+        self._at: dict[str, Position | None] = {}
+        self._call: Any = None
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="headrace-following", daemon=True)
+
+    def add(self, positions: Mapping[str, Position | None]) -> None:
+        """Also follows these streams, each after a position; None for all of its messages. Known ones are ignored."""
+        with self._lock:
+            new = {stream: at for stream, at in positions.items() if stream not in self._at}
+            if not new:
+                return
+            if not self._at:
+                self._thread.start()
+            self._at.update(new)
+            # The call names its streams, so the next one names more.
+            if self._call is not None:
+                self._call.cancel()
+
+    def stop(self) -> None:
+        """Ends following, and waits for the thread. What `arrived` blocks for must have ended before."""
+        with self._lock:
+            self._stopped = True
+            if self._call is not None:
+                self._call.cancel()
+        if self._at:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped:
+                self._follow()
+        except Exception as error:
+            self._failed(error)
+
+    def _follow(self) -> None:
+        """Makes one call, until it ends."""
+        with self._lock:
+            if self._stopped:
+                return
+            names = list(self._at)
+            wire = [frame_pb2.StreamPosition(stream=name, position=to_wire(self._at[name])) for name in names]
+            request = pb.FollowRequest(pipeline=self._pipeline, positions=wire)
+            call = self._call = self._connection.stub().Follow(request, metadata=self._connection.metadata)
+        try:
+            for response in call:
+                self._retry.reset()
+                self._arrived([found for frame in response.frames for found in self._new(names, frame)])
+        except grpc.RpcError as error:
+            if self._stopped or error.code() is grpc.StatusCode.CANCELLED:
+                return
+            meaning = to_error(error, self._connection)
+            if isinstance(meaning, NotAttached):
+                # The gateway has restarted, and the planner attaches again.
+                meaning = GatewayAway(str(meaning))
+            if not isinstance(meaning, GatewayAway):
+                raise meaning from None
+            self._retry.wait(meaning)
+
+    def _new(self, names: Sequence[str], found: pb.RangeFrame) -> Sequence[Arrived]:
+        """The messages of a frame after the position of its stream."""
+        if found.range >= len(names):
+            raise FrameError(f"received a frame of stream {found.range}, but follows only {len(names)} streams")
+        stream = names[found.range]
+        frame, before = columns(stream, found.frame), self._at[stream]
+        part = cut(frame, -1 if before is None else before.sequence, frame.last)
+        if part is None:
+            return ()
+        cursor = found.frame.cursor if found.frame.HasField("cursor") else before.cursor if before is not None else None
+        self._at[stream] = after = Position(0, frame.last, cursor)
+        return ((part, after),)

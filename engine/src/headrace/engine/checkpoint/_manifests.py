@@ -1,0 +1,133 @@
+"""Which files of a checkpoint are the states of its buckets: one manifest for each micro-batch.
+
+The tasks of a micro-batch write files, each attempt its own, and report them to the driver. The driver names those that count in
+a manifest, which it writes before Spark writes `commits/N`: the states after micro-batch N are valid if and only if `commits/N`
+exists. A manifest is named `N.R`, after its micro-batch and the number of the run that wrote it. A micro-batch that was not
+committed is repeated by a later run, whose number is higher, so that no manifest is ever replaced.
+"""
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.engine._errors import CheckpointError
+from headrace.engine.checkpoint._folder import Folder
+
+STATES = "headrace/states"
+"""The folder of files and manifests in a checkpoint."""
+MANIFESTS = f"{STATES}/manifests"
+CONVERTED = 0
+"""The number of the run in a manifest that converts the states of an earlier format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The states of one bucket.
+
+    Attributes:
+        file: The file that its last micro-batch with messages has written.
+        offset: Where in that file the description of the states begins, in bytes.
+        bytes: The size of the description.
+        needs: All files that contain parts of the states.
+    """
+
+    file: str
+    offset: int
+    bytes: int
+    needs: tuple[str, ...]
+
+
+Bucket = tuple[int, int]
+"""The number of shuffles before a stage, and the id of one of its buckets."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The states of all buckets after a micro-batch."""
+
+    entries: Mapping[Bucket, Entry] = field(default_factory=dict)
+
+    @property
+    def files(self) -> frozenset[str]:
+        """All files that contain parts of the states."""
+        return frozenset(name for entry in self.entries.values() for name in entry.needs)
+
+    def after(self, changed: Mapping[Bucket, Entry]) -> "Manifest":
+        """The manifest of the next micro-batch, which has changed some buckets."""
+        return Manifest({**self.entries, **changed})
+
+    def dumps(self, *, whole: bool = True) -> str:
+        """The manifest as text; without `Entry.needs` if it is not to be whole."""
+        return json.dumps(
+            [
+                [*bucket, entry.file, entry.offset, entry.bytes, list(entry.needs) if whole else []]
+                for bucket, entry in self.entries.items()
+            ],
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def loads(cls, text: str) -> "Manifest":
+        """The manifest of a text.
+
+        Raises:
+            ValueError: The text is not a manifest.
+        """
+        return cls(
+            {
+                (int(level), int(bucket)): Entry(str(file), int(offset), int(size), tuple(needs))
+                for level, bucket, file, offset, size, needs in json.loads(text)
+            }
+        )
+
+
+def new_file(bucket: Bucket, batch: int) -> str:
+    """The name of a new file: each attempt has a file of its own, so that one that is repeated or late cannot damage another."""
+    return f"{bucket[0]}-{bucket[1]}-{batch}-{uuid.uuid4().hex}"
+
+
+def batch_of(file: str) -> int | None:
+    """The micro-batch that has written a file; None for other files."""
+    parts = file.split("-")
+    return int(parts[2]) if len(parts) == 4 and parts[2].isdecimal() else None
+
+
+class ManifestLog:
+    """The manifests of one checkpoint."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+
+    def read(self, batch: int) -> Manifest | None:
+        """The manifest of a committed micro-batch; None if there is none.
+
+        Raises:
+            CheckpointError: The manifest cannot be read.
+        """
+        run = max((run for number, run in self._all() if number == batch), default=None)
+        if run is None:
+            return None
+        name = _name(batch, run)
+        try:
+            return Manifest.loads(self._folder.read(name))
+        except (OSError, ValueError, TypeError) as error:
+            raise CheckpointError(f"{MANIFESTS}/{name} in the checkpoint is not a manifest of states ({error})") from None
+
+    def write(self, batch: int, run: int, manifest: Manifest) -> None:
+        """Writes the manifest of a micro-batch, before it is committed."""
+        self._folder.write(_name(batch, run), manifest.dumps())
+
+    def delete_before(self, batch: int) -> None:
+        """Deletes the manifests of micro-batches before `batch`, which must be committed."""
+        for number, run in self._all():
+            if number < batch:
+                self._folder.delete(_name(number, run))
+
+    def _all(self) -> list[tuple[int, int]]:
+        parts = (name.split(".") for name in self._folder.names())
+        return [(int(part[0]), int(part[1])) for part in parts if len(part) == 2 and part[0].isdecimal() and part[1].isdecimal()]
+
+
+def _name(batch: int, run: int) -> str:
+    return f"{batch}.{run}"
