@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import grpc
-from google.protobuf.any_pb2 import Any as AnyMessage
-from google.rpc.error_details_pb2 import ErrorInfo
-from google.rpc.status_pb2 import Status
-from grpc_status import rpc_status
 
-from headrace.conformance.core import server
+from headrace.conformance.core import reasons, server
 from headrace.conformance.core.server import GatewayServer as FakeServer
 
 __all__ = ["DEADLINE", "FakeServer", "ScriptedCall", "until"]
@@ -38,7 +34,4 @@ class ScriptedCall(server.ScriptedCall[Request, Response]):
         self, status: grpc.StatusCode, reason: str, details: str = "as the test says", domain: str = "headrace", **metadata: str
     ) -> None:
         """Ends the call with a reason for programs."""
-        info = AnyMessage()
-        info.Pack(ErrorInfo(reason=reason, domain=domain, metadata=metadata))
-        rich = rpc_status.to_status(Status(code=status.value[0], message=details, details=[info]))
-        self.close(status, details, rich.trailing_metadata)
+        self.close(status, details, reasons.details(status, details, reason, domain, metadata))

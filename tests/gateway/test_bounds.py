@@ -18,6 +18,7 @@ from headrace.gateway.core import bounds, housekeeping
 from headrace.gateway.core.id_ranges import IdRanges
 from headrace.pipelines.runtime import matches
 from headrace.protocol.v1 import engine_pb2, sink_pb2, source_pb2
+from headrace.protocol.v1.metrics_pb2 import RunMetrics, StageTime, StepMetrics
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -138,6 +139,8 @@ def long_names() -> Iterable[tuple[str, object]]:
     yield "Attach", engine_pb2.AttachRequest(pipeline=engine_pb2.Pipeline(name="p", checkpoint=LONG, streams=["orders/*"]))
     yield "Settle", engine_pb2.SettleRequest(pipeline="query", run=LONG, run_number=1, sinks=["out"])
     yield "Settle", engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], readers=[LONG])
+    for metrics in (RunMetrics(steps=[StepMetrics(step=LONG)]), RunMetrics(stages=[StageTime(stage=LONG)])):
+        yield "Settle", engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], metrics=metrics)
 
 
 async def test_long_names_are_refused() -> None:
@@ -169,6 +172,10 @@ def many_names() -> Iterable[tuple[str, object]]:
     sinks = [f"s{n}" for n in range(bounds.MAX_WRITTEN + 1)]
     yield "Settle", engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=sinks)
     yield "Settle", engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], readers=sinks)
+    steps = [StepMetrics(step=f"s{n}") for n in range(bounds.MAX_STEPS + 1)]
+    stages = [StageTime(stage=f"s{n}") for n in range(bounds.MAX_STAGES + 1)]
+    for metrics in (RunMetrics(steps=steps), RunMetrics(stages=stages)):
+        yield "Settle", engine_pb2.SettleRequest(pipeline="query", run="r1", run_number=1, sinks=["out"], metrics=metrics)
     parts = [part(0, partition=n) for n in range(bounds.MAX_PARTS + 1)]
     yield "Vote", engine_pb2.VoteRequest(sink="out", transaction=transaction(0), parts=parts)
 

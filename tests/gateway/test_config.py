@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
-from tests.gateway.certificates import Authority
+from tests.gateway.certificates import Authority, locked
 
 from headrace.configuration import ConfigurationError, Flag, key_lines
 from headrace.gateway import Config, Limits, load_config, redacted_toml
@@ -191,7 +191,7 @@ def test_unusable_tls_files_are_named(tmp_path: Path) -> None:
     authority = Authority(tmp_path, "ca")
     authority.issue("gateway")
     authority.issue("other")
-    authority.issue("locked", passphrase=b"secret")
+    locked(authority.issue("locked"), b"secret")
     (tmp_path / "text.pem").write_text("not a certificate")
 
     def tls(cert: str, key: str, client_ca: str = "ca.pem") -> list[str]:

@@ -152,6 +152,7 @@ async def test_a_batch_that_is_read_again_comes_before_what_another_query_reads(
         await source.open()
         assert not (await source.expect("stream_opened")).HasField("resume")
         await source.send(frame=numbered(1, 1, 10))
+        await behind.status_once(lambda status: status.sessions[0].outstanding_messages == 10)
         await ahead.attach({"orders/0": 1000}, {"orders/0": 1010})
         assert (await source.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
         await source.open(stream_id=2)

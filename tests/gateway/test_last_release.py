@@ -1,4 +1,7 @@
-"""Programs of the last release, which had no sinks: their messages have only the fields of proto/baseline.json."""
+"""Gateways and programs of other releases.
+
+The last release had no sinks; its messages have only the fields of proto/baseline.json. A later release has more than this one.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -8,10 +11,19 @@ import pytest
 from google.protobuf import descriptor_pb2, json_format
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
+from tests.gateway.sink_wire import TWO_PHASE, SinkClient, Writer, transaction
 from tests.gateway.wire import DEADLINE_S, Engine, numbered, serve, values_of
+from tests.sdk.sinks import Plain
+
+from headrace.protocol.v1 import sink_pb2, source_pb2
+from headrace.sdk import GatewayRefused
+from headrace.sdk import serve as serve_connector
 
 BASELINE = Path(__file__).parents[2] / "proto" / "baseline.json"
 PACKAGE = "headrace.protocol.v1"
+LATER_CAPABILITY = 2000
+LATER_FIELD = b"\x82\x7d\x01x"
+"""The field 2000, with one byte."""
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +97,49 @@ async def test_an_operator_of_the_last_release_reads_the_status(last: Descriptor
         status = await ask(GetMessageClass(method.input_type)(), timeout=DEADLINE_S)
 
         assert status.gateway.version
+
+
+async def test_a_sink_has_no_service_at_a_gateway_of_the_last_release_and_says_what_to_do(last: DescriptorPool) -> None:
+    with pytest.raises(KeyError):
+        last.FindServiceByName(f"{PACKAGE}.SinkService")
+    server = grpc.aio.server()
+    handlers = {"Ingest": grpc.stream_stream_rpc_method_handler(lambda requests, context: requests)}
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(f"{PACKAGE}.SourceService", handlers)])
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    try:
+        with pytest.raises(GatewayRefused, match=r"UNIMPLEMENTED.*upgrade it"):
+            await serve_connector(Plain(), gateway=address)
+    finally:
+        await server.stop(None)
+
+
+async def test_a_sink_of_a_later_release_is_served_without_what_is_new() -> None:
+    async with serve() as (_, address):
+        sink, writer = SinkClient(address), Writer(address)
+        hello = sink_pb2.SinkHello(
+            protocol_version=1,
+            connector="c",
+            instance="i",
+            sink="out",
+            mode=TWO_PHASE,
+            capabilities=[source_pb2.CAPABILITY_REPORT, LATER_CAPABILITY],  # type: ignore[list-item]
+        )
+        await sink.send(hello=sink_pb2.SinkHello.FromString(hello.SerializeToString() + LATER_FIELD))
+        assert list((await sink.expect("welcome")).capabilities) == [source_pb2.CAPABILITY_REPORT]
+
+        delivered = writer.deliver(0, [b"a", b"b"])
+        await sink.take_part()
+        await delivered
+        voted = writer.vote(0)
+        await sink.vote()
+        await voted
+        await writer.report_commits(0)
+        assert await sink.commit() == transaction(0)
+
+        # What is only in a later release needs a capability that Welcome has not listed.
+        await sink.call.write(sink_pb2.SinkServiceAttachRequest.FromString(LATER_FIELD))
+        code, details = await sink.ended()
+        assert (code, "send only what its Welcome lists" in details) == (grpc.StatusCode.FAILED_PRECONDITION, True)
+        await sink.close()
+        await writer.close()

@@ -34,6 +34,7 @@ ALL_NAMES: dict[str, Any] = {
     "reads": ("*/*",),
     "writes": ("*",),
     "admin": True,
+    "control": True,
 }
 NEEDED = {
     "SourceService/Ingest": {"sources"},
@@ -43,12 +44,22 @@ NEEDED = {
     "EngineService/Plan": {"pipelines", "reads"},
     "EngineService/AwaitSinks": {"pipelines", "reads"},
     "EngineService/Fetch": {"pipelines", "reads"},
+    "EngineService/Follow": {"pipelines", "reads"},
+    "EngineService/ReportBatches": {"pipelines", "reads"},
     "EngineService/Detach": {"pipelines", "reads"},
     "EngineService/Deliver": {"pipelines", "writes"},
+    "EngineService/DeliverAtOnce": {"pipelines", "writes"},
     "EngineService/Vote": {"pipelines", "writes"},
     "EngineService/Settle": {"pipelines", "writes"},
     "AdminService/GetStatus": {"admin"},
-    "AdminService/ForgetPipeline": {"admin"},
+    "AdminService/ListBatches": {"admin"},
+    "AdminService/LocateMessage": {"admin"},
+    "AdminService/ForgetPipeline": {"control"},
+    "AdminService/ForgetStream": {"control"},
+    "AdminService/Pause": {"control"},
+    "AdminService/Drain": {"control"},
+    "AdminService/Reload": {"control"},
+    "AdminService/Resume": {"control"},
 }
 """What the documentation says (docs/gateway.md, "What each call needs")."""
 
@@ -72,7 +83,13 @@ async def outcome(channel: grpc.aio.Channel, path: str, method: MethodDescriptor
     kind = ("stream" if method.client_streaming else "unary") + "_" + ("stream" if method.server_streaming else "unary")
     call = getattr(channel, kind)(path, request_serializer=bytes, response_deserializer=bytes)
     request = iter([b""]) if method.client_streaming else b""
-    code = await call(request, metadata=bearer(caller), timeout=DEADLINE_S).code()
+    made = call(request, metadata=bearer(caller), timeout=DEADLINE_S)
+    if method.server_streaming:
+        # gRPC knows the status only once the responses are read.
+        with suppress(grpc.aio.AioRpcError):
+            async for _ in made:
+                pass
+    code = await made.code()
     if code is grpc.StatusCode.INTERNAL and method.client_streaming:
         # The call was refused before its first request went out, and gRPC reports that in place of the status.
         return await outcome(channel, path, method, caller)
@@ -99,10 +116,12 @@ async def test_a_method_needs_its_rights_and_no_others(path: str) -> None:
 async def test_a_call_that_no_guard_has_seen_may_do_nothing() -> None:
     from headrace.gateway import Limits
     from headrace.gateway.core import Gateway
+    from headrace.gateway.observer import Observer
     from headrace.gateway.services import AdminService
 
     server = grpc.aio.server()
-    admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(Gateway(Limits())), server)
+    gateway = Gateway(Limits())
+    admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(gateway, Observer(gateway, 0)), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

@@ -81,7 +81,7 @@ async def test_a_wrong_or_empty_configuration_leaves_the_tokens_in_force(tmp_pat
             assert await status(channel, "op-1") is grpc.StatusCode.OK
             assert await status(channel, "anything") is grpc.StatusCode.UNAUTHENTICATED
             write(config, ("operator", ["op-3"], "admin = true"), more="[limits]\nmax_sessions = 7\n")
-            gateway.wait_for_log("everything but its tokens takes effect after a restart")
+            gateway.wait_for_log("everything but its tokens takes effect with a reload or a restart")
             await until(channel, "op-3", grpc.StatusCode.OK)
             assert await status(channel, "op-1") is grpc.StatusCode.UNAUTHENTICATED
 

@@ -168,6 +168,21 @@ async def test_a_range_that_is_fetched_from_the_first_message_has_its_messages(c
     assert values_of(await fetch)[:3] == [b"1", b"2", b"3"]
 
 
+async def test_a_query_that_was_moved_to_the_beginning_begins_with_the_first_message(connector, engine):
+    """Its checkpoint names the streams without a sequence: it is not new to the source, so the connector does not choose."""
+    source, query = connector(), engine()
+    await open_streams(source, "orders/0", "orders/1")
+    await query.attach({"orders/0": None, "orders/1": 30})
+    opened = {answer.stream_id: answer for answer in [await source.expect("stream_opened") for _ in range(2)]}
+    assert not opened[1].HasField("resume")
+    assert opened[2].resume.sequence == 30
+    await source.send(frame=numbered(1, 1, 5))
+    assert ends(await query.plan()) == {"orders/0": (5, False)}
+    alone = engine("alone", streams="orders/0")
+    await alone.attach({"orders/0": None})
+    assert ends(await alone.plan()) == {"orders/0": (5, False)}
+
+
 async def test_a_query_that_is_new_later_asks_for_itself(connector, engine):
     source, first, second = connector(), engine("first"), engine("second")
     await open_streams(source, "orders/0")

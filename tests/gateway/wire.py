@@ -9,10 +9,11 @@ from typing import Any
 
 import grpc.aio
 
-from headrace.gateway.config import Limits, StreamRule, Token
+from headrace.gateway.config import Http, Limits, StreamRule, Token
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.housekeeping import run_housekeeping
 from headrace.gateway.identity import AuthInterceptor, TokenRegistry
+from headrace.gateway.observer import Observer
 from headrace.gateway.services import RejectMalformed, add_services
 from headrace.protocol.v1 import (
     admin_pb2,
@@ -39,7 +40,7 @@ async def serve(
     server = grpc.aio.server(
         interceptors=[AuthInterceptor(registry), RejectMalformed()], options=[("grpc.max_receive_message_length", 64 * 2**20)]
     )
-    add_services(gateway, server)
+    add_services(gateway, server, Observer(gateway, Http().stuck_after_ms))
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     housekeeping = asyncio.create_task(run_housekeeping(gateway))
@@ -164,7 +165,7 @@ class Engine:
             name=name, run=run, streams=[streams], skip_lost=skip_lost, run_id=run_id, checkpoint=checkpoint
         )
 
-    async def attach(self, committed: dict[str, int] | None = None, planned: dict[str, int] | None = None, **flags: Any) -> None:
+    async def attach(self, committed: dict[str, Any] | None = None, planned: dict[str, Any] | None = None, **flags: Any) -> None:
         request = engine_pb2.AttachRequest(
             pipeline=self.who, committed=positions(committed or {}), planned=positions(planned or {}), **flags
         )

@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.gateway.config import Config, Limits, Log, StreamRule, Tls, Token
+from headrace.gateway.config import Config, Http, Limits, Log, Paused, StreamRule, Telemetry, Tls, Token
 from headrace.gateway.errors import GatewayError, ListenError
 from headrace.gateway.identity import Identity, identity_of, token_digest
 from headrace.gateway.load import OPTION_KEYS, load_config, redacted_toml
@@ -20,11 +20,14 @@ __all__ = [
     "Config",
     "ConfigSource",
     "GatewayError",
+    "Http",
     "Identity",
     "Limits",
     "ListenError",
     "Log",
+    "Paused",
     "StreamRule",
+    "Telemetry",
     "Tls",
     "Token",
     "configure_logging",

@@ -17,13 +17,15 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from headrace.configuration import Size
-from headrace.contract.limits import DEFAULT_GATEWAY
+from headrace.contract.limits import DEFAULT_GATEWAY, DEFAULT_HTTP
 from headrace.contract.names import is_name_pattern, is_stream_pattern
 from headrace.contract.units import format_size
 from headrace.terminal import as_typed
 
 _FRAME_OVERHEAD = 512
 """The bytes of buffer that `core` charges for a frame besides its size."""
+_DEFAULT_PORT = int(DEFAULT_GATEWAY.rpartition(":")[2])
+_OTLP_URL = re.compile(r"https?://[^/?#\s@]+/?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -113,6 +115,16 @@ class StreamRule(_Model):
         return value
 
 
+class Paused(_Model):
+    """What is paused whenever the gateway runs. Names, or patterns such as `orders/*`."""
+
+    streams: tuple[StreamPattern, ...] = ()
+    connectors: tuple[NamePattern, ...] = ()
+    """Instances of sources."""
+    pipelines: tuple[NamePattern, ...] = ()
+    sinks: tuple[NamePattern, ...] = ()
+
+
 class Tls(_Model):
     """PEM files. With `client_ca`, clients must present a certificate signed by it; their rights still depend on tokens."""
 
@@ -138,7 +150,9 @@ class Token(_Model):
     writes: tuple[NamePattern, ...] = ()
     """Sinks that its pipelines may write to."""
     admin: bool = False
-    """Whether it may read the status and forget pipelines."""
+    """Whether it may read the status."""
+    control: bool = False
+    """Whether it may change what the gateway does: pause, resume, forget, drain and reload."""
 
     @field_validator("sha256", mode="before")
     @classmethod
@@ -167,11 +181,47 @@ class Log(_Model):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+class Http(_Model):
+    """The HTTP server, for probes, metrics and scripts."""
+
+    listen: str = "auto"
+    """The address to listen on, `host:port`; `off` for none. `auto` is the default port of this machine, if the gateway itself
+    listens on its default port, and otherwise `off`: a second gateway on a machine must not need a second setting."""
+
+    stream_metrics: bool = False
+    """Whether `/metrics` has series for each stream."""
+    stuck_after_ms: int = Field(default=900_000, ge=1)
+    """After how long without a commit health reports a micro-batch as stuck. Queries whose batches take longer need more."""
+
+    @field_validator("listen")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        if value not in ("auto", "off"):
+            split_address(value)
+        return value
+
+
+class Telemetry(_Model):
+    """The export to a collector of OpenTelemetry, by OTLP over gRPC."""
+
+    otlp_endpoint: str = ""
+    """The URL of the collector, such as `http://127.0.0.1:4317`; `https` uses TLS. Without it, that of the standard variables
+    `OTEL_EXPORTER_OTLP_*`, which also say everything else; nothing is exported if they name none either."""
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _url(cls, value: str) -> str:
+        if value and not _OTLP_URL.fullmatch(value):
+            raise _problem(f"{value!r} is not the URL of a collector; write for instance http://127.0.0.1:4317")
+        return value
+
+
 class Config(_Model):
     """The configuration of a gateway."""
 
     limits: Limits = Limits()
     streams: tuple[StreamRule, ...] = ()
+    paused: Paused = Paused()
     tls: Tls | None = None
     tokens: tuple[Token, ...] = ()
     log: Log = Log()
@@ -179,6 +229,8 @@ class Config(_Model):
     """Whether to allow listening without TLS on an address that other machines can reach."""
     listen: str = Field(default=DEFAULT_GATEWAY, validate_default=True)
     """The address to listen on, `host:port`; port 0 picks a free port."""
+    http: Http = Http()
+    telemetry: Telemetry = Telemetry()
 
     @field_validator("tokens")
     @classmethod
@@ -202,6 +254,31 @@ class Config(_Model):
                 "set tls.cert and tls.key, or listen on 127.0.0.1, or permit it with insecure = true (--insecure)"
             )
         return value
+
+    @field_validator("http")
+    @classmethod
+    def _safe_http(cls, value: Http, info: ValidationInfo) -> Http:
+        if value.listen in ("auto", "off") or info.data.get("insecure") or is_loopback(split_address(value.listen)[0]):
+            return value
+        if "tls" in info.data and info.data["tls"] is None:
+            raise _problem(
+                f"{value.listen} can be reached from other machines, and without TLS tokens and names travel in the clear; "
+                "set tls.cert and tls.key, or set http.listen to an address of 127.0.0.1, or permit it with insecure = true "
+                "(--insecure)"
+            )
+        if info.data.get("tokens") == () and info.data["tls"].client_ca is None:
+            raise _problem(
+                f"{value.listen} can be reached from other machines, and without tokens anyone may read the status; "
+                "configure tokens or tls.client_ca, or set http.listen to an address of 127.0.0.1, or permit it with "
+                "insecure = true (--insecure)"
+            )
+        return value
+
+    def http_address(self) -> str | None:
+        """Returns the address that the HTTP server listens on; None if there is none."""
+        if self.http.listen == "auto":
+            return DEFAULT_HTTP if split_address(self.listen)[1] == _DEFAULT_PORT else None
+        return None if self.http.listen == "off" else self.http.listen
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import grpc
 import grpc.aio
 
+from headrace.contract.errors import HeadraceError
 from headrace.contract.names import covers
 from headrace.gateway.config import Token
 from headrace.gateway.rules import OPEN_METHODS, RULES, Right
@@ -26,13 +27,14 @@ _UNKNOWN = "this gateway does not know the token that was sent"
 
 @dataclass(frozen=True)
 class Identity:
-    """The rights of a token's holder. All but `admin` are name patterns; a name that no pattern covers is not permitted."""
+    """The rights of a token. All but `admin` and `control` are name patterns; a name that no pattern covers is not permitted."""
 
     name: str
     sources: tuple[str, ...] = ()
     sinks: tuple[str, ...] = ()
     pipelines: tuple[str, ...] = ()
     admin: bool = False
+    control: bool = False
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     digest: str = field(default="", repr=False)
@@ -41,6 +43,11 @@ class Identity:
     def has(self, right: Right) -> bool:
         """Returns whether it has the right for at least one name."""
         return bool(getattr(self, right.value))
+
+    def lacks(self, needed: frozenset[Right], what: str) -> str:
+        """Returns why it may not call `what`, which needs these rights; empty if it may."""
+        lacking = [right.value for right in Right if right in needed and not self.has(right)]
+        return f"the token of {self.name!r} does not allow {what}: it has no {' and no '.join(lacking)}" if lacking else ""
 
     def may_open(self, stream: str) -> bool:
         """Returns whether a connector may send this stream."""
@@ -63,15 +70,28 @@ class Identity:
         return _any_covers(self.writes, sink)
 
     def may_administer(self) -> bool:
-        """Returns whether it may call AdminService."""
+        """Returns whether it may read the status."""
         return self.admin
+
+    def may_control(self) -> bool:
+        """Returns whether it may change what the gateway does: pause, forget, drain, reload."""
+        return self.control
 
 
 def _any_covers(patterns: Sequence[str], name: str) -> bool:
     return any(covers(pattern, name) for pattern in patterns)
 
 
-EVERYTHING = Identity("anybody", sources=("*/*",), sinks=("*",), pipelines=("*",), admin=True, reads=("*/*",), writes=("*",))
+EVERYTHING = Identity(
+    "anybody",
+    sources=("*/*",),
+    sinks=("*",),
+    pipelines=("*",),
+    admin=True,
+    control=True,
+    reads=("*/*",),
+    writes=("*",),
+)
 """The identity of all callers if no tokens are configured."""
 
 NOBODY = Identity("nobody")
@@ -84,6 +104,10 @@ def identity_of(context: "grpc.aio.ServicerContext[Any, Any]") -> Identity:
     """Returns the identity of a call's sender. Must be called in the RPC's own task."""
     del context  # The interceptor ran in the same task, and set the context variable.
     return _current.get()
+
+
+class Unauthenticated(HeadraceError):
+    """A caller sent no token, or one that this gateway does not know."""
 
 
 def token_digest(token: str) -> str:
@@ -104,6 +128,22 @@ class TokenRegistry:
         """Replaces the tokens, for calls that begin from now on. A gateway that once had tokens always requires one."""
         self.is_open = self.is_open and not tokens
         self._identities = [(digest.encode(), _identity(token, digest)) for token in tokens for digest in token.sha256]
+
+    def authenticate(self, authorization: str | None) -> Identity:
+        """Returns the identity of the caller that sent an `authorization` header; None if it sent none.
+
+        Raises:
+            Unauthenticated: tokens are configured, and the header has none of them.
+        """
+        if self.is_open:
+            return EVERYTHING
+        scheme, _, token = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer":
+            raise Unauthenticated(_MISSING)
+        identity = self.find(token.strip())
+        if identity is None:
+            raise Unauthenticated(_UNKNOWN)
+        return identity
 
     def find(self, token: str) -> Identity | None:
         """Returns the identity of a token; None if it is unknown. Takes the same time for unknown and for valid tokens."""
@@ -126,6 +166,7 @@ def _identity(token: Token, digest: str) -> Identity:
         sinks=token.sinks,
         pipelines=token.pipelines,
         admin=token.admin,
+        control=token.control,
         reads=token.reads,
         writes=token.writes,
         digest=digest,
@@ -149,35 +190,26 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
         if method in OPEN_METHODS:
             return await continuation(handler_call_details)
-        identity = EVERYTHING
-        if not self._registry.is_open:
-            token = _bearer_token(handler_call_details)
-            if token is None:
-                return _refusal(grpc.StatusCode.UNAUTHENTICATED, _MISSING, connector_pb2.ERROR_REASON_UNAUTHENTICATED)
-            found = self._registry.find(token)
-            if found is None:
-                return _refusal(grpc.StatusCode.UNAUTHENTICATED, _UNKNOWN, connector_pb2.ERROR_REASON_UNAUTHENTICATED)
-            identity = found
+        try:
+            identity = self._registry.authenticate(_authorization(handler_call_details))
+        except Unauthenticated as error:
+            return _refusal(grpc.StatusCode.UNAUTHENTICATED, str(error), connector_pb2.ERROR_REASON_UNAUTHENTICATED)
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
         needed = RULES.get(method)
         if needed is None:
             return _not_permitted(f"no rule says who may call {method}")
-        lacking = [right.value for right in Right if right in needed and not identity.has(right)]
-        if lacking:
-            text = f"the token of {identity.name!r} does not allow {method}: it has no {' and no '.join(lacking)}"
-            return _not_permitted(text)
+        if refusal := identity.lacks(needed, method):
+            return _not_permitted(refusal)
         _current.set(identity)
         return handler
 
 
-def _bearer_token(details: grpc.HandlerCallDetails) -> str | None:
+def _authorization(details: grpc.HandlerCallDetails) -> str | None:
     for key, value in details.invocation_metadata:
         if key == "authorization":
-            text = value.decode("latin-1") if isinstance(value, bytes) else value
-            scheme, _, token = text.partition(" ")
-            return token.strip() if scheme.lower() == "bearer" else None
+            return value.decode("latin-1") if isinstance(value, bytes) else value
     return None
 
 

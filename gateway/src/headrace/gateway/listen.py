@@ -1,10 +1,11 @@
-"""The gRPC server: its options, its interceptors, and the address it listens on."""
+"""The gRPC server: its options, its interceptors, and the address it listens on. And the address of the HTTP server."""
 
 import errno
 import os
 import socket
 
 import grpc.aio
+import structlog
 
 from headrace.gateway.config import Config, is_loopback, split_address
 from headrace.gateway.errors import ListenError
@@ -14,6 +15,9 @@ from headrace.gateway.tls import server_credentials
 
 MAX_CALLS_PER_CONNECTION = 500
 _HANDSHAKE_TIMEOUT_MS = 10_000
+_HTTP_BACKLOG = 128
+
+_log = structlog.get_logger("headrace.gateway")
 
 
 def new_server(config: Config, registry: TokenRegistry) -> grpc.aio.Server:
@@ -56,31 +60,73 @@ def listen(server: grpc.aio.Server, config: Config) -> str:
             port = server.add_secure_port(config.listen, server_credentials(config.tls))
     except RuntimeError:
         raise ListenError(_why_not(config.listen)) from None
+    return joined_address(host, port)
+
+
+def listen_http(config: Config) -> socket.socket | None:
+    """Binds a socket to the address of the HTTP server; returns None if there is none.
+
+    A default address that is taken is no error, so that nothing but a log line tells a second gateway from the first.
+
+    Raises:
+        ListenError: the configured address cannot be bound; the error gives the reason.
+    """
+    address = config.http_address()
+    if address is None:
+        return None
+    try:
+        return _bound(address, "--http-listen")
+    except ListenError as error:
+        if config.http.listen != "auto":
+            raise
+        _log.warning("gateway has no HTTP server", reason=str(error))
+        return None
+
+
+def joined_address(host: str, port: int) -> str:
+    """Returns `host:port`, or `[v6]:port`."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _why_not(address: str) -> str:
     """Explains why an address cannot be bound. gRPC gives no reason, so this tries to bind it with a socket."""
+    try:
+        _bound(address, "--listen").close()
+    except ListenError as error:
+        return str(error)
+    return f"cannot listen on {address}"
+
+
+def _bound(address: str, option: str) -> socket.socket:
+    """Returns a socket that listens on an address.
+
+    Raises:
+        ListenError: it cannot be bound; the error gives the reason, and advice with the option that sets the address.
+    """
     host, port = split_address(address)
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(place)
-            probe.listen()
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(place)
+            listener.listen(_HTTP_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+        return listener
     except socket.gaierror:
-        return f"cannot listen on {address}: the host name {host!r} is not known"
+        raise ListenError(f"cannot listen on {address}: the host name {host!r} is not known") from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            advice = "another program uses this port; stop it, or choose another port with --listen (0 picks a free one)"
+            advice = f"another program uses this port; stop it, or choose another port with {option} (0 picks a free one)"
         elif error.errno == errno.EADDRNOTAVAIL:
-            advice = "this machine has no such address; --listen 0.0.0.0:PORT listens on all of its addresses"
+            advice = f"this machine has no such address; {option} 0.0.0.0:PORT listens on all of its addresses"
         elif error.errno == errno.EACCES:
-            advice = "this user may not use this port; choose one above 1023 with --listen"
+            advice = f"this user may not use this port; choose one above 1023 with {option}"
         else:
             advice = os.strerror(error.errno or 0)
-        return f"cannot listen on {address}: {advice}"
-    return f"cannot listen on {address}"
+        raise ListenError(f"cannot listen on {address}: {advice}") from None
 
 
 def exposure(config: Config) -> str | None:

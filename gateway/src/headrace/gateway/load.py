@@ -20,6 +20,7 @@ OPTION_KEYS = {
     "max_frame_bytes": ("limits", "max_frame_bytes"),
     "max_sessions": ("limits", "max_sessions"),
     "drain_timeout_ms": ("limits", "drain_timeout_ms"),
+    "http_listen": ("http", "listen"),
     "log_format": ("log", "format"),
     "log_level": ("log", "level"),
 }

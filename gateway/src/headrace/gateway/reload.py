@@ -1,19 +1,42 @@
-"""Applies changes to the tokens in the configuration file while the gateway runs."""
+"""Applies changes of the configuration file while the gateway runs: its tokens at once, everything else on request."""
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 from headrace.configuration import ConfigurationError
 from headrace.gateway.config import Config
 from headrace.gateway.core import Gateway
+from headrace.gateway.core.checkpoints import declare
+from headrace.gateway.core.errors import ChangeRefused
+from headrace.gateway.core.pausing import apply_pauses
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.stamps import stamp_of
 
 INTERVAL_S = 1.0
+RELOADABLE = frozenset(
+    {
+        "limits.max_streams_per_session",
+        "limits.hello_timeout_ms",
+        "limits.write_timeout_ms",
+        "limits.drain_timeout_ms",
+        "limits.query_lease_ms",
+        "limits.forget_after_ms",
+        "log.level",
+        "paused.streams",
+        "paused.connectors",
+        "paused.pipelines",
+        "paused.sinks",
+        "streams",
+        "tokens",
+    }
+)
+"""The keys that take effect without a restart."""
 
 log = structlog.get_logger("headrace.gateway")
 
@@ -31,35 +54,102 @@ class ConfigSource:
     load: Callable[[], Config]
 
 
-async def follow(source: ConfigSource, config: Config, registry: TokenRegistry, gateway: Gateway) -> None:
-    """Checks the file for changes once a second, and applies them. Runs until cancelled."""
-    seen, in_force = stamp_of(source.path), config
-    while True:
-        await asyncio.sleep(INTERVAL_S)
-        stamp = stamp_of(source.path)
-        if stamp is not None and stamp != seen:
-            seen = stamp
-            in_force = reload(source, in_force, registry, gateway)
+class Reloading:
+    """The configuration in effect, and how it changes."""
+
+    def __init__(self, source: ConfigSource, config: Config, registry: TokenRegistry, gateway: Gateway) -> None:
+        self._source = source
+        self._in_force = config
+        self._registry = registry
+        self._gateway = gateway
+
+    async def follow(self) -> None:
+        """Checks the file for changes once a second, and applies those of its tokens. Runs until cancelled."""
+        seen = stamp_of(self._source.path)
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            stamp = stamp_of(self._source.path)
+            if stamp is not None and stamp != seen:
+                seen = stamp
+                self.reload_tokens()
+
+    def reload_tokens(self) -> None:
+        """Applies the file's tokens, and ends the sessions of removed ones.
+
+        An invalid file changes nothing: the old tokens remain valid, and the problems are logged.
+        """
+        try:
+            config = self._source.load()
+        except ConfigurationError as error:
+            log.error("the configuration changed and is invalid; the old tokens stay in force", problems=str(error).splitlines())
+            return
+        if self._in_force.tokens and not config.tokens:
+            path = str(self._source.path)
+            log.error("the configuration no longer has tokens; the old ones stay in force until a restart", path=path)
+            return
+        if others := sorted(set(differences(self._in_force, config)) - {"tokens"}):
+            log.warning(
+                "the configuration changed; everything but its tokens takes effect with a reload or a restart", keys=others
+            )
+        self._replace_tokens(config)
+        self._in_force = self._in_force.model_copy(update={"tokens": config.tokens})
+
+    def reload(self) -> list[str]:
+        """Applies everything that has changed, or nothing; returns the changes, a line each.
+
+        Raises:
+            ChangeRefused: the file is invalid, or a change needs a restart; the previous configuration stays in effect.
+        """
+        try:
+            config = self._source.load()
+        except ConfigurationError as error:
+            raise ChangeRefused(f"the configuration is invalid, and the previous one stays in effect:\n{error}") from None
+        changes = differences(self._in_force, config)
+        if fixed := sorted(set(changes) - RELOADABLE):
+            raise ChangeRefused(
+                f"{', '.join(fixed)} cannot change without a restart, so nothing has changed; undo that, or restart the gateway"
+            )
+        if self._in_force.tokens and not config.tokens:
+            raise ChangeRefused("the configuration no longer has tokens, so nothing has changed; restart the gateway for that")
+        gateway = self._gateway
+        gateway.limits = config.limits
+        if "streams" in changes:
+            declare(gateway, config.streams)
+        gateway.pauses.configure(config.paused)
+        apply_pauses(gateway)
+        if "log.level" in changes:
+            logging.getLogger().setLevel(config.log.level.upper())
+        self._replace_tokens(config)
+        self._in_force = config
+        lines = [f"{key}: {change}" for key, change in sorted(changes.items())]
+        log.info("configuration reloaded", changes=lines)
+        return lines
+
+    def _replace_tokens(self, config: Config) -> None:
+        if config.tokens != self._in_force.tokens:
+            self._registry.replace(config.tokens)
+            ended = self._gateway.end_revoked(self._registry)
+            log.info("tokens replaced", tokens=len(config.tokens), sessions_ended=ended)
 
 
-def reload(source: ConfigSource, in_force: Config, registry: TokenRegistry, gateway: Gateway) -> Config:
-    """Applies the file's tokens, and ends the sessions of removed ones; returns the configuration that is now in effect.
+def differences(before: Config, after: Config) -> dict[str, str]:
+    """Returns what differs between two configurations, by key; for keys that need a restart, without values."""
+    old, new = (dict(_flat(config.model_dump(mode="json", exclude={"tokens"}))) for config in (before, after))
+    found = {
+        key: f"{old.get(key)} -> {new.get(key)}" if key in RELOADABLE else "changed"
+        for key in old | new
+        if old.get(key) != new.get(key)
+    }
+    if before.tokens != after.tokens:
+        known, named = ({token.name: token for token in config.tokens} for config in (before, after))
+        names = sorted(name for name in known | named if known.get(name) != named.get(name))
+        found["tokens"] = f"{', '.join(names)} changed" if names else "their order changed"
+    return found
 
-    An invalid file changes nothing: the old tokens remain valid, and the problems are logged.
-    """
-    try:
-        config = source.load()
-    except ConfigurationError as error:
-        log.error("the configuration changed and is invalid; the old tokens stay in force", problems=str(error).splitlines())
-        return in_force
-    if in_force.tokens and not config.tokens:
-        log.error("the configuration no longer has tokens; the old ones stay in force until a restart", path=str(source.path))
-        return in_force
-    if config.model_copy(update={"tokens": in_force.tokens}) != in_force:
-        log.warning("the configuration changed; everything but its tokens takes effect after a restart", path=str(source.path))
-    if config.tokens == in_force.tokens:
-        return in_force
-    registry.replace(config.tokens)
-    ended = gateway.end_revoked(registry)
-    log.info("tokens replaced", tokens=len(config.tokens), sessions_ended=ended)
-    return in_force.model_copy(update={"tokens": config.tokens})
+
+def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

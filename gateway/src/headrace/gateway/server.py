@@ -1,23 +1,27 @@
-"""Runs a gateway: its services, its health service, and its signal handlers."""
+"""Runs a gateway: its services, its health service, its HTTP server, and its signal handlers."""
 
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from headrace.gateway.config import Config
-from headrace.gateway.core import Gateway, run_housekeeping
+from headrace.gateway.config import Config, is_loopback
+from headrace.gateway.core import Gateway, ProtocolError, run_housekeeping
+from headrace.gateway.core.control import Caller, reload
 from headrace.gateway.health import Health
 from headrace.gateway.identity import TokenRegistry
-from headrace.gateway.listen import exposure, listen, new_server
-from headrace.gateway.reload import ConfigSource, follow
+from headrace.gateway.listen import exposure, joined_address, listen, listen_http, new_server
+from headrace.gateway.observer import Observer
+from headrace.gateway.reload import ConfigSource, Reloading
 from headrace.gateway.services import add_services
+from headrace.gateway.tls import follow_files, server_context
 from headrace.protocol.v1 import admin_pb2, engine_pb2, sink_pb2, source_pb2
+from headrace.telemetry import export_endpoint
 
 _SERVICES = (
     source_pb2.DESCRIPTOR.services_by_name["SourceService"].full_name,
@@ -44,31 +48,40 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
     Raises:
         ListenError: the gateway cannot listen on its address.
     """
-    gateway = Gateway(config.limits, config.streams)
+    gateway = Gateway(config.limits, config.streams, config.paused)
     registry = TokenRegistry(config.tokens)
     server = new_server(config, registry)
-    add_services(gateway, server)
+    observer = Observer(gateway, config.http.stuck_after_ms)
+    add_services(gateway, server, observer)
     health_service = Health()
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
     reflection.enable_server_reflection((*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
     tasks = [asyncio.create_task(run_housekeeping(gateway))]
     if source is not None:
-        tasks.append(asyncio.create_task(follow(source, config, registry, gateway)))
+        reloading = Reloading(source, config, registry, gateway)
+        gateway.reload = reloading.reload
+        tasks.append(asyncio.create_task(reloading.follow()))
+    tasks.append(asyncio.create_task(_report_drain(gateway, health_service)))
     try:
         address = listen(server, config)
-        with _stop_signals() as stop:
-            await server.start()
-            for service in _SERVICES:
-                await health_service.set(service, health_pb2.HealthCheckResponse.SERVING)
-            _announce(config, address)
-            if ready is not None:
-                ready(address)
-            await stop.wait()
-            _log.info("gateway drains", timeout_ms=config.limits.drain_timeout_ms)
-            await health_service.enter_graceful_shutdown()
-            await gateway.drain()
-            gateway.close()
-            await server.stop(_STOP_GRACE_S)
+        with _stop_signals() as stop, _reload_signal(gateway, reloads=source is not None):
+            async with (
+                _exporting(config, gateway, observer),
+                _tracing(config, gateway),
+                _serving_http(config, gateway, registry, address, observer),
+            ):
+                await server.start()
+                for service in _SERVICES:
+                    await health_service.set(service, health_pb2.HealthCheckResponse.SERVING)
+                _announce(config, address)
+                if ready is not None:
+                    ready(address)
+                await stop.wait()
+                _log.info("gateway drains", timeout_ms=config.limits.drain_timeout_ms)
+                await health_service.enter_graceful_shutdown()
+                await gateway.drain()
+                gateway.close()
+                await server.stop(_STOP_GRACE_S)
     finally:
         for task in tasks:
             task.cancel()
@@ -77,11 +90,95 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
     _log.info("gateway stopped")
 
 
+@asynccontextmanager
+async def _serving_http(
+    config: Config, gateway: Gateway, registry: TokenRegistry, address: str, observer: Observer
+) -> AsyncIterator[None]:
+    """Serves HTTP, if the configuration wants it. Clients of this machine need no TLS: what they read does not leave it."""
+    listener = listen_http(config)
+    if listener is None:
+        yield
+        return
+    # Imported here: a gateway without HTTP does not pay for it.
+    from headrace.gateway.http import http_server, new_app
+
+    host, port = listener.getsockname()[:2]
+    loopback = is_loopback(host)
+    context = None if config.tls is None or loopback else server_context(config.tls)
+    following = None
+    if config.tls is not None and context is not None:
+        following = asyncio.create_task(follow_files(config.tls, context))
+    try:
+        app = new_app(gateway, registry, config.http, address, loopback=loopback, observer=observer)
+        async with http_server(app, listener, context):
+            scheme = "http" if context is None else "https"
+            _log.info("gateway serves HTTP", address=f"{scheme}://{joined_address(host, port)}")
+            yield
+    finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _tracing(config: Config, gateway: Gateway) -> AsyncIterator[None]:
+    """Exports spans, if an endpoint is configured."""
+    endpoint = export_endpoint("traces", config.telemetry.otlp_endpoint)
+    if endpoint is None:
+        yield
+        return
+    # Imported here: a gateway that exports nothing does not pay for it.
+    from headrace.gateway.telemetry.tracing import exporting_spans
+
+    async with exporting_spans(gateway, endpoint):
+        yield
+
+
+@asynccontextmanager
+async def _exporting(config: Config, gateway: Gateway, observer: Observer) -> AsyncIterator[None]:
+    """Exports the metrics, if an endpoint is configured."""
+    endpoint = export_endpoint("metrics", config.telemetry.otlp_endpoint)
+    if endpoint is None:
+        yield
+        return
+    # Imported here: a gateway that exports nothing does not pay for it.
+    from headrace.gateway.telemetry.export import exporting_metrics
+
+    async with exporting_metrics(gateway, observer, endpoint, of_streams=config.http.stream_metrics):
+        yield
+
+
 def _announce(config: Config, address: str) -> None:
     security = "off" if config.tls is None else "mutual" if config.tls.client_ca else "on"
     _log.info("gateway listens", address=address, tls=security, tokens=len(config.tokens))
     if warning := exposure(config):
         _log.warning("gateway is open", reason=warning)
+
+
+async def _report_drain(gateway: Gateway, health_service: Health) -> None:
+    """Lets health report NOT_SERVING as soon as the gateway drains, for whatever reason."""
+    await gateway.drain_begun.wait()
+    await health_service.enter_graceful_shutdown()
+
+
+@contextmanager
+def _reload_signal(gateway: Gateway, *, reloads: bool) -> Iterator[None]:
+    """Reloads the configuration on SIGHUP, if there is a file. Without one, the signal ends the process as usual."""
+    if not reloads:
+        yield
+        return
+
+    def reload_or_log() -> None:
+        # What is refused is in the log.
+        with suppress(ProtocolError):
+            reload(gateway, Caller("SIGHUP", "this machine"))
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, reload_or_log)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Server credentials from PEM files. The files are checked first, since gRPC's errors do not name the invalid one."""
 
+import asyncio
 import ssl
 from collections.abc import Iterator
 
@@ -8,6 +9,8 @@ import structlog
 
 from headrace.gateway.config import Tls
 from headrace.gateway.stamps import stamp_of
+
+_INTERVAL_S = 1.0
 
 _log = structlog.get_logger("headrace.gateway")
 
@@ -48,6 +51,31 @@ def server_credentials(tls: Tls) -> grpc.ServerCredentials:
     return grpc.dynamic_ssl_server_credentials(
         _certificates(tls), files.changed, require_client_authentication=tls.client_ca is not None
     )
+
+
+def server_context(tls: Tls) -> ssl.SSLContext:
+    """Creates the context of the HTTP server; clients must present a certificate if `client_ca` is set."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tls.cert, tls.key, password=_no_password)
+    if tls.client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(tls.client_ca)
+    return context
+
+
+async def follow_files(tls: Tls, context: ssl.SSLContext) -> None:
+    """Loads a new certificate and its key into a context, for new connections. Runs until cancelled.
+
+    A new `client_ca` is not loaded: a context cannot forget the authority that it trusts.
+    """
+    seen = [stamp_of(tls.cert), stamp_of(tls.key)]
+    while True:
+        await asyncio.sleep(_INTERVAL_S)
+        stamps = [stamp_of(tls.cert), stamp_of(tls.key)]
+        # Files are replaced one by one: if they do not match yet, they are read again. `_RotatedFiles` logs the problems.
+        if stamps != seen and not list(check_files(tls)):
+            seen = stamps
+            context.load_cert_chain(tls.cert, tls.key, password=_no_password)
 
 
 class _RotatedFiles:

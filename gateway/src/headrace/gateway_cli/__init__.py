@@ -3,9 +3,12 @@
 Only the command that runs the gateway imports it.
 """
 
+from headrace.gateway_cli.drain import drain
 from headrace.gateway_cli.forget import forget
 from headrace.gateway_cli.gateway import gateway
+from headrace.gateway_cli.pause import pause, resume
 from headrace.gateway_cli.program import main, program
 from headrace.gateway_cli.status import status
+from headrace.gateway_cli.top import top
 
-__all__ = ["forget", "gateway", "main", "program", "status"]
+__all__ = ["drain", "forget", "gateway", "main", "pause", "program", "resume", "status", "top"]

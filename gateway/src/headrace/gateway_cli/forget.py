@@ -6,13 +6,16 @@ from headrace.terminal import CALL_TIMEOUT_S, EXIT_FAILED, Connection, ProgramCo
 
 
 @click.command(cls=ProgramCommand)
-@click.argument("pipeline")
-@click.option("--force", is_flag=True, help="Forget it even while a query is attached.")
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Forget a pipeline even while a query is attached.")
 @click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
 @connection_options
 @click.pass_context
-def forget(ctx: click.Context, pipeline: str, force: bool, as_json: bool, connection: Connection) -> None:
-    """Forget PIPELINE, so that it no longer holds acknowledgements of its streams.
+def forget(ctx: click.Context, name: str, force: bool, as_json: bool, connection: Connection) -> None:
+    """Forget the pipeline or the stream NAME.
+
+    A pipeline that is forgotten no longer holds acknowledgements of its streams. A stream, such as orders/0, is treated as if its
+    source had ended it for good.
 
     Sources must keep what a stopped pipeline has not read. Forget a pipeline only if it will never run again: if it does, its
     messages may be gone. If its machine has failed, its lease expires after a while; --force does not wait for that.
@@ -21,24 +24,31 @@ def forget(ctx: click.Context, pipeline: str, force: bool, as_json: bool, connec
     Examples:
       headrace forget market-spread
       headrace forget market-spread --force
+      headrace forget orders/0
     """
     import grpc
 
-    from headrace.protocol.v1.admin_pb2 import ForgetPipelineRequest
+    from headrace.protocol.v1.admin_pb2 import ForgetPipelineRequest, ForgetStreamRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
+    is_stream, forgotten = "/" in name, True
     try:
         with connection.channel() as channel:
-            request = ForgetPipelineRequest(pipeline=pipeline, force=force)
-            AdminServiceStub(channel).ForgetPipeline(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
+            stub = AdminServiceStub(channel)
+            if is_stream:
+                wanted = ForgetStreamRequest(stream=name)
+                forgotten = stub.ForgetStream(wanted, timeout=CALL_TIMEOUT_S, metadata=connection.metadata).forgotten
+            else:
+                request = ForgetPipelineRequest(pipeline=name, force=force)
+                stub.ForgetPipeline(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
     except grpc.RpcError as error:
         failure = connection.failure(error)
         if not as_json:
             raise failure from None
-        print_action("forget", f"{pipeline} is not forgotten", error=failure.message)
+        print_action("forget", f"{name} is not forgotten", error=failure.message)
         ctx.exit(EXIT_FAILED)
-    summary = f"{pipeline} is forgotten"
+    summary = f"{name} is forgotten" if forgotten else f"{name} has ended; it is forgotten once its pipelines have read the rest"
     if as_json:
-        print_action("forget", summary, {"pipeline": pipeline})
+        print_action("forget", summary, {"stream": name, "forgotten": forgotten} if is_stream else {"pipeline": name})
     else:
         click.echo(summary)

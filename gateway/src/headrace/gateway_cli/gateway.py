@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from headrace.contract.names import is_name
+from headrace.gateway_cli.reload import reload
 from headrace.terminal import Failure, ProgramGroup
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -25,6 +26,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--max-frame-bytes", metavar="SIZE", help="The largest frame accepted.  [default: 4032KiB]")
 @click.option("--max-sessions", metavar="N", help="Maximum number of concurrent sessions.  [default: 2000]")
 @click.option("--drain-timeout-ms", metavar="MS", help="Time to drain messages in flight when stopping.  [default: 10000]")
+@click.option("--http-listen", metavar="HOST:PORT", help="Where to serve HTTP; off for nowhere.  [default: auto]")
 @click.option("--log-format", metavar="FORMAT", help="auto, json or console.  [default: auto]")
 @click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.  [default: info]")
 @click.option("--ready-file", type=_FILE, help="Write the actual address to this file once it listens.")
@@ -37,7 +39,8 @@ def gateway(
     """Run a gateway between connectors and Spark.
 
     It keeps nothing on disk. SIGTERM or Ctrl-C drains it: messages in flight have time to be acknowledged. A second signal
-    ends it at once. If tokens are configured, every call needs one, except for grpc.health.v1.
+    ends it at once. SIGHUP reloads the configuration file. If tokens are configured, every call needs one, except for
+    grpc.health.v1.
 
     \b
     Examples:
@@ -64,7 +67,8 @@ def gateway(
       reads = ["orders/*"]         # streams that these may read
       writes = ["totals"]          # sinks that these may write to
       sinks = []                   # sinks it may attach as
-      admin = false                # whether it may call status and forget
+      admin = false                # whether it may read the status
+      control = false              # whether it may pause, forget, drain and reload
 
     \b
       [[streams]]                  # acknowledged when all these have committed
@@ -72,9 +76,17 @@ def gateway(
       pipelines = ["totals", "archive"]
 
     \b
+      [paused]                     # paused whenever the gateway runs
+      streams = ["orders/7"]
+
+    \b
       [limits]
       buffer_bytes = "128MiB"
       max_frame_bytes = "4032KiB"
+
+    \b
+      [http]                       # health, metrics and the API
+      listen = "127.0.0.1:7434"
 
     \b
       [log]
@@ -159,5 +171,8 @@ def token(name: str) -> None:
     click.echo(f"HEADRACE_TOKEN={secret}", err=True)
     sys.stdout.write(
         f'\n[[tokens]]\nname = "{name}"\nsha256 = "{token_digest(secret)}"\n'
-        f'sources = ["{name}/*"]\npipelines = []\nreads = []\nwrites = []\nsinks = []\nadmin = false\n'
+        f'sources = ["{name}/*"]\npipelines = []\nreads = []\nwrites = []\nsinks = []\nadmin = false\ncontrol = false\n'
     )
+
+
+gateway.add_command(reload)

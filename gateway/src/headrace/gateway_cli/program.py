@@ -1,10 +1,13 @@
-"""`headrace-gateway`: the options and commands of `headrace gateway`, plus `status` and `forget`."""
+"""`headrace-gateway`: the options and commands of `headrace gateway`, plus those that call a gateway."""
 
 from typing import NoReturn
 
+from headrace.gateway_cli.drain import drain
 from headrace.gateway_cli.forget import forget
 from headrace.gateway_cli.gateway import gateway
+from headrace.gateway_cli.pause import pause, resume
 from headrace.gateway_cli.status import status
+from headrace.gateway_cli.top import top
 from headrace.terminal import run_program
 from headrace.terminal.completion import completion
 
@@ -14,10 +17,16 @@ _TYPED = {
     "headrace.fish": f"{_PROGRAM}.fish",
     "headrace gateway": _PROGRAM,
     "headrace status": f"{_PROGRAM} status",
+    "headrace top": f"{_PROGRAM} top",
+    "headrace drain": f"{_PROGRAM} drain",
+    "headrace pause": f"{_PROGRAM} pause",
+    "headrace resume": f"{_PROGRAM} resume",
     "headrace forget": f"{_PROGRAM} forget",
 }
 
-program = gateway.program(_PROGRAM, _TYPED, completion=completion, forget=forget, status=status)
+program = gateway.program(
+    _PROGRAM, _TYPED, completion=completion, drain=drain, forget=forget, pause=pause, resume=resume, status=status, top=top
+)
 
 
 def main() -> NoReturn:

@@ -1,66 +1,99 @@
 """`headrace status`."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
 
-from headrace.terminal import CALL_TIMEOUT_S, Connection, Failure, ProgramCommand, connection_options, console, print_json
+from headrace.terminal import (
+    CALL_TIMEOUT_S,
+    EXIT_FAILED,
+    EXIT_INVALID,
+    Connection,
+    Failure,
+    ProgramCommand,
+    connection_options,
+    console,
+    duration_text,
+    print_json,
+)
 
 if TYPE_CHECKING:
     import grpc
+
+    from headrace.gateway_status import StatusDocument
 
 
 @click.command(cls=ProgramCommand)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document; with --watch, one per line.")
 @click.option("--watch", is_flag=True, help="Refresh until Ctrl-C.")
+@click.option("--check", is_flag=True, help="Exit with 1 unless all is well.")
 @click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between refreshes.")
 @connection_options
-def status(as_json: bool, watch: bool, interval: float, connection: Connection) -> None:
-    """Show a gateway's streams, sessions, pipelines and sinks: positions, lag, credit, age.
+@click.pass_context
+def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval: float, connection: Connection) -> None:
+    """Show what is wrong, and a gateway's streams, sessions, pipelines and sinks: positions, lag, credit, age.
+
+    --watch keeps the last tables while the gateway is away, and ends with Ctrl-C.
 
     \b
     Examples:
       headrace status
       headrace status --watch --interval 0.5
+      headrace status --check
       headrace status --json | jq '.streams[] | select(.lag_messages > 0)'
 
     \b
     The JSON document. Names and types are stable; sizes are in bytes, times in milliseconds:
+      problems   [part, kind, cause, root, since, remedy], as /readyz has them; null from an older gateway
+      problems_in_all  how many there are; the list has at most 1,000
       gateway    address, version, uptime_ms, buffered_bytes, buffer_limit_bytes, draining,
-                 rejected_sessions {status name: count}
-      streams    [stream, state (parked, live, detached, ended, lost), detail, instance, replayable,
-                 received, acknowledged, received_messages, acknowledged_messages, duplicate_messages,
-                 losses, lag_messages, lag_bytes, oldest_unacknowledged_ms,
-                 holders [pipeline, state (attached, away, detached, awaited), committed, held_ms]]
+                 rejected_sessions {status name: count}, received_frames, received_messages,
+                 received_bytes, acknowledged_messages, duplicate_messages, losses, buffered_messages
+      streams    [stream, state (parked, live, detached, ended, lost), detail, state_age_ms, instance,
+                 last_instance, readers, replayable, received, acknowledged, received_messages,
+                 received_bytes, acknowledged_messages, duplicate_messages, losses, lag_messages,
+                 lag_bytes, oldest_unacknowledged_ms, holders [pipeline, state (attached,
+                 away, detached, awaited), committed, held_ms], paused]
       sessions   [session, connector, connector_version, instance, peer, age_ms, streams, credit_bytes,
-                 credit_messages, outstanding_bytes, outstanding_messages, linger_ms, sdk, state,
+                 credit_messages, outstanding_bytes, outstanding_messages, linger_ms, paused, sdk, state,
                  state_age_ms, reason, errors]
       pipelines  [pipeline, run, attached, state, away_ms, patterns, committed {stream: position},
-                 idle_ms, lag_messages, lag_bytes]
-      sinks      [sink, mode (two-phase, batch-idempotent, at-least-once), instances, away, open_parts,
-                 pending_transactions, staged_messages, refused_messages, committed {pipeline: batch},
-                 lost [instance, pipeline, batch], losses]
+                 idle_ms, planned_batches, batch_ms, lag_messages, lag_bytes, paused]
+      sinks      [sink, mode (two-phase, batch-idempotent, at-least-once), instances, away, absent_ms,
+                 writers, committed_transactions, aborted_transactions, failures, failure,
+                 failure_age_ms, open_parts, pending_transactions, staged_messages, refused_messages, committed {pipeline: batch},
+                 lost [instance, pipeline, batch], losses, paused]
       sink_sessions  [session, sink, connector, connector_version, instance, peer, age_ms, sdk, state,
                  state_age_ms, reason, errors]
       What a connector has reported: sdk {name, version, language} or null, state (connecting, running,
       degraded, waiting) or null, errors [message, age_ms, stream], oldest first.
+      paused is null or {part, by, age_ms}.
       A position is null or {epoch, sequence, cursor (base64 or null)}.
     """
+    if watch and check:
+        raise Failure("--check and --watch exclude each other: --check asks once", EXIT_INVALID)
     with connection.channel() as channel:
-        if watch and as_json:
-            _watch_json(channel, connection, interval)
-        elif watch:
-            _watch(channel, connection, interval)
-        elif as_json:
-            print_json(_fetch(channel, connection))
-        else:
-            from headrace.gateway_cli.status_tables import status_tables
+        if watch:
+            # Ctrl-C is how it ends.
+            with suppress(KeyboardInterrupt):
+                (_watch_json if as_json else _watch)(channel, connection, interval)
+            return
+        document = fetch_status(channel, connection)
+    if as_json:
+        print_json(document)
+    else:
+        from headrace.gateway_cli.status_tables import status_tables
 
-            console().print(status_tables(_fetch(channel, connection)))
+        console().print(status_tables(document))
+    if check:
+        if document["problems"] is None:
+            raise Failure(f"the gateway at {connection.gateway} is of an older version, which does not report problems")
+        ctx.exit(EXIT_FAILED if document["problems"] else 0)
 
 
-def _fetch(channel: "grpc.Channel", connection: Connection) -> dict[str, Any]:
+def fetch_status(channel: "grpc.Channel", connection: Connection) -> "StatusDocument":
     """Fetches the status once.
 
     Raises:
@@ -68,7 +101,7 @@ def _fetch(channel: "grpc.Channel", connection: Connection) -> dict[str, Any]:
     """
     import grpc
 
-    from headrace.gateway_cli.status_document import status_document
+    from headrace.gateway_status import status_document
     from headrace.protocol.v1.admin_pb2 import GetStatusRequest
     from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
@@ -80,19 +113,24 @@ def _fetch(channel: "grpc.Channel", connection: Connection) -> dict[str, Any]:
 
 
 def _watch(channel: "grpc.Channel", connection: Connection, interval: float) -> None:
-    """Shows tables until interrupted. If the gateway is unreachable, shows the error and keeps trying."""
+    """Shows tables until interrupted. While the gateway is away, keeps the last ones, says since when, and keeps trying."""
+    from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
     from headrace.gateway_cli.status_tables import status_tables
 
-    out = console()
+    out, shown, shown_at = console(), None, 0.0
     with Live(console=out, auto_refresh=False, screen=out.is_terminal) as live:
         while True:
             try:
-                view = status_tables(_fetch(channel, connection))
+                view = shown = status_tables(fetch_status(channel, connection))
+                shown_at = time.monotonic()
             except Failure as failure:
                 view = Text(failure.message, style="bold red")
+                if shown is not None:
+                    age = duration_text(int((time.monotonic() - shown_at) * 1000))
+                    view = Group(view, Text(f"stale, from {age} ago", style="bold yellow"), shown)
             if out.is_terminal:
                 live.update(view, refresh=True)
             else:
@@ -103,5 +141,5 @@ def _watch(channel: "grpc.Channel", connection: Connection, interval: float) -> 
 def _watch_json(channel: "grpc.Channel", connection: Connection, interval: float) -> None:
     """Prints one document per line until interrupted, or until a call fails."""
     while True:
-        print_json(_fetch(channel, connection), compact=True)
+        print_json(fetch_status(channel, connection), compact=True)
         time.sleep(interval)

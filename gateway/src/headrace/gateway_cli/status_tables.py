@@ -1,6 +1,6 @@
 """The tables of `headrace status`, built from the document that --json prints."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -8,22 +8,22 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from headrace.gateway_cli.problems import one_line, problem_lines
 from headrace.terminal import bytes_text, duration_text
 
 _STATE_STYLES = {"live": "green", "parked": "yellow", "detached": "yellow", "ended": "dim", "lost": "bold red"}
-_LONGEST_TEXT = 300
-"""A text of a connector is cut after so many characters; the JSON document has all of it."""
 _LONG_HELD_MS = 60_000
 """Acknowledgements held for less than this, in milliseconds, are not shown: a running query holds them for a whole batch."""
 
 
-def status_tables(document: dict[str, Any]) -> RenderableType:
+def status_tables(document: Mapping[str, Any]) -> RenderableType:
     """Returns the tables for one status document."""
     return Group(*_parts(document))
 
 
-def _parts(document: dict[str, Any]) -> Iterator[RenderableType]:
+def _parts(document: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield _headline(document["gateway"])
+    yield from problem_lines(document)
     yield _streams(document["streams"])
     for stream in document["streams"]:
         if stream["detail"]:
@@ -42,7 +42,7 @@ def _parts(document: dict[str, Any]) -> Iterator[RenderableType]:
         yield from _reported(document["sink_sessions"])
 
 
-def _headline(gateway: dict[str, Any]) -> Text:
+def _headline(gateway: Mapping[str, Any]) -> Text:
     text = Text(
         f"gateway {gateway['address']}  version {gateway['version']}  up {duration_text(gateway['uptime_ms'])}  "
         f"buffered {bytes_text(gateway['buffered_bytes'])} of {bytes_text(gateway['buffer_limit_bytes'])}"
@@ -55,7 +55,7 @@ def _headline(gateway: dict[str, Any]) -> Text:
     return text
 
 
-def _streams(streams: list[dict[str, Any]]) -> RenderableType:
+def _streams(streams: Sequence[Mapping[str, Any]]) -> RenderableType:
     table = _table(
         "streams",
         "stream",
@@ -86,7 +86,7 @@ def _streams(streams: list[dict[str, Any]]) -> RenderableType:
     return table if streams else _none("streams")
 
 
-def _sessions(sessions: list[dict[str, Any]]) -> RenderableType:
+def _sessions(sessions: Sequence[Mapping[str, Any]]) -> RenderableType:
     table = _table(
         "sessions",
         "session",
@@ -120,7 +120,7 @@ def _sessions(sessions: list[dict[str, Any]]) -> RenderableType:
     return table if sessions else _none("sessions")
 
 
-def _sink_sessions(sessions: list[dict[str, Any]]) -> RenderableType:
+def _sink_sessions(sessions: Sequence[Mapping[str, Any]]) -> RenderableType:
     table = _table("sessions of sinks", "session", "sink", "connector", "sdk", "state", "instance", "peer", "#age")
     for session in sessions:
         table.add_row(
@@ -136,37 +136,31 @@ def _sink_sessions(sessions: list[dict[str, Any]]) -> RenderableType:
     return table
 
 
-def _sdk(session: dict[str, Any]) -> str:
+def _sdk(session: Mapping[str, Any]) -> str:
     sdk = session["sdk"]
-    return _one_line(f"{sdk['name']} {sdk['version']}".strip()) if sdk else "-"
+    return one_line(f"{sdk['name']} {sdk['version']}".strip()) if sdk else "-"
 
 
-def _connector_state(session: dict[str, Any]) -> Text:
+def _connector_state(session: Mapping[str, Any]) -> Text:
     state = session["state"]
     return Text(state or "-", style="green" if state == "running" else "yellow" if state else "")
 
 
-def _reported(sessions: list[dict[str, Any]]) -> Iterator[Text]:
+def _reported(sessions: Sequence[Mapping[str, Any]]) -> Iterator[Text]:
     """Describes the connectors that are not running normally, and the last error of each."""
     for session in sessions:
         name = f"  {session['session']} ({session['instance']})"
         if session["reason"]:
             state = f"{session['state']} for {duration_text(session['state_age_ms'])}"
-            yield Text(f"{name}: {state}: {_one_line(session['reason'])}", style="yellow")
+            yield Text(f"{name}: {state}: {one_line(session['reason'])}", style="yellow")
         if session["errors"]:
             last = session["errors"][-1]
             stream = f", stream {last['stream']}" if last["stream"] else ""
             ago = f"{duration_text(last['age_ms'])} ago"
-            yield Text(_one_line(f"{name}: last error {ago}{stream}: {last['message']}"), style="yellow")
+            yield Text(one_line(f"{name}: last error {ago}{stream}: {last['message']}"), style="yellow")
 
 
-def _one_line(text: str) -> str:
-    """Returns a connector's text on one line: truncated if long, with spaces for unprintable characters."""
-    printable = "".join(character if character.isprintable() else " " for character in text)
-    return printable if len(printable) <= _LONGEST_TEXT else f"{printable[:_LONGEST_TEXT]}..."
-
-
-def _pipelines(pipelines: list[dict[str, Any]]) -> RenderableType:
+def _pipelines(pipelines: Sequence[Mapping[str, Any]]) -> RenderableType:
     table = _table("pipelines", "pipeline", "state", "reads", "#lag", "#lag bytes", "#last call", "committed")
     for pipeline in pipelines:
         table.add_row(
@@ -181,14 +175,14 @@ def _pipelines(pipelines: list[dict[str, Any]]) -> RenderableType:
     return table if pipelines else _none("pipelines")
 
 
-def _pipeline_state(pipeline: dict[str, Any]) -> Text:
+def _pipeline_state(pipeline: Mapping[str, Any]) -> Text:
     if pipeline["attached"]:
         return Text("attached", style="green")
     away = f" for {duration_text(pipeline['away_ms'])}" if pipeline["away_ms"] is not None else ""
     return Text(pipeline["state"] + away, style="yellow")
 
 
-def _sinks(sinks: list[dict[str, Any]]) -> RenderableType:
+def _sinks(sinks: Sequence[Mapping[str, Any]]) -> RenderableType:
     table = _table("sinks", "sink", "mode", "instances", "#staged", "#refused", "#pending", "committed")
     for sink in sinks:
         away = [f"{instance} (away)" for instance in sink["away"]]
@@ -204,14 +198,14 @@ def _sinks(sinks: list[dict[str, Any]]) -> RenderableType:
     return table
 
 
-def _instances(names: list[str], lost: list[dict[str, Any]]) -> Text:
+def _instances(names: list[str], lost: Sequence[Mapping[str, Any]]) -> Text:
     text = Text(", ".join(names)) if names else Text("waits for a connector", style="yellow")
     for vote in lost:
         text.append(f"\n{vote['instance']} has lost batch {vote['batch']} of {vote['pipeline']}", style="red")
     return text
 
 
-def _position(position: dict[str, Any] | None) -> str:
+def _position(position: Mapping[str, Any] | None) -> str:
     """Formats a position as its sequence, preceded by its epoch if the stream has epochs."""
     if position is None:
         return "-"

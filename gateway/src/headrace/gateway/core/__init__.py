@@ -1,8 +1,20 @@
 """The core of the gateway: its state and rules, without I/O."""
 
+from headrace.gateway.core.connectors import ConnectorCounts
 from headrace.gateway.core.errors import ProtocolError
 from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.health import Kind, Problem, problems
 from headrace.gateway.core.housekeeping import run_housekeeping
 from headrace.gateway.core.snapshot import VERSION, snapshot
 
-__all__ = ["VERSION", "Gateway", "ProtocolError", "run_housekeeping", "snapshot"]
+__all__ = [
+    "VERSION",
+    "ConnectorCounts",
+    "Gateway",
+    "Kind",
+    "Problem",
+    "ProtocolError",
+    "problems",
+    "run_housekeeping",
+    "snapshot",
+]

@@ -19,6 +19,10 @@ def acknowledge(stream: Stream) -> None:
         until = min(committed, former.end)
         if until.epoch == former.epoch and until > former.told:
             former.session.acknowledge(former, until)
+    told = max((other.told for other in (attachment, *stream.former) if other is not None), default=BEGINNING)
+    stream.told = max(stream.told, told)
+    for pipeline in stream.readers:
+        pipeline.timeline.acknowledge(stream.name, told)
     stream.former = [former for former in stream.former if former.told < former.end]
 
 

@@ -28,6 +28,10 @@ MAX_PIPELINES = 1_000
 """Pipelines, and commit logs, that the gateway keeps."""
 MAX_SINKS = 1_000
 """Sinks that the gateway keeps."""
+MAX_STEPS = 200
+"""Steps of an application that are measured."""
+MAX_STAGES = 20
+"""Stages of micro-batches that are measured."""
 MAX_HELLO_BYTES = 4096
 
 

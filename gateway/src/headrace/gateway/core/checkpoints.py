@@ -1,11 +1,12 @@
 """Applies the positions that pipelines report from their checkpoints."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import structlog
 
 from headrace.contract.position import Position
+from headrace.gateway.config import StreamRule
 from headrace.gateway.core.bounds import MAX_PIPELINES, check_room
 from headrace.gateway.core.errors import NotPermitted, Superseded, UnknownPipeline
 from headrace.gateway.core.gateway import Gateway
@@ -76,6 +77,7 @@ def attach(
     """Attaches a pipeline with every position in its checkpoint; `ended` names the streams among them that have ended."""
     pipeline.attached, pipeline.complete, pipeline.available_now = True, True, available_now
     pipeline.attached_at, pipeline.away_since = time.monotonic(), None
+    pipeline.timeline.attach(committed, planned)
     pipeline.take_checkpoint(committed, planned)
     pipeline.ended, pipeline.exhausted_at = set(ended) & committed.keys(), None
     for name in committed:
@@ -110,6 +112,9 @@ def adopt(gateway: Gateway, pipeline: Pipeline, stream_name: str, committed: Pos
         if stream.received == BEGINNING:
             stream.go_on_after(committed)
     if batch_end > pipeline.position(stream_name):
+        pipeline.timeline.adopt(stream_name, committed, batch_end)
+        if not pipeline.planned:
+            pipeline.planned_at = time.monotonic()
         pipeline.planned[stream_name] = max(batch_end, pipeline.planned.get(stream_name, BEGINNING))
         pipeline.had_batch = True
     pipeline.fetched.discard(stream_name)
@@ -129,7 +134,9 @@ def commit(gateway: Gateway, pipeline: Pipeline, positions: dict[str, Position],
         raise UnknownPipeline(f"pipeline {pipeline.name} is not attached to this gateway; attach it with all its positions")
     positions = pipeline.not_outdated(positions)
     pipeline.note_ended(positions, ended)
-    for name in pipeline.commit(positions):
+    moved = pipeline.commit(positions)
+    pipeline.timeline.commit(pipeline.committed, moved)
+    for name in moved:
         stream = gateway.stream(name)
         if pipeline.position(name) < stream.received:
             pipeline.behind_since[name] = pipeline.called_at
@@ -150,4 +157,27 @@ def forget(gateway: Gateway, pipeline: Pipeline) -> None:
         if pipeline in stream.readers:
             stream.readers.remove(pipeline)
             reconcile(stream)
+    gateway.credit.rebalance()
+
+
+def declare(gateway: Gateway, rules: Sequence[StreamRule]) -> None:
+    """Replaces the pipelines that the configuration declares as readers of streams."""
+    declared: dict[str, tuple[str, ...]] = {}
+    for rule in rules:
+        for name in rule.pipelines:
+            declared[name] = (*declared.get(name, ()), rule.pattern)
+    for name in declared:
+        gateway.pipelines.setdefault(name, Pipeline(name))
+    for pipeline in list(gateway.pipelines.values()):
+        patterns = declared.get(pipeline.name, ())
+        if pipeline.declared == patterns:
+            continue
+        pipeline.declared = patterns
+        if not patterns and not pipeline.run.number:
+            # It was known from its declaration only.
+            del gateway.pipelines[pipeline.name]
+        for stream in gateway.streams.values():
+            stream.note_reader(pipeline)
+    for stream in list(gateway.streams.values()):
+        reconcile(stream)
     gateway.credit.rebalance()

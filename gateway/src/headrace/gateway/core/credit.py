@@ -47,6 +47,15 @@ class CreditAccount:
         self.messages_held -= count
         self.pool.released(self, size)
 
+    def move(self, other: "CreditAccount", size: int, count: int) -> None:
+        """Charges a held frame to another account, such as `CreditPool.held_back`. The budget holds it all the same."""
+        self.bytes_held -= size
+        self.messages_held -= count
+        other.bytes_held += size
+        other.messages_held += count
+        if self in self.pool.accounts:
+            self.pool.unbalanced[self] = None
+
     def request(self, stream_id: int, size: int) -> None:
         """Requests credit for one frame of a stream that exceeds the remaining credit."""
         self._requested[stream_id] = size
@@ -90,11 +99,16 @@ class CreditPool:
     unbalanced: dict[CreditAccount, None] = field(default_factory=dict)
     used_bytes: int = 0
     """Unused granted credit plus the held frames, including those of closed accounts, in bytes."""
+    held_back: CreditAccount = field(init=False)
+    """The account of what is held of paused streams. It is never granted anything."""
     _short: dict[CreditAccount, None] = field(default_factory=dict)
     _waiting: dict[CreditAccount, None] = field(default_factory=dict)
     """Accounts with a frame that waits for credit."""
     _noted_window: int = 0
     """The window, in bytes, for which the accounts in `_short` were listed."""
+
+    def __post_init__(self) -> None:
+        self.held_back = CreditAccount(self, lambda size, count: None)
 
     @property
     def smallest_window(self) -> int:

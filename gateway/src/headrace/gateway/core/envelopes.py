@@ -6,6 +6,7 @@ parsed and serialized again.
 
 from functools import lru_cache
 
+from headrace.contract.varints import varint
 from headrace.protocol.v1 import engine_pb2, sink_pb2
 
 _VARINT, _BYTES = 0, 2
@@ -65,16 +66,6 @@ def part_frame(part: int, frame: memoryview) -> bytes:
 
 def _head(outer: int, number: int, value: int, inner: int, size: int) -> bytes:
     """Returns the beginning of a message in field `outer`: a number in one field, then `size` bytes in field `inner`."""
-    named = _varint(number << 3 | _VARINT) + _varint(value) if value else b""
-    head = named + _varint(inner << 3 | _BYTES) + _varint(size)
-    return _varint(outer << 3 | _BYTES) + _varint(len(head) + size) + head
-
-
-def _varint(number: int) -> bytes:
-    """Encodes a number as a protobuf varint: seven bits per byte, lowest first."""
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+    named = varint(number << 3 | _VARINT) + varint(value) if value else b""
+    head = named + varint(inner << 3 | _BYTES) + varint(size)
+    return varint(outer << 3 | _BYTES) + varint(len(head) + size) + head

@@ -14,13 +14,17 @@ ProtocolError
 ├── OutOfTurn             FAILED_PRECONDITION  a message that the session's state does not allow
 │   ├── VersionUnsupported                     a protocol version that the gateway does not speak
 │   ├── UnknownMessage                         a message of a kind that the gateway does not know
-│   └── ModeMismatch                           a sink whose other instances have another mode
+│   ├── ModeMismatch                           a sink whose other instances have another mode
+│   ├── NotAtOnce                              a sink that does not write before the vote
+│   └── NotReplayable                          a source that cannot be followed
 ├── TooSlow               DEADLINE_EXCEEDED
 │   ├── HelloTimeout                           no Hello in time
 │   └── ReadTimeout                            nothing read for too long
 ├── NotPermitted          PERMISSION_DENIED    the token does not allow it
 ├── TokenRevoked          UNAUTHENTICATED      the session's token is no longer valid
 ├── Superseded            ABORTED              a newer session or run has taken over
+├── UnknownPart           NOT_FOUND            a part that this gateway does not know, in a request to change it
+├── ChangeRefused         FAILED_PRECONDITION  a change that the state of a part does not allow
 ├── SourceSilent          DEADLINE_EXCEEDED    a source sends none of the messages that a batch needs
 ├── AtCapacity            UNAVAILABLE          the limit of sessions is reached; try again later
 ├── Draining              UNAVAILABLE          the gateway is stopping
@@ -148,6 +152,16 @@ class ModeMismatch(OutOfTurn):
     reason = pb.ERROR_REASON_SINK_MODE_MISMATCH
 
 
+class NotAtOnce(OutOfTurn):
+    """A run in real-time mode delivers before its batch is planned, to a sink that is not at-least-once."""
+
+    engine_reason = "sink-mode"
+
+
+class NotReplayable(OutOfTurn):
+    """A run in real-time mode follows a stream whose source cannot send the same messages again."""
+
+
 class TooSlow(ProtocolError):
     """The client did not send Hello in time, or stopped reading for too long."""
 
@@ -240,5 +254,17 @@ class SinkLost(ProtocolError):
 
 class OlderCheckpoint(ProtocolError):
     """A sink has committed a batch that the pipeline runs again: the checkpoint is older than the sink."""
+
+    status = grpc.StatusCode.FAILED_PRECONDITION
+
+
+class UnknownPart(ProtocolError):
+    """A request to change something names a part that this gateway does not know."""
+
+    status = grpc.StatusCode.NOT_FOUND
+
+
+class ChangeRefused(ProtocolError):
+    """A change is not possible in the state in which its part is."""
 
     status = grpc.StatusCode.FAILED_PRECONDITION

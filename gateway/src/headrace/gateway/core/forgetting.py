@@ -103,12 +103,13 @@ def _forget_if_done(gateway: Gateway, stream: Stream) -> None:
     if attachment is not None and attachment.closed:
         attachment.session.retire(attachment.stream_id)
         stream.attachment = attachment = None
-    del gateway.streams[stream.name]
+    gateway.forget_stream(stream)
     stream.news.notify()
     if attachment is None:
         return
     fresh = gateway.stream(stream.name)
     fresh.replayable, fresh.chooses_start = stream.replayable, stream.chooses_start
+    fresh.last_instance, fresh.pause = stream.last_instance, stream.pause
     fresh.attachment, attachment.stream = attachment, fresh
     assert fresh.received == BEGINNING
     reconcile(fresh)

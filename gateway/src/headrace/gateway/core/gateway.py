@@ -6,12 +6,15 @@ after a restart, pipelines report the positions in their checkpoints again, and 
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from headrace.gateway.config import Limits, StreamRule
+from headrace.gateway.config import Limits, Paused, StreamRule
 from headrace.gateway.core.bounds import MAX_POSITIONS, MAX_SINKS, check_room
+from headrace.gateway.core.connectors import Connectors
 from headrace.gateway.core.credit import CreditPool
-from headrace.gateway.core.errors import AtCapacity, Draining, ProtocolError, TokenRevoked
+from headrace.gateway.core.errors import AtCapacity, ChangeRefused, Draining, ProtocolError, TokenRevoked
+from headrace.gateway.core.long_calls import LongCall
+from headrace.gateway.core.pauses import Pauses
 from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.position import BEGINNING
 from headrace.gateway.core.session import Session
@@ -22,6 +25,8 @@ from headrace.gateway.core.sinks.session import SinkSession
 from headrace.gateway.core.sinks.sink import Sink
 from headrace.gateway.core.sinks.votes import Votes
 from headrace.gateway.core.stream import Stream
+from headrace.gateway.core.totals import Totals
+from headrace.gateway.core.tracing import Tracing
 from headrace.gateway.identity import Identity, TokenRegistry
 from headrace.protocol.v1 import sink_pb2, source_pb2
 
@@ -30,12 +35,17 @@ SINKS_SHARE = 0.2
 """The fraction of the drain timeout that is reserved for sinks, in case sources use up the rest."""
 
 
+def _without_file() -> list[str]:
+    raise ChangeRefused("the gateway was started without a configuration file (--config), so there is nothing to reload")
+
+
 class Gateway:
     """The state of one gateway."""
 
-    def __init__(self, limits: Limits, rules: Sequence[StreamRule] = ()) -> None:
+    def __init__(self, limits: Limits, rules: Sequence[StreamRule] = (), paused: Paused | None = None) -> None:
         self.limits = limits
         self.started_at = time.monotonic()
+        self.pauses = Pauses(paused or Paused())
         self.streams: dict[str, Stream] = {}
         self.gone: dict[str, None] = {}
         """Streams that have ended permanently, until they are forgotten."""
@@ -59,7 +69,21 @@ class Gateway:
         self.credit = CreditPool(limits.buffer_bytes, limits.session_messages, limits.max_sessions)
         self.rejected_sessions: dict[str, int] = {}
         self.frames_received = 0
+        self.connectors = Connectors()
+        self.forgotten = Totals()
+        """The counts of streams that were forgotten."""
+        self.acknowledgement_observers: list[Callable[[float], None]] = []
+        """Called with the time from a commit to the write of its acknowledgement, in seconds."""
+        self.tracing: Tracing | None = None
+        """Creates spans; None if they are not exported."""
         self.draining = False
+        self.drain_begun = asyncio.Event()
+        self.drain_task: asyncio.Task[None] | None = None
+        """The last drain that was requested."""
+        self.reload: Callable[[], list[str]] = _without_file
+        """Reads the configuration file again; returns what has changed."""
+        self.long_calls: set[LongCall] = set()
+        """The calls of engines that last until they are ended."""
         self._sessions_changed = Signal()
         for rule in rules:
             for name in rule.pipelines:
@@ -74,7 +98,7 @@ class Gateway:
             AtCapacity: the limit of sessions is reached.
         """
         self._check_room()
-        session = Session(hello, peer, identity, self.credit)
+        session = Session(hello, peer, identity, self.credit, self.connectors.opened("source", hello.connector))
         self.sessions[session.id] = session
         self._sessions_changed.notify()
         return session
@@ -87,7 +111,7 @@ class Gateway:
             AtCapacity: the limit of sessions is reached.
         """
         self._check_room()
-        session = SinkSession(hello, peer, identity)
+        session = SinkSession(hello, peer, identity, self.connectors.opened("sink", hello.connector))
         self.sink_sessions[session.id] = session
         return session
 
@@ -102,6 +126,8 @@ class Gateway:
     def close_session(self, session: Session) -> None:
         """Closes a session, its streams and its credit account. Unacknowledged messages of a redelivering source become void."""
         del self.sessions[session.id]
+        if self.tracing is not None:
+            self.tracing.closed(session)
         for attachment in session.attachments.values():
             stream = attachment.stream
             if attachment in stream.former:
@@ -128,7 +154,10 @@ class Gateway:
         for session in revoked:
             text = f"the token of {session.identity.name!r} was replaced, or has other rights now; connect with the new one"
             session.end(TokenRevoked(text))
-        return len(revoked)
+        calls = [call for call in self.long_calls if not registry.holds(call.identity)]
+        for call in calls:
+            call.end(TokenRevoked(f"the token of {call.identity.name!r} was replaced, or has other rights now"))
+        return len(revoked) + len(calls)
 
     def sink(self, name: str) -> Sink:
         """Returns the sink of a name, known or new.
@@ -145,7 +174,7 @@ class Gateway:
 
     def detach(self, stream: Stream) -> None:
         """Detaches a stream from its session. Forgets a stream that carried no messages and that no batch needs."""
-        stream.attachment = None
+        stream.leave()
         if not stream.replayable:
             stream.void()
         stream.news.notify()
@@ -155,7 +184,12 @@ class Gateway:
                 pipeline.fresh.pop(stream.name, None)
                 pipeline.undecided.discard(stream.name)
             self.gone.pop(stream.name, None)
-            del self.streams[stream.name]
+            self.forget_stream(stream)
+
+    def forget_stream(self, stream: Stream) -> None:
+        """Forgets a stream, except for what it counted."""
+        del self.streams[stream.name]
+        self.forgotten.add(stream)
 
     def stream(self, name: str) -> Stream:
         """Returns the stream of a name, known or new.
@@ -166,7 +200,7 @@ class Gateway:
         stream = self.streams.get(name)
         if stream is None:
             check_room("streams", self.streams, MAX_POSITIONS)
-            stream = self.streams[name] = Stream(name)
+            stream = self.streams[name] = Stream(name, pause=self.pauses.of_stream(name, ""))
             self.index(stream)
         return stream
 
@@ -178,13 +212,20 @@ class Gateway:
         """Counts a session that was ended with an error."""
         self.rejected_sessions[error.status.name] = self.rejected_sessions.get(error.status.name, 0) + 1
 
-    async def drain(self) -> None:
-        """Asks every session to end, and waits until all have, for at most `drain_timeout_ms`.
+    def begin_to_drain(self, timeout_ms: int | None = None) -> "asyncio.Task[None]":
+        """Drains in a task of its own, which outlives whoever requested it; returns the task of a drain in progress."""
+        if self.drain_task is None or self.drain_task.done():
+            self.drain_task = asyncio.create_task(self.drain(timeout_ms), name="drain")
+        return self.drain_task
+
+    async def drain(self, timeout_ms: int | None = None) -> None:
+        """Asks every session to end, and waits until all have, for at most `timeout_ms` or else `drain_timeout_ms`.
 
         Sources end first: messages whose acknowledgement they await may still have to be written to sinks.
         """
         self.draining = True
-        loop, timeout_ms = asyncio.get_running_loop(), self.limits.drain_timeout_ms
+        self.drain_begun.set()
+        loop, timeout_ms = asyncio.get_running_loop(), self.limits.drain_timeout_ms if timeout_ms is None else timeout_ms
         deadline = loop.time() + timeout_ms / 1000
         sources_ms = round(timeout_ms * (1 - SINKS_SHARE)) if self.sink_sessions else timeout_ms
         drain = source_pb2.Drain(deadline_ms=sources_ms, reason=STOPPING)
@@ -205,8 +246,12 @@ class Gateway:
 
     def close(self) -> None:
         """Ends all remaining sessions."""
+        if self.drain_task is not None:
+            self.drain_task.cancel()
         stopping = Draining(f"{STOPPING}; reconnect in a moment")
         for session in self.sessions.values():
             session.end(stopping)
         for sink_session in self.sink_sessions.values():
             sink_session.end(stopping)
+        for call in self.long_calls:
+            call.end(stopping)

@@ -1,4 +1,4 @@
-"""Periodic work, once a second: sets the pace of connectors, ends leases, and forgets unused names."""
+"""Periodic work, once a second: sets the pace of connectors, ends leases, closes paused streams, and forgets unused names."""
 
 import asyncio
 import time
@@ -9,11 +9,14 @@ from headrace.gateway.core.checkpoints import forget
 from headrace.gateway.core.forgetting import forget_gone
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.leases import end_leases, forgettable
+from headrace.gateway.core.pausing import close_paused
 
 INTERVAL_S = 1.0
 FRAMES_PER_SECOND = 3_000
 """The rate of partly filled frames that the gateway aims for; well below the capacity of one core (about 10,000)."""
 SHORTEST_LINGER_MS = 5
+FOLLOWED_LINGER_MS = 2
+"""The same for a connector that has a stream which a run in real-time mode follows."""
 LONGEST_LINGER_MS = 500
 UNUSED_AFTER_S = 600.0
 """After how many seconds unused names are forgotten."""
@@ -28,6 +31,7 @@ async def run_housekeeping(gateway: Gateway) -> None:
         await asyncio.sleep(interval_s)
         pace(gateway)
         end_leases(gateway)
+        close_paused(gateway)
         for pipeline in forgettable(gateway):
             log.warning("pipeline forgotten", pipeline=pipeline.name, silent_s=int(time.monotonic() - pipeline.called_at))
             forget(gateway, pipeline)
@@ -36,18 +40,20 @@ async def run_housekeeping(gateway: Gateway) -> None:
 
 
 def pace(gateway: Gateway) -> None:
-    """Tells connectors how long to collect messages for a frame: longer if more streams are sending."""
+    """Tells connectors how long to collect messages for a frame: longer if more streams are sending, shorter in real time."""
     since = time.monotonic() - 2 * INTERVAL_S
     senders = sum(1 for stream in gateway.streams.values() if stream.sent_at >= since)
-    linger_ms = suitable_linger_ms(senders)
+    followed = set().union(*(p.follower.streams for p in gateway.pipelines.values() if p.follower is not None))
     for session in gateway.sessions.values():
+        is_followed = any(attachment.stream.name in followed for attachment in session.attachments.values())
+        linger_ms = suitable_linger_ms(senders, FOLLOWED_LINGER_MS if is_followed else SHORTEST_LINGER_MS)
         if abs(session.linger_ms - linger_ms) * 4 > session.linger_ms:
             session.pace(linger_ms)
 
 
-def suitable_linger_ms(senders: int) -> int:
+def suitable_linger_ms(senders: int, shortest_ms: int = SHORTEST_LINGER_MS) -> int:
     """Returns how long each of `senders` streams should collect messages, in milliseconds, to stay within the frame rate."""
-    return min(max(SHORTEST_LINGER_MS, senders * 1000 // FRAMES_PER_SECOND), LONGEST_LINGER_MS)
+    return min(max(shortest_ms, senders * 1000 // FRAMES_PER_SECOND), LONGEST_LINGER_MS)
 
 
 def forget_unused(gateway: Gateway) -> None:
@@ -55,9 +61,9 @@ def forget_unused(gateway: Gateway) -> None:
     since = time.monotonic() - UNUSED_AFTER_S
     for name in [sink.name for sink in gateway.sinks.values() if sink.is_unused(since)]:
         del gateway.sinks[name]
-    for name in [stream.name for stream in gateway.streams.values() if stream.is_unused(since)]:
-        gateway.gone.pop(name, None)
-        del gateway.streams[name]
+    for stream in [stream for stream in gateway.streams.values() if stream.is_unused(since)]:
+        gateway.gone.pop(stream.name, None)
+        gateway.forget_stream(stream)
     idle = [pipeline for pipeline, told_at in gateway.commits_reported_at.items() if told_at < since]
     if idle:
         held = {t.pipeline for sink in gateway.sinks.values() for holdings in sink.holders() for t in holdings.transactions()}

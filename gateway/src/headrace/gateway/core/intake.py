@@ -73,6 +73,8 @@ def open_stream(gateway: Gateway, session: Session, request: source_pb2.OpenStre
         stream.restart(BEGINNING)
     stream.chooses_start = request.chooses_start
     stream.attachment = Attachment(session, stream, request.stream_id)
+    stream.last_instance = session.instance
+    stream.pause = gateway.pauses.of_stream(name, session.instance)
     session.attachments[request.stream_id] = stream.attachment
     session.not_closed.add(request.stream_id)
     stream.backlog = Backlog()
@@ -141,6 +143,9 @@ def take_frame(gateway: Gateway, session: Session, frame: frame_pb2.Frame, seria
     attachment.last_sequence = last
     clear_credit_request(session, attachment)
     gateway.frames_received += 1
+    session.counts.frames += 1
+    session.counts.messages += count
+    session.counts.bytes += size
     _hold(gateway, attachment.stream, session, frame, serialized, charge, last)
 
 
@@ -171,6 +176,8 @@ def _hold(
         _give_back(gateway, session, charged, count)
     stream.append(held)
     stream.tell_readers()
+    if gateway.tracing is not None:
+        gateway.tracing.received(session, stream.name, frame, last, now)
 
 
 def _is_read_again(pipeline: Pipeline, stream: Stream, end: Position) -> bool:
@@ -211,7 +218,7 @@ def lose_position(session: Session, lost: source_pb2.PositionLost) -> None:
         return
     earliest = lost.earliest_sequence if lost.HasField("earliest_sequence") else None
     stream.loss = Loss(stream.received, earliest, lost.reason[:500])
-    stream.attachment = None
+    stream.leave()
     log.warning("position lost", stream=stream.name, detail=stream.loss.describe(stream.name))
     session.reject(lost.stream_id, source_pb2.REJECT_REASON_REOPEN, "open the stream again to learn where to resume")
     stream.tell_readers()
@@ -245,6 +252,7 @@ def close_stream(gateway: Gateway, session: Session, close: source_pb2.CloseStre
         session.not_closed.discard(close.stream_id)
         clear_credit_request(session, attachment)
         stream = attachment.stream
+        stream.left_at = time.monotonic()
         if not stream.forgetting:
             stream.ended = close.end_of_stream and attachment.opened
             stream.gone = stream.ended and close.gone and not stream.chooses_start

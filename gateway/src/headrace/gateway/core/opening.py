@@ -24,14 +24,14 @@ def reconcile(stream: Stream) -> None:
         if not attachment.opened and not attachment.closed:
             _open(stream, attachment)
         elif attachment.opened and stream.replayable and _is_elsewhere(stream):
-            stream.attachment = None
+            stream.leave()
             text = "a pipeline must read from another position; open the stream again to learn it"
             attachment.session.reject(attachment.stream_id, source_pb2.REJECT_REASON_REOPEN, text)
     acknowledge(stream)
 
 
 def _open(stream: Stream, attachment: Attachment) -> None:
-    if stream.forgetting:
+    if stream.forgetting or (stream.pause is not None and not stream.is_awaited()):
         return
     if not any(p.attached and p.knows(stream.name) for p in stream.readers):
         return
@@ -47,7 +47,7 @@ def _open(stream: Stream, attachment: Attachment) -> None:
     elif floor < stream.start or floor > stream.received:
         stream.restart(floor)
     stream.ended = stream.gone = False
-    attachment.opened, attachment.epoch = True, stream.live_epoch
+    attachment.opened, attachment.epoch, attachment.changed_at = True, stream.live_epoch, time.monotonic()
     opened = source_pb2.StreamOpened(stream_id=attachment.stream_id, epoch=stream.live_epoch, skip_lost=skip_lost)
     if stream.replayable and stream.received > BEGINNING:
         opened.resume.CopyFrom(to_proto(stream.received))

@@ -13,6 +13,8 @@ from headrace.contract.names import covers, source_of
 from headrace.contract.position import Position
 from headrace.gateway.core.position import BEGINNING
 from headrace.gateway.core.signal import Signal
+from headrace.gateway.core.timeline import Timeline
+from headrace.protocol.v1.metrics_pb2 import RunMetrics
 
 MOST_REPLACED = 64
 """How many replaced runs are remembered for each pipeline."""
@@ -33,6 +35,27 @@ class Run:
 
     def __str__(self) -> str:
         return f"run {self.number}" + (f" ({self.id})" if self.id else "")
+
+
+@dataclass(slots=True, eq=False)
+class Follower:
+    """A call of a run that follows streams."""
+
+    streams: frozenset[str]
+    fresh: dict[str, None]
+    """Those with messages that it may not have been sent yet."""
+    news: Signal = field(default_factory=Signal)
+
+    def take_news(self) -> list[str]:
+        """Returns the streams that may have news, and forgets them."""
+        found = list(self.fresh)
+        self.fresh.clear()
+        return found
+
+    def notice(self, stream: str) -> None:
+        """Notes that a stream has new messages."""
+        self.fresh[stream] = None
+        self.news.notify()
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +81,10 @@ class Pipeline:
     committed: dict[str, Position] = field(default_factory=dict)
     planned: dict[str, Position] = field(default_factory=dict)
     """Where the planned, uncommitted batch ends in each stream."""
+    planned_batches: int = 0
+    """How many batches were planned for it."""
+    planned_at: float = 0.0
+    """When that batch was planned, or first named by its query, on the monotonic clock."""
     begins: dict[str, Position] = field(default_factory=dict)
     """Where streams begin for it, until it has committed a position in them; the connector's first answer counts."""
     undecided: set[str] = field(default_factory=set)
@@ -72,6 +99,8 @@ class Pipeline:
     """The number of its calls in progress."""
     had_batch: bool = False
     """Whether a batch was ever planned: its checkpoint may name messages that it has not committed."""
+    metrics: RunMetrics | None = None
+    """What its run has done since it started, as it says."""
     behind_since: dict[str, float] = field(default_factory=dict)
     """The time, on the monotonic clock, since which it is behind in a stream, or when its position there last advanced."""
     targets: dict[str, Position] = field(default_factory=dict)
@@ -88,7 +117,10 @@ class Pipeline:
     """Whether its query can drop streams from its checkpoint."""
     left_out: dict[str, None] = field(default_factory=dict)
     """The streams most recently dropped from its checkpoint: late reports of their old positions are ignored."""
+    follower: Follower | None = None
+    """The call that follows its streams, in real-time mode."""
     news: Signal = field(default_factory=Signal)
+    timeline: Timeline = field(default_factory=Timeline)
     attached_at: float = 0.0
     called_at: float = field(default_factory=time.monotonic)
 
@@ -102,6 +134,8 @@ class Pipeline:
         """Makes a run the current one; calls of the previous run are rejected from now on."""
         if self.run.number:
             self.replaced.append(self.run)
+        if self.run.checkpoint != run.checkpoint:
+            self.timeline = Timeline()
         self.run, self.away_since = run, None
 
     def knows(self, stream: str) -> bool:
@@ -121,11 +155,16 @@ class Pipeline:
         return max(self.position(stream), self.begins.get(stream, BEGINNING))
 
     def take_checkpoint(self, committed: dict[str, Position], planned: dict[str, Position]) -> None:
-        """Replaces its positions by those in its checkpoint. Keeps the known starts of streams without a position."""
+        """Replaces its positions by those in its checkpoint. Keeps the known starts of streams without a position.
+
+        A stream whose position in the checkpoint is the beginning begins with its first message.
+        """
         self.committed, self.targets, self.met = dict(committed), {}, set()
         self.plan(dict(planned))
         self.sources = {source_of(stream) for stream, position in committed.items() if position > BEGINNING}
         self.begins = {stream: start for stream, start in self.begins.items() if self.position(stream) == BEGINNING}
+        # An operator has moved these there: the connector is not asked where they begin.
+        self.begins |= {stream: BEGINNING for stream, position in committed.items() if position == BEGINNING}
         self.undecided.clear()
         self.left_out.clear()
 
@@ -165,6 +204,7 @@ class Pipeline:
             self.left_out[stream] = None
             if len(self.left_out) > MOST_LEFT_OUT:
                 del self.left_out[next(iter(self.left_out))]
+        self.timeline.forget(stream)
         for known in (self.planned, self.begins, self.behind_since, self.targets, self.fresh):
             known.pop(stream, None)
         for names in (self.ended, self.undecided, self.fetched):
@@ -180,7 +220,7 @@ class Pipeline:
 
     def plan(self, ends: dict[str, Position]) -> None:
         """Records where the next batch ends in each stream that it reads."""
-        self.planned = ends
+        self.planned, self.planned_at = ends, time.monotonic()
         self.fetched.clear()
         self.had_batch = self.had_batch or bool(ends)
 
@@ -188,3 +228,5 @@ class Pipeline:
         """Notes that the stream has new messages, or has ended."""
         self.fresh[stream] = None
         self.news.notify()
+        if self.follower is not None and stream in self.follower.streams:
+            self.follower.notice(stream)

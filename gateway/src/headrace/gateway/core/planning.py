@@ -56,7 +56,12 @@ def plan(
     planned = [replace(r, ended=r.stream.ended and r.end == r.stream.received) for r in ranges]
     read = {r.stream.name for r in ranges}
     for stream in noticed:
-        if stream.name not in read and stream.received > BEGINNING and _has_news_of_its_end(pipeline, stream):
+        if (
+            stream.pause is None
+            and stream.name not in read
+            and stream.received > BEGINNING
+            and _has_news_of_its_end(pipeline, stream)
+        ):
             planned.append(PlannedRange(stream, stream.received, 0, 0, ended=True))
             pipeline.fresh[stream.name] = None
     return planned
@@ -77,6 +82,8 @@ def _is_over(pipeline: Pipeline, stream: Stream) -> bool:
 
 def _has_news_of_its_end(pipeline: Pipeline, stream: Stream) -> bool:
     """Returns whether the checkpoint contains all of an ended stream, but not yet its end."""
+    if stream.pause is not None:
+        return False
     return stream.ended and stream.name not in pipeline.ended and pipeline.position(stream.name) >= stream.received
 
 
@@ -108,6 +115,8 @@ def _shared(pipeline: Pipeline, streams: Mapping[str, Stream], max_messages: int
 
 
 def _supply(pipeline: Pipeline, stream: Stream) -> _Supply:
+    if stream.pause is not None:
+        return _Supply(stream, stream.start, 0, 0)
     if stream.replayable and (stream.must_be_rewound_for(pipeline) or stream.is_awaited(but_by=pipeline)):
         # The next messages are not held yet, or the running batch of another pipeline needs the source first.
         return _Supply(stream, stream.start, 0, 0)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 
 from headrace.contract.position import Position
+from headrace.gateway.core.connectors import ConnectorCounts
 from headrace.gateway.core.credit import CreditAccount, CreditPool
 from headrace.gateway.core.errors import ProtocolError, ReadTimeout
 from headrace.gateway.core.id_ranges import IdRanges
@@ -27,13 +28,14 @@ class Session:
     The queue of outgoing messages is bounded: acks and credit are merged, and the rest is one or two messages for each stream.
     """
 
-    def __init__(self, hello: pb.Hello, peer: str, identity: Identity, pool: CreditPool) -> None:
+    def __init__(self, hello: pb.Hello, peer: str, identity: Identity, pool: CreditPool, counts: ConnectorCounts) -> None:
         self.id = f"s{next(_ids)}"
         self.hello = hello
         self.peer = peer
         self.identity = identity
         self.opened_at = time.monotonic()
         self.linger_ms = 0
+        self.counts = counts
         self.reported = Reported(hello.sdk if hello.HasField("sdk") else None)
         self.account: CreditAccount = pool.open(self._grant)
         self.attachments: dict[int, Attachment] = {}
@@ -46,6 +48,10 @@ class Session:
         self.outgoing = Signal()
         self._control: list[pb.IngestResponse] = []
         self._acks: dict[int, Position] = {}
+        self._acks_since = 0.0
+        """When the first of them was queued, on the monotonic clock."""
+        self.acknowledging_since: float | None = None
+        """When the first of the acknowledgements was queued that were taken last; None once their write is observed."""
         self._credit_bytes = 0
         self._credit_messages = 0
 
@@ -73,6 +79,8 @@ class Session:
     def acknowledge(self, attachment: Attachment, position: Position) -> None:
         """Queues an acknowledgement, which replaces a queued one of the same stream."""
         attachment.told = position
+        if not self._acks:
+            self._acks_since = time.monotonic()
         self._acks[attachment.stream_id] = position
         self.outgoing.notify()
 
@@ -89,6 +97,10 @@ class Session:
         attachment.granted_messages += count
         self.account.grant_at_once(size, count)
         self.send(pb.IngestResponse(credit=pb.Credit(bytes=size, messages=count, stream_id=attachment.stream_id)))
+
+    def acknowledges(self, stream_id: int) -> bool:
+        """Returns whether an acknowledgement of a stream is queued."""
+        return stream_id in self._acks
 
     def pace(self, linger_ms: int) -> None:
         """Tells the connector how long to collect messages for a frame."""
@@ -125,6 +137,7 @@ class Session:
         granted = bool(credit.bytes or credit.messages)
         if acks:
             streams = [pb.Ack.Stream(stream_id=i, position=to_proto(p)) for i, p in acks.items()]
+            self.acknowledging_since = self._acks_since
             # One message instead of two: with many idle sessions, the cost lies in the number of messages.
             yield pb.IngestResponse(ack=pb.Ack(streams=streams, credit=credit if granted else None))
         elif granted:

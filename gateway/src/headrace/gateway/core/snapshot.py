@@ -5,10 +5,12 @@ from importlib.metadata import version
 
 from headrace.contract.position import Position
 from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.pauses import PartKind, Pause
 from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.position import BEGINNING, to_proto, to_stream_positions
 from headrace.gateway.core.reported import STATUS_BYTES
 from headrace.gateway.core.session import Session
+from headrace.gateway.core.sinks.awaiting import writers_of
 from headrace.gateway.core.sinks.session import SinkSession
 from headrace.gateway.core.sinks.sink import Sink
 from headrace.gateway.core.sinks.transaction import Transaction
@@ -25,7 +27,7 @@ def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
     return pb.GetStatusResponse(
         gateway=_gateway(gateway),
         streams=[_stream(stream) for _, stream in sorted(gateway.streams.items())],
-        sessions=[_session(session, room) for session in gateway.sessions.values()],
+        sessions=[_session(session, gateway, room) for session in gateway.sessions.values()],
         pipelines=[_pipeline(pipeline, gateway) for _, pipeline in sorted(gateway.pipelines.items())],
         sinks=[_sink(sink, gateway) for _, sink in sorted(gateway.sinks.items())],
         sink_sessions=[_sink_session(session, room) for session in gateway.sink_sessions.values()],
@@ -33,6 +35,7 @@ def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
 
 
 def _gateway(gateway: Gateway) -> pb.GatewayStatus:
+    totals = gateway.forgotten.with_streams(gateway.streams.values())
     return pb.GatewayStatus(
         version=VERSION,
         uptime_ms=_ms_since(gateway.started_at),
@@ -40,6 +43,13 @@ def _gateway(gateway: Gateway) -> pb.GatewayStatus:
         buffer_limit_bytes=gateway.limits.buffer_bytes,
         draining=gateway.draining,
         rejected_sessions=gateway.rejected_sessions,
+        received_frames=gateway.frames_received,
+        received_messages=totals.received_messages,
+        received_bytes=totals.received_bytes,
+        acknowledged_messages=totals.acknowledged_messages,
+        duplicate_messages=totals.duplicate_messages,
+        losses=totals.losses,
+        buffered_messages=sum(stream.held_messages for stream in gateway.streams.values()),
     )
 
 
@@ -52,6 +62,7 @@ def _stream(stream: Stream) -> pb.StreamStatus:
         instance=stream.attachment.session.instance if stream.attachment else "",
         replayable=stream.replayable,
         received_messages=stream.received_messages,
+        received_bytes=stream.received_bytes,
         acknowledged_messages=stream.acknowledged_messages,
         duplicate_messages=stream.duplicate_messages,
         losses=stream.losses,
@@ -59,10 +70,29 @@ def _stream(stream: Stream) -> pb.StreamStatus:
         lag_bytes=stream.held_bytes + stream.backlog.bytes,
         oldest_unacknowledged_ms=stream.oldest_age_ms(),
         holders=_holders(stream),
+        state_age_ms=_ms_since(_state_since(stream)),
+        readers=len(stream.readers),
+        last_instance=stream.last_instance,
+        paused=pause_status(stream.pause),
+        latest_sequence=_latest(stream),
     )
     _set(status, "received", stream.received)
     _set(status, "acknowledged", stream.acknowledged)
     return status
+
+
+def pause_status(pause: Pause | None) -> pb.PauseStatus | None:
+    """Converts a pause, if there is one, to its protocol message."""
+    return None if pause is None else pb.PauseStatus(part=pause.part, by=pause.by, age_ms=_ms_since(pause.since))
+
+
+def _latest(stream: Stream) -> int | None:
+    """Returns the sequence of the last message that the source has; None if that is not known, or it has none."""
+    reported = stream.received.sequence if stream.ended else stream.backlog.latest_sequence
+    if reported is None:
+        return None
+    latest = max(reported, stream.received.sequence)
+    return latest if latest >= 0 else None
 
 
 def _state(stream: Stream) -> tuple[pb.StreamState.ValueType, str]:
@@ -75,8 +105,18 @@ def _state(stream: Stream) -> tuple[pb.StreamState.ValueType, str]:
     if stream.attachment is None or stream.attachment.closed:
         return pb.STREAM_STATE_DETACHED, "waits for a connector"
     if not stream.attachment.opened:
-        return pb.STREAM_STATE_PARKED, "waits for a pipeline that reads it"
+        paused = f"{stream.pause.part} was paused by {stream.pause.by}" if stream.pause is not None else ""
+        return pb.STREAM_STATE_PARKED, paused or "waits for a pipeline that reads it"
     return pb.STREAM_STATE_LIVE, waits
+
+
+def _state_since(stream: Stream) -> float:
+    """Returns since when a stream is in its state, on the monotonic clock."""
+    if stream.loss is not None:
+        return stream.loss.found_at
+    if stream.ended or stream.attachment is None or stream.attachment.closed:
+        return stream.left_at
+    return stream.attachment.changed_at
 
 
 def _absent_holders(stream: Stream) -> str:
@@ -115,7 +155,7 @@ def _pipeline_state(pipeline: Pipeline) -> pb.PipelineState.ValueType:
     return pb.PIPELINE_STATE_DETACHED if pipeline.complete or pipeline.committed else pb.PIPELINE_STATE_AWAITED
 
 
-def _session(session: Session, errors_bytes: int) -> pb.SessionStatus:
+def _session(session: Session, gateway: Gateway, errors_bytes: int) -> pb.SessionStatus:
     account = session.account
     return pb.SessionStatus(
         session=session.id,
@@ -130,6 +170,7 @@ def _session(session: Session, errors_bytes: int) -> pb.SessionStatus:
         outstanding_bytes=account.bytes_held,
         outstanding_messages=account.messages_held,
         linger_ms=session.linger_ms,
+        paused=pause_status(gateway.pauses.of(PartKind.CONNECTOR, session.instance)),
         reported=session.reported.status(errors_bytes),
     )
 
@@ -148,12 +189,8 @@ def _sink_session(session: SinkSession, errors_bytes: int) -> pb.SinkSessionStat
 
 
 def _pipeline(pipeline: Pipeline, gateway: Gateway) -> pb.PipelineStatus:
-    waiting = [
-        frame
-        for stream in gateway.streams.values()
-        if pipeline in stream.readers
-        for frame in stream.after(pipeline.position(stream.name))
-    ]
+    streams = [stream for stream in gateway.streams.values() if pipeline in stream.readers]
+    waiting = [stream.lag_after(pipeline.position(stream.name)) for stream in streams]
     return pb.PipelineStatus(
         pipeline=pipeline.name,
         run=pipeline.run.number,
@@ -161,10 +198,14 @@ def _pipeline(pipeline: Pipeline, gateway: Gateway) -> pb.PipelineStatus:
         patterns=sorted({*pipeline.patterns, *pipeline.declared}),
         committed=to_stream_positions(pipeline.committed),
         idle_ms=_ms_since(pipeline.called_at) if pipeline.run.number else 0,
-        lag_messages=sum(frame.count for frame in waiting),
-        lag_bytes=sum(frame.size for frame in waiting),
+        lag_messages=sum(messages for messages, _ in waiting),
+        lag_bytes=sum(size for _, size in waiting),
         state=_pipeline_state(pipeline),
         away_ms=None if pipeline.away_since is None else _ms_since(pipeline.away_since),
+        planned_batches=pipeline.planned_batches,
+        batch_ms=_ms_since(pipeline.planned_at) if pipeline.planned else None,
+        metrics=pipeline.metrics,
+        paused=pause_status(gateway.pauses.of(PartKind.PIPELINE, pipeline.name)),
     )
 
 
@@ -186,6 +227,14 @@ def _sink(sink: Sink, gateway: Gateway) -> pb.SinkStatus:
             if voter.sink == sink.name
         ],
         losses=sink.losses,
+        writers=writers_of(gateway, sink.name),
+        absent_ms=None if sink.sessions else _ms_since(sink.left_at),
+        committed_transactions=sink.outcomes["committed"],
+        aborted_transactions=sink.outcomes["aborted"],
+        failures=sink.outcomes["failed"],
+        failure=sink.failure.reason if sink.failure else "",
+        failure_age_ms=_ms_since(sink.failure.occurred_at) if sink.failure else None,
+        paused=pause_status(gateway.pauses.of(PartKind.SINK, sink.name)),
     )
 
 

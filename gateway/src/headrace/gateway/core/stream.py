@@ -8,6 +8,7 @@ from typing import Protocol
 
 from headrace.contract.position import Position
 from headrace.gateway.core.frames import HeldFrame
+from headrace.gateway.core.pauses import Pause
 from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.position import BEGINNING
 from headrace.gateway.core.signal import Signal
@@ -29,6 +30,9 @@ class Sender(Protocol):
 
     def acknowledge(self, attachment: "Attachment", position: Position) -> None:
         """Queues an acknowledgement of everything up to a position."""
+
+    def acknowledges(self, stream_id: int) -> bool:
+        """Returns whether an acknowledgement of a stream is queued."""
 
     def grant_to_stream(self, attachment: "Attachment", wanted: "RequestedCredit") -> None:
         """Grants credit for the next frame of a stream, because a batch waits for it."""
@@ -60,6 +64,8 @@ class Attachment:
     stream_id: int
     opened: bool = False
     """Whether the session may send frames."""
+    changed_at: float = field(default_factory=time.monotonic)
+    """When the stream was attached or opened, whichever is later, on the monotonic clock."""
     closed: bool = False
     """Whether the session has closed the stream."""
     start_wanted: bool = False
@@ -85,6 +91,7 @@ class Loss:
     resume: Position
     earliest: int | None
     reason: str
+    found_at: float = field(default_factory=time.monotonic)
 
     def describe(self, stream: str) -> str:
         """Returns a description of the loss."""
@@ -121,6 +128,8 @@ class Stream:
     start: Position = BEGINNING
     received: Position = BEGINNING
     acknowledged: Position = BEGINNING
+    told: Position = BEGINNING
+    """Up to where connectors were told that it is committed."""
     horizon: Position = BEGINNING
     """The position up to which the source has lost everything, and the pipelines have accepted the loss."""
     live_epoch: int = 0
@@ -133,19 +142,31 @@ class Stream:
     """Whether a pipeline was told to drop it from its checkpoint; it is not opened until all have done so."""
     loss: Loss | None = None
     backlog: Backlog = field(default_factory=Backlog)
+    pause: Pause | None = None
+    """The pause of it or of its connector."""
     news: Signal = field(default_factory=Signal)
     held_bytes: int = 0
     held_messages: int = 0
     released_messages: int = 0
     """The number of messages dropped before they were acknowledged: the source resends them if readers that are away return."""
     received_messages: int = 0
+    received_bytes: int = 0
     acknowledged_messages: int = 0
     duplicate_messages: int = 0
     losses: int = 0
     sent_at: float = 0.0
     known_since: float = field(default_factory=time.monotonic)
+    left_at: float = field(default_factory=time.monotonic)
+    """When its last session closed or lost it, or when it became known, on the monotonic clock."""
+    last_instance: str = ""
+    """The instance that owned it last."""
     _ends: list[int] = field(default_factory=list)
     """The last sequence of each frame, for bisection."""
+
+    def leave(self) -> None:
+        """Ends its attachment."""
+        self.attachment = None
+        self.left_at = time.monotonic()
 
     def restart(self, at: Position) -> None:
         """Drops all frames, and restarts after `at`."""
@@ -179,6 +200,7 @@ class Stream:
         self.held_bytes += frame.size
         self.held_messages += frame.count
         self.received_messages += frame.count
+        self.received_bytes += frame.size
         self.backlog.messages = max(0, self.backlog.messages - frame.count)
         self.backlog.bytes = max(0, self.backlog.bytes - frame.size)
         self.sent_at = frame.received_at
@@ -210,10 +232,21 @@ class Stream:
 
     def after(self, position: Position) -> Iterator[HeldFrame]:
         """Returns the held frames that have messages after the position."""
+        return iter(self.frames[self._first_after(position) :])
+
+    def lag_after(self, position: Position) -> tuple[int, int]:
+        """Returns how many messages the held frames have that `after` returns, and their bytes."""
+        first = self._first_after(position)
+        if first == 0:
+            return self.held_messages, self.held_bytes
+        frames = self.frames[first:]
+        return sum(frame.count for frame in frames), sum(frame.size for frame in frames)
+
+    def _first_after(self, position: Position) -> int:
+        """Returns the index of the first held frame that has messages after the position."""
         if position.epoch > self.live_epoch:
-            return iter(())
-        first = bisect_right(self._ends, position.sequence) if position.epoch == self.live_epoch else 0
-        return iter(self.frames[first:])
+            return len(self.frames)
+        return bisect_right(self._ends, position.sequence) if position.epoch == self.live_epoch else 0
 
     def note_reader(self, pipeline: Pipeline) -> None:
         """Adds a pipeline to the readers, or removes it, according to the pipeline's patterns."""

@@ -1,29 +1,84 @@
 """AdminService, for operators and scripts."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from headrace.gateway.core import Gateway, snapshot
-from headrace.gateway.core.checkpoints import forget
+from headrace.contract.limits import MAX_SEQUENCE
+from headrace.gateway.core import Gateway, ProtocolError
+from headrace.gateway.core.batch_status import list_batches
+from headrace.gateway.core.control import (
+    Caller,
+    drain,
+    drain_progress,
+    forget_pipeline,
+    forget_stream,
+    pause,
+    reload,
+    resume,
+)
+from headrace.gateway.core.errors import MalformedMessage
+from headrace.gateway.core.locating import locate
+from headrace.gateway.core.pauses import PartKind
+from headrace.gateway.core.snapshot import pause_status
+from headrace.gateway.core.timeline import MAX_BATCHES
 from headrace.gateway.identity import identity_of
+from headrace.gateway.observer import Observer
+from headrace.gateway.services.calls import end_call
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceServicer
 
+DRAIN_REPORT_S = 0.5
+"""How often the progress of a drain is reported."""
+
 
 class AdminService(AdminServiceServicer):
-    """Reports the gateway's state, and forgets pipelines."""
+    """Reports the gateway's state, and makes the changes that operators request."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, observer: Observer) -> None:
         self._gateway = gateway
+        self._observer = observer
 
     async def GetStatus(
         self, request: pb.GetStatusRequest, context: grpc.aio.ServicerContext[pb.GetStatusRequest, pb.GetStatusResponse]
     ) -> pb.GetStatusResponse:
-        """Returns a snapshot of the gateway's state."""
-        await _permit(context)
-        return snapshot(self._gateway)
+        """Returns the status of the gateway, and what is wrong."""
+        await _reading(context)
+        return (await self._observer.current()).status
+
+    async def ListBatches(
+        self, request: pb.ListBatchesRequest, context: grpc.aio.ServicerContext[pb.ListBatchesRequest, pb.ListBatchesResponse]
+    ) -> pb.ListBatchesResponse:
+        """Returns the last micro-batches of a pipeline."""
+        await _reading(context)
+        if request.limit > MAX_BATCHES:
+            text = f"limit {request.limit}: the gateway keeps {MAX_BATCHES} micro-batches of each pipeline"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
+        pipeline = self._gateway.pipelines.get(request.pipeline)
+        if pipeline is None:
+            known = ", ".join(sorted(self._gateway.pipelines)) or "none"
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no pipeline {request.pipeline[:80]!r}; known: {known}")
+        return list_batches(pipeline, request.limit or MAX_BATCHES)
+
+    async def LocateMessage(
+        self,
+        request: pb.LocateMessageRequest,
+        context: grpc.aio.ServicerContext[pb.LocateMessageRequest, pb.LocateMessageResponse],
+    ) -> pb.LocateMessageResponse:
+        """Returns where a message stands on its way to its acknowledgement."""
+        await _reading(context)
+        epoch = request.epoch if request.HasField("epoch") else None
+        if max(request.sequence, request.epoch) > MAX_SEQUENCE:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the largest sequence and the largest epoch are 2^63 - 1")
+        observed = await self._observer.current()
+        stream = self._gateway.streams.get(request.stream)
+        if stream is None:
+            text = f"no stream {request.stream[:80]!r}; headrace status lists those that there are"
+            await context.abort(grpc.StatusCode.NOT_FOUND, text)
+        return locate(self._gateway, stream, request.sequence, epoch, observed.status.problems)
 
     async def ForgetPipeline(
         self,
@@ -31,23 +86,115 @@ class AdminService(AdminServiceServicer):
         context: grpc.aio.ServicerContext[pb.ForgetPipelineRequest, pb.ForgetPipelineResponse],
     ) -> pb.ForgetPipelineResponse:
         """Forgets a pipeline. Rejects one that the configuration declares, and, without `force`, one that is attached."""
-        await _permit(context)
-        pipeline = self._gateway.pipelines.get(request.pipeline)
-        if pipeline is None:
-            known = ", ".join(sorted(self._gateway.pipelines)) or "none"
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no pipeline {request.pipeline!r}; known: {known}")
-        if pipeline.attached and not request.force:
-            text = f"pipeline {pipeline.name!r} is attached; stop its query first, or use force if its machine is gone"
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
-        if pipeline.declared:
-            text = f"pipeline {pipeline.name!r} is declared for {', '.join(pipeline.declared)}; remove it from the configuration"
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
-        forget(self._gateway, pipeline)
+        caller = await _controlling(context)
+        try:
+            forget_pipeline(self._gateway, caller, request.pipeline, force=request.force)
+        except ProtocolError as error:
+            await end_call(context, error)
         return pb.ForgetPipelineResponse()
 
+    async def Pause(
+        self, request: pb.PauseRequest, context: grpc.aio.ServicerContext[pb.PauseRequest, pb.PauseResponse]
+    ) -> pb.PauseResponse:
+        """Pauses a part."""
+        caller = await _controlling(context)
+        try:
+            in_effect, changed = pause(self._gateway, caller, _kind(request.kind), request.name)
+            return pb.PauseResponse(pause=pause_status(in_effect), changed=changed)
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.PauseResponse()
 
-async def _permit(context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+    async def Resume(
+        self, request: pb.ResumeRequest, context: grpc.aio.ServicerContext[pb.ResumeRequest, pb.ResumeResponse]
+    ) -> pb.ResumeResponse:
+        """Ends the pause of a part."""
+        caller = await _controlling(context)
+        try:
+            return pb.ResumeResponse(changed=resume(self._gateway, caller, _kind(request.kind), request.name))
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.ResumeResponse()
+
+    async def ForgetStream(
+        self,
+        request: pb.ForgetStreamRequest,
+        context: grpc.aio.ServicerContext[pb.ForgetStreamRequest, pb.ForgetStreamResponse],
+    ) -> pb.ForgetStreamResponse:
+        """Treats a stream as if its source had ended it permanently."""
+        caller = await _controlling(context)
+        try:
+            return pb.ForgetStreamResponse(forgotten=forget_stream(self._gateway, caller, request.stream))
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.ForgetStreamResponse()
+
+    async def Drain(
+        self, request: pb.DrainRequest, context: grpc.aio.ServicerContext[pb.DrainRequest, pb.DrainResponse]
+    ) -> AsyncIterator[pb.DrainResponse]:
+        """Drains, and reports the progress until nothing is left or the time is over."""
+        caller = await _controlling(context)
+        try:
+            task = drain(self._gateway, caller, request.timeout_ms if request.HasField("timeout_ms") else None)
+        except ProtocolError as error:
+            await end_call(context, error)
+            return
+        while True:
+            left = drain_progress(self._gateway)
+            yield pb.DrainResponse(
+                sessions=left.sessions,
+                sink_sessions=left.sink_sessions,
+                unacknowledged_messages=left.unacknowledged_messages,
+                done=left.done,
+            )
+            if left.done:
+                return
+            # The drain goes on if the caller leaves.
+            await asyncio.wait({task}, timeout=DRAIN_REPORT_S)
+
+    async def Reload(
+        self, request: pb.ReloadRequest, context: grpc.aio.ServicerContext[pb.ReloadRequest, pb.ReloadResponse]
+    ) -> pb.ReloadResponse:
+        """Reads the configuration again, and applies all that has changed, or nothing."""
+        caller = await _controlling(context)
+        try:
+            return pb.ReloadResponse(changes=reload(self._gateway, caller))
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.ReloadResponse()
+
+
+_KINDS = {
+    pb.PART_KIND_STREAM: PartKind.STREAM,
+    pb.PART_KIND_CONNECTOR: PartKind.CONNECTOR,
+    pb.PART_KIND_PIPELINE: PartKind.PIPELINE,
+    pb.PART_KIND_SINK: PartKind.SINK,
+}
+
+
+def _kind(kind: pb.PartKind.ValueType) -> PartKind:
+    """Returns what a request names.
+
+    Raises:
+        MalformedMessage: it is none of the PartKinds.
+    """
+    if kind not in _KINDS:
+        raise MalformedMessage(f"kind {kind} is not one of the PartKinds; name a stream, a connector, a pipeline or a sink")
+    return _KINDS[kind]
+
+
+async def _reading(context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+    """Ends the call of one that may not read the status."""
     identity = identity_of(context)
     if not identity.may_administer():
         text = f"the token of {identity.name!r} does not allow this; set admin = true for it"
         await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
+
+
+async def _controlling(context: "grpc.aio.ServicerContext[Any, Any]") -> Caller:
+    """Returns who calls; ends the call of one that may not change anything."""
+    identity = identity_of(context)
+    if not identity.may_control():
+        text = f"the token of {identity.name!r} does not allow this; set control = true for it"
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
+    return Caller(identity.name, context.peer())

@@ -2,24 +2,28 @@
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import structlog
 
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.gateway.core import Gateway, frames
-from headrace.gateway.core.bounds import MAX_PARTS, MAX_SEGMENTS, MAX_WRITTEN, check_count, check_length
-from headrace.gateway.core.errors import MalformedMessage, NotPermitted, OutOfTurn, ProtocolError
+from headrace.gateway.core.bounds import MAX_PARTS, MAX_SEGMENTS, MAX_STAGES, MAX_STEPS, MAX_WRITTEN, check_count, check_length
+from headrace.gateway.core.errors import MalformedMessage, NotAtOnce, NotPermitted, OutOfTurn, ProtocolError
 from headrace.gateway.core.leases import renew
 from headrace.gateway.core.sinks import delivering
 from headrace.gateway.core.sinks.commit_log import CommitLog, Segment
 from headrace.gateway.core.sinks.runs import wait_until_current
+from headrace.gateway.core.sinks.session import OpenPart, SinkSession
 from headrace.gateway.core.sinks.sink import Sink
+from headrace.gateway.core.sinks.stages import note_delivered, note_staged
 from headrace.gateway.core.sinks.transaction import Part, Transaction, check_pipeline, check_sink
 from headrace.gateway.core.sinks.votes import Voter
+from headrace.gateway.core.tracing import Sending
 from headrace.gateway.identity import Identity
 from headrace.gateway.services.received import Delivered
 from headrace.protocol.v1 import engine_pb2 as pb
-from headrace.protocol.v1 import frame_pb2
+from headrace.protocol.v1 import frame_pb2, metrics_pb2
 
 log = structlog.get_logger("headrace.gateway")
 
@@ -29,6 +33,31 @@ MOST_UNDECIDED = 100
 """The maximum number of undecided batches in a response."""
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A part whose delivery has begun."""
+
+    sink: Sink
+    part: Part
+    session: SinkSession
+    opened: OpenPart
+    sending: Sending | None
+    """Follows the part; None if there are no spans."""
+
+    @contextmanager
+    def traced(self) -> Iterator[None]:
+        """Ends the span of the part after the block."""
+        if self.sending is None:
+            yield
+            return
+        try:
+            yield
+        except BaseException as error:
+            self.sending.end(type(error).__name__)
+            raise
+        self.sending.end(None)
+
+
 async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[Delivered]) -> pb.DeliverResponse:
     """Delivers one part.
 
@@ -36,51 +65,74 @@ async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[
         ProtocolError: the part cannot be delivered; the subclass gives the reason.
     """
     received = await anext(requests, None)
-    first = received and received.request
-    if first is None or first.WhichOneof("message") != "start":
-        raise OutOfTurn("the first message of a delivery must be DeliveryStart")
-    sink, part = _sink(gateway, identity, first.start.sink), Part.from_proto(first.start.part)
-    with _failure_logged("a delivery failed", sink, part):
-        return await _deliver(gateway, identity, first.start, sink, part, requests)
-
-
-async def _deliver(
-    gateway: Gateway,
-    identity: Identity,
-    start: pb.DeliveryStart,
-    sink: Sink,
-    part: Part,
-    requests: AsyncIterator[Delivered],
-) -> pb.DeliverResponse:
-    transaction, number = part.transaction, start.run_number
-    gateway.owners.claim(transaction.pipeline, identity)
-    await wait_until_current(gateway, transaction.pipeline, part.run_id, number)
-    session = await delivering.instance_for(gateway, sink, part, number, start.wait_ms)
-    await session.room()
-    delivering.begin(gateway, transaction, part.run_id, number)
-    if start.accept_lost:
-        gateway.votes.accept(transaction.pipeline)
-    gateway.votes.check_kept(transaction.pipeline)
-    if not start.accept_older:
-        delivering.check_newer(sink, transaction)
-    opened = session.start_part(part)
+    begun = await begin_part(gateway, identity, received and received.request)
     try:
-        async for request, frame in requests:
-            match request.WhichOneof("message"):
-                case "frame":
-                    _check(gateway, request.frame, len(frame), opened.messages, f"sink {sink.name}, {part}")
-                    await session.deliver(opened, request.frame.count, frame)
-                case "end":
-                    if request.end.messages != opened.messages:
-                        counts = f"received {opened.messages} messages, but DeliveryEnd states {request.end.messages}"
-                        text = f"sink {sink.name}, {part}: {counts}"
-                        raise MalformedMessage(text)
-                    return pb.DeliverResponse(refused=await session.finish_part(opened), instance=session.instance)
-                case _:
-                    raise OutOfTurn(f"sink {sink.name}, {part}: want frames, then DeliveryEnd")
-        raise OutOfTurn(f"sink {sink.name}, {part}: the delivery ended without DeliveryEnd")
+        with failure_logged("a delivery failed", begun.sink, begun.part), begun.traced():
+            await fill_part(gateway, begun, requests)
+            note_delivered(gateway, begun.part.transaction, begun.sink)
+            refused = await begun.session.finish_part(begun.opened)
+            note_staged(gateway, begun.part.transaction)
+            return pb.DeliverResponse(refused=refused, instance=begun.session.instance)
     finally:
-        session.drop_part(opened)
+        begun.session.drop_part(begun.opened)
+
+
+async def begin_part(gateway: Gateway, identity: Identity, request: pb.DeliverRequest | None, *, at_once: bool = False) -> Begun:
+    """Begins a part at an instance of its sink. The caller drops it in the end, which has no effect once it is answered.
+
+    Args:
+        gateway: The gateway.
+        identity: Who delivers.
+        request: The first message of the part; None if the call has ended.
+        at_once: Whether the sink must write the part before a vote.
+
+    Raises:
+        ProtocolError: the part cannot be delivered; the subclass gives the reason.
+    """
+    if request is None or request.WhichOneof("message") != "start":
+        raise OutOfTurn("the first message of a delivery must be DeliveryStart")
+    start = request.start
+    sink, part = _sink(gateway, identity, start.sink), Part.from_proto(start.part)
+    transaction, number = part.transaction, start.run_number
+    with failure_logged("a delivery failed", sink, part):
+        gateway.owners.claim(transaction.pipeline, identity)
+        await wait_until_current(gateway, transaction.pipeline, part.run_id, number)
+        session = await delivering.instance_for(gateway, sink, part, number, start.wait_ms)
+        if at_once and not sink.writes_at_once:
+            raise NotAtOnce(f"sink {sink.name} writes nothing before its vote: it is not at-least-once; deliver with the batch")
+        await session.room()
+        delivering.begin(gateway, transaction, part.run_id, number)
+        if start.accept_lost:
+            gateway.votes.accept(transaction.pipeline)
+        gateway.votes.check_kept(transaction.pipeline)
+        if not start.accept_older:
+            delivering.check_newer(sink, transaction)
+        sending = None if gateway.tracing is None else gateway.tracing.sending(sink.name, session.instance, part)
+        return Begun(sink, part, session, session.start_part(part), sending)
+
+
+async def fill_part(gateway: Gateway, begun: Begun, requests: AsyncIterator[Delivered]) -> None:
+    """Passes the rows of a part on to the sink, until all are there.
+
+    Raises:
+        ProtocolError: the rows are invalid or out of turn, or the sink has failed.
+    """
+    where, opened = f"sink {begun.sink.name}, {begun.part}", begun.opened
+    async for request, frame in requests:
+        match request.WhichOneof("message"):
+            case "frame":
+                _check(gateway, request.frame, len(frame), opened.messages, where)
+                if begun.sending is not None:
+                    begun.sending.take(request.frame)
+                await begun.session.deliver(opened, request.frame.count, frame)
+            case "end":
+                if request.end.messages != opened.messages:
+                    counts = f"received {opened.messages} messages, but DeliveryEnd states {request.end.messages}"
+                    raise MalformedMessage(f"{where}: {counts}")
+                return
+            case _:
+                raise OutOfTurn(f"{where}: want frames, then DeliveryEnd")
+    raise OutOfTurn(f"{where}: the delivery ended without DeliveryEnd")
 
 
 async def ask_for_vote(gateway: Gateway, identity: Identity, request: pb.VoteRequest) -> pb.VoteResponse:
@@ -103,7 +155,7 @@ async def ask_for_vote(gateway: Gateway, identity: Identity, request: pb.VoteReq
     if any(part.run_id != parts[0].run_id for part in parts):
         raise MalformedMessage(f"sink {sink.name}, {transaction}: want the parts of one run")
     by_part = dict(zip(parts, request.instances or [""] * len(parts), strict=True))
-    with _failure_logged("a vote failed", sink, transaction):
+    with failure_logged("a vote failed", sink, transaction):
         await wait_until_current(gateway, transaction.pipeline, parts[0].run_id, request.run_number)
         await delivering.vote(gateway, sink, transaction, by_part, request.run_number)
     return pb.VoteResponse()
@@ -118,6 +170,7 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
     """
     check_count("sinks", request.sinks, MAX_WRITTEN)
     check_count("readers", request.readers, MAX_WRITTEN)
+    _check_metrics(request.metrics)
     check_length("run", request.run)
     if not request.run or "/" in request.run or not request.run_number:
         raise MalformedMessage(
@@ -147,10 +200,16 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
         _segments(request),
         request.closed,
         awaited=_awaited(request, sinks),
+        former=former,
     )
     votes = _votes(request, commit_log, sinks)
     pending = delivering.report_commits(gateway, commit_log, votes, accept_older=request.accept_older)
     renew(gateway, request.readers)
+    if request.HasField("metrics"):
+        for reader in request.readers:
+            if (pipeline := gateway.pipelines.get(reader)) is not None:
+                pipeline.metrics = metrics_pb2.RunMetrics()
+                pipeline.metrics.CopyFrom(request.metrics)
     if request.accept_lost:
         gateway.votes.accept(commit_log.pipeline)
     return pb.SettleResponse(
@@ -162,13 +221,26 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
 
 
 @contextmanager
-def _failure_logged(what: str, sink: Sink, named: Part | Transaction) -> Iterator[None]:
+def failure_logged(what: str, sink: Sink, named: Part | Transaction) -> Iterator[None]:
     """Logs an error with the micro-batch whose attempt it ends, and re-raises it."""
     try:
         yield
     except ProtocolError as error:
         log.warning(what, sink=sink.name, **named.for_logs, status=error.status.name, detail=str(error))
         raise
+
+
+def _check_metrics(metrics: metrics_pb2.RunMetrics) -> None:
+    """Checks the size of what a run says that it has done.
+
+    Raises:
+        ListTooLong: there are too many steps or stages.
+        MalformedMessage: a name is too long.
+    """
+    check_count("steps", metrics.steps, MAX_STEPS)
+    check_count("stages", metrics.stages, MAX_STAGES)
+    for name in (*(told.step for told in metrics.steps), *(told.stage for told in metrics.stages)):
+        check_length("step or stage", name)
 
 
 def _awaited(request: pb.SettleRequest, sinks: Sequence[str]) -> tuple[str, ...]:

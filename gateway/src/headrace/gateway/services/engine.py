@@ -11,12 +11,15 @@ import grpc.aio
 from headrace.contract.position import Position
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
 from headrace.gateway.core.available_now import exhausted, has_waited_for_ends, streams_away
+from headrace.gateway.core.batch import BatchStream
 from headrace.gateway.core.bounds import MAX_PATTERNS, MAX_POSITIONS, check_count, check_length
 from headrace.gateway.core.checkpoints import adopt, attach, check_reads, commit, identify
 from headrace.gateway.core.envelopes import range_frame_head
 from headrace.gateway.core.errors import MalformedMessage, MessagesLost, NotPermitted, Superseded, UnknownPipeline
+from headrace.gateway.core.following import follow
 from headrace.gateway.core.forgetting import begin_to_forget, leave_out, to_forget
 from headrace.gateway.core.leases import detach
+from headrace.gateway.core.pauses import held_by
 from headrace.gateway.core.pipeline import Pipeline, Run
 from headrace.gateway.core.planning import PlannedRange, all_ended, plan
 from headrace.gateway.core.position import BEGINNING, check_pattern, from_stream_positions, to_proto
@@ -24,9 +27,11 @@ from headrace.gateway.core.reading import ReadRange, describe_loss, read
 from headrace.gateway.core.sinks.awaiting import await_sinks, sinks_away
 from headrace.gateway.core.sinks.transaction import check_pipeline
 from headrace.gateway.identity import Identity, identity_of
+from headrace.gateway.services.at_once import deliver_at_once
 from headrace.gateway.services.calls import end_call
 from headrace.gateway.services.delivery import ask_for_vote, deliver, report_commits
 from headrace.gateway.services.received import Delivered
+from headrace.gateway.services.reporting import report_batches
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1.engine_pb2_grpc import EngineServiceServicer
@@ -37,6 +42,8 @@ BATCH_SHARE = 4
 """A batch without limits takes at most 1/BATCH_SHARE of the shared buffer, so that sources can fill the rest."""
 
 DeliverContext = grpc.aio.ServicerContext[pb.DeliverRequest, pb.DeliverResponse]
+DeliverAtOnceContext = grpc.aio.ServicerContext[pb.DeliverAtOnceRequest, pb.DeliverAtOnceResponse]
+FollowContext = grpc.aio.ServicerContext[pb.FollowRequest, bytes]
 FetchContext = grpc.aio.ServicerContext[pb.FetchRequest, bytes]
 
 
@@ -63,9 +70,7 @@ class EngineService(EngineServiceServicer):
     ) -> pb.RenewResponse:
         """Renews a query's lease."""
         try:
-            pipeline = self._pipeline(request.pipeline, identity_of(context))
-            if not pipeline.attached:
-                raise UnknownPipeline(f"pipeline {pipeline.name} is not attached to this gateway; attach it")
+            self._attached(request.pipeline, identity_of(context))
         except ProtocolError as error:
             await end_call(context, error)
         return pb.RenewResponse(lease_ms=self._gateway.limits.query_lease_ms)
@@ -97,6 +102,12 @@ class EngineService(EngineServiceServicer):
         max_bytes = request.max_bytes if request.HasField("max_bytes") else self._gateway.credit.shared_bytes // BATCH_SHARE
         while True:
             self._check_losses(pipeline)
+            if held_by(self._gateway, pipeline) is not None:
+                pipeline.plan({})
+                if not await pipeline.news.wait(max(0.0, deadline - loop.time())):
+                    return pb.PlanResponse()
+                _check_current(pipeline, request.pipeline)
+                continue
             ranges = plan(pipeline, self._gateway.streams, max_messages, max_bytes, tell_ends=request.tell_ends)
             pipeline.plan({r.stream.name: r.end for r in ranges if r.messages or r.start})
             over = request.tell_ends and all_ended(pipeline, self._gateway.streams.values())
@@ -114,6 +125,9 @@ class EngineService(EngineServiceServicer):
             if ranges or forgotten or done or not await pipeline.news.wait(max(0.0, deadline - loop.time())):
                 begin_to_forget(self._gateway, forgotten)
                 planned = [_to_proto(r) for r in ranges]
+                if ranges:
+                    pipeline.planned_batches += 1
+                    pipeline.timeline.plan([_batch_stream(pipeline, r) for r in ranges])
                 return pb.PlanResponse(
                     ranges=planned, exhausted=done, all_ended=over, sinks_away=away, forgotten=forgotten, streams_away=absent
                 )
@@ -159,8 +173,10 @@ class EngineService(EngineServiceServicer):
                             _check_current(pipeline, request.pipeline)
                 if wanted.end == wanted.batch_end:
                     pipeline.fetched.add(wanted.stream)
+                    pipeline.timeline.served(wanted.stream)
             if size:
                 yield b"".join(parts)
+            pipeline.timeline.fetched()
         except ProtocolError as error:
             await end_call(context, error)
         finally:
@@ -168,6 +184,29 @@ class EngineService(EngineServiceServicer):
                 pipeline.calls -= 1
                 pipeline.called_at = time.monotonic()
                 pipeline.reading -= reading
+
+    async def Follow(  # type: ignore[override]
+        self, request: pb.FollowRequest, context: FollowContext
+    ) -> AsyncIterator[bytes]:
+        """Streams what arrives after positions; each FollowResponse is built around the frames' bytes."""
+        try:
+            identity = identity_of(context)
+            pipeline = self._attached(request.pipeline, identity)
+            positions = _positions(pipeline, request.positions)
+            if len(positions) < len(request.positions):
+                raise MalformedMessage(f"pipeline {pipeline.name}: a stream is named twice; follow each stream once")
+            async for arrived in follow(self._gateway, pipeline, positions, identity):
+                parts, size = list[bytes | memoryview](), 0
+                for index, held in arrived:
+                    parts += range_frame_head(index, held.size), held.serialized
+                    size += held.size
+                    if size >= RESPONSE_BYTES:
+                        response, parts, size = b"".join(parts), [], 0
+                        yield response
+                if size:
+                    yield b"".join(parts)
+        except ProtocolError as error:
+            await end_call(context, error)
 
     async def Detach(
         self, request: pb.DetachRequest, context: grpc.aio.ServicerContext[pb.DetachRequest, pb.DetachResponse]
@@ -191,6 +230,16 @@ class EngineService(EngineServiceServicer):
             await end_call(context, error)
         return pb.DeliverResponse()
 
+    async def DeliverAtOnce(  # type: ignore[override]
+        self, request_iterator: AsyncIterator[Delivered], context: DeliverAtOnceContext
+    ) -> AsyncIterator[pb.DeliverAtOnceResponse]:
+        """Delivers parts of a run in real-time mode, one after the other."""
+        try:
+            async for response in deliver_at_once(self._gateway, identity_of(context), request_iterator):
+                yield response
+        except ProtocolError as error:
+            await end_call(context, error)
+
     async def Vote(
         self, request: pb.VoteRequest, context: grpc.aio.ServicerContext[pb.VoteRequest, pb.VoteResponse]
     ) -> pb.VoteResponse:
@@ -211,6 +260,18 @@ class EngineService(EngineServiceServicer):
             await end_call(context, error)
         return pb.SettleResponse()
 
+    async def ReportBatches(
+        self,
+        request: pb.ReportBatchesRequest,
+        context: grpc.aio.ServicerContext[pb.ReportBatchesRequest, pb.ReportBatchesResponse],
+    ) -> pb.ReportBatchesResponse:
+        """Notes what a driver reads in its checkpoint, for the timeline."""
+        try:
+            return report_batches(self._gateway, identity_of(context), request)
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.ReportBatchesResponse()
+
     def _pipeline(self, who: pb.Pipeline, identity: Identity) -> Pipeline:
         check_pipeline(who.name)
         check_length("run_id", who.run_id)
@@ -219,6 +280,12 @@ class EngineService(EngineServiceServicer):
             raise MalformedMessage(f"pipeline {who.name!r}: want at least one stream")
         _permit(identity, who)
         return identify(self._gateway, who.name, _run(who), tuple(who.streams), who.skip_lost)
+
+    def _attached(self, who: pb.Pipeline, identity: Identity) -> Pipeline:
+        pipeline = self._pipeline(who, identity)
+        if not pipeline.attached:
+            raise UnknownPipeline(f"pipeline {pipeline.name} is not attached to this gateway; attach it")
+        return pipeline
 
     def _check_losses(self, pipeline: Pipeline) -> None:
         if pipeline.skip_lost:
@@ -257,6 +324,11 @@ def _permit(identity: Identity, who: pb.Pipeline) -> None:
     for streams in map(check_pattern, who.streams):
         if not identity.may_read(streams):
             raise NotPermitted(f"the token of {identity.name!r} does not allow reading {streams!r}; add it to the token's reads")
+
+
+def _batch_stream(pipeline: Pipeline, planned: PlannedRange) -> BatchStream:
+    after = pipeline.position(planned.stream.name)
+    return BatchStream(planned.stream.name, after, planned.end, planned.messages)
 
 
 def _to_proto(planned: PlannedRange) -> pb.PlannedRange:

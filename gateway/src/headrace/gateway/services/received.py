@@ -51,7 +51,7 @@ def received(data: bytes) -> Received:
 
 
 def delivered(data: bytes) -> Delivered:
-    """Parses a message of a delivery.
+    """Parses a message of a delivery, of one part or of several: their fields are the same.
 
     Raises:
         DecodeError: the bytes are not a DeliverRequest.

@@ -10,6 +10,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
 from headrace.gateway.core import Gateway
+from headrace.gateway.observer import Observer
 from headrace.gateway.services.admin import AdminService
 from headrace.gateway.services.engine import EngineService
 from headrace.gateway.services.malformed import METHOD_KINDS
@@ -18,17 +19,27 @@ from headrace.gateway.services.sink import SinkService
 from headrace.gateway.services.source import SourceService
 from headrace.protocol.v1 import admin_pb2, engine_pb2, sink_pb2, source_pb2
 
-_READ: dict[str, Callable[[bytes], Any]] = {"SourceService.Ingest": received, "EngineService.Deliver": delivered}
+_READ: dict[str, Callable[[bytes], Any]] = {
+    "SourceService.Ingest": received,
+    "EngineService.Deliver": delivered,
+    "EngineService.DeliverAtOnce": delivered,
+}
 """The parsers of requests that may contain a frame; they keep the frame's bytes, which are forwarded."""
 
 
-def add_services(gateway: Gateway, server: grpc.aio.Server) -> None:
-    """Adds all services except health and reflection."""
+def add_services(gateway: Gateway, server: grpc.aio.Server, observer: Observer) -> None:
+    """Adds all services except health and reflection.
+
+    Args:
+        gateway: The gateway.
+        server: The server.
+        observer: Takes the snapshots for AdminService.
+    """
     for service, file in (
         (SourceService(gateway), source_pb2),
         (SinkService(gateway), sink_pb2),
         (EngineService(gateway), engine_pb2),
-        (AdminService(gateway), admin_pb2),
+        (AdminService(gateway, observer), admin_pb2),
     ):
         descriptor = file.DESCRIPTOR.services_by_name[type(service).__name__]
         handlers = {method.name: _handler(service, method) for method in descriptor.methods}

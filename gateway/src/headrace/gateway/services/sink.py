@@ -13,6 +13,7 @@ from headrace.gateway.core.errors import ListTooLong, MalformedMessage, NotPermi
 from headrace.gateway.core.sinks.delivering import attach_sink
 from headrace.gateway.core.sinks.session import Response, SinkSession
 from headrace.gateway.core.sinks.sink import Sink
+from headrace.gateway.core.sinks.stages import note_visible
 from headrace.gateway.core.sinks.transaction import Transaction, check_sink
 from headrace.gateway.identity import Identity, identity_of
 from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, end_call, first_hello, first_to_end
@@ -94,17 +95,21 @@ class SinkService(SinkServiceServicer):
                         log.info("ignored a vote for an aborted transaction", **session.for_logs, **transaction.for_logs)
                     else:
                         log.debug("transaction voted for", **session.for_logs, **transaction.for_logs)
+                        sink.note_success()
                 case "committed":
                     transaction = Transaction.from_proto(request.committed.transaction)
                     if session.committed(transaction):
                         log.debug("transaction visible", **session.for_logs, **transaction.for_logs)
                         sink.note_committed(transaction)
+                        note_visible(self._gateway, transaction)
+                        sink.note_success()
                 case "failed":
                     _failed(sink, session, request.failed)
                 case "busy":
                     pass  # `note_activity` already has its effect.
                 case "report":
                     session.reported.take(request.report)
+                    session.counts.errors += len(request.report.errors)
                 case "goodbye":
                     return
                 case "hello":
@@ -125,12 +130,14 @@ class SinkService(SinkServiceServicer):
 def _staged(sink: Sink, session: SinkSession, staged: pb.Staged) -> None:
     opened = session.staged(staged.id, list(staged.refused))
     if opened is not None:
+        sink.note_success()
         sink.staged_messages += opened.messages - len(staged.refused)
         sink.refused_messages += len(staged.refused)
 
 
 def _failed(sink: Sink, session: SinkSession, failed: pb.Failed) -> None:
     reason = failed.reason[:500]
+    sink.note_failure(session.instance, reason)
     if failed.WhichOneof("what") == "part_id":
         # The part may have been dropped in the meantime.
         opened = session.open.get(failed.part_id)

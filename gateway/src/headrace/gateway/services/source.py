@@ -1,6 +1,7 @@
 """SourceService: one task of a session reads the connector's messages, another writes to it."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import grpc
@@ -101,6 +102,7 @@ class SourceService(SourceServiceServicer):
                     intake.take_starts(gateway, session, request.starts)
                 case "report":
                     session.reported.take(request.report)
+                    session.counts.errors += len(request.report.errors)
                 case "goodbye":
                     return
                 case "hello":
@@ -125,10 +127,20 @@ class SourceService(SourceServiceServicer):
                 except TimeoutError:
                     text = f"the connector has read nothing for {timeout_ms} ms; keep reading while you send"
                     raise ReadTimeout(text, timeout_ms=timeout_ms) from None
+                if session.acknowledging_since is not None:
+                    for observe in self._gateway.acknowledgement_observers:
+                        observe(time.monotonic() - session.acknowledging_since)
+                    self._trace(session, response, session.acknowledging_since)
+                    session.acknowledging_since = None
             if session.failure is not None:
                 raise session.failure
             if not session.has_waiting():
                 await session.outgoing.wait()
+
+    def _trace(self, session: Session, written: pb.IngestResponse, since: float) -> None:
+        if self._gateway.tracing is not None and written.HasField("ack"):
+            for stream in written.ack.streams:
+                self._gateway.tracing.settled(session, stream.stream_id, stream.position.sequence, since)
 
 
 async def _first(requests: AsyncIterator[Received]) -> pb.IngestRequest | None:

@@ -19,6 +19,12 @@ def sinks_away(gateway: Gateway, reader: str) -> list[str]:
     )
 
 
+def writers_of(gateway: Gateway, sink: str) -> list[str]:
+    """Returns the sorted names of the running pipelines that write to a sink: those under which they read, if they read."""
+    logs = [log for log in _recent(gateway) if not log.closed and sink in log.sinks and sink not in log.former]
+    return sorted({name for log in logs for name in log.readers or (log.pipeline,)})
+
+
 async def await_sinks(gateway: Gateway, reader: str, wait_s: float) -> list[str]:
     """Waits up to `wait_s` seconds until all sinks that a reader's query waits for have an instance; returns the missing ones."""
     loop = asyncio.get_running_loop()

@@ -55,6 +55,8 @@ class CommitLog:
     """The ids of earlier runs that this gateway has seen, ending with the latest."""
     awaited: tuple[str, ...] = ()
     """The sinks that must be attached before a batch is planned."""
+    former: tuple[str, ...] = ()
+    """Those of `sinks` that the query no longer writes to."""
 
     def decision(self, transaction: Transaction, run_ids: set[str], *, prepared: bool) -> Decision:
         """Returns the decision about a transaction of which an instance holds parts of these runs.

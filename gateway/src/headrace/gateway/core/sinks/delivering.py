@@ -16,6 +16,7 @@ from headrace.gateway.core.sinks.commit_log import CommitLog, Decision, VotedBat
 from headrace.gateway.core.sinks.runs import check_current, check_open, merged, replaced
 from headrace.gateway.core.sinks.session import Holdings, SinkSession
 from headrace.gateway.core.sinks.sink import Sink
+from headrace.gateway.core.sinks.stages import note_committed, note_vote, note_vote_begun
 from headrace.gateway.core.sinks.transaction import Part, Transaction
 from headrace.protocol.v1 import sink_pb2
 
@@ -117,6 +118,7 @@ async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Ma
     run_id = next(iter(parts)).run_id
     begin(gateway, transaction, run_id, run_number)
     sink.voting[transaction] = ""
+    note_vote_begun(gateway, transaction)
     try:
         shares = await _shares(gateway, sink, transaction, parts, run_number)
     finally:
@@ -135,9 +137,11 @@ async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Ma
         _await_proof(gateway, transaction, run_id)
     else:
         sink.note_committed(transaction)
+        sink.outcomes["committed"] += len(shares)
         for session in shares:
             session.holdings.drop(transaction)
             session.note_visible(transaction)
+    note_vote(gateway, transaction, sink)
     if not sink.writes_at_once:
         gateway.votes.record(transaction, run_id, sink.name, [session.instance for session in shares])
 
@@ -230,6 +234,7 @@ def report_commits(
     gateway.commits_reported_at[commit_log.pipeline] = time.monotonic()
     gateway.sinks_changed.notify()
     gateway.commit_logs[commit_log.pipeline] = commit_log
+    note_committed(gateway, commit_log)
     if known is None or known.run_id != commit_log.run_id:
         log.info(
             "run settles",

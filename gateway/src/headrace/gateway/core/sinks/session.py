@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import structlog
 
+from headrace.gateway.core.connectors import ConnectorCounts
 from headrace.gateway.core.envelopes import part_frame
 from headrace.gateway.core.errors import MalformedMessage, OutOfTurn, ProtocolError, ReadTimeout, SinkAway, SinkFailed
 from headrace.gateway.core.reported import Reported
@@ -78,16 +79,19 @@ class Holdings:
 class SinkSession:
     """The state of one live session of a sink's instance."""
 
-    def __init__(self, hello: pb.SinkHello, peer: str, identity: Identity) -> None:
+    def __init__(self, hello: pb.SinkHello, peer: str, identity: Identity, counts: ConnectorCounts) -> None:
         self.id = f"k{next(_ids)}"
         self.hello = hello
         self.peer = peer
         self.identity = identity
         self.opened_at = time.monotonic()
+        self.counts = counts
         self.reported = Reported(hello.sdk if hello.HasField("sdk") else None)
         self.failure: ProtocolError | None = None
         self.outgoing = Signal()
         self.holdings = Holdings()
+        self.outcomes = Counter[str]()
+        """How many transactions were committed and aborted, and how many parts and transactions failed. Shared by the sink."""
         self.visible: dict[str, int] = {}
         """The last batch of each pipeline that it has reported visible."""
         self.open: dict[int, OpenPart] = {}
@@ -346,6 +350,7 @@ class SinkSession:
         self._told_to_commit.discard(transaction)
         self.holdings.drop(transaction)
         self.note_visible(transaction)
+        self.outcomes["committed"] += 1
         return True
 
     def transaction_failed(self, transaction: Transaction, reason: str) -> bool:
@@ -380,6 +385,7 @@ class SinkSession:
 
     def abort(self, transaction: Transaction) -> None:
         """Tells the sink to drop a transaction."""
+        self.outcomes["aborted"] += 1
         withdrawn = transaction in self.votes or transaction in self._told_to_commit
         log.info("transaction aborted", **self.for_logs, **transaction.for_logs)
         self.holdings.drop(transaction)

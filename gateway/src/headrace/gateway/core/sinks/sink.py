@@ -2,6 +2,7 @@
 
 import time
 import zlib
+from collections import Counter
 from dataclasses import dataclass, field
 
 from headrace.gateway.core.bounds import MAX_AWAY, MAX_LISTED
@@ -9,6 +10,15 @@ from headrace.gateway.core.signal import Signal
 from headrace.gateway.core.sinks.session import Holdings, SinkSession
 from headrace.gateway.core.sinks.transaction import Part, Transaction
 from headrace.protocol.v1 import sink_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What an instance said when it failed a part or a transaction."""
+
+    reason: str
+    occurred_at: float
+    """On the monotonic clock."""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +41,12 @@ class Sink:
     """The transactions that wait for votes, each with the reason of an instance that has failed it; empty if none has."""
     news: Signal = field(default_factory=Signal)
     """Notified when an instance has attached or detached, or has failed a transaction."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """How many transactions its instances committed and aborted, and how many parts and transactions they failed."""
+    failure: Failure | None = None
+    """The first failure since it last staged, voted or committed successfully."""
+    left_at: float = field(default_factory=time.monotonic)
+    """When its last instance left, or when it became known, on the monotonic clock."""
     used_at: float = field(default_factory=time.monotonic)
     """When a request last named it, on the monotonic clock."""
 
@@ -66,8 +82,9 @@ class Sink:
             MalformedMessage: a transaction or part in its Hello is invalid.
         """
         hello = session.hello
-        self.mode = hello.mode
+        self.mode, self.failure = hello.mode, None
         self.sessions[session.instance] = session
+        session.outcomes = self.outcomes
         self.away.pop(session.instance, None)
         session.holdings.staged = {Part.from_proto(part) for part in hello.staged}
         session.holdings.prepared = {Transaction.from_proto(transaction) for transaction in hello.prepared}
@@ -83,11 +100,21 @@ class Sink:
         """Removes the session of an instance, unless a newer session of it has taken over."""
         if self.sessions.get(session.instance) is session:
             del self.sessions[session.instance]
+            self.left_at = time.monotonic()
             if self.durable and session.holdings.transactions():
                 self.away[session.instance] = session.holdings
                 if len(self.away) > MAX_AWAY:
                     del self.away[next(iter(self.away))]
             self.news.notify()
+
+    def note_failure(self, instance: str, reason: str) -> None:
+        """Notes that an instance has failed something; what comes after it may be a consequence, so the first one counts."""
+        self.outcomes["failed"] += 1
+        self.failure = self.failure or Failure(f"instance {instance}: {reason}", time.monotonic())
+
+    def note_success(self) -> None:
+        """Notes that an instance has staged, voted or committed."""
+        self.failure = None
 
     def note_failed(self, transaction: Transaction, reason: str) -> None:
         """Notes that an instance has failed a transaction before its vote was requested."""

@@ -1,12 +1,27 @@
-"""The document of `headrace status --json`. Its names and types are stable."""
+"""Converts the status of the protocol to documents."""
 
 from base64 import b64encode
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import cast
 
+from headrace.gateway_status import document
+from headrace.gateway_status.document import (
+    PauseDocument,
+    PipelineDocument,
+    PositionDocument,
+    ProblemDocument,
+    ReportedDocument,
+    SessionDocument,
+    SinkDocument,
+    SinkSessionDocument,
+    StatusDocument,
+    StreamDocument,
+)
 from headrace.protocol.v1.admin_pb2 import (
     GetStatusResponse,
     PipelineState,
     PipelineStatus,
+    Problem,
     ReportedStatus,
     SessionStatus,
     SinkSessionStatus,
@@ -19,10 +34,19 @@ from headrace.protocol.v1.frame_pb2 import Position
 from headrace.protocol.v1.sink_pb2 import SinkMode
 
 
-def status_document(address: str, status: GetStatusResponse) -> dict[str, Any]:
-    """Converts a status to plain data: absent values become None, enums lower-case words."""
+def status_document(address: str, status: GetStatusResponse, at: datetime | None = None) -> StatusDocument:
+    """Converts a status to plain data: absent values become None, enums lower-case words.
+
+    Args:
+        address: The address of the gateway.
+        status: The status.
+        at: When it was taken; None for now.
+    """
     gateway = status.gateway
+    known = status.HasField("problems_in_all")
     return {
+        "problems": problem_documents(status, at or datetime.now(UTC)) if known else None,
+        "problems_in_all": status.problems_in_all if known else None,
         "gateway": {
             "address": address,
             "version": gateway.version,
@@ -31,6 +55,13 @@ def status_document(address: str, status: GetStatusResponse) -> dict[str, Any]:
             "buffer_limit_bytes": gateway.buffer_limit_bytes,
             "draining": gateway.draining,
             "rejected_sessions": dict(sorted(gateway.rejected_sessions.items())),
+            "received_frames": gateway.received_frames,
+            "received_messages": gateway.received_messages,
+            "received_bytes": gateway.received_bytes,
+            "acknowledged_messages": gateway.acknowledged_messages,
+            "duplicate_messages": gateway.duplicate_messages,
+            "losses": gateway.losses,
+            "buffered_messages": gateway.buffered_messages,
         },
         "streams": [_stream(stream) for stream in status.streams],
         "sessions": [_session(session) for session in status.sessions],
@@ -40,16 +71,37 @@ def status_document(address: str, status: GetStatusResponse) -> dict[str, Any]:
     }
 
 
-def _stream(stream: StreamStatus) -> dict[str, Any]:
+def problem_documents(status: GetStatusResponse, at: datetime) -> list[ProblemDocument]:
+    """Converts the problems of a status that was taken at a time."""
+    return [problem_document(problem, at) for problem in status.problems]
+
+
+def problem_document(problem: Problem, at: datetime) -> ProblemDocument:
+    """Converts a problem as of a time."""
+    return {
+        "part": problem.part,
+        "kind": problem.kind,
+        "cause": problem.cause,
+        "root": problem.root,
+        "since": (at - timedelta(milliseconds=problem.age_ms)).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "remedy": problem.remedy,
+    }
+
+
+def _stream(stream: StreamStatus) -> StreamDocument:
     return {
         "stream": stream.stream,
-        "state": StreamState.Name(stream.state).removeprefix("STREAM_STATE_").lower(),
+        "state": cast(document.StreamState, StreamState.Name(stream.state).removeprefix("STREAM_STATE_").lower()),
         "detail": stream.detail,
+        "state_age_ms": stream.state_age_ms,
         "instance": stream.instance or None,
+        "last_instance": stream.last_instance or None,
+        "readers": stream.readers,
         "replayable": stream.replayable,
         "received": _position(stream.received) if stream.HasField("received") else None,
         "acknowledged": _position(stream.acknowledged) if stream.HasField("acknowledged") else None,
         "received_messages": stream.received_messages,
+        "received_bytes": stream.received_bytes,
         "acknowledged_messages": stream.acknowledged_messages,
         "duplicate_messages": stream.duplicate_messages,
         "losses": stream.losses,
@@ -65,10 +117,11 @@ def _stream(stream: StreamStatus) -> dict[str, Any]:
             }
             for holder in stream.holders
         ],
+        "paused": _pause(stream),
     }
 
 
-def _session(session: SessionStatus) -> dict[str, Any]:
+def _session(session: SessionStatus) -> SessionDocument:
     return {
         "session": session.session,
         "connector": session.connector,
@@ -82,11 +135,12 @@ def _session(session: SessionStatus) -> dict[str, Any]:
         "outstanding_bytes": session.outstanding_bytes,
         "outstanding_messages": session.outstanding_messages,
         "linger_ms": session.linger_ms,
+        "paused": _pause(session),
         **_reported(session.reported),
     }
 
 
-def _sink_session(session: SinkSessionStatus) -> dict[str, Any]:
+def _sink_session(session: SinkSessionStatus) -> SinkSessionDocument:
     return {
         "session": session.session,
         "sink": session.sink,
@@ -99,12 +153,12 @@ def _sink_session(session: SinkSessionStatus) -> dict[str, Any]:
     }
 
 
-def _reported(reported: ReportedStatus) -> dict[str, Any]:
+def _reported(reported: ReportedStatus) -> ReportedDocument:
     """Converts a connector's report about itself; values that it has not reported become None."""
     sdk = reported.sdk
     return {
         "sdk": {"name": sdk.name, "version": sdk.version, "language": sdk.language} if reported.HasField("sdk") else None,
-        "state": ConnectorState.Name(reported.state).removeprefix("CONNECTOR_STATE_").lower() if reported.state else None,
+        "state": _connector_state(reported.state) if reported.state else None,
         "state_age_ms": reported.state_age_ms if reported.state else None,
         "reason": reported.reason,
         "errors": [
@@ -113,7 +167,7 @@ def _reported(reported: ReportedStatus) -> dict[str, Any]:
     }
 
 
-def _pipeline(pipeline: PipelineStatus) -> dict[str, Any]:
+def _pipeline(pipeline: PipelineStatus) -> PipelineDocument:
     return {
         "pipeline": pipeline.pipeline,
         "run": pipeline.run,
@@ -125,21 +179,31 @@ def _pipeline(pipeline: PipelineStatus) -> dict[str, Any]:
             entry.stream: _position(entry.position) if entry.HasField("position") else None for entry in pipeline.committed
         },
         "idle_ms": pipeline.idle_ms,
+        "planned_batches": pipeline.planned_batches,
+        "batch_ms": pipeline.batch_ms if pipeline.HasField("batch_ms") else None,
+        "paused": _pause(pipeline),
         "lag_messages": pipeline.lag_messages,
         "lag_bytes": pipeline.lag_bytes,
     }
 
 
-def _pipeline_state(state: PipelineState.ValueType) -> str:
-    return PipelineState.Name(state).removeprefix("PIPELINE_STATE_").lower()
+def _pipeline_state(state: PipelineState.ValueType) -> document.PipelineState:
+    return cast(document.PipelineState, PipelineState.Name(state).removeprefix("PIPELINE_STATE_").lower())
 
 
-def _sink(sink: SinkStatus) -> dict[str, Any]:
+def _sink(sink: SinkStatus) -> SinkDocument:
     return {
         "sink": sink.sink,
-        "mode": SinkMode.Name(sink.mode).removeprefix("SINK_MODE_").lower().replace("_", "-") if sink.mode else None,
+        "mode": _mode(sink.mode) if sink.mode else None,
         "instances": list(sink.instances),
         "away": list(sink.away),
+        "absent_ms": sink.absent_ms if sink.HasField("absent_ms") else None,
+        "writers": list(sink.writers),
+        "committed_transactions": sink.committed_transactions,
+        "aborted_transactions": sink.aborted_transactions,
+        "failures": sink.failures,
+        "failure": sink.failure or None,
+        "failure_age_ms": sink.failure_age_ms if sink.HasField("failure_age_ms") else None,
         "open_parts": sink.open_parts,
         "pending_transactions": sink.pending_transactions,
         "staged_messages": sink.staged_messages,
@@ -150,10 +214,26 @@ def _sink(sink: SinkStatus) -> dict[str, Any]:
             for lost in sink.lost
         ],
         "losses": sink.losses,
+        "paused": _pause(sink),
     }
 
 
-def _position(position: Position) -> dict[str, Any]:
+def _pause(status: StreamStatus | SessionStatus | PipelineStatus | SinkStatus) -> PauseDocument | None:
+    if not status.HasField("paused"):
+        return None
+    pause = status.paused
+    return {"part": pause.part, "by": pause.by, "age_ms": pause.age_ms}
+
+
+def _connector_state(state: ConnectorState.ValueType) -> document.ConnectorState:
+    return cast(document.ConnectorState, ConnectorState.Name(state).removeprefix("CONNECTOR_STATE_").lower())
+
+
+def _mode(mode: SinkMode.ValueType) -> document.SinkMode:
+    return cast(document.SinkMode, SinkMode.Name(mode).removeprefix("SINK_MODE_").lower().replace("_", "-"))
+
+
+def _position(position: Position) -> PositionDocument:
     return {
         "epoch": position.epoch,
         "sequence": position.sequence,

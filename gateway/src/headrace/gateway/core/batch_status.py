@@ -1,0 +1,38 @@
+"""The micro-batches of a pipeline as protocol messages."""
+
+from headrace.gateway.core.batch import Batch, BatchStream, Stage
+from headrace.gateway.core.pipeline import Pipeline
+from headrace.gateway.core.position import BEGINNING, to_proto
+from headrace.protocol.v1 import admin_pb2 as pb
+
+
+def list_batches(pipeline: Pipeline, limit: int) -> pb.ListBatchesResponse:
+    """Returns the last micro-batches of a pipeline, newest first."""
+    return pb.ListBatchesResponse(pipeline=pipeline.name, batches=map(_batch, pipeline.timeline.batches(limit)))
+
+
+def stage_to_proto(stage: Stage) -> pb.BatchStage.ValueType:
+    """Converts a stage to the protocol."""
+    return pb.BatchStage.Value(f"BATCH_STAGE_{stage.name}")
+
+
+def _batch(batch: Batch) -> pb.BatchStatus:
+    return pb.BatchStatus(
+        batch=batch.number,
+        rebuilt=batch.rebuilt,
+        stages=[
+            pb.BatchStageTime(stage=stage_to_proto(stage), at_ms=round(at * 1000))
+            for stage in Stage
+            if (at := batch.time(stage)) is not None
+        ],
+        streams=map(_stream, batch.streams),
+        streams_in_all=batch.streams_in_all,
+        redelivered=batch.redelivered,
+    )
+
+
+def _stream(read: BatchStream) -> pb.BatchStreamStatus:
+    status = pb.BatchStreamStatus(stream=read.stream, end=to_proto(read.end), messages=read.messages)
+    if read.after > BEGINNING:
+        status.after.CopyFrom(to_proto(read.after))
+    return status

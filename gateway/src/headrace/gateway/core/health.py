@@ -1,0 +1,258 @@
+"""What is wrong, and why: the degraded parts of a status, each with its first cause.
+
+A part may be degraded because of another one: a query waits because its sink is away, and the sink's connector has reported why.
+Its problem then has the cause of the part where it began, the root.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from headrace.contract.names import covers, source_of
+from headrace.gateway.core.pauses import CONFIGURATION
+from headrace.protocol.v1 import admin_pb2 as pb
+from headrace.protocol.v1 import connector_pb2
+
+RECENT_ERROR_MS = 60_000
+"""How long an error is a problem, in milliseconds, that a connector which says that it works has reported."""
+_CLOCK_MS = 1_000
+"""How much earlier than a state its first error may have occurred, in milliseconds: both ages are rounded and sent."""
+
+
+class Kind(StrEnum):
+    """The kinds of problems."""
+
+    STOPPING = "stopping"
+    CONNECTOR_AWAY = "connector-away"
+    CONNECTOR_REPORTS = "connector-reports"
+    POSITION_LOST = "position-lost"
+    NOT_SENT = "not-sent"
+    NOT_READ = "not-read"
+    SINK_AWAY = "sink-away"
+    SINK_FAILS = "sink-fails"
+    SINK_LOST = "sink-lost"
+    PIPELINE_AWAITED = "pipeline-awaited"
+    PIPELINE_DETACHED = "pipeline-detached"
+    PIPELINE_AWAY = "pipeline-away"
+    BATCH_STUCK = "batch-stuck"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A degraded part, and why it is degraded."""
+
+    part: str
+    """What is degraded, such as `stream orders/0`."""
+    kind: Kind
+    cause: str
+    """The first cause."""
+    age_ms: int
+    """For how long, in milliseconds."""
+    remedy: str
+    root: str = ""
+    """The part where it began; empty if it is this one."""
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether something is wrong; what somebody has paused, and what waits for it, is not."""
+        return self.kind is not Kind.PAUSED
+
+    def within(self, part: str) -> "Problem":
+        """Returns the problem of a part that is degraded because of this one."""
+        return self if part == self.part else replace(self, part=part, root=self.root or self.part)
+
+
+def problems(status: pb.GetStatusResponse, stuck_after_ms: int) -> list[Problem]:
+    """Returns the problems of a status, roots before what follows from them; none if all is well.
+
+    Args:
+        status: The status.
+        stuck_after_ms: After how many milliseconds without a commit a micro-batch is stuck.
+    """
+    found: dict[str, Problem] = {}
+    _add(found, _gateway(status.gateway))
+    connected = {session.instance for session in status.sessions}
+    for session in status.sessions:
+        _add(found, _reports(f"connector {session.instance}", session.reported))
+        _add(found, _paused(f"connector {session.instance}", session))
+    for serving in status.sink_sessions:
+        _add(found, _reports(_connector_of(serving.sink, serving.instance), serving.reported))
+    for stream in status.streams:
+        _add(found, _stream(stream, connected, found))
+    ages = {(session.sink, session.instance): session.age_ms for session in status.sink_sessions}
+    for sink in status.sinks:
+        _add(found, _sink(sink, ages, found))
+    holders = _holders(status.streams)
+    suspects = [stream.stream for stream in status.streams if f"stream {stream.stream}" in found]
+    for pipeline in status.pipelines:
+        _add(found, _pipeline(pipeline, status, holders.get(pipeline.pipeline), stuck_after_ms, suspects, found))
+    for stream in status.streams:
+        if stream.state == pb.STREAM_STATE_PARKED:
+            _add(found, _parked(stream, status.pipelines, found))
+    return list(found.values())
+
+
+def _add(found: dict[str, Problem], problems: Iterable[Problem]) -> None:
+    """Adds problems of parts that have none yet."""
+    for problem in problems:
+        found.setdefault(problem.part, problem)
+
+
+def _connector_of(sink: str, instance: str) -> str:
+    """Returns the part that is an instance of a sink: instances of sources and of other sinks may have the same name."""
+    return f"connector {instance} of sink {sink}"
+
+
+def _gateway(gateway: pb.GatewayStatus) -> Iterator[Problem]:
+    if gateway.draining:
+        yield Problem("gateway", Kind.STOPPING, "the gateway is stopping", 0, "start it again, or wait for its successor")
+
+
+def _reports(part: str, reported: pb.ReportedStatus) -> Iterator[Problem]:
+    """Yields what a connector reports: the first error of its state, not the last."""
+    remedy = "restore the connector's system, or correct its configuration; its log has more"
+    if reported.state in (connector_pb2.CONNECTOR_STATE_DEGRADED, connector_pb2.CONNECTOR_STATE_WAITING):
+        errors = [error for error in reported.errors if error.age_ms <= reported.state_age_ms + _CLOCK_MS]
+        cause = ": ".join(text for text in (reported.reason, errors[0].message if errors else "") if text)
+        what = "is degraded" if reported.state == connector_pb2.CONNECTOR_STATE_DEGRADED else "waits for its system"
+        cause = cause or f"it reports that it {what}, and no reason"
+        yield Problem(part, Kind.CONNECTOR_REPORTS, cause, reported.state_age_ms, remedy)
+    elif errors := [error for error in reported.errors if error.age_ms < RECENT_ERROR_MS]:
+        yield Problem(part, Kind.CONNECTOR_REPORTS, errors[0].message, errors[0].age_ms, remedy)
+
+
+def _stream(stream: pb.StreamStatus, connected: set[str], found: Mapping[str, Problem]) -> Iterator[Problem]:
+    part = f"stream {stream.stream}"
+    if stream.state == pb.STREAM_STATE_LOST:
+        remedy = "restore the source and restart the query, or restart it with failOnDataLoss=false to skip what is lost"
+        yield Problem(part, Kind.POSITION_LOST, stream.detail, stream.state_age_ms, remedy)
+    elif stream.state == pb.STREAM_STATE_DETACHED and (stream.readers or stream.lag_messages):
+        if stream.last_instance in connected:
+            cause = f"instance {stream.last_instance} is connected, and no longer sends this stream"
+            remedy = "check the connector's configuration and its log; restart it if its source still has the stream"
+            if not stream.HasField("paused"):
+                # A paused stream is opened again in a moment.
+                yield Problem(part, Kind.NOT_SENT, cause, stream.state_age_ms, remedy)
+            yield from _paused(part, stream)
+            return
+        if stream.last_instance:
+            connector, cause = f"connector {stream.last_instance}", "its session has ended"
+        else:
+            connector, cause = (
+                f"source {source_of(stream.stream)}",
+                "no connector has opened its streams since the gateway started",
+            )
+        remedy = "start the connector; if it runs, its log says why it has no session"
+        away = Problem(connector, Kind.CONNECTOR_AWAY, cause, stream.state_age_ms, remedy)
+        yield away
+        yield found.get(connector, away).within(part)
+    elif stream.state in (pb.STREAM_STATE_LIVE, pb.STREAM_STATE_PARKED) and (root := found.get(f"connector {stream.instance}")):
+        yield root.within(part)
+    yield from _paused(part, stream)
+
+
+def _paused(part: str, status: pb.StreamStatus | pb.SessionStatus | pb.PipelineStatus | pb.SinkStatus) -> Iterator[Problem]:
+    """Yields the pause of a part: not a fault, but the first cause of what waits for the part."""
+    if status.HasField("paused"):
+        pause = status.paused
+        remedy = f"run: headrace resume {pause.part}"
+        if pause.by == CONFIGURATION:
+            remedy = "remove it from [paused] in the gateway's configuration, and run: headrace gateway reload"
+        yield Problem(pause.part, Kind.PAUSED, f"paused by {pause.by}", pause.age_ms, remedy).within(part)
+
+
+def _sink(sink: pb.SinkStatus, ages: Mapping[tuple[str, str], int], found: Mapping[str, Problem]) -> Iterator[Problem]:
+    part = f"sink {sink.sink}"
+    for lost in sink.lost:
+        cause = (
+            f"instance {lost.instance} voted for batch {lost.transaction.batch} of pipeline {lost.transaction.pipeline}, "
+            "and has come back without it"
+        )
+        remedy = "restore its storage and restart the connector, or restart the query with onSinkLoss=accept"
+        yield Problem(part, Kind.SINK_LOST, cause, ages.get((sink.sink, lost.instance), 0), remedy)
+    for instance in sink.instances:
+        if root := found.get(_connector_of(sink.sink, instance)):
+            yield root.within(part)
+    if not sink.instances and (sink.writers or sink.pending_transactions):
+        cause, remedy = "no connector serves it", "start its connector; if it runs, its log says why it has no session"
+        yield Problem(part, Kind.SINK_AWAY, cause, sink.absent_ms, remedy)
+    elif sink.failure:
+        remedy = "restore what the sink writes to; transactions are retried"
+        yield Problem(part, Kind.SINK_FAILS, sink.failure, sink.failure_age_ms, remedy)
+    elif sink.away:
+        cause = f"instance {', '.join(sink.away)} has left, and holds transactions that are not visible yet"
+        yield Problem(part, Kind.SINK_AWAY, cause, 0, "start this instance again: only it has what it has prepared")
+    yield from _paused(part, sink)
+
+
+def _holders(streams: Iterable[pb.StreamStatus]) -> dict[str, int]:
+    """Returns for how long each pipeline has held acknowledgements of a stream without progress, in milliseconds."""
+    held: dict[str, int] = {}
+    for stream in streams:
+        for holder in stream.holders:
+            held[holder.pipeline] = max(holder.held_ms, held.get(holder.pipeline, 0))
+    return held
+
+
+def _pipeline(
+    pipeline: pb.PipelineStatus,
+    status: pb.GetStatusResponse,
+    held_ms: int | None,
+    stuck_after_ms: int,
+    suspects: list[str],
+    found: Mapping[str, Problem],
+) -> Iterator[Problem]:
+    """Yields the problem of a pipeline; its root is a sink or a stream that it cannot continue without, if there is one."""
+    part, name = f"pipeline {pipeline.pipeline}", pipeline.pipeline
+    streams = [found[f"stream {stream}"] for stream in suspects if any(covers(p, stream) for p in pipeline.patterns)]
+    fatal = [problem for problem in streams if problem.kind is Kind.POSITION_LOST]
+    for sink in status.sinks:
+        problem = found.get(f"sink {sink.sink}")
+        if problem is not None and (name in sink.writers or any(lost.transaction.pipeline == name for lost in sink.lost)):
+            fatal.append(problem)
+    faults = [problem for problem in fatal if problem.is_fault]
+    if faults:
+        yield faults[0].within(part)
+    elif pipeline.state == pb.PIPELINE_STATE_AWAY:
+        cause = f"its lease has ended: it has not called for {pipeline.idle_ms // 1000} s"
+        remedy = f"restart the query if its machine has failed, or run: headrace forget {name}"
+        yield Problem(part, Kind.PIPELINE_AWAY, cause, pipeline.away_ms, remedy)
+    elif pipeline.state == pb.PIPELINE_STATE_DETACHED and held_ms is not None:
+        cause = "its query has stopped, and has not read all that was received"
+        yield Problem(part, Kind.PIPELINE_DETACHED, cause, pipeline.idle_ms, f"start the query, or run: headrace forget {name}")
+    elif pipeline.state == pb.PIPELINE_STATE_AWAITED and held_ms is not None:
+        cause = "acknowledgements wait for it, and it has not attached since the gateway started"
+        remedy = "start its query, or remove it from [[streams]] of the gateway's configuration"
+        yield Problem(part, Kind.PIPELINE_AWAITED, cause, held_ms, remedy)
+    elif pipeline.HasField("paused") and pipeline.batch_ms < stuck_after_ms:
+        yield from _paused(part, pipeline)
+    elif fatal and pipeline.batch_ms < stuck_after_ms:
+        # It waits for a paused sink.
+        yield fatal[0].within(part)
+    elif pipeline.state == pb.PIPELINE_STATE_ATTACHED:
+        stuck_ms = max(pipeline.batch_ms, held_ms or 0)
+        if stuck_ms < stuck_after_ms:
+            return
+        if streams:
+            yield min(streams, key=lambda problem: not problem.is_fault).within(part)
+            return
+        what = (
+            f"its micro-batch was planned {pipeline.batch_ms // 1000} s ago" if pipeline.batch_ms else "it plans no micro-batch"
+        )
+        cause = f"{what}, and it has committed nothing since"
+        remedy = "look at the query in Spark: its executors, and the time that its functions take"
+        yield Problem(part, Kind.BATCH_STUCK, cause, stuck_ms, remedy)
+
+
+def _parked(stream: pb.StreamStatus, pipelines: Iterable[pb.PipelineStatus], found: Mapping[str, Problem]) -> Iterator[Problem]:
+    """Yields the problem of a stream that a connector offers and no query reads."""
+    part = f"stream {stream.stream}"
+    readers = [p for p in pipelines if any(covers(pattern, stream.stream) for pattern in p.patterns)]
+    for reader in readers:
+        if root := found.get(f"pipeline {reader.pipeline}"):
+            yield root.within(part)
+    names = ", ".join(reader.pipeline for reader in readers)
+    cause = f"pipeline {names} reads it, and has not said where it resumes" if names else "no query reads it"
+    remedy = "start the query; compare its option stream with the stream's name"
+    yield Problem(part, Kind.NOT_READ, cause, stream.state_age_ms, remedy)

@@ -1,0 +1,69 @@
+"""The HTTP application: which path is answered by what."""
+
+from collections.abc import Mapping
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from headrace.gateway.config import Http
+from headrace.gateway.core import VERSION, Gateway
+from headrace.gateway.http.api import API, api_endpoints
+from headrace.gateway.http.changes import change_routes
+from headrace.gateway.http.guard import Bounds, Endpoint, guarded, http_error, may_see
+from headrace.gateway.http.status import Documents, is_degraded, json_response
+from headrace.gateway.http.timeline import timeline_endpoints
+from headrace.gateway.identity import TokenRegistry
+from headrace.gateway.observer import Observer
+from headrace.gateway.telemetry.prometheus import Prometheus
+
+
+def new_app(
+    gateway: Gateway, registry: TokenRegistry, config: Http, address: str, *, loopback: bool, observer: Observer | None = None
+) -> Starlette:
+    """Creates the application of a gateway.
+
+    Args:
+        gateway: The gateway.
+        registry: The tokens that callers need.
+        config: What the configuration says about HTTP.
+        address: The address of the gateway itself.
+        loopback: Whether it listens where only this machine reaches it, and so is known by no other name.
+        observer: Takes the snapshots; None for one of its own.
+    """
+    observer = observer or Observer(gateway, config.stuck_after_ms)
+    documents = Documents(observer, address)
+    metrics = Prometheus(gateway, observer, of_streams=config.stream_metrics)
+
+    async def alive(request: Request) -> Response:
+        return JSONResponse({"status": "alive", "version": VERSION})
+
+    async def ready(request: Request) -> Response:
+        # Anybody may learn whether something is wrong, but the names of what is wrong are part of the status.
+        observed, text = await documents.health(with_problems=may_see(request, f"{API}/problems", registry))
+        return json_response(text, 503 if is_degraded(observed) else 200)
+
+    async def measure(request: Request) -> Response:
+        text, content_type = await metrics.text(request.headers.get("accept", ""))
+        return Response(text, headers={"content-type": content_type})
+
+    endpoints: Mapping[str, Endpoint] = {
+        "/healthz": alive,
+        "/readyz": ready,
+        "/metrics": measure,
+        **timeline_endpoints(gateway, observer),
+        **api_endpoints(documents),
+    }
+    app = Starlette(
+        routes=[
+            *change_routes(gateway, registry),
+            *(Route(path, guarded(path, endpoint, registry)) for path, endpoint in endpoints.items()),
+        ],
+        middleware=[Middleware(Bounds, loopback=loopback)],
+        exception_handlers={HTTPException: http_error},
+    )
+    app.router.redirect_slashes = False
+    return app

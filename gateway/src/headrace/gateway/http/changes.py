@@ -1,0 +1,176 @@
+"""The paths of the API that change something. Each takes a JSON object, and makes the change as AdminService does."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from typing_extensions import TypedDict
+
+from headrace.gateway.core import Gateway
+from headrace.gateway.core.control import (
+    Caller,
+    drain,
+    drain_progress,
+    forget_pipeline,
+    forget_stream,
+    pause,
+    reload,
+    resume,
+)
+from headrace.gateway.core.pauses import PartKind
+from headrace.gateway.http.guard import guarded_change
+from headrace.gateway.identity import TokenRegistry
+from headrace.gateway_status.document import PauseDocument
+
+_API = "/api/v1"
+
+
+class Request(BaseModel):
+    """A body. Unknown fields are refused: a typing error must not change something else."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class ForgetPipelineRequest(Request):
+    """Names a pipeline to forget; with `force`, also while it is attached."""
+
+    name: str
+    force: bool = False
+
+
+class ForgottenDocument(TypedDict):
+    """What was forgotten. Not yet, if pipelines have yet to read the rest of it or to drop it from their checkpoints."""
+
+    name: str
+    forgotten: bool
+
+
+class NameRequest(Request):
+    """Names a part."""
+
+    name: str
+
+
+class DrainRequest(Request):
+    """How long sessions may take to finish."""
+
+    timeout_ms: int | None = None
+
+
+class DrainDocument(TypedDict):
+    """What is left of a drain. Request it again to learn of its progress."""
+
+    sessions: int
+    sink_sessions: int
+    unacknowledged_messages: int
+    done: bool
+
+
+class ReloadRequest(Request):
+    """An empty object."""
+
+
+class ReloadDocument(TypedDict):
+    """What has changed, a line each."""
+
+    changes: list[str]
+
+
+class PausedDocument(TypedDict):
+    """The pause that is now in effect, and whether it is new."""
+
+    paused: PauseDocument
+    changed: bool
+
+
+class ResumedDocument(TypedDict):
+    """Whether there was a pause. There is none any more."""
+
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a path changes.
+
+    Attributes:
+        summary: What it does.
+        request: The model of the body.
+        answer: The type of the answer.
+        make: Makes the change, and returns the answer.
+    """
+
+    summary: str
+    request: type[Request]
+    answer: Any
+    make: Callable[[Gateway, Caller, Any], Awaitable[Mapping[str, Any]]]
+
+
+async def _forget_pipeline(gateway: Gateway, caller: Caller, request: ForgetPipelineRequest) -> ForgottenDocument:
+    forget_pipeline(gateway, caller, request.name, force=request.force)
+    return {"name": request.name, "forgotten": True}
+
+
+async def _forget_stream(gateway: Gateway, caller: Caller, request: NameRequest) -> ForgottenDocument:
+    return {"name": request.name, "forgotten": forget_stream(gateway, caller, request.name)}
+
+
+async def _drain(gateway: Gateway, caller: Caller, request: DrainRequest) -> DrainDocument:
+    if gateway.drain_task is None:
+        drain(gateway, caller, request.timeout_ms)
+    left = drain_progress(gateway)
+    return {
+        "sessions": left.sessions,
+        "sink_sessions": left.sink_sessions,
+        "unacknowledged_messages": left.unacknowledged_messages,
+        "done": left.done,
+    }
+
+
+async def _reload(gateway: Gateway, caller: Caller, request: Request) -> ReloadDocument:
+    return {"changes": reload(gateway, caller)}
+
+
+def _pausing(kind: PartKind) -> Change:
+    async def make(gateway: Gateway, caller: Caller, request: NameRequest) -> PausedDocument:
+        in_effect, changed = pause(gateway, caller, kind, request.name)
+        age_ms = int((time.monotonic() - in_effect.since) * 1000)
+        return {"paused": {"part": in_effect.part, "by": in_effect.by, "age_ms": age_ms}, "changed": changed}
+
+    return Change(f"Pauses a {kind}.", NameRequest, PausedDocument, make)
+
+
+def _resuming(kind: PartKind) -> Change:
+    async def make(gateway: Gateway, caller: Caller, request: NameRequest) -> ResumedDocument:
+        return {"changed": resume(gateway, caller, kind, request.name)}
+
+    return Change(f"Ends the pause of a {kind}.", NameRequest, ResumedDocument, make)
+
+
+CHANGES_MADE: Mapping[str, Change] = {
+    **{f"{_API}/{kind}s/pause": _pausing(kind) for kind in PartKind},
+    **{f"{_API}/{kind}s/resume": _resuming(kind) for kind in PartKind},
+    f"{_API}/gateway/drain": Change("Begins to drain, and says what is left.", DrainRequest, DrainDocument, _drain),
+    f"{_API}/gateway/reload": Change("Reads the configuration again.", ReloadRequest, ReloadDocument, _reload),
+    f"{_API}/streams/forget": Change("Forgets a stream that has ended for good.", NameRequest, ForgottenDocument, _forget_stream),
+    f"{_API}/pipelines/forget": Change(
+        "Forgets a pipeline that will not come back.", ForgetPipelineRequest, ForgottenDocument, _forget_pipeline
+    ),
+}
+"""The changes by the paths to which they are posted."""
+
+
+def change_routes(gateway: Gateway, registry: TokenRegistry) -> list[Route]:
+    """Returns the routes of the paths that change something."""
+
+    def route(path: str, change: Change) -> Route:
+        async def make(caller: Caller, body: Request) -> Response:
+            return JSONResponse(await change.make(gateway, caller, body))
+
+        return Route(path, guarded_change(path, change.request, make, registry), methods=["POST"])
+
+    return [route(path, change) for path, change in CHANGES_MADE.items()]

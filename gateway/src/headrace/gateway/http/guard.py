@@ -1,0 +1,186 @@
+"""What every request passes: its size, its Host, its token, and the rights that its path needs. Errors are RFC 9457 problems.
+
+A request that changes something is also checked for where it comes from: a web page of another site must not be able to make it
+in the name of whoever looks at that page.
+"""
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import grpc
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headrace.gateway.config import is_loopback
+from headrace.gateway.core import ProtocolError
+from headrace.gateway.core.control import Caller
+from headrace.gateway.identity import Identity, TokenRegistry, Unauthenticated
+from headrace.gateway.rules import CHANGES, PATHS
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+_Body = TypeVar("_Body", bound=BaseModel)
+MAX_BODY_BYTES = 16 * 2**10
+"""The size in bytes of the body of a request that changes something."""
+_STATUSES = {
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.FAILED_PRECONDITION: 409,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+    grpc.StatusCode.UNAVAILABLE: 503,
+}
+_HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+
+
+def problem(status: int, detail: str, **headers: str) -> Response:
+    """Returns an error as `application/problem+json`."""
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+    return JSONResponse(body, status, headers, media_type="application/problem+json")
+
+
+async def http_error(request: Request, error: Exception) -> Response:
+    """Returns the response to an error that Starlette raises, such as for an unknown path."""
+    assert isinstance(error, HTTPException)
+    detail = f"{request.method} {request.url.path}: {error.detail}"
+    return problem(error.status_code, detail, **(error.headers or {}))
+
+
+def guarded(path: str, endpoint: Endpoint, registry: TokenRegistry) -> Endpoint:
+    """Returns an endpoint that answers only callers with the rights that its path needs, according to `rules.PATHS`."""
+    needed = PATHS[path]
+
+    async def guard(request: Request) -> Response:
+        if needed:
+            found = _identity(request, needed, path, registry)
+            if isinstance(found, Response):
+                return found
+        return await endpoint(request)
+
+    return guard
+
+
+def guarded_change(
+    path: str, body: type[_Body], change: Callable[[Caller, _Body], Awaitable[Response]], registry: TokenRegistry
+) -> Endpoint:
+    """Returns an endpoint that makes a change for callers with the rights that its path needs, according to `rules.CHANGES`.
+
+    The request must come from the same origin or from no web page at all, and have a small JSON object for its body.
+
+    Args:
+        path: The path.
+        body: The model of the body.
+        change: Makes the change, and returns the answer; the errors of the protocol that it raises become problems.
+        registry: The tokens that callers need.
+    """
+    needed = CHANGES[path]
+
+    async def guard(request: Request) -> Response:
+        if refusal := refuse_cross_site(request):
+            return refusal
+        found = _identity(request, needed, path, registry)
+        if isinstance(found, Response):
+            return found
+        wanted = await _read(request, body)
+        if isinstance(wanted, Response):
+            return wanted
+        peer = f"{request.client.host}:{request.client.port}" if request.client is not None else "unknown"
+        try:
+            return await change(Caller(found.name, peer), wanted)
+        except ProtocolError as error:
+            return problem(_STATUSES.get(error.status, 500), str(error))
+
+    return guard
+
+
+def _identity(request: Request, needed: frozenset[Any], path: str, registry: TokenRegistry) -> Identity | Response:
+    """Returns who calls, or the refusal of a caller that is unknown or lacks a right."""
+    try:
+        identity = registry.authenticate(request.headers.get("authorization"))
+    except Unauthenticated as error:
+        return problem(401, str(error), **{"www-authenticate": "Bearer"})
+    if refusal := identity.lacks(needed, path):
+        return problem(403, refusal)
+    return identity
+
+
+def refuse_cross_site(request: Request) -> Response | None:
+    """Returns the refusal of a request that changes something, if a page of another origin has made it; None if it may go on.
+
+    A bearer token is proof enough, since no browser adds one by itself. Otherwise, a browser states where the request comes from,
+    in Sec-Fetch-Site or at least in Origin. A request with neither comes from no browser.
+    """
+    if request.headers.get("authorization", "").lower().startswith("bearer "):
+        return None
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        allowed = site in ("same-origin", "none")
+    else:
+        allowed = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    if allowed:
+        return None
+    where = f"the origin {origin!r}" if origin is not None else f"a site that is {site!r}"
+    return problem(
+        403, f"this request comes from a page of {where[:200]}; changes are accepted from this server's own pages only"
+    )
+
+
+async def _read(request: Request, body: type[_Body]) -> _Body | Response:
+    """Returns the body of a request, or the refusal of one that is not valid. `Bounds` has limited its size."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        return problem(415, "send a JSON object, with the header Content-Type: application/json")
+    try:
+        return body.model_validate_json(await request.body())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part)[:80] for part in first["loc"])
+        return problem(400, f"the body is not valid: {f'{where}: ' if where else ''}{first['msg']}")
+
+
+def may_see(request: Request, path: str, registry: TokenRegistry) -> bool:
+    """Returns whether a caller has the rights that a path needs."""
+    try:
+        return not registry.authenticate(request.headers.get("authorization")).lacks(PATHS[path], path)
+    except Unauthenticated:
+        return False
+
+
+class Bounds:
+    """Refuses bodies that are too large, or that no request needs, and names of this machine that a web page has made up.
+
+    Without the latter, a page in a browser of this machine could read from a gateway without tokens (DNS rebinding).
+    """
+
+    def __init__(self, app: ASGIApp, loopback: bool) -> None:
+        self._app = app
+        self._loopback = loopback
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        answer = self._refusal(Request(scope)) if scope["type"] == "http" else None
+        await (answer or self._app)(scope, receive, send_with_headers)
+
+    def _refusal(self, request: Request) -> Response | None:
+        allowed = MAX_BODY_BYTES if request.method == "POST" else 0
+        if "transfer-encoding" in request.headers:
+            status, text = (411, "send the body with its Content-Length") if allowed else (413, "a request here has no body")
+            return problem(status, text, connection="close")
+        size = request.headers.get("content-length", "0")
+        # int() would take a signed number, or one of a million digits.
+        if not size.isdecimal() or len(size) > len(str(MAX_BODY_BYTES)) or int(size) > allowed:
+            text = f"a body has at most {MAX_BODY_BYTES} bytes" if allowed else "a request here has no body"
+            return problem(413, text, connection="close")
+        host = request.url.hostname or ""
+        if self._loopback and not is_loopback(host):
+            return problem(421, f"this server is for this machine: ask for 127.0.0.1 or localhost, not for {host!r}")
+        return None

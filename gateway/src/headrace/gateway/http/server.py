@@ -1,0 +1,90 @@
+"""Runs the HTTP application with uvicorn, on the gateway's event loop. Connections and their time are bounded."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MAX_CONNECTIONS = 100
+"""How many connections there may be; further ones are closed at once."""
+REQUEST_TIMEOUT_S = 30.0
+"""How long a request, with its response, may take, and how long a client may take to read the end of the response."""
+MAX_HEADER_BYTES = 16 * 2**10
+"""The size in bytes of a request's line and headers."""
+_IDLE_TIMEOUT_S = 5
+_STOP_GRACE_S = 1
+
+
+class _Connection(H11Protocol):
+    """A connection that is dropped if it does not complete a request in time, whichever side of it is slow."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
+        else:
+            self._set_deadline(transport)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._set_deadline(self.transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def _set_deadline(self, transport: asyncio.Transport) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self.loop.call_later(REQUEST_TIMEOUT_S, transport.abort)
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the gateway."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def http_server(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
+    """Serves an application on a socket that listens. On leaving, requests in progress have a second to complete."""
+    config: dict[str, Any] = {} if tls is None else {"ssl_context_factory": lambda config, default: tls}
+    server = _Server(
+        uvicorn.Config(
+            app,
+            http=_Connection,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=_IDLE_TIMEOUT_S,
+            timeout_graceful_shutdown=_STOP_GRACE_S,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+            **config,
+        )
+    )
+    serving = asyncio.create_task(server.serve([listener]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+        for connection in list(server.server_state.connections):
+            # A client that does not read would keep the connection open.
+            if connection.transport is not None:
+                connection.transport.abort()

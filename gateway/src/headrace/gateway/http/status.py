@@ -1,0 +1,118 @@
+"""The status of a gateway as HTTP shows it: at most a second old, and converted once however many ask."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal, NotRequired, TypeVar
+
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from headrace.gateway.observer import Observation, Observer
+from headrace.gateway_status import ProblemDocument, StatusDocument, problem_documents, status_document
+
+_T = TypeVar("_T")
+
+
+class HealthDocument(TypedDict):
+    """Whether all is well. Only callers that may read the status learn what is not."""
+
+    status: Literal["ready", "degraded"]
+    problems: NotRequired[list[ProblemDocument]]
+    problems_in_all: NotRequired[int]
+
+
+def is_degraded(observed: Observation) -> bool:
+    """Returns whether something is wrong. What is paused is listed, but nothing is wrong with it."""
+    return any(problem.is_fault for problem in observed.problems)
+
+
+def health_document(observed: Observation, *, with_problems: bool) -> HealthDocument:
+    """Returns what `/readyz` answers."""
+    document: HealthDocument = {"status": "degraded" if is_degraded(observed) else "ready"}
+    if with_problems:
+        document["problems"] = problem_documents(observed.status, observed.taken_at)
+        document["problems_in_all"] = len(observed.problems)
+    return document
+
+
+class Documents:
+    """The status as documents, each made once for an observation: there are many probes and pages, and much to convert."""
+
+    def __init__(self, observer: Observer, address: str) -> None:
+        """Creates them.
+
+        Args:
+            observer: Takes the snapshots.
+            address: The address of the gateway itself.
+        """
+        self._observer = observer
+        self._address = address
+        self._of: Observation | None = None
+        self._status: StatusDocument | None = None
+        self._texts: dict[str, bytes] = {}
+        self._lock = asyncio.Lock()
+
+    async def observe(self) -> Observation:
+        """Returns an observation that is at most a second old."""
+        return await self._observer.observe()
+
+    async def status(self) -> StatusDocument:
+        """Returns the status; nobody may change it."""
+        observed = await self.observe()
+        async with self._lock:
+            return await self._status_of(observed)
+
+    async def part(self, key: str, read: Callable[[StatusDocument], Mapping[str, Any]]) -> Response:
+        """Returns a part of the status.
+
+        Args:
+            key: Names the part; its text is kept under this name.
+            read: Takes the part from the status.
+        """
+        observed = await self.observe()
+        async with self._lock:
+            status = await self._status_of(observed)
+            return json_response(await self._text(observed, key, lambda: read(status)))
+
+    async def health(self, *, with_problems: bool) -> tuple[Observation, bytes]:
+        """Returns an observation, and what `/readyz` answers."""
+        observed = await self.observe()
+        async with self._lock:
+            key = "problems" if with_problems else "ready"
+            return observed, await self._text(observed, key, lambda: health_document(observed, with_problems=with_problems))
+
+    async def _status_of(self, observed: Observation) -> StatusDocument:
+        self._renew(observed)
+        if self._status is not None:
+            return self._status
+        found = await _converted(observed, partial(status_document, self._address, observed.status, observed.taken_at))
+        self._status = found
+        return found
+
+    async def _text(self, observed: Observation, key: str, read: Callable[[], Mapping[str, Any]]) -> bytes:
+        self._renew(observed)
+        if key not in self._texts:
+            self._texts[key] = await _converted(observed, lambda: encoded(read()))
+        return self._texts[key]
+
+    def _renew(self, observed: Observation) -> None:
+        """Drops what was made of another observation."""
+        if self._of is not observed:
+            self._of, self._status, self._texts = observed, None, {}
+
+
+async def _converted(observed: Observation, convert: Callable[[], _T]) -> _T:
+    """Converts a large observation in a thread, so that sessions do not wait."""
+    return await asyncio.to_thread(convert) if observed.is_large else convert()
+
+
+def encoded(document: Mapping[str, Any]) -> bytes:
+    """Encodes JSON as Starlette does."""
+    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def json_response(text: bytes, status: int = 200) -> Response:
+    """Returns a response of JSON that is already encoded."""
+    return Response(text, status, media_type="application/json")

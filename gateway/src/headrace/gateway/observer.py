@@ -1,0 +1,101 @@
+"""Observations of a gateway: a snapshot and what is wrong in it, shared by everybody who asks at about the same time.
+
+A snapshot is consistent, so the event loop makes it in one go. What follows from a large one is computed in a thread, so that
+sessions do not wait.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from headrace.gateway.core import ConnectorCounts, Gateway, Problem, problems, snapshot
+from headrace.protocol.v1.admin_pb2 import GetStatusResponse
+from headrace.protocol.v1.admin_pb2 import Problem as ProblemMessage
+
+MAX_PROBLEMS = 1_000
+"""How many problems a status lists."""
+MANY_PARTS = 100
+"""Of so many streams, sessions, pipelines and sinks, a snapshot takes more than a millisecond."""
+_FRESH_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A snapshot and what is wrong in it."""
+
+    status: GetStatusResponse
+    problems: list[Problem]
+    taken_at: datetime
+    connectors: Sequence[ConnectorCounts] = ()
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is large enough to be converted in a thread."""
+        return _is_large(self.status)
+
+
+class Observer:
+    """Takes snapshots of a gateway, each for all that ask for it meanwhile."""
+
+    def __init__(self, gateway: Gateway, stuck_after_ms: int) -> None:
+        """Creates an observer.
+
+        Args:
+            gateway: The gateway.
+            stuck_after_ms: After how many milliseconds without a commit a micro-batch is stuck.
+        """
+        self._gateway = gateway
+        self._stuck_after_ms = stuck_after_ms
+        self._last: Observation | None = None
+        self._taken = 0.0
+        self._took = 0.0
+        self._lock = asyncio.Lock()
+
+    async def observe(self) -> Observation:
+        """Returns the last observation if it is younger than a second, or else a new one."""
+        async with self._lock:
+            # However long it takes, the gateway must have time for other things.
+            last, age = self._last, time.monotonic() - self._taken
+            if last is None or age >= max(_FRESH_S, 10 * self._took) or last.status.gateway.draining != self._gateway.draining:
+                self._last = last = await self._observe()
+            return last
+
+    async def current(self) -> Observation:
+        """Returns what is true now; of a gateway with many parts, what was true at most a second ago."""
+        if _is_large(self._gateway):
+            return await self.observe()
+        return _observation(snapshot(self._gateway), self._stuck_after_ms, tuple(self._gateway.connectors.copied()))
+
+    async def _observe(self) -> Observation:
+        self._taken = time.monotonic()
+        status, connectors = snapshot(self._gateway), tuple(self._gateway.connectors.copied())
+        self._took = time.monotonic() - self._taken
+        if _is_large(status):
+            return await asyncio.to_thread(_observation, status, self._stuck_after_ms, connectors)
+        return _observation(status, self._stuck_after_ms, connectors)
+
+
+def _is_large(parts: Gateway | GetStatusResponse) -> bool:
+    """Returns whether a snapshot of so many parts takes a noticeable time."""
+    return sum(map(len, (parts.streams, parts.sessions, parts.pipelines, parts.sinks, parts.sink_sessions))) >= MANY_PARTS
+
+
+def _observation(status: GetStatusResponse, stuck_after_ms: int, connectors: Sequence[ConnectorCounts]) -> Observation:
+    taken_at = datetime.now(UTC)
+    found = problems(status, stuck_after_ms)
+    status.problems.extend(_message(problem) for problem in found[:MAX_PROBLEMS])
+    status.problems_in_all = len(found)
+    return Observation(status, found, taken_at, connectors)
+
+
+def _message(problem: Problem) -> ProblemMessage:
+    return ProblemMessage(
+        part=problem.part,
+        kind=problem.kind,
+        cause=problem.cause,
+        root=problem.root or problem.part,
+        age_ms=max(0, problem.age_ms),
+        remedy=problem.remedy,
+    )

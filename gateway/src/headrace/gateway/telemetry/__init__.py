@@ -1,0 +1,1 @@
+"""What a gateway tells monitoring systems: its metrics, for Prometheus and by OTLP."""

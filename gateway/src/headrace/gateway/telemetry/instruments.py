@@ -1,0 +1,408 @@
+"""What /metrics measures: each instrument with its unit, its labels, and how it is read."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headrace.gateway.core import VERSION, Kind
+from headrace.gateway.telemetry.readings import (
+    Read,
+    counted,
+    of_connectors,
+    of_gateway,
+    of_pipelines,
+    of_runs,
+    of_sessions,
+    of_sinks,
+    of_steps,
+    of_streams,
+    pipelines,
+    sessions,
+    stages,
+    streams,
+    transactions,
+)
+
+
+class Type(StrEnum):
+    """The types of instruments, as Prometheus names them."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """One instrument.
+
+    Attributes:
+        name: Its name without the prefix, and without `_total`.
+        type: Its type.
+        unit: Its unit, in the notation of UCUM.
+        description: What it measures.
+        labels: The labels of its series.
+        read: Returns its values in an observation; None if it is not read but recorded.
+    """
+
+    name: str
+    type: Type
+    unit: str
+    description: str
+    labels: tuple[str, ...] = ()
+    read: Read | None = None
+
+    @property
+    def exported_name(self) -> str:
+        """Its name in /metrics."""
+        return f"headrace_{self.name}{'_total' if self.type is Type.COUNTER else ''}"
+
+
+COMMIT_TO_ACK = Instrument(
+    "commit_to_ack_seconds",
+    Type.HISTOGRAM,
+    "s",
+    "Time from the moment when the gateway learns of a commit until its acknowledgements are written to a connector.",
+)
+COMMIT_TO_ACK_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+INSTRUMENTS = (
+    Instrument(
+        "gateway_info", Type.GAUGE, "", "1, with the version of the gateway.", ("version",), lambda _: [(1, {"version": VERSION})]
+    ),
+    Instrument(
+        "gateway_uptime_seconds", Type.GAUGE, "s", "How long the gateway has run.", (), of_gateway(lambda g: g.uptime_ms / 1000)
+    ),
+    Instrument(
+        "problems",
+        Type.GAUGE,
+        "{part}",
+        "Degraded parts, as `/readyz` lists them, by the kind of their first cause.",
+        ("kind",),
+        lambda observed: counted("kind", [kind.value for kind in Kind], (problem.kind.value for problem in observed.problems)),
+    ),
+    Instrument("received_frames", Type.COUNTER, "{frame}", "Frames received.", (), of_gateway(lambda g: g.received_frames)),
+    Instrument(
+        "received_messages",
+        Type.COUNTER,
+        "{message}",
+        "Messages received, without duplicates.",
+        (),
+        of_gateway(lambda g: g.received_messages),
+    ),
+    Instrument("received_bytes", Type.COUNTER, "By", "Bytes of their frames.", (), of_gateway(lambda g: g.received_bytes)),
+    Instrument(
+        "duplicate_messages",
+        Type.COUNTER,
+        "{message}",
+        "Messages dropped because they had been received before.",
+        (),
+        of_gateway(lambda g: g.duplicate_messages),
+    ),
+    Instrument(
+        "acknowledged_messages",
+        Type.COUNTER,
+        "{message}",
+        "Messages acknowledged to their sources.",
+        (),
+        of_gateway(lambda g: g.acknowledged_messages),
+    ),
+    Instrument(
+        "source_losses",
+        Type.COUNTER,
+        "{loss}",
+        "Times that queries continued although a source had lost messages.",
+        (),
+        of_gateway(lambda g: g.losses),
+    ),
+    Instrument(
+        "buffered_messages",
+        Type.GAUGE,
+        "{message}",
+        "Messages held in the buffer.",
+        (),
+        of_gateway(lambda g: g.buffered_messages),
+    ),
+    Instrument("buffered_bytes", Type.GAUGE, "By", "Bytes of their frames.", (), of_gateway(lambda g: g.buffered_bytes)),
+    Instrument("buffer_limit_bytes", Type.GAUGE, "By", "The size of the buffer.", (), of_gateway(lambda g: g.buffer_limit_bytes)),
+    Instrument(
+        "unacknowledged_messages",
+        Type.GAUGE,
+        "{message}",
+        "Messages not yet acknowledged, including those that sources report as their backlog.",
+        (),
+        lambda observed: [(sum(stream.lag_messages for stream in observed.status.streams), {})],
+    ),
+    Instrument(
+        "oldest_unacknowledged_seconds",
+        Type.GAUGE,
+        "s",
+        "How long the oldest message in the buffer has been there.",
+        (),
+        lambda observed: [(max((s.oldest_unacknowledged_ms for s in observed.status.streams), default=0) / 1000, {})],
+    ),
+    COMMIT_TO_ACK,
+    Instrument("streams", Type.GAUGE, "{stream}", "Streams.", ("state",), streams),
+    Instrument("sessions", Type.GAUGE, "{session}", "Sessions, by what their connectors report.", ("role", "state"), sessions),
+    Instrument(
+        "rejected_sessions",
+        Type.COUNTER,
+        "{session}",
+        "Sessions ended because they violated the protocol.",
+        ("status",),
+        lambda observed: [(count, {"status": name}) for name, count in observed.status.gateway.rejected_sessions.items()],
+    ),
+    Instrument(
+        "session_credit_bytes",
+        Type.GAUGE,
+        "By",
+        "Bytes that the sessions of sources may still send, together.",
+        (),
+        of_sessions(lambda s: s.credit_bytes),
+    ),
+    Instrument(
+        "session_credit_messages",
+        Type.GAUGE,
+        "{message}",
+        "Messages that they may still send.",
+        (),
+        of_sessions(lambda s: s.credit_messages),
+    ),
+    Instrument(
+        "session_outstanding_bytes",
+        Type.GAUGE,
+        "By",
+        "Bytes that they have sent and that are not released.",
+        (),
+        of_sessions(lambda s: s.outstanding_bytes),
+    ),
+    Instrument("pipelines", Type.GAUGE, "{pipeline}", "Pipelines.", ("state",), pipelines),
+    Instrument(
+        "pipeline_planned_batches",
+        Type.COUNTER,
+        "{batch}",
+        "Micro-batches planned.",
+        ("pipeline",),
+        of_pipelines(lambda p: p.planned_batches),
+    ),
+    Instrument(
+        "pipeline_batch_age_seconds",
+        Type.GAUGE,
+        "s",
+        "Time since the micro-batch was planned that is not committed; 0 if there is none.",
+        ("pipeline",),
+        of_pipelines(lambda p: p.batch_ms / 1000),
+    ),
+    Instrument(
+        "pipeline_lag_messages",
+        Type.GAUGE,
+        "{message}",
+        "Messages in the buffer that it has not committed.",
+        ("pipeline",),
+        of_pipelines(lambda p: p.lag_messages),
+    ),
+    Instrument(
+        "sink_transactions",
+        Type.COUNTER,
+        "{transaction}",
+        "Transactions of the sink's instances, by outcome: committed, aborted or failed, which counts parts too.",
+        ("sink", "outcome"),
+        transactions,
+    ),
+    Instrument(
+        "sink_pending_transactions",
+        Type.GAUGE,
+        "{transaction}",
+        "Transactions staged or prepared, and not yet visible.",
+        ("sink",),
+        of_sinks(lambda s: s.pending_transactions),
+    ),
+    Instrument(
+        "sink_staged_messages", Type.COUNTER, "{message}", "Messages staged.", ("sink",), of_sinks(lambda s: s.staged_messages)
+    ),
+    Instrument(
+        "sink_refused_messages",
+        Type.COUNTER,
+        "{message}",
+        "Messages that the sink refused permanently.",
+        ("sink",),
+        of_sinks(lambda s: s.refused_messages),
+    ),
+    Instrument(
+        "sink_losses",
+        Type.COUNTER,
+        "{loss}",
+        "Times that an instance came back without what it had voted for.",
+        ("sink",),
+        of_sinks(lambda s: s.losses),
+    ),
+    Instrument(
+        "sink_instances", Type.GAUGE, "{instance}", "Attached instances.", ("sink",), of_sinks(lambda s: len(s.instances))
+    ),
+)
+"""The instruments that every gateway has."""
+
+CONNECTOR_INSTRUMENTS = (
+    Instrument(
+        "connector_sessions",
+        Type.COUNTER,
+        "{session}",
+        "Sessions that its instances have opened: one more for each restart and reconnection.",
+        ("role", "connector"),
+        of_connectors(lambda c: c.sessions, "source", "sink"),
+    ),
+    Instrument(
+        "connector_errors",
+        Type.COUNTER,
+        "{error}",
+        "Errors that they have reported, such as attempts that they repeat.",
+        ("role", "connector"),
+        of_connectors(lambda c: c.errors, "source", "sink"),
+    ),
+    Instrument(
+        "connector_sent_frames",
+        Type.COUNTER,
+        "{frame}",
+        "Frames that they have sent.",
+        ("role", "connector"),
+        of_connectors(lambda c: c.frames, "source"),
+    ),
+    Instrument(
+        "connector_sent_messages",
+        Type.COUNTER,
+        "{message}",
+        "Messages in these frames, duplicates included.",
+        ("role", "connector"),
+        of_connectors(lambda c: c.messages, "source"),
+    ),
+    Instrument(
+        "connector_sent_bytes",
+        Type.COUNTER,
+        "By",
+        "Bytes of these frames.",
+        ("role", "connector"),
+        of_connectors(lambda c: c.bytes, "source"),
+    ),
+)
+"""The instruments with series for each connector, by its name in Hello."""
+
+APPLICATION_INSTRUMENTS = (
+    Instrument(
+        "pipeline_batches",
+        Type.COUNTER,
+        "{batch}",
+        "Micro-batches that its run has processed.",
+        ("pipeline",),
+        of_runs(lambda r: r.batches),
+    ),
+    Instrument(
+        "pipeline_stage_seconds",
+        Type.COUNTER,
+        "s",
+        "Time that they have spent on each stage, as Spark names it: `addBatch` is the processing.",
+        ("pipeline", "stage"),
+        stages,
+    ),
+    Instrument(
+        "pipeline_state_bytes",
+        Type.GAUGE,
+        "By",
+        "Size of the stored states, as far as the run has changed them.",
+        ("pipeline",),
+        of_runs(lambda r: r.state_bytes),
+    ),
+    Instrument(
+        "step_received_messages",
+        Type.COUNTER,
+        "{message}",
+        "Messages that the step has received.",
+        ("pipeline", "step"),
+        of_steps(lambda s: s.received),
+    ),
+    Instrument("step_sent_messages", Type.COUNTER, "{message}", "Its results.", ("pipeline", "step"), of_steps(lambda s: s.sent)),
+    Instrument(
+        "step_failed_messages",
+        Type.COUNTER,
+        "{message}",
+        "Messages for which its function raised, and that were skipped or became dead letters.",
+        ("pipeline", "step"),
+        of_steps(lambda s: s.failed),
+    ),
+    Instrument(
+        "step_late_messages",
+        Type.COUNTER,
+        "{message}",
+        "Messages that arrived after their windows were closed.",
+        ("pipeline", "step"),
+        of_steps(lambda s: s.late),
+    ),
+    Instrument(
+        "step_ahead_messages",
+        Type.COUNTER,
+        "{message}",
+        "Messages whose event times were too far ahead of the present.",
+        ("pipeline", "step"),
+        of_steps(lambda s: s.ahead),
+    ),
+    Instrument(
+        "step_fired_timers",
+        Type.COUNTER,
+        "{timer}",
+        "Timers that have fired, and windows that have closed.",
+        ("pipeline", "step"),
+        of_steps(lambda s: s.fired),
+    ),
+    Instrument(
+        "step_seconds",
+        Type.COUNTER,
+        "s",
+        "Time that it has taken, in all tasks together.",
+        ("pipeline", "step"),
+        of_steps(lambda s: s.time_us / 1_000_000),
+    ),
+    Instrument(
+        "step_state_keys",
+        Type.GAUGE,
+        "{key}",
+        "Keys that have a state, as far as the run has processed them.",
+        ("pipeline", "step"),
+        of_steps(lambda s: s.keys),
+    ),
+)
+"""The instruments with series for each application that runs, and for each of its steps."""
+
+STREAM_INSTRUMENTS = (
+    Instrument(
+        "stream_received_messages",
+        Type.COUNTER,
+        "{message}",
+        "Messages received, without duplicates.",
+        ("stream",),
+        of_streams(lambda s: s.received_messages),
+    ),
+    Instrument(
+        "stream_received_bytes",
+        Type.COUNTER,
+        "By",
+        "Bytes of their frames.",
+        ("stream",),
+        of_streams(lambda s: s.received_bytes),
+    ),
+    Instrument(
+        "stream_acknowledged_messages",
+        Type.COUNTER,
+        "{message}",
+        "Messages acknowledged to the source.",
+        ("stream",),
+        of_streams(lambda s: s.acknowledged_messages),
+    ),
+    Instrument(
+        "stream_unacknowledged_messages",
+        Type.GAUGE,
+        "{message}",
+        "Messages not yet acknowledged, including the backlog that the source reports.",
+        ("stream",),
+        of_streams(lambda s: s.lag_messages),
+    ),
+)
+"""The instruments with series for each stream, if `http.stream_metrics` is set."""

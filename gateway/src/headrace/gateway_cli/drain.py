@@ -1,0 +1,69 @@
+"""`headrace drain`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.terminal import EXIT_FAILED, Connection, ProgramCommand, connection_options, print_action
+
+if TYPE_CHECKING:
+    from headrace.protocol.v1.admin_pb2 import DrainResponse
+
+
+@click.command(cls=ProgramCommand)
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Time to finish; the gateway's setting if unset."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@connection_options
+def drain(timeout: float | None, as_json: bool, connection: Connection) -> None:
+    """Let a gateway finish, and show the progress.
+
+    The gateway takes no new sessions. Sources stop, what they have sent is processed and acknowledged, and all sessions end. The
+    gateway continues to run without sessions, until you stop or restart it.
+
+    \b
+    Examples:
+      headrace drain
+      headrace drain --timeout 120 --json
+
+    Exit codes: 0 nothing is left, 1 something was left when the time was over, or the gateway is away.
+    """
+    import grpc
+
+    from headrace.protocol.v1.admin_pb2 import DrainRequest, DrainResponse
+    from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
+
+    left = DrainResponse()
+    try:
+        with connection.channel() as channel:
+            request = DrainRequest(timeout_ms=None if timeout is None else round(timeout * 1000))
+            for left in AdminServiceStub(channel).Drain(request, metadata=connection.metadata):
+                if not as_json:
+                    click.echo(_describe(left), err=True)
+    except grpc.RpcError as error:
+        failure = connection.failure(error)
+        if not as_json:
+            raise failure from None
+        print_action("drain", "the gateway is not drained", error=failure.message)
+        click.get_current_context().exit(EXIT_FAILED)
+    complete = left.done and not (left.sessions or left.sink_sessions)
+    summary = "the gateway is drained" if complete else f"the time is over, and this is left: {_describe(left)}"
+    if as_json:
+        result = {
+            "sessions": left.sessions,
+            "sink_sessions": left.sink_sessions,
+            "unacknowledged_messages": left.unacknowledged_messages,
+        }
+        print_action("drain", summary, result, None if complete else summary)
+    else:
+        click.echo(summary)
+    if not complete:
+        click.get_current_context().exit(EXIT_FAILED)
+
+
+def _describe(left: "DrainResponse") -> str:
+    return (
+        f"{left.sessions} sessions of sources, {left.sink_sessions} of sinks, "
+        f"{left.unacknowledged_messages:,} messages not acknowledged"
+    )

@@ -1,0 +1,146 @@
+"""The rows of each view, made of a status document and the rates since the one before."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.gateway_cli.live.rates import NONE, Rates
+from headrace.terminal import duration_text
+
+STALLED_MS = 10_000
+"""A stream is stalled if its oldest message has been held for so long, in milliseconds, and nothing is acknowledged."""
+NO_CREDIT = 0.02
+"""A session waits for credit if so little of it is left, as a fraction."""
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is shown: a document, and the rates since the one before."""
+
+    document: Mapping[str, Any]
+    rates: Rates = NONE
+
+    def rows(self, view: str) -> list[Row]:
+        """Returns the rows of a view, by the titles of its columns."""
+        return list(_ROWS[view](self))
+
+
+def _pipelines(shown: Shown) -> Iterator[Row]:
+    for pipeline in shown.document["pipelines"]:
+        name, batch_ms = pipeline["pipeline"], pipeline["batch_ms"]
+        yield {
+            "pipeline": name,
+            "state": pipeline["state"],
+            "batch": batch_ms if batch_ms is not None else -1,
+            "batches": pipeline["planned_batches"],
+            "stage": _stage(pipeline, shown.document["sinks"]),
+            "rate": shown.rates.committed.get(name),
+            "lag": pipeline["lag_messages"],
+            "lag bytes": pipeline["lag_bytes"],
+            "last call": pipeline["idle_ms"] if pipeline["run"] else -1,
+        }
+
+
+def _stage(pipeline: Mapping[str, Any], sinks: list[Mapping[str, Any]]) -> str:
+    """Returns what the micro-batch of a pipeline is at, as far as its sinks show it."""
+    if pipeline["batch_ms"] is None:
+        return "idle" if pipeline["attached"] else "-"
+    mine = [sink for sink in sinks if pipeline["pipeline"] in sink["writers"]]
+    if any(sink["open_parts"] for sink in mine):
+        return "writes"
+    return "staged" if any(sink["pending_transactions"] for sink in mine) else "runs"
+
+
+def _streams(shown: Shown) -> Iterator[Row]:
+    sessions = {session["instance"]: session for session in shown.document["sessions"]}
+    for stream in shown.document["streams"]:
+        name = stream["stream"]
+        acknowledged = shown.rates.acknowledged.get(name)
+        credit = _credit(sessions.get(stream["instance"]))
+        yield {
+            "stream": name,
+            "flow": _flow(stream, credit, acknowledged),
+            "in": shown.rates.received.get(name),
+            "out": acknowledged,
+            "lag": stream["lag_messages"],
+            "oldest": stream["oldest_unacknowledged_ms"] or -1,
+            "credit": credit,
+            "lag bytes": stream["lag_bytes"],
+            "owner": stream["instance"] or stream["last_instance"] or "-",
+        }
+
+
+def _credit(session: Mapping[str, Any] | None) -> float | None:
+    """Returns the fraction of its credit that a session has left, of bytes or messages, whichever is less."""
+    if session is None:
+        return None
+    left = []
+    for unit in ("bytes", "messages"):
+        whole = session[f"credit_{unit}"] + session[f"outstanding_{unit}"]
+        left.append(session[f"credit_{unit}"] / whole if whole else 1.0)
+    return min(left)
+
+
+def _flow(stream: Mapping[str, Any], credit: float | None, acknowledged: float | None) -> str:
+    """Returns what a stream does in a word: one that has nothing to do differs from one that makes no progress."""
+    if stream["state"] != "live":
+        return str(stream["state"])
+    if not stream["lag_messages"]:
+        return "idle"
+    if acknowledged:
+        return "flows"
+    if stream["oldest_unacknowledged_ms"] >= STALLED_MS:
+        return "stalled"
+    return "no credit" if credit is not None and credit < NO_CREDIT else "waits"
+
+
+def _connectors(shown: Shown) -> Iterator[Row]:
+    for session in shown.document["sessions"]:
+        yield _connector(session, f"{session['streams']:,} stream{'' if session['streams'] == 1 else 's'}")
+    for session in shown.document["sink_sessions"]:
+        yield _connector(session, f"sink {session['sink']}")
+
+
+def _connector(session: Mapping[str, Any], serves: str) -> Row:
+    errors, credit = session["errors"], _credit(session) if "credit_bytes" in session else None
+    last = session["reason"] or (errors[-1]["message"] if errors else "")
+    sdk = session["sdk"]
+    return {
+        "connector": session["instance"],
+        "serves": serves,
+        "state": session["state"] or "-",
+        "since": session["state_age_ms"] if session["state_age_ms"] is not None else session["age_ms"],
+        "credit": credit,
+        "errors": len(errors),
+        "sdk": f"{sdk['language']} {sdk['version']}".strip() if sdk else "-",
+        "last error": last,
+    }
+
+
+def _sinks(shown: Shown) -> Iterator[Row]:
+    for sink in shown.document["sinks"]:
+        failure = sink["failure"] or ""
+        age = f" ({duration_text(sink['failure_age_ms'])})" if failure and sink["failure_age_ms"] is not None else ""
+        yield {
+            "sink": sink["sink"],
+            "state": _sink_state(sink),
+            "mode": sink["mode"] or "-",
+            "instances": len(sink["instances"]),
+            "rate": shown.rates.staged.get(sink["sink"]),
+            "pending": sink["pending_transactions"],
+            "refused": sink["refused_messages"],
+            "failure": failure + age,
+        }
+
+
+def _sink_state(sink: Mapping[str, Any]) -> str:
+    if sink["lost"]:
+        return "lost"
+    if not sink["instances"]:
+        return "away"
+    return "fails" if sink["failure"] else "serves"
+
+
+_ROWS = {"pipelines": _pipelines, "streams": _streams, "connectors": _connectors, "sinks": _sinks}

@@ -1,0 +1,43 @@
+"""`headrace gateway reload`."""
+
+import click
+
+from headrace.terminal import CALL_TIMEOUT_S, EXIT_FAILED, Connection, ProgramCommand, connection_options, print_action
+
+
+@click.command(cls=ProgramCommand)
+@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@connection_options
+def reload(as_json: bool, connection: Connection) -> None:
+    """Let a running gateway read its configuration file again.
+
+    Everything that has changed takes effect, or nothing does: if the file is invalid, or if a change needs a restart, the gateway
+    keeps the previous configuration. SIGHUP does the same.
+
+    \b
+    Examples:
+      headrace gateway reload
+      headrace gateway reload --json
+
+    Exit codes: 0 the file is in effect, 1 it is refused or the gateway is away.
+    """
+    import grpc
+
+    from headrace.protocol.v1.admin_pb2 import ReloadRequest
+    from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
+
+    try:
+        with connection.channel() as channel:
+            answer = AdminServiceStub(channel).Reload(ReloadRequest(), timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
+    except grpc.RpcError as error:
+        failure = connection.failure(error)
+        if not as_json:
+            raise failure from None
+        print_action("gateway reload", "nothing has changed", error=failure.message)
+        click.get_current_context().exit(EXIT_FAILED)
+    changes = list(answer.changes)
+    summary = f"{len(changes)} changes are in effect" if changes else "nothing has changed"
+    if as_json:
+        print_action("gateway reload", summary, {"changes": changes})
+    else:
+        click.echo("\n".join([*changes, summary]))

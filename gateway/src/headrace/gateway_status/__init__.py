@@ -1,0 +1,31 @@
+"""The status of a gateway as plain data, for `headrace status --json` and the HTTP API. Its names and types are stable."""
+
+from headrace.gateway_status.convert import problem_documents, status_document
+from headrace.gateway_status.document import (
+    GatewayDocument,
+    PipelineDocument,
+    ProblemDocument,
+    SessionDocument,
+    SinkDocument,
+    SinkSessionDocument,
+    StatusDocument,
+    StreamDocument,
+)
+from headrace.gateway_status.timeline import MessageDocument, TimelineDocument, message_document, timeline_document
+
+__all__ = [
+    "GatewayDocument",
+    "MessageDocument",
+    "PipelineDocument",
+    "ProblemDocument",
+    "SessionDocument",
+    "SinkDocument",
+    "SinkSessionDocument",
+    "StatusDocument",
+    "StreamDocument",
+    "TimelineDocument",
+    "message_document",
+    "problem_documents",
+    "status_document",
+    "timeline_document",
+]

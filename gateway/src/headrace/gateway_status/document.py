@@ -1,0 +1,210 @@
+"""The types of the documents. Sizes are in bytes and times in milliseconds; docs/gateway.md explains each field."""
+
+from typing import Literal
+
+# Pydantic, which makes the JSON schemas, needs this one before Python 3.12.
+from typing_extensions import TypedDict
+
+StreamState = Literal["parked", "live", "detached", "ended", "lost"]
+PipelineState = Literal["attached", "away", "detached", "awaited"]
+ConnectorState = Literal["connecting", "running", "degraded", "waiting"]
+SinkMode = Literal["two-phase", "batch-idempotent", "at-least-once"]
+
+
+class PositionDocument(TypedDict):
+    """A place in a stream. The cursor is base64."""
+
+    epoch: int
+    sequence: int
+    cursor: str | None
+
+
+class GatewayDocument(TypedDict):
+    """The gateway itself."""
+
+    address: str
+    version: str
+    uptime_ms: int
+    buffered_bytes: int
+    buffer_limit_bytes: int
+    draining: bool
+    rejected_sessions: dict[str, int]
+    received_frames: int
+    received_messages: int
+    received_bytes: int
+    acknowledged_messages: int
+    duplicate_messages: int
+    losses: int
+    buffered_messages: int
+
+
+class HolderDocument(TypedDict):
+    """A pipeline that a stream's acknowledgements wait for."""
+
+    pipeline: str
+    state: PipelineState
+    committed: PositionDocument | None
+    held_ms: int
+
+
+class PauseDocument(TypedDict):
+    """A pause: the part that was paused, by whom, and for how long."""
+
+    part: str
+    by: str
+    age_ms: int
+
+
+class StreamDocument(TypedDict):
+    """One stream."""
+
+    stream: str
+    state: StreamState
+    detail: str
+    state_age_ms: int
+    instance: str | None
+    last_instance: str | None
+    readers: int
+    replayable: bool
+    received: PositionDocument | None
+    acknowledged: PositionDocument | None
+    received_messages: int
+    received_bytes: int
+    acknowledged_messages: int
+    duplicate_messages: int
+    losses: int
+    lag_messages: int
+    lag_bytes: int
+    oldest_unacknowledged_ms: int
+    holders: list[HolderDocument]
+    paused: PauseDocument | None
+
+
+class SdkDocument(TypedDict):
+    """The library of a connector."""
+
+    name: str
+    version: str
+    language: str
+
+
+class ErrorDocument(TypedDict):
+    """An error that a connector has reported."""
+
+    message: str
+    age_ms: int
+    stream: str | None
+
+
+class ReportedDocument(TypedDict):
+    """What a connector reports about itself."""
+
+    sdk: SdkDocument | None
+    state: ConnectorState | None
+    state_age_ms: int | None
+    reason: str
+    errors: list[ErrorDocument]
+
+
+class SessionDocument(ReportedDocument):
+    """One session of a source."""
+
+    session: str
+    connector: str
+    connector_version: str
+    instance: str
+    peer: str
+    age_ms: int
+    streams: int
+    credit_bytes: int
+    credit_messages: int
+    outstanding_bytes: int
+    outstanding_messages: int
+    linger_ms: int
+    paused: PauseDocument | None
+
+
+class SinkSessionDocument(ReportedDocument):
+    """One session of a sink."""
+
+    session: str
+    sink: str
+    connector: str
+    connector_version: str
+    instance: str
+    peer: str
+    age_ms: int
+
+
+class PipelineDocument(TypedDict):
+    """One pipeline."""
+
+    pipeline: str
+    run: int
+    attached: bool
+    state: PipelineState
+    away_ms: int | None
+    patterns: list[str]
+    committed: dict[str, PositionDocument | None]
+    idle_ms: int
+    planned_batches: int
+    batch_ms: int | None
+    paused: PauseDocument | None
+    lag_messages: int
+    lag_bytes: int
+
+
+class LostVoteDocument(TypedDict):
+    """A vote without whose batch an instance has reconnected."""
+
+    instance: str
+    pipeline: str
+    batch: int
+
+
+class SinkDocument(TypedDict):
+    """One sink."""
+
+    sink: str
+    mode: SinkMode | None
+    instances: list[str]
+    away: list[str]
+    absent_ms: int | None
+    writers: list[str]
+    committed_transactions: int
+    aborted_transactions: int
+    failures: int
+    failure: str | None
+    failure_age_ms: int | None
+    open_parts: int
+    pending_transactions: int
+    staged_messages: int
+    refused_messages: int
+    committed: dict[str, int]
+    lost: list[LostVoteDocument]
+    losses: int
+    paused: PauseDocument | None
+
+
+class ProblemDocument(TypedDict):
+    """A degraded part, and the first cause."""
+
+    part: str
+    kind: str
+    cause: str
+    root: str
+    since: str
+    remedy: str
+
+
+class StatusDocument(TypedDict):
+    """A gateway at one moment. The problems are null if the gateway is of a version that does not report them."""
+
+    problems: list[ProblemDocument] | None
+    problems_in_all: int | None
+    gateway: GatewayDocument
+    streams: list[StreamDocument]
+    sessions: list[SessionDocument]
+    pipelines: list[PipelineDocument]
+    sinks: list[SinkDocument]
+    sink_sessions: list[SinkSessionDocument]

@@ -1,0 +1,159 @@
+"""The API: who may ask for what, that it says what AdminService says, and that its OpenAPI document is true."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from tests.gateway.http_server import get, serve_http
+from tests.gateway.sink_wire import sink_and_source, stage_and_vote
+from tests.gateway.test_rights import ALL_NAMES, token
+from tests.gateway.wire import Engine, numbered, serve
+
+from headrace.gateway import Limits, observer
+from headrace.gateway.core import Gateway
+from headrace.gateway.rules import CHANGES, PATHS, Right
+from headrace.gateway_status import status_document
+
+ADMIN_PATHS = [path for path in PATHS if path == "/metrics" or (path.startswith("/api/") and "openapi" not in path)]
+LISTS = {
+    "streams": "streams",
+    "sessions": "sessions",
+    "pipelines": "pipelines",
+    "sinks": "sinks",
+    "sink-sessions": "sink_sessions",
+}
+
+
+def named(path: str) -> str:
+    """The path of a part that does not exist, or the path itself."""
+    query = {"/api/v1/unacknowledged": "?stream=none/such&sequence=1"}
+    return path.replace("{name:path}", "none/such") + query.get(path, "")
+
+
+@pytest.fixture
+async def http(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str, Engine]]:
+    """A gateway that has one of everything, and the client of its AdminService."""
+    monkeypatch.setattr(observer, "_FRESH_S", 0.0)
+    async with (
+        serve() as (gateway, address),
+        serve_http(gateway) as http,
+        sink_and_source(address) as (sink, writer, source, reader),
+    ):
+        await source.send(frame=numbered(1, 1, 3))
+        await reader.plan_until("orders/0", 3)
+        await stage_and_vote(sink, writer, 0)
+        yield http, reader
+
+
+async def test_each_path_needs_its_rights_and_no_others() -> None:
+    without = {f"without-{right.value}": {k: v for k, v in ALL_NAMES.items() if k != right.value} for right in Right}
+    only = {f"only-{right.value}": {right.value: ALL_NAMES[right.value]} for right in Right}
+    sets: dict[str, dict[str, Any]] = {**without, **only, "nothing": {}, "everything": ALL_NAMES}
+    tokens = [token(name, **rights) for name, rights in sets.items()]
+    async with serve_http(Gateway(Limits()), tokens) as address:
+        for path, needed in PATHS.items():
+            assert needed == (frozenset({Right.ADMINISTER}) if path in ADMIN_PATHS else frozenset()), path
+            for caller in (None, "unknown"):
+                code, answer = await get(address, named(path), caller)
+                assert (code == 401) == bool(needed), path
+                assert code != 401 or "token" in answer["detail"]
+            for caller, rights in sets.items():
+                code, answer = await get(address, named(path), caller)
+                assert (code == 403) == (not {right.value for right in needed} <= rights.keys()), (path, caller)
+                assert code != 403 or f"the token of '{caller}' does not allow {path}: it has no admin" in answer["detail"]
+
+
+async def test_a_gateway_without_tokens_answers_everybody() -> None:
+    async with serve_http(Gateway(Limits())) as address:
+        for path in PATHS:
+            assert (await get(address, named(path)))[0] in (200, 404)
+
+
+async def test_a_token_that_was_sent_in_another_way_is_none() -> None:
+    async with serve_http(Gateway(Limits()), [token("operator", admin=True)]) as address:
+        for header in ("operator", "Basic operator", "Bearer", "Bearer operator extra", "Bearer " + "x" * 10_000):
+            code, _ = await get(address, "/api/v1/status", headers={"Authorization": header})
+            assert code == 401, header
+        assert (await get(address, "/api/v1/status?token=operator"))[0] == 401
+
+
+def without_times(document: Any) -> Any:
+    """A document without what changes from one moment to the next."""
+    if isinstance(document, dict):
+        return {key: without_times(value) for key, value in document.items() if not key.endswith("_ms")}
+    return [without_times(value) for value in document] if isinstance(document, list) else document
+
+
+async def test_the_api_says_what_the_admin_service_says(http: tuple[str, Engine]) -> None:
+    address, engine = http
+    told = without_times(status_document("127.0.0.1:7433", await engine.status()))
+    code, document = await get(address, "/api/v1/status")
+    assert (code, without_times(document)) == (200, told)
+    assert without_times((await get(address, "/api/v1/gateway"))[1]) == told["gateway"]
+    for path, field in LISTS.items():
+        code, document = await get(address, f"/api/v1/{path}")
+        assert (code, without_times(document)) == (200, {field: told[field]})
+        assert len(document[field]) == 1
+
+
+async def test_one_part_is_found_by_its_name(http: tuple[str, Engine]) -> None:
+    address, _ = http
+    for kind, name in (("stream", "orders/0"), ("pipeline", "p"), ("sink", "out")):
+        code, document = await get(address, f"/api/v1/{kind}s/{name}")
+        assert (code, document[kind]) == (200, name)
+        code, document = await get(address, f"/api/v1/{kind}s/other")
+        assert code == 404
+        assert document["detail"] == f"there is no {kind} 'other'; /api/v1/{kind}s lists those that there are"
+
+
+async def test_nothing_can_be_changed_where_it_is_read(http: tuple[str, Engine]) -> None:
+    address, _ = http
+    for path in PATHS:
+        for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+            assert (await get(address, named(path), method=method))[0] == 405, (method, path)
+
+
+# The OpenAPI document
+
+
+def references(document: Any) -> Iterator[str]:
+    if isinstance(document, dict):
+        yield from (value for key, value in document.items() if key == "$ref")
+        for value in document.values():
+            yield from references(value)
+    elif isinstance(document, list):
+        for value in document:
+            yield from references(value)
+
+
+async def test_the_openapi_document_names_every_path_and_defines_every_schema(http: tuple[str, Engine]) -> None:
+    address, _ = http
+    code, document = await get(address, "/api/v1/openapi.json")
+    assert (code, document["openapi"]) == (200, "3.1.0")
+    assert set(document["paths"]) == {path.replace(":path", "") for path in PATHS} | set(CHANGES)
+    defined = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    assert set(references(document)) == defined
+    for schema in document["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    assert len({operation["operationId"] for operation in operations}) == len(operations)
+
+
+async def test_answers_are_as_the_openapi_document_says(http: tuple[str, Engine]) -> None:
+    address, _ = http
+    _, document = await get(address, "/api/v1/openapi.json")
+    names = {"streams": "orders/0", "pipelines": "p", "sinks": "out"}
+    checked = 0
+    for path, operations in document["paths"].items():
+        if "get" not in operations:
+            continue
+        for name in (names.get(path.split("/")[3], "") if "{name}" in path else "", "none"):
+            code, answer = await get(address, path.replace("{name}", name))
+            response = operations["get"]["responses"][str(code)]
+            ((media_type, content),) = response["content"].items()
+            if media_type != "text/plain":
+                schema = {**content["schema"], "components": document["components"]}
+                Draft202012Validator(schema).validate(answer)
+                checked += 1
+    assert checked >= len(PATHS)

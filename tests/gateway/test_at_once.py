@@ -1,0 +1,191 @@
+"""A run in real-time mode delivers parts before their batch is planned, to sinks that are at-least-once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from tests.gateway.sink_wire import AT_LEAST_ONCE, IDEMPOTENT, TWO_PHASE, SinkClient, Writer
+from tests.gateway.wire import DEADLINE_S, frame, serve
+
+from headrace.gateway.config import Limits, Token
+from headrace.gateway.core import Gateway
+from headrace.gateway.identity import TokenRegistry
+from headrace.protocol.v1 import engine_pb2 as pb
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Delivering:
+    """A call that delivers parts."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._call = writer.stub.DeliverAtOnce()
+
+    async def send(self, batch: int, attempt: str, values: Sequence[bytes], messages: int | None = None) -> None:
+        """Sends a part of one frame."""
+        await self.write(start=self._writer.start(batch, attempt=attempt))
+        await self.write(frame=frame(0, 0, values))
+        await self.write(end=pb.DeliveryEnd(messages=len(values) if messages is None else messages))
+
+    async def write(self, **message: Any) -> None:
+        """Sends a message."""
+        await self._call.write(pb.DeliverAtOnceRequest(**message))
+
+    async def answer(self) -> list[int]:
+        """The messages that the next answer refuses."""
+        async with asyncio.timeout(DEADLINE_S):
+            response = await self._call.read()
+        assert isinstance(response, pb.DeliverAtOnceResponse), await self._call.code()
+        return [refused.sequence for refused in response.refused]
+
+    async def end(self) -> tuple[grpc.StatusCode, str]:
+        """Sends no more; how the call ends."""
+        await self._call.done_writing()
+        return await self.ended()
+
+    async def ended(self) -> tuple[grpc.StatusCode, str]:
+        """How the call ends, and the reason for engines."""
+        async with asyncio.timeout(DEADLINE_S):
+            code = await self._call.code()
+            metadata = dict(await self._call.trailing_metadata() or ())
+        return code, str(metadata.get("headrace-reason", ""))
+
+
+@asynccontextmanager
+async def world(mode: int = AT_LEAST_ONCE, **limits: int) -> AsyncIterator[tuple[Gateway, SinkClient, Writer]]:
+    """A sink, and a run that has reported that nothing is committed."""
+    async with serve(Limits(**limits)) as (gateway, address):
+        sink, writer = SinkClient(address), Writer(address)
+        await sink.hello(mode=mode)
+        await writer.report_commits()
+        yield gateway, sink, writer
+        for client in (sink, writer):
+            await client.close()
+
+
+async def test_parts_are_answered_in_order_and_none_waits_for_the_one_before_and_no_vote_follows() -> None:
+    async with world() as (gateway, sink, writer):
+        delivering = Delivering(writer)
+        for attempt in "abc":
+            await delivering.send(0, attempt, [attempt.encode(), b"x"])
+        assert [(await sink.take_part(refused=[1]))[1] for _ in "abc"] == [[b"ax"], [b"bx"], [b"cx"]]
+        assert [await delivering.answer() for _ in "abc"] == [[1]] * 3
+        await delivering.send(1, "d", [b"d"])
+        await sink.take_part()
+        assert await delivering.answer() == []
+        assert await writer.report_commits(0) == 0
+        assert not gateway.sinks["out"].sessions["i"].holdings.transactions()
+        await delivering.send(1, "e", [b"e"])
+        assert (await sink.take_part())[1] == [b"e"], "the sink was told nothing about the parts of batch 0"
+        assert await delivering.answer() == []
+        assert (await delivering.end())[0] is grpc.StatusCode.OK
+
+
+@pytest.mark.parametrize("mode", [TWO_PHASE, IDEMPOTENT])
+async def test_a_sink_of_another_mode_writes_nothing_before_its_vote(mode: int) -> None:
+    async with world(mode) as (_, sink, writer):
+        delivering = Delivering(writer)
+        await delivering.write(start=writer.start(0))
+        assert await delivering.ended() == (grpc.StatusCode.FAILED_PRECONDITION, "sink-mode")
+        delivery = writer.deliver(0)
+        await sink.take_part()
+        await delivery
+
+
+async def test_parts_of_a_run_that_was_replaced_or_of_a_committed_batch_are_refused() -> None:
+    async with serve() as (_, address):
+        sink, first, second = SinkClient(address), Writer(address), Writer(address, "r2")
+        await sink.hello(mode=AT_LEAST_ONCE)
+        await first.report_commits(3)
+        committed = Delivering(first)
+        await committed.write(start=first.start(3))
+        assert (await committed.ended())[0] is grpc.StatusCode.ABORTED
+        going_on = Delivering(first)
+        await going_on.send(4, "a", [b"a"])
+        await sink.take_part()
+        await going_on.answer()
+        await second.report_commits(3)
+        await going_on.write(start=first.start(4, attempt="b"))
+        assert await going_on.ended() == (grpc.StatusCode.ABORTED, "superseded")
+        for client in (sink, first, second):
+            await client.close()
+
+
+async def test_answers_before_a_part_that_is_wrong_are_given() -> None:
+    async with world() as (_, sink, writer):
+        delivering = Delivering(writer)
+        await delivering.send(0, "a", [b"a"])
+        await delivering.send(0, "b", [b"b"], messages=7)
+        assert (await sink.take_part())[1] == [b"a"]
+        assert await delivering.answer() == []
+        assert (await delivering.ended())[0] is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_sink_that_is_lost_ends_the_call_so_that_what_is_not_answered_is_delivered_again() -> None:
+    async with world() as (_, sink, writer):
+        delivering = Delivering(writer)
+        await delivering.send(0, "a", [b"a"])
+        await sink.expect("start_part")
+        await sink.close()
+        assert (await delivering.ended())[0] is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_caller_may_not_get_far_ahead_of_a_sink_that_does_not_answer() -> None:
+    async with world() as (gateway, sink, writer):
+        delivering = Delivering(writer)
+        for number in range(30):
+            await delivering.send(0, str(number), [b"v"])
+        for _ in range(3 * 16):
+            await sink.receive()
+        assert len(gateway.sinks["out"].sessions["i"].open) <= 16 + 2
+
+
+async def test_a_token_that_is_revoked_or_a_gateway_that_stops_ends_an_idle_call() -> None:
+    for ends, code in (
+        (lambda gateway: gateway.close(), grpc.StatusCode.UNAVAILABLE),
+        (
+            lambda gateway: gateway.end_revoked(TokenRegistry([Token(name="clerk", sha256=("0" * 64,))])),
+            grpc.StatusCode.UNAUTHENTICATED,
+        ),
+    ):
+        async with world() as (gateway, sink, writer):
+            delivering = Delivering(writer)
+            await delivering.send(0, "a", [b"a"])
+            await sink.take_part()
+            await delivering.answer()
+            ends(gateway)
+            assert (await delivering.ended())[0] is code
+
+
+async def test_a_part_that_is_delivered_twice_is_written_twice() -> None:
+    async with world() as (_, sink, writer):
+        delivering = Delivering(writer)
+        for _ in range(2):
+            await delivering.send(0, "a", [b"a"])
+            assert (await sink.take_part())[1] == [b"a"]
+            assert await delivering.answer() == []
+
+
+async def test_a_frame_that_is_too_large_ends_the_call() -> None:
+    async with world(max_frame_bytes=1024) as (_, sink, writer):
+        delivering = Delivering(writer)
+        await delivering.write(start=writer.start(0))
+        await delivering.write(frame=frame(0, 0, [b"v" * 2000]))
+        assert (await delivering.ended())[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await sink.expect("start_part")
+        await sink.expect("drop_part")
+
+
+@pytest.mark.parametrize(
+    "message", [{"frame": frame(0, 0, [b"v"])}, {"end": pb.DeliveryEnd()}, {"start": pb.DeliveryStart(sink="s" * 256)}, {}]
+)
+async def test_a_part_that_does_not_begin_as_it_should_ends_the_call(message: dict[str, Any]) -> None:
+    async with world() as (_, _sink, writer):
+        delivering = Delivering(writer)
+        await delivering.write(**message)
+        assert (await delivering.ended())[0] in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT)

@@ -1,0 +1,240 @@
+"""What is wrong in a status: each kind of problem, its first cause, and that it is gone with its cause."""
+
+from typing import Any
+
+import pytest
+
+from headrace.gateway.core import Kind, Problem, problems
+from headrace.protocol.v1 import admin_pb2 as pb
+from headrace.protocol.v1 import connector_pb2
+from headrace.protocol.v1.sink_pb2 import Transaction
+
+STUCK_AFTER_MS = 900_000
+RUNNING = connector_pb2.CONNECTOR_STATE_RUNNING
+DEGRADED = connector_pb2.CONNECTOR_STATE_DEGRADED
+WAITING = connector_pb2.CONNECTOR_STATE_WAITING
+
+
+def stream(**fields: Any) -> pb.StreamStatus:
+    """A stream that is sent and read, unless the fields say otherwise."""
+    well = {"stream": "orders/0", "state": pb.STREAM_STATE_LIVE, "instance": "shop", "last_instance": "shop", "readers": 1}
+    return pb.StreamStatus(**{**well, **fields})
+
+
+def session(**fields: Any) -> pb.SessionStatus:
+    return pb.SessionStatus(**{"session": "s1", "connector": "kafka", "instance": "shop", **fields})
+
+
+def sink_session(**fields: Any) -> pb.SinkSessionStatus:
+    return pb.SinkSessionStatus(**{"session": "k1", "sink": "out", "instance": "writer", **fields})
+
+
+def pipeline(**fields: Any) -> pb.PipelineStatus:
+    well = {"pipeline": "totals", "run": 1, "attached": True, "state": pb.PIPELINE_STATE_ATTACHED, "patterns": ["orders/*"]}
+    return pb.PipelineStatus(**{**well, **fields})
+
+
+def sink(**fields: Any) -> pb.SinkStatus:
+    return pb.SinkStatus(**{"sink": "out", "instances": ["writer"], "writers": ["totals"], **fields})
+
+
+def status(**parts: Any) -> pb.GetStatusResponse:
+    """A status in which all is well, unless parts are replaced."""
+    well = {
+        "streams": [stream()],
+        "sessions": [session()],
+        "pipelines": [pipeline()],
+        "sinks": [sink()],
+        "sink_sessions": [sink_session()],
+    }
+    return pb.GetStatusResponse(**{**well, **parts})
+
+
+def found(of: pb.GetStatusResponse) -> dict[str, Problem]:
+    """The problems of a status, by part."""
+    listed = problems(of, STUCK_AFTER_MS)
+    assert len({problem.part for problem in listed}) == len(listed)
+    for index, problem in enumerate(listed):
+        assert problem.cause, problem
+        assert problem.remedy, problem
+        assert not problem.root or problem.root in {earlier.part for earlier in listed[:index]}, problem
+    return {problem.part: problem for problem in listed}
+
+
+def kinds(of: pb.GetStatusResponse) -> dict[str, tuple[Kind, str]]:
+    """The kind and the root of each problem, by part."""
+    return {part: (problem.kind, problem.root) for part, problem in found(of).items()}
+
+
+def reported(state: Any, reason: str = "", age_ms: int = 5_000, errors: tuple[tuple[str, int], ...] = ()) -> pb.ReportedStatus:
+    listed = [connector_pb2.ConnectorError(message=message, age_ms=age) for message, age in errors]
+    return pb.ReportedStatus(state=state, state_age_ms=age_ms, reason=reason, errors=listed)
+
+
+def holder(state: Any = pb.PIPELINE_STATE_ATTACHED, held_ms: int = 1_000) -> pb.AcknowledgementHolder:
+    return pb.AcknowledgementHolder(pipeline="totals", state=state, held_ms=held_ms)
+
+
+def test_a_gateway_with_nothing_or_with_all_it_needs_has_no_problem() -> None:
+    assert found(pb.GetStatusResponse()) == {}
+    assert found(status()) == {}
+    assert found(status(streams=[stream(holders=[holder()], lag_messages=9)], pipelines=[pipeline(batch_ms=9_000)])) == {}
+
+
+def test_a_gateway_that_stops() -> None:
+    assert kinds(pb.GetStatusResponse(gateway=pb.GatewayStatus(draining=True))) == {"gateway": (Kind.STOPPING, "")}
+
+
+# Connectors
+
+
+def test_a_connector_that_has_left_is_named_once_as_the_root_of_all_its_streams() -> None:
+    away = [stream(stream=f"orders/{n}", state=pb.STREAM_STATE_DETACHED, instance="", state_age_ms=7_000) for n in range(3)]
+    listed = found(status(streams=away, sessions=[]))
+    assert list(listed) == ["connector shop", "stream orders/0", "stream orders/1", "stream orders/2"]
+    assert {problem.cause for problem in listed.values()} == {"its session has ended"}
+    assert {problem.age_ms for problem in listed.values()} == {7_000}
+    assert listed["stream orders/2"].root == "connector shop"
+
+
+def test_a_connector_that_has_never_been_here_is_known_by_its_source() -> None:
+    away = stream(state=pb.STREAM_STATE_DETACHED, instance="", last_instance="")
+    assert kinds(status(streams=[away], sessions=[])) == {
+        "source orders": (Kind.CONNECTOR_AWAY, ""),
+        "stream orders/0": (Kind.CONNECTOR_AWAY, "source orders"),
+    }
+
+
+def test_a_connector_that_is_there_and_does_not_send_a_stream() -> None:
+    assert kinds(status(streams=[stream(state=pb.STREAM_STATE_DETACHED, instance="")])) == {
+        "stream orders/0": (Kind.NOT_SENT, "")
+    }
+
+
+def test_a_stream_that_nobody_reads_may_go_and_a_stream_that_has_ended_too() -> None:
+    assert found(status(streams=[stream(state=pb.STREAM_STATE_DETACHED, instance="", readers=0)], sessions=[])) == {}
+    assert found(status(streams=[stream(state=pb.STREAM_STATE_ENDED, instance="")], sessions=[])) == {}
+
+
+@pytest.mark.parametrize("state", [DEGRADED, WAITING])
+def test_what_a_connector_reports_is_the_cause_of_its_streams(state: Any) -> None:
+    errors = (("of yesterday", 90_000), ("connection refused", 5_400), ("still refused", 10))
+    listed = found(status(sessions=[session(reported=reported(state, "the broker is away", errors=errors))]))
+    assert list(listed) == ["connector shop", "stream orders/0"]
+    assert listed["stream orders/0"].cause == "the broker is away: connection refused"
+    assert listed["stream orders/0"].root == "connector shop"
+    assert listed["connector shop"].age_ms == 5_000
+
+
+def test_a_connector_that_gives_no_reason_is_not_well_either() -> None:
+    listed = found(status(sessions=[session(reported=reported(WAITING))]))
+    assert listed["connector shop"].cause == "it reports that it waits for its system, and no reason"
+
+
+def test_an_error_of_a_connector_that_goes_on_counts_for_a_minute() -> None:
+    for age_ms, expected in ((59_000, {"connector shop", "stream orders/0"}), (60_000, set())):
+        assert found(status(sessions=[session(reported=reported(RUNNING, errors=(("bad message", age_ms),)))])).keys() == expected
+
+
+# Streams
+
+
+def test_a_lost_position_is_why_its_pipeline_stands_still() -> None:
+    detail = "stream orders/0: the source no longer has the messages after 5"
+    lost = stream(state=pb.STREAM_STATE_LOST, detail=detail, instance="")
+    for state in (pb.PIPELINE_STATE_ATTACHED, pb.PIPELINE_STATE_DETACHED, pb.PIPELINE_STATE_AWAY):
+        listed = found(status(streams=[lost], pipelines=[pipeline(state=state, away_ms=1)]))
+        assert {part: problem.kind for part, problem in listed.items()} == {
+            "stream orders/0": Kind.POSITION_LOST,
+            "pipeline totals": Kind.POSITION_LOST,
+        }
+        assert listed["pipeline totals"].cause == detail
+
+
+def test_a_stream_that_no_query_reads() -> None:
+    parked = stream(state=pb.STREAM_STATE_PARKED, readers=0)
+    assert kinds(status(streams=[parked], pipelines=[])) == {"stream orders/0": (Kind.NOT_READ, "")}
+    assert kinds(status(streams=[parked], pipelines=[pipeline(state=pb.PIPELINE_STATE_AWAY, away_ms=1)])) == {
+        "pipeline totals": (Kind.PIPELINE_AWAY, ""),
+        "stream orders/0": (Kind.PIPELINE_AWAY, "pipeline totals"),
+    }
+    assert "pipeline totals reads it" in found(status(streams=[parked]))["stream orders/0"].cause
+
+
+# Sinks
+
+
+def test_a_sink_without_a_connector_stops_the_queries_that_write_to_it() -> None:
+    listed = found(status(sinks=[sink(instances=[], absent_ms=3_000)], sink_sessions=[]))
+    assert {part: (problem.root, problem.age_ms) for part, problem in listed.items()} == {
+        "sink out": ("", 3_000),
+        "pipeline totals": ("sink out", 3_000),
+    }
+    assert found(status(sinks=[sink(instances=[], writers=[])], sink_sessions=[])) == {}
+    assert kinds(status(sinks=[sink(instances=[], writers=[], pending_transactions=1)], sink_sessions=[])) == {
+        "sink out": (Kind.SINK_AWAY, "")
+    }
+
+
+def test_an_instance_that_has_left_with_transactions() -> None:
+    assert "instance other has left" in found(status(sinks=[sink(away=["other"])]))["sink out"].cause
+
+
+def test_what_the_connector_of_a_sink_reports_is_the_cause_of_its_queries() -> None:
+    listed = found(status(sink_sessions=[sink_session(reported=reported(WAITING, "no space left"))]))
+    assert {part: problem.root for part, problem in listed.items()} == {
+        "connector writer of sink out": "",
+        "sink out": "connector writer of sink out",
+        "pipeline totals": "connector writer of sink out",
+    }
+    assert {problem.cause for problem in listed.values()} == {"no space left"}
+
+
+def test_a_sink_that_fails_is_the_cause_of_its_queries() -> None:
+    listed = found(status(sinks=[sink(failure="instance writer: disk full", failure_age_ms=9)]))
+    assert kinds(status(sinks=[sink(failure="instance writer: disk full")]))["pipeline totals"] == (Kind.SINK_FAILS, "sink out")
+    assert listed["pipeline totals"].cause == "instance writer: disk full"
+
+
+def test_a_sink_that_has_lost_what_it_voted_for() -> None:
+    lost = [pb.LostVote(instance="writer", transaction=Transaction(pipeline="totals", batch=7))]
+    listed = found(status(sinks=[sink(writers=[], lost=lost)], sink_sessions=[sink_session(age_ms=4_000)]))
+    assert listed["pipeline totals"].root == "sink out"
+    assert listed["sink out"].age_ms == 4_000
+    assert "batch 7 of pipeline totals" in listed["sink out"].cause
+
+
+# Pipelines
+
+
+def test_a_pipeline_whose_lease_has_ended() -> None:
+    listed = found(status(pipelines=[pipeline(state=pb.PIPELINE_STATE_AWAY, away_ms=2_000, idle_ms=62_000)]))
+    assert listed["pipeline totals"].cause == "its lease has ended: it has not called for 62 s"
+    assert listed["pipeline totals"].age_ms == 2_000
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        (pb.PIPELINE_STATE_DETACHED, Kind.PIPELINE_DETACHED),
+        (pb.PIPELINE_STATE_AWAITED, Kind.PIPELINE_AWAITED),
+    ],
+)
+def test_a_pipeline_that_is_not_there_is_a_problem_while_a_source_waits_for_it(state: Any, kind: Kind) -> None:
+    held = status(streams=[stream(holders=[holder(state)])], pipelines=[pipeline(state=state)])
+    assert kinds(held) == {"pipeline totals": (kind, "")}
+    assert found(status(pipelines=[pipeline(state=state)])) == {}
+
+
+def test_a_micro_batch_is_stuck_after_a_time_and_a_sink_or_stream_may_be_why() -> None:
+    stuck = [pipeline(batch_ms=STUCK_AFTER_MS)]
+    assert found(status(pipelines=[pipeline(batch_ms=STUCK_AFTER_MS - 1)])) == {}
+    assert kinds(status(pipelines=stuck)) == {"pipeline totals": (Kind.BATCH_STUCK, "")}
+    assert "planned 900 s ago" in found(status(pipelines=stuck))["pipeline totals"].cause
+    away = stream(state=pb.STREAM_STATE_DETACHED, instance="")
+    assert kinds(status(pipelines=stuck, streams=[away], sessions=[]))["pipeline totals"] == (
+        Kind.CONNECTOR_AWAY,
+        "connector shop",
+    )
+    held = status(streams=[stream(holders=[holder(held_ms=STUCK_AFTER_MS)])])
+    assert "it plans no micro-batch" in found(held)["pipeline totals"].cause

@@ -1,0 +1,241 @@
+"""The HTTP server: whom it answers, what it refuses, and that nobody can hold its connections or its shutdown."""
+
+import asyncio
+import signal
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from starlette.types import Receive, Scope, Send
+from tests.gateway.certificates import Authority
+from tests.gateway.http_server import get, serve_http, until_closed
+from tests.gateway.processes import gateway_process, headrace
+from tests.gateway.test_config import problems, write
+from tests.gateway.test_rights import token
+
+from headrace.configuration import ConfigurationError, Flag
+from headrace.gateway import Config, Http, Limits, ListenError, Tls, load_config
+from headrace.gateway import config as configuration
+from headrace.gateway.core import Gateway
+from headrace.gateway.http import http_server, server
+from headrace.gateway.listen import listen_http
+from headrace.gateway.tls import follow_files, server_context
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[str]:
+    async with serve_http(Gateway(Limits())) as address:
+        yield address
+
+
+def http_address(log: str) -> str:
+    """The address that a gateway's log says it serves HTTP on."""
+    return log.partition("http://")[2].partition('"')[0]
+
+
+# Where it listens
+
+
+@pytest.mark.parametrize(
+    ("listen", "http", "expected"),
+    [
+        ("127.0.0.1:7433", "auto", "127.0.0.1:7434"),
+        ("127.0.0.1:9000", "auto", None),
+        ("127.0.0.1:0", "auto", None),
+        ("127.0.0.1:7433", "off", None),
+        ("127.0.0.1:9000", "127.0.0.1:9001", "127.0.0.1:9001"),
+    ],
+)
+def test_only_the_first_gateway_of_a_machine_has_an_http_server_unasked(listen: str, http: str, expected: str | None) -> None:
+    assert Config(listen=listen, http=Http(listen=http)).http_address() == expected
+
+
+def test_other_machines_are_served_with_tls_and_credentials_or_if_the_network_is_trusted(tmp_path: Path) -> None:
+    Authority(tmp_path, "authority").issue("gateway")
+    http, tls = '[http]\nlisten = "0.0.0.0:7434"\n', '[tls]\ncert = "gateway.pem"\nkey = "gateway.key"\n'
+    tokens = f'[[tokens]]\nname = "operator"\nsha256 = "{"0" * 64}"\nadmin = true\n'
+    (in_clear,) = problems(write(tmp_path, http + tokens))
+    assert in_clear.startswith("gateway.toml:1: http: 0.0.0.0:7434 can be reached from other machines, and without TLS tokens")
+    (without_tokens,) = problems(write(tmp_path, http + tls))
+    assert "without tokens anyone may read the status; configure tokens or tls.client_ca" in without_tokens
+    for text in (http + tls + tokens, http + tls + 'client_ca = "authority.pem"\n', "insecure = true\n" + http):
+        assert load_config(write(tmp_path, text)).http_address() == "0.0.0.0:7434"
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="--http-listen: 'everywhere' is not host:port"):
+        load_config(flags={("http", "listen"): Flag("--http-listen", "everywhere")})
+
+
+def test_a_taken_port_is_an_error_if_it_was_configured_and_otherwise_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ListenError, match=f"cannot listen on {address}: another program .* with --http-listen"):
+            listen_http(Config(http=Http(listen=address)))
+        monkeypatch.setattr(configuration, "DEFAULT_HTTP", address)
+        assert listen_http(Config()) is None
+        ended = headrace("gateway", "--listen", "127.0.0.1:0", "--http-listen", address)
+    assert ended.returncode == 3
+    assert f"cannot listen on {address}" in ended.stderr
+
+
+# Whom it answers
+
+
+async def test_probes_need_no_token() -> None:
+    async with serve_http(Gateway(Limits()), [token("operator", admin=True)]) as address:
+        for caller in (None, "nobody", "operator"):
+            for path in ("/healthz", "/readyz"):
+                status, _ = await get(address, path, caller)
+                assert status == 200
+
+
+async def test_a_gateway_that_stops_is_alive_and_not_ready() -> None:
+    gateway = Gateway(Limits())
+    gateway.draining = True
+    async with serve_http(gateway) as address:
+        assert (await get(address, "/healthz"))[0] == 200
+        assert (await get(address, "/readyz"))[0] == 503
+
+
+async def test_unknown_paths_and_methods_are_answered_with_problems(http: str) -> None:
+    for method, path, expected in (("GET", "/secret", 404), ("POST", "/healthz", 405), ("GET", "/healthz/", 404)):
+        status, document = await get(http, path, method=method, allow_redirects=False)
+        assert (status, document["status"]) == (expected, expected)
+        assert document["detail"].startswith(f"{method} {path}: ")
+
+
+@pytest.mark.parametrize("header", [b"content-length: 1", b"content-length: 1000000000", b"transfer-encoding: chunked"])
+async def test_bodies_are_refused_before_they_are_sent(header: bytes, http: str) -> None:
+    reader, writer = await asyncio.open_connection(*http.split(":"))
+    writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n" + header + b"\r\n\r\n")
+    assert (await until_closed(reader)).startswith(b"HTTP/1.1 413 ")
+    writer.close()
+
+
+async def test_long_headers_are_refused(http: str) -> None:
+    reader, writer = await asyncio.open_connection(*http.split(":"))
+    writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: " + b"x" * (server.MAX_HEADER_BYTES + 2**16))
+    assert (await until_closed(reader)).startswith((b"HTTP/1.1 4", b""))
+    assert (await get(http, "/healthz"))[0] == 200
+    writer.close()
+
+
+async def test_a_web_page_cannot_give_this_machine_a_name_of_its_own(http: str) -> None:
+    port = http.split(":")[1]
+    for host, expected in (("rebound.example", 421), (f"localhost:{port}", 200), (f"[::1]:{port}", 200), ("127.0.0.2", 200)):
+        assert (await get(http, "/healthz", headers={"Host": host}))[0] == expected, host
+    async with serve_http(Gateway(Limits()), loopback=False) as address:
+        assert (await get(address, "/healthz", headers={"Host": "gateway.example"}))[0] == 200
+
+
+# Slow clients
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /healthz HTTP/1.1\r\nhost: loc", b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"]
+)
+async def test_a_client_that_does_not_go_on_is_dropped(sent: bytes, monkeypatch: pytest.MonkeyPatch, http: str) -> None:
+    monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 0.2)
+    reader, writer = await asyncio.open_connection(*http.split(":"))
+    writer.write(sent)
+    answer = await until_closed(reader)
+    assert answer.startswith(b"HTTP/1.1 200 ") == sent.endswith(b"\r\n\r\n")
+    writer.close()
+
+
+async def test_a_client_that_does_not_read_its_response_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 0.2)
+    dropped = asyncio.Event()
+
+    async def long_answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * 2**26, "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        dropped.set()
+
+    listener = listen_http(Config(http=Http(listen="127.0.0.1:0")))
+    assert listener is not None
+    async with http_server(long_answer, listener):
+        _, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.write(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        async with asyncio.timeout(30):
+            await dropped.wait()
+        writer.close()
+
+
+async def test_there_are_so_many_connections_and_no_more(monkeypatch: pytest.MonkeyPatch, http: str) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
+    held = [await asyncio.open_connection(*http.split(":")) for _ in range(3)]
+    # The third one is known once it is answered.
+    held[2][1].write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    assert (await held[2][0].readline()).startswith(b"HTTP/1.1 200 ")
+    reader, _ = await asyncio.open_connection(*http.split(":"))
+    assert await until_closed(reader) == b""
+    for _, writer in held:
+        writer.close()
+        await writer.wait_closed()
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                assert (await get(http, "/healthz"))[0] == 200
+                break
+            except OSError:
+                # The server learns a little later that the others are gone.
+                continue
+
+
+# Its end
+
+
+def test_sigterm_ends_a_gateway_whose_http_clients_stay() -> None:
+    with gateway_process("--http-listen", "127.0.0.1:0", "--log-format", "json") as gateway:
+        host, port = http_address(gateway.log).split(":")
+        with socket.create_connection((host, int(port))) as silent, socket.create_connection((host, int(port))) as idle:
+            silent.sendall(b"GET /healthz HTTP/1.1\r\nhost: loc")
+            idle.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert idle.recv(12) == b"HTTP/1.1 200"
+            gateway.process.send_signal(signal.SIGTERM)
+            assert gateway.wait() == 0
+        assert "Traceback" not in gateway.log
+        assert '"level": "error"' not in gateway.log
+
+
+# TLS
+
+
+async def test_https_follows_new_certificates(tmp_path: Path) -> None:
+    first = Authority(tmp_path, "first")
+    pair = first.issue("gateway")
+    tls = Tls(cert=pair.cert, key=pair.key)
+    context = server_context(tls)
+    following = asyncio.create_task(follow_files(tls, context))
+    try:
+        async with serve_http(Gateway(Limits()), loopback=False, tls=context) as address:
+            assert await handshake(address, first)
+            second = Authority(tmp_path, "second")
+            second.issue("gateway")
+            async with asyncio.timeout(30):
+                while not await handshake(address, second):  # noqa: ASYNC110 - there is no event to wait on
+                    await asyncio.sleep(0.05)
+            assert not await handshake(address, first)
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+async def handshake(address: str, authority: Authority) -> bool:
+    """Whether the server has a certificate of an authority, and answers."""
+    host, port = address.split(":")
+    context = ssl.create_default_context(cafile=str(authority.cert))
+    try:
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname="localhost")
+    except ssl.SSLCertVerificationError:
+        return False
+    writer.write(b"GET /healthz HTTP/1.1\r\nhost: gateway.example\r\nconnection: close\r\n\r\n")
+    assert (await until_closed(reader)).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+    return True

@@ -1,0 +1,258 @@
+"""Readiness through real sessions and calls: each fault is named with its first cause, and is gone when it is repaired."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from tests.gateway.http_server import get, serve_http
+from tests.gateway.sink_wire import SinkClient, Writer, stage_and_vote
+from tests.gateway.test_reports import DEGRADED, RUNNING, error, report
+from tests.gateway.test_rights import OPERATOR, ORDERS
+from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, serve
+
+from headrace.gateway import Limits, observer
+from headrace.gateway.core import Gateway
+from headrace.protocol.v1 import sink_pb2, source_pb2
+
+pytestmark = pytest.mark.timeout(60)
+
+LEASE_MS = 300
+STUCK_AFTER_MS = 2_000
+Problems = Mapping[str, Mapping[str, str]]
+
+
+@dataclass
+class Query:
+    """A query that reads orders/* as `p`, writes to sink `out`, and calls all the time, as its planner and listener do."""
+
+    address: str
+    run: int = 1
+    reader: Engine = field(init=False)
+    writer: Writer = field(init=False)
+
+    async def start(self, committed: Mapping[str, int] = MappingProxyType({})) -> None:
+        self.reader = Engine(self.address, run=self.run)
+        self.writer = Writer(self.address, f"r{self.run}", readers=["p"])
+        await self.reader.attach(dict(committed))
+        self._calls = asyncio.create_task(self._call())
+
+    async def _call(self) -> None:
+        while True:
+            await self.writer.report_commits()
+            await asyncio.sleep(LEASE_MS / 1000 / 5)
+
+    async def kill(self) -> None:
+        """Ends it without a word to the gateway."""
+        self._calls.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._calls
+        await self.reader.close()
+        await self.writer.close()
+
+
+@dataclass
+class Site:
+    """A gateway with a source, a sink and a query, all of them well."""
+
+    address: str
+    http: str
+    source: Connector
+    sink: SinkClient
+    query: Query
+
+    async def problems(self) -> Problems:
+        """What is wrong, by part."""
+        code, document = await get(self.http, "/readyz")
+        assert (code, document["status"]) == ((503, "degraded") if document["problems"] else (200, "ready"))
+        return {problem["part"]: problem for problem in document["problems"]}
+
+    async def until(self, *parts: str) -> Problems:
+        """What is wrong, once exactly these parts are degraded."""
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while (found := await self.problems()).keys() != set(parts):  # noqa: ASYNC110 - there is no event to wait on
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"expected problems of {parts}, and these are: {found}") from None
+        return found
+
+
+async def new_source(address: str, **hello: Any) -> Connector:
+    source = Connector(address)
+    await source.hello(**hello)
+    await source.open()
+    await source.expect("stream_opened")
+    return source
+
+
+@pytest.fixture
+async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
+    monkeypatch.setattr(observer, "_FRESH_S", 0.0)
+    async with (
+        serve(Limits(query_lease_ms=LEASE_MS)) as (gateway, address),
+        serve_http(gateway, stuck_after_ms=STUCK_AFTER_MS) as http,
+    ):
+        sink, query = SinkClient(address), Query(address)
+        await sink.hello()
+        await query.start()
+        site = Site(address, http, await new_source(address), sink, query)
+        await site.source.send(frame=numbered(1, 1, 3))
+        await query.reader.plan_until("orders/0", 3)
+        await query.reader.plan({"orders/0": 3}, wait_ms=0)
+        await site.until()
+        yield site
+        await site.query.kill()
+        await site.source.close()
+        await site.sink.close()
+
+
+async def test_a_killed_connector_of_a_source(site: Site) -> None:
+    await site.source.close()
+    found = await site.until("connector test-0", "stream orders/0")
+    assert found["stream orders/0"]["root"] == "connector test-0"
+    assert {problem["kind"] for problem in found.values()} == {"connector-away"}
+    site.source = await new_source(site.address)
+    await site.until()
+
+
+async def test_a_killed_connector_of_a_sink(site: Site) -> None:
+    await site.sink.close()
+    found = await site.until("sink out", "pipeline p")
+    assert found["pipeline p"]["root"] == "sink out"
+    assert found["pipeline p"]["cause"] == "no connector serves it"
+    site.sink = SinkClient(site.address)
+    await site.sink.hello()
+    await site.until()
+
+
+async def test_a_killed_query(site: Site) -> None:
+    await site.query.kill()
+    found = await site.until("pipeline p")
+    assert found["pipeline p"]["kind"] == "pipeline-away"
+    assert found["pipeline p"]["cause"].startswith("its lease has ended: ")
+    site.query = Query(site.address, run=2)
+    await site.query.start({"orders/0": 3})
+    await site.until()
+
+
+async def test_a_query_that_was_stopped_and_has_not_read_everything(site: Site) -> None:
+    await site.source.send(frame=numbered(1, 4, 3))
+    await site.query.reader.status_once(lambda status: status.streams[0].received_messages == 6)
+    await site.query.reader.detach()
+    found = await site.until("pipeline p")
+    assert found["pipeline p"]["kind"] == "pipeline-detached"
+    await site.query.reader.attach({"orders/0": 6})
+    await site.until()
+
+
+async def test_an_error_that_a_connector_reports(site: Site) -> None:
+    errors = [error("connection refused", 900), error("still refused", 10)]
+    await site.source.send(report=report(DEGRADED, state_age_ms=1_000, reason="the broker is away", errors=errors))
+    found = await site.until("connector test-0", "stream orders/0")
+    assert found["stream orders/0"]["root"] == "connector test-0"
+    assert {problem["cause"] for problem in found.values()} == {"the broker is away: connection refused"}
+    await site.source.close()
+    await site.until("connector test-0", "stream orders/0")
+    site.source = await new_source(site.address)
+    await site.source.send(report=report(RUNNING))
+    await site.until()
+
+
+async def test_an_error_that_the_connector_of_a_sink_reports(site: Site) -> None:
+    await site.sink.send(report=report(DEGRADED, reason="the disk is nearly full"))
+    found = await site.until("connector i of sink out", "sink out", "pipeline p")
+    assert {problem["root"] for problem in found.values()} == {"connector i of sink out"}
+    await site.sink.send(report=report(RUNNING))
+    await site.until()
+
+
+async def test_a_sink_that_cannot_write(site: Site) -> None:
+    delivery = site.query.writer.deliver(0)
+    while (message := await site.sink.receive()).WhichOneof("message") != "end_part":
+        pass
+    failed = sink_pb2.Failed(part_id=message.end_part.id, reason="no space left on device")
+    await site.sink.send(failed=failed)
+    with suppress(Exception):
+        await delivery
+    found = await site.until("sink out", "pipeline p")
+    assert found["pipeline p"]["root"] == "sink out"
+    assert found["pipeline p"]["cause"] == "instance i: no space left on device"
+    again = site.query.writer.deliver(0, attempt="b")
+    await site.sink.take_part()
+    await again
+    await site.until()
+
+
+async def test_a_source_that_has_lost_its_position(site: Site) -> None:
+    await site.source.close()
+    await site.until("connector test-0", "stream orders/0")
+    site.source = await new_source(site.address)
+    await site.source.send(position_lost=source_pb2.PositionLost(stream_id=1, earliest_sequence=90, reason="pruned"))
+    found = await site.until("stream orders/0", "pipeline p")
+    assert found["pipeline p"]["root"] == "stream orders/0"
+    assert "its earliest message is 90 (pruned)" in found["pipeline p"]["cause"]
+
+
+async def test_a_sink_that_has_lost_what_it_voted_for(site: Site) -> None:
+    await stage_and_vote(site.sink, site.query.writer, 0)
+    await site.query.writer.report_commits(0)
+    await site.sink.commit()
+    await site.sink.close()
+    await site.until("sink out", "pipeline p")
+    site.sink = SinkClient(site.address)
+    await site.sink.hello()
+    async with asyncio.timeout(DEADLINE_S):
+        while (found := await site.until("sink out", "pipeline p"))["sink out"]["kind"] != "sink-lost":
+            pass
+    assert found["pipeline p"]["root"] == "sink out"
+    await site.query.writer.report_commits(0, accept_lost=True)
+    await site.until()
+
+
+async def test_a_micro_batch_that_is_stuck(site: Site) -> None:
+    await site.source.send(frame=numbered(1, 4, 3))
+    await site.query.reader.plan_until("orders/0", 6)
+    found = await site.until("pipeline p")
+    assert found["pipeline p"]["kind"] == "batch-stuck"
+    await site.query.reader.plan({"orders/0": 6}, wait_ms=0)
+    await site.until()
+
+
+async def test_a_stream_that_no_query_reads(site: Site) -> None:
+    other = Connector(site.address)
+    await other.hello("other")
+    await other.open("payments/0")
+    found = await site.until("stream payments/0")
+    assert found["stream payments/0"]["cause"] == "no query reads it"
+    await other.close()
+    await site.until()
+
+
+async def test_only_those_who_may_read_the_status_learn_what_is_wrong() -> None:
+    gateway = Gateway(Limits())
+    gateway.draining = True
+    async with serve_http(gateway, [OPERATOR, ORDERS]) as address:
+        for caller in (None, "nobody", "orders"):
+            assert await get(address, "/readyz", caller) == (503, {"status": "degraded"})
+        code, document = await get(address, "/readyz", "operator")
+        assert (code, document["problems"][0]["cause"]) == (503, "the gateway is stopping")
+
+
+async def test_many_probes_cost_one_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = 0
+    snapshot = observer.snapshot
+
+    def counted(gateway: Gateway) -> Any:
+        nonlocal taken
+        taken += 1
+        return snapshot(gateway)
+
+    monkeypatch.setattr(observer, "snapshot", counted)
+    monkeypatch.setattr(observer, "_FRESH_S", 3_600.0)
+    async with serve_http(Gateway(Limits())) as address:
+        await asyncio.gather(*(get(address, "/readyz") for _ in range(50)))
+    assert taken == 1
