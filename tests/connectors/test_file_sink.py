@@ -222,10 +222,11 @@ def test_a_batch_that_is_run_again_from_an_older_checkpoint_is_written_again(mak
     assert files(tmp_path / "out") == {"s-000001.lines": b"a\nagain\n"}
 
 
-def test_names_may_hold_anything(make, tmp_path):
+@pytest.mark.parametrize(("pipeline", "attempt"), [("../p,1.vote", "a/b,c.part"), ("/" * 255, "a"), ("p", "." * 255)])
+def test_names_may_hold_anything(make, tmp_path, pipeline, attempt):
     sink = make()
-    transaction = Transaction("../p,1.vote", 3)
-    part = Part(transaction, 0, "a/b,c.part")
+    transaction = Transaction(pipeline, 3)
+    part = Part(transaction, 0, attempt)
     sink.stage(part, iter([Rows(frame_of([b"a"]))]))
     assert make().recover().staged == [part]
     sink = make()
@@ -233,6 +234,7 @@ def test_names_may_hold_anything(make, tmp_path):
     assert make().recover().prepared == [transaction]
     make().commit(transaction)
     assert files(tmp_path / "out") == {"s-000001.lines": b"a\n"}
+    assert list((tmp_path / "out" / ".headrace" / "s" / "staged").iterdir()) == []
 
 
 # Files

@@ -15,8 +15,9 @@ from headrace.sdk import Part, Rows, Transaction
 class Engine:
     """What Spark and the gateway do: run batches, keep a commit log, and settle what a crash has left open."""
 
-    def __init__(self, folder: Path, batches: int) -> None:
+    def __init__(self, folder: Path, batches: int, pipeline: str = "p.1") -> None:
         self.folder = folder
+        self.pipeline = pipeline
         self.batches = batches
         self.log: set[int] = set()
         self.confirmed = 0
@@ -36,9 +37,9 @@ class Engine:
                     sink.abort(transaction)
             for batch in range(self.batches):
                 if batch not in self.log:
-                    self._write(sink, Transaction("p.1", batch))
+                    self._write(sink, Transaction(self.pipeline, batch))
                 elif batch >= self.confirmed:
-                    self._commit(sink, Transaction("p.1", batch))
+                    self._commit(sink, Transaction(self.pipeline, batch))
         finally:
             sink.close()
 
@@ -62,7 +63,7 @@ class Engine:
             value + b"\n"
             for batch in range(batches)
             for n in (0, 1)
-            for value in values_of(Part(Transaction("p.1", batch), n, ""))
+            for value in values_of(Part(Transaction(self.pipeline, batch), n, ""))
         )
 
     def check(self, *, power: bool) -> None:
@@ -114,16 +115,16 @@ def finish(engine: Engine) -> None:
     recovered = sink.recover()
     sink.close()
     assert (recovered.staged, recovered.prepared) == ([], [])
-    assert recovered.committed == [Transaction("p.1", engine.batches - 1)]
+    assert recovered.committed == [Transaction(engine.pipeline, engine.batches - 1)]
     hidden = engine.folder / ".headrace" / "s"
     assert {path.name for path in hidden.rglob("*")} == {"lock", "state.json", "staged"}
 
 
-def prepared(folder: Path, batches: int) -> Engine:
+def prepared(folder: Path, batches: int, pipeline: str = "p.1") -> Engine:
     """A folder that was used before, so that its own folders are durable."""
     folder.mkdir()
     FileSink("s", folder).close()
-    return Engine(folder, batches)
+    return Engine(folder, batches, pipeline)
 
 
 CRASHES = pytest.mark.parametrize(
@@ -143,6 +144,17 @@ def test_a_crash_at_every_step(tmp_path, halfway, power):
             break
     assert at > 100
     assert len(list((tmp_path / str(at)).glob("s-*"))) > 1
+
+
+@CRASHES
+def test_a_crash_at_every_step_with_names_that_are_too_long_for_files(tmp_path, halfway, power):
+    for at in itertools.count(1):
+        engine = prepared(tmp_path / str(at), 3, "p" * 255)
+        crashed = crash(engine, at, halfway=halfway, power=power)
+        finish(engine)
+        if not crashed:
+            break
+    assert at > 100
 
 
 @CRASHES

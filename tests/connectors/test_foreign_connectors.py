@@ -108,6 +108,7 @@ def test_a_file_sets_everything_and_what_is_not_given_is_not_there(folder: Path,
     parameters = json.loads(variables["HEADRACE_PARAMETERS"])
     assert (parameters["folder"], "wait" in parameters, "password" in parameters) == (str(tmp_path / "data"), False, False)
     assert (variables["HEADRACE_GATEWAY"], variables["HEADRACE_INSTANCE"]) == ("far:1", "orders")
+    assert variables["HEADRACE_VERBOSE"] == "0"
     assert not {"HEADRACE_TOKEN", "HEADRACE_TLS", "HEADRACE_TLS_CA", "HEADRACE_SECRET_PASSWORD"} & set(variables)
 
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from scripts.brokers import Kafka
 from tests.connectors.kafka.rig import DEADLINE, SETTINGS, numbered, numbers, reading, until, write
-from tests.gateway.certificates import Authority
+from tests.gateway.certificates import Authority, locked
 
 from headrace.connectors.kafka import KAFKA, KafkaAway, KafkaFailed, KafkaParameters, KafkaSink, KafkaSinkParameters, _connection
 from headrace.sdk import serve
@@ -95,7 +95,7 @@ async def speaking_tls(kafka: Kafka, authority: Authority) -> AsyncIterator[str]
 
 async def test_brokers_are_reached_by_tls(kafka, log, topic, address, query, monkeypatch, tmp_path):
     authority, stranger = Authority(tmp_path, "authority"), Authority(tmp_path, "stranger")
-    client = authority.issue("client", passphrase=b"passphrase")
+    client = locked(authority.issue("client"), b"passphrase")
     shown = {"tls_certificate": client.cert, "tls_key": client.key, "tls_key_password": "passphrase"}
     log.append(topic, [b"x" * 900_000, b"y"])
     one = query()

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from headrace.connectors._connector import Connector
 from headrace.connectors._errors import ConnectorUnavailable
-from headrace.connectors._plugins import python_plugins
+from headrace.connectors._plugins import damaged_distributions, python_plugins
 from headrace.connectors._registry import CONNECTORS
 from headrace.connectors.manifests import SearchPath
 from headrace.contract.names import is_name
@@ -19,7 +19,8 @@ class Catalog:
         connectors: The connectors that can be declared: the bundled ones, then plugins by name. The client library of one of
             them may be missing.
         unavailable: The plugins that cannot be used, each with the reason.
-        notes: What is wrong with the search path of manifests, a line for each problem.
+        notes: What is wrong with the search path of manifests, and with the entry points of distributions, a line for each
+            problem.
     """
 
     connectors: tuple[Connector, ...]
@@ -62,7 +63,11 @@ def catalog() -> Catalog:
             connectors.append(plugin.connector())
         except ConnectorUnavailable as error:
             unavailable.append(error)
-    return Catalog(tuple(connectors), tuple(unavailable), path.notes)
+    damaged = [
+        f"the entry points of {name} cannot be read, so its connectors are not known: pip install --force-reinstall {name}"
+        for name in damaged_distributions()
+    ]
+    return Catalog(tuple(connectors), tuple(unavailable), (*path.notes, *damaged))
 
 
 def find_connector(name: str) -> Connector | None:

@@ -141,6 +141,14 @@ class Connector:
             raise ConnectorUnavailable(self.name, self.distribution, fault)
         return implementation
 
+    def require_usable(self) -> None:
+        """Looks for what the connector needs on this machine, without connecting to anything.
+
+        Raises:
+            ConnectorUnavailable: Something is missing, or cannot be used.
+        """
+        self.load()
+
     def _imported(self) -> Implementation[Any]:
         module, _, name = self.module.partition(":")
         try:

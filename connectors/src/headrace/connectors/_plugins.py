@@ -67,11 +67,17 @@ def python_plugins() -> list[PythonPlugin]:
     return sorted(plugins, key=lambda plugin: (plugin.name, plugin.distribution))
 
 
-def _entries(distribution: Distribution) -> list[EntryPoint]:
+def damaged_distributions() -> list[str]:
+    """Returns the names of the distributions whose entry points cannot be read, so that their connectors are not known."""
+    return sorted({_name(distribution) for distribution in distributions() if _entries(distribution) is None})
+
+
+def _entries(distribution: Distribution) -> list[EntryPoint] | None:
+    """Returns the connectors of a distribution; None if that cannot be read."""
     try:
         return list(distribution.entry_points.select(group=GROUP))
     except Exception:  # Damaged entry points of one distribution, which pip reports, must not hide those of others.
-        return []
+        return None
 
 
 def _name(distribution: Distribution) -> str:

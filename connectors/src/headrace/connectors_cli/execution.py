@@ -26,7 +26,7 @@ def execute(program: "Program", connection: Connection, instance: str | None, ve
     try:
         executable = program.executable()
         environ = {**program.environ(), **_reaching(connection), "HEADRACE_INSTANCE": instance or program.instance}
-        environ |= {"HEADRACE_VERBOSE": "1"} if verbose else {}
+        environ["HEADRACE_VERBOSE"] = "1" if verbose else environ.get("HEADRACE_VERBOSE", "0")
         for prepare in BEFORE:
             prepare()
         sys.stdout.flush()

@@ -1,5 +1,10 @@
-"""Staged parts and votes in a folder, which survive a crash."""
+"""Staged parts and votes in a folder, which survive a crash.
 
+The file of a part is named after it. If that name is longer than a file system permits, which it is only if the pipeline or the
+attempt has a very long name, the file is named after a hash, and the long name is in a file next to it.
+"""
+
+import hashlib
 import json
 import secrets
 from collections.abc import Sequence
@@ -14,6 +19,8 @@ from headrace.sdk import Part, Transaction
 _STAGED = ".part"
 _VOTE = ".vote"
 _UNFINISHED = ".tmp"
+_LONG_NAME = ".name"
+_MAX_FILE_NAME_BYTES = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,8 @@ class Staging:
         """Makes the written data durable: the part is then staged."""
         self._disk.sync(file)
         name = _part_name(part)
+        if name != _full_name(part):
+            self._disk.replace(self.folder / (name + _LONG_NAME), _full_name(part).encode())
         self._disk.rename(self.folder / (name + _UNFINISHED), self.folder / name)
         self._disk.sync_folder(self.folder)
 
@@ -57,11 +66,11 @@ class Staging:
         """Discards a part, staged or not."""
         name = _part_name(part)
         self._disk.remove(self.folder / (name + _UNFINISHED))
-        self._disk.remove(self.folder / name)
+        self._remove(name)
 
     def parts(self) -> list[Part]:
         """Returns all staged parts, in order."""
-        return sorted(_part(path.name) for path in self.folder.glob(f"*{_STAGED}"))
+        return sorted(part for path in self.folder.glob(f"*{_STAGED}") if (part := self._part(path)) is not None)
 
     # Votes
 
@@ -72,9 +81,9 @@ class Staging:
             FileNotFoundError: A part is not staged here.
         """
         names = [_part_name(part) for part in parts]
-        for name in names:
+        for part, name in zip(parts, names, strict=True):
             if not (self.folder / name).exists():
-                raise FileNotFoundError(f"{unquote(name)} is not staged in {self.folder}")
+                raise FileNotFoundError(f"{unquote(_full_name(part))} is not staged in {self.folder}")
         standing = self.voted(transaction)
         if standing is None or standing.parts != names:
             fields = {"id": secrets.token_hex(8), "pipeline": transaction.pipeline, "batch": transaction.batch, "parts": names}
@@ -96,7 +105,7 @@ class Staging:
         if standing is not None and standing.id == vote.id:
             self._disk.remove(self.folder / _vote_name(vote.transaction))
         for name in vote.parts:
-            self._disk.remove(self.folder / name)
+            self._remove(name)
 
     def abort(self, transaction: Transaction) -> None:
         """Removes everything of a transaction, the vote before its parts."""
@@ -109,15 +118,39 @@ class Staging:
         """Removes unfinished files after a crash, and parts that lost a vote. Must not run while something is being staged."""
         for path in self.folder.glob(f"*{_UNFINISHED}"):
             self._disk.remove(path)
+        for path in self.folder.glob(f"*{_LONG_NAME}"):
+            if not path.with_suffix("").exists():
+                self._disk.remove(path)
+        for path in self.folder.glob(f"*{_STAGED}"):
+            # A power failure may restore the file of a part that was removed, and not its name.
+            if self._part(path) is None:
+                self._disk.remove(path)
         for vote in self.votes():
             self._remove_parts(vote.transaction, vote.parts)
+
+    def _part(self, path: Path) -> Part | None:
+        """Returns the part of a file; None if another thread is removing it."""
+        name = path.name
+        if "," not in name:
+            try:
+                name = path.with_name(name + _LONG_NAME).read_text()
+            except FileNotFoundError:
+                return None
+        pipeline, batch, partition, attempt = name.removesuffix(_STAGED).split(",")
+        return Part(Transaction(unquote(pipeline), int(batch)), int(partition), unquote(attempt))
+
+    def _remove(self, name: str) -> None:
+        """Removes the file of a staged part, by its name."""
+        self._disk.remove(self.folder / name)
+        if "," not in name:
+            self._disk.remove(self.folder / (name + _LONG_NAME))
 
     def _remove_parts(self, transaction: Transaction, but: Sequence[str] = ()) -> None:
         """Removes the staged parts of a transaction."""
         kept = set(but)
         for part in self.parts():
             if part.transaction == transaction and _part_name(part) not in kept:
-                self._disk.remove(self.folder / _part_name(part))
+                self._remove(_part_name(part))
 
 
 def _quoted(text: str) -> str:
@@ -125,21 +158,27 @@ def _quoted(text: str) -> str:
     return quote(text, safe="").replace(".", "%2E")
 
 
-def _part_name(part: Part) -> str:
-    """Returns the name of a staged part's file."""
+def _full_name(part: Part) -> str:
+    """Returns what the file of a staged part is named after, of any length."""
     pipeline, attempt = _quoted(part.transaction.pipeline), _quoted(part.attempt)
     return f"{pipeline},{part.transaction.batch},{part.partition},{attempt}{_STAGED}"
 
 
-def _part(name: str) -> Part:
-    """Returns the part of a file with this name."""
-    pipeline, batch, partition, attempt = name.removesuffix(_STAGED).split(",")
-    return Part(Transaction(unquote(pipeline), int(batch)), int(partition), unquote(attempt))
+def _part_name(part: Part) -> str:
+    """Returns the name of a staged part's file."""
+    return _shortened(_full_name(part), _STAGED)
 
 
 def _vote_name(transaction: Transaction) -> str:
     """Returns the name of a vote's file."""
-    return f"{_quoted(transaction.pipeline)},{transaction.batch}{_VOTE}"
+    return _shortened(f"{_quoted(transaction.pipeline)},{transaction.batch}{_VOTE}", _VOTE)
+
+
+def _shortened(name: str, suffix: str) -> str:
+    """Returns a name that a file can have also while it is unfinished; a hash has no comma, unlike every other name."""
+    if len(name) + len(_UNFINISHED) <= _MAX_FILE_NAME_BYTES:
+        return name
+    return hashlib.sha256(name.encode()).hexdigest() + suffix
 
 
 def _vote(path: Path) -> Vote:

@@ -43,6 +43,16 @@ class ForeignConnector(Connector):
         """Returns how to build what is executed. Does not look for the program yet."""
         return Implementation(parameters_class(self.manifest), self._program, self._check)
 
+    def require_usable(self) -> None:
+        """Looks for the programs of the manifest.
+
+        Raises:
+            ConnectorUnavailable: One is missing, or cannot be executed.
+        """
+        for words in (self.manifest.command, self.manifest.check):
+            if words is not None:
+                Program(self.name, self.path, tuple(words), "{}", {}, self.name).executable()
+
     def _program(self, parameters: Parameters) -> Program:
         return Program.of(self.name, self.path, tuple(self.manifest.command), parameters, self.manifest.kind)
 

@@ -1,5 +1,6 @@
 """Converts rows to messages to publish, or refuses them. Pure functions."""
 
+import hashlib
 import re
 import zlib
 from collections.abc import Callable
@@ -102,7 +103,11 @@ def outgoing(message: Message, part: Part | None, routing_key: RoutingKey, *, pe
 def _made_id(message: Message, part: Part) -> bytes:
     """Returns an id that is the same if a message is written again: derived from its position and its content."""
     content = zlib.crc32(message.value or b"", zlib.crc32(message.key or b""))
-    return f"{part.transaction.pipeline}/{part.transaction.batch}/{part.partition}/{message.sequence}/{content:08x}".encode()
+    pipeline = part.transaction.pipeline.encode()
+    place = f"/{part.transaction.batch}/{part.partition}/{message.sequence}/{content:08x}".encode()
+    if len(pipeline) + len(place) > _SHORT_BYTES:
+        pipeline = hashlib.sha256(pipeline).hexdigest().encode()
+    return pipeline + place
 
 
 def _getter(name: str) -> Callable[[Message], bytes | None]:
