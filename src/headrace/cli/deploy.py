@@ -66,14 +66,21 @@ def _supervise(deployment: "Deployment", planned: "Plan", connection: Connection
     def say(line: str) -> None:
         click.echo(line, err=True)
 
+    def replan() -> "Plan":
+        from headrace.deploy import load_deployment, plan, read_graph
+
+        again = load_deployment(deployment.path)
+        graph = read_graph(again)
+        return plan(again, graph.pipeline if graph is not None else None)
+
     supervisor: Supervisor
     with contextlib.ExitStack() as stack:
         if as_json:
-            supervisor = Supervisor(planned, connect, JsonView(click.echo))
+            supervisor = Supervisor(planned, connect, JsonView(click.echo), replan)
         elif sys.stdout.isatty():
-            supervisor = Supervisor(planned, connect, stack.enter_context(LiveView(console())))
+            supervisor = Supervisor(planned, connect, stack.enter_context(LiveView(console())), replan)
         else:
-            supervisor = Supervisor(planned, connect, LinesView(say))
+            supervisor = Supervisor(planned, connect, LinesView(say), replan)
         return supervisor.run(say)
 
 

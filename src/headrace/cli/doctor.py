@@ -33,8 +33,8 @@ _STYLES = {"ok": "green", "skipped": "dim", "warning": "yellow", "failed": "bold
 def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: bool, connection: Connection) -> None:
     """Check this machine, and suggest fixes.
 
-    Checks Python, Java, the installed versions, memory, disk, Spark, the gateway and its port, and brokers. Changes nothing.
-    The gateway must be running only if you name it, with --gateway or HEADRACE_GATEWAY.
+    Checks Python, Java, the installed versions, memory, disk, Spark, the gateway and its port, brokers and plugins. Changes
+    nothing. The gateway must be running only if you name it, with --gateway or HEADRACE_GATEWAY.
 
     Exit codes: 0 no check failed (warnings do not count), 1 the gateway, a broker or Spark failed, 2 a configuration file is
     invalid, 3 something is missing on this machine.

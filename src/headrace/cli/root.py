@@ -30,15 +30,21 @@ _COMMANDS = {
     "demo": _Lazy("headrace.laboratory.commands.demo", "demo", "Run a complete job on real flight data, and check its result."),
     "dlq": _Lazy("headrace.connectors_cli", "dlq", "Show dead letters, and replay them."),
     "doctor": _Lazy("headrace.cli.doctor", "doctor", "Check this machine, and suggest fixes."),
-    "forget": _Lazy("headrace.gateway_cli", "forget", "Forget a pipeline that will not come back."),
+    "drain": _Lazy("headrace.gateway_cli", "drain", "Let a gateway finish, and show the progress."),
+    "forget": _Lazy("headrace.gateway_cli", "forget", "Forget a pipeline or a stream that will not come back."),
     "gateway": _Lazy("headrace.gateway_cli", "gateway", "Run a gateway between connectors and Spark."),
+    "new": _Lazy("headrace.cli.new", "new", "Create a project: a source, a sink or an application."),
+    "pause": _Lazy("headrace.gateway_cli", "pause", "Pause a stream, a connector, a pipeline or a sink."),
+    "positions": _Lazy("headrace.cli.positions", "positions", "Show where a query continues in its streams, and move it."),
     "prepare": _Lazy("headrace.cli.prepare", "prepare", "Speed up Spark's startup on this machine, once after installing."),
+    "resume": _Lazy("headrace.gateway_cli", "resume", "End the pause of a stream, a connector, a pipeline or a sink."),
     "run": _Lazy("headrace.cli.run", "run", "Run an application: a pipeline of Python functions, on Spark."),
     "soak": _Lazy(
         "headrace.laboratory.commands.soak", "soak", "Run at a steady rate, and check whether any process's memory grows."
     ),
     "state": _Lazy("headrace.cli.state", "state", "Inspect the states of an application."),
     "status": _Lazy("headrace.gateway_cli", "status", "Show a gateway's streams, sessions, pipelines and sinks."),
+    "top": _Lazy("headrace.gateway_cli", "top", "Show a gateway live in the terminal, what is wrong first."),
 }
 
 

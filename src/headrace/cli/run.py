@@ -67,6 +67,11 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, clic
 @click.option(
     "--finish/--no-finish", default=None, help="Close all windows once all streams end.  [default: only with --available-now]"
 )
+@click.option(
+    "--real-time",
+    is_flag=True,
+    help="Process messages as they arrive, in the driver: at-least-once sinks show results within milliseconds.",
+)
 @click.option("--drop-states", metavar="STEP", multiple=True, help="Drop the states of a removed step. Repeatable.")
 @click.option("--migrate-states", metavar="STEP", multiple=True, help="Keep the states of a changed step. Repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print progress and the result as JSON lines.")
@@ -83,6 +88,7 @@ def run(
     given: tuple[str, ...],
     worker_memory: str,
     finish: bool | None,
+    real_time: bool,
     drop_states: tuple[str, ...],
     migrate_states: tuple[str, ...],
     as_json: bool,
@@ -103,11 +109,16 @@ def run(
       headrace run app.py --checkpoint /data/checkpoints/orders
       headrace run app.py --master 'local-cluster[2,1,1024]' --available-now
       headrace run app.py --trigger-interval 5s
+      headrace run app.py --real-time
       headrace run deploy.toml
     """
     if available_now and trigger_interval is not None:
         raise click.UsageError(
             "--available-now and --trigger-interval cannot be combined: a bounded run starts each micro-batch immediately"
+        )
+    if available_now and real_time:
+        raise click.UsageError(
+            "--available-now and --real-time cannot be combined: a bounded run ends when it has read everything"
         )
     if app.endswith(".toml"):
         from headrace.cli.deploy import run_deployment
@@ -154,6 +165,7 @@ def run(
             migrate_states=migrate_states,
             finish=finish,
             folder=application.folder,
+            real_time=real_time,
         )
         _watch(query, application, connection, stop, as_json)
         discard_output(spark)

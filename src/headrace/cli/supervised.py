@@ -4,25 +4,12 @@ Standard input is a pipe whose other end only the supervisor holds.
 """
 
 import os
-import signal
 import subprocess
 import sys
-import threading
-import time
 
 from headrace.cli import main, watchdog
 from headrace.connectors_cli import execution
-
-_ENDS_WITHIN_S = 60.0
-
-
-def _watch_supervisor() -> None:
-    """Waits until the supervisor is gone, then sends SIGTERM to this process, and ends it by force if it is still running."""
-    while os.read(0, 1024):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_ENDS_WITHIN_S)
-    os._exit(1)
+from headrace.processes import end_with_supervisor
 
 
 def _leave_watchdog() -> None:
@@ -34,5 +21,5 @@ def _leave_watchdog() -> None:
 
 if __name__ == "__main__":
     execution.BEFORE.append(_leave_watchdog)
-    threading.Thread(target=_watch_supervisor, name="supervisor watchdog", daemon=True).start()
+    end_with_supervisor()
     main()

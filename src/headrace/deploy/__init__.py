@@ -1,7 +1,7 @@
 """Deployments: a gateway, connectors and an application on one machine, started together and kept running."""
 
 from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOptions, load_deployment
-from headrace.deploy.errors import AlreadyRuns, CannotRun, DeploymentError
+from headrace.deploy.errors import AlreadyRuns, CannotChange, CannotRun, DeploymentError
 from headrace.deploy.gateway import Flow, GatewayProbe, Known, NoProbe, StatusProbe
 from headrace.deploy.graph import ApplicationGraph, missing, read_graph
 from headrace.deploy.plan import Plan, Role, plan
@@ -12,6 +12,7 @@ from headrace.deploy.view import JsonView, LinesView, LiveView
 __all__ = [
     "AlreadyRuns",
     "ApplicationGraph",
+    "CannotChange",
     "CannotRun",
     "Condition",
     "Deployment",

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from headrace.connectors.configuration import GatewayTable
 from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOptions
+from headrace.processes import supervised
 
 ADDRESS_FILE = "gateway.address"
-_HEADRACE = [sys.executable, "-m", "headrace.cli.supervised"]
 
 
 def gateway_command(deployment: Deployment, listen: str | None) -> list[str]:
@@ -19,7 +19,7 @@ def gateway_command(deployment: Deployment, listen: str | None) -> list[str]:
         listen: The address of the previous start, to be kept; None at the first start.
     """
     options = deployment.gateway
-    words = [*_HEADRACE, "gateway", "--ready-file", str(deployment.folder / ADDRESS_FILE)]
+    words = supervised("gateway", "--ready-file", str(deployment.folder / ADDRESS_FILE))
     for name in GatewayOptions.model_fields:
         value = listen if name == "listen" and listen is not None else getattr(options, name)
         if value is True:
@@ -31,13 +31,13 @@ def gateway_command(deployment: Deployment, listen: str | None) -> list[str]:
 
 def connector_command(deployment: Deployment, name: str, address: str) -> list[str]:
     """Returns the command that runs a connector."""
-    words = [*_HEADRACE, "connector", "run", "-c", f"{deployment.path}:{name}", "--verbose"]
+    words = supervised("connector", "run", "-c", f"{deployment.path}:{name}", "--verbose")
     return words if deployment.connectors[name].gateway.address is not None else [*words, "--gateway", address]
 
 
 def pipeline_command(options: PipelineOptions, address: str) -> list[str]:
     """Returns the command that runs the application."""
-    words = [*_HEADRACE, "run", options.app, "--gateway", options.gateway.address or address]
+    words = supervised("run", options.app, "--gateway", options.gateway.address or address)
     for name in ("checkpoint", "master", "parallelism", "trigger_interval", "worker_memory"):
         value = getattr(options, name)
         words += [_option(name), str(value)] if value is not None else []
@@ -50,7 +50,7 @@ def pipeline_command(options: PipelineOptions, address: str) -> list[str]:
         words += ["--migrate-states", step]
     if options.finish is not None:
         words += ["--finish" if options.finish else "--no-finish"]
-    for name in ("available_now", "shared_checkpoint", "verbose"):
+    for name in ("available_now", "real_time", "shared_checkpoint", "verbose"):
         words += [_option(name)] if getattr(options, name) else []
     return [*words, *_tls(options.gateway)]
 

@@ -30,6 +30,7 @@ class GatewayOptions(Parameters):
     max_frame_bytes: int | str | None = Field(default=None, description="The largest frame accepted.")
     max_sessions: int | None = Field(default=None, description="Maximum number of concurrent sessions.")
     drain_timeout_ms: int | None = Field(default=None, description="Time to drain messages in flight when stopping.")
+    http_listen: str | None = Field(default=None, description="Where to serve HTTP; off for nowhere.")
     log_format: str | None = Field(default=None, description="auto, json or console.")
     log_level: str | None = Field(default=None, description="debug, info, warning or error.")
 
@@ -43,6 +44,7 @@ class PipelineOptions(Parameters):
     master: str | None = Field(default=None, description="Spark master URL; spark-submit's, else local[*], if unset.")
     parallelism: int | None = Field(default=None, ge=1, description="Number of key partitions of a new checkpoint.")
     available_now: bool = Field(default=False, description="Process what exists now, then exit.")
+    real_time: bool = Field(default=False, description="Process messages as they arrive, in the driver.")
     trigger_interval: str | None = Field(default=None, description="Interval between micro-batches: 500ms, 5s, 1m.")
     worker_memory: str | None = Field(default=None, description="Memory for states in each Python worker; 1gb if unset.")
     finish: bool | None = Field(default=None, description="Close all windows once all streams end; unset: with available_now.")
@@ -59,6 +61,8 @@ class PipelineOptions(Parameters):
             raise ValueError(
                 "available_now and trigger_interval cannot be combined: a bounded run starts each micro-batch immediately"
             )
+        if self.available_now and self.real_time:
+            raise ValueError("available_now and real_time cannot be combined: a bounded run only reads what exists")
         return self
 
     @field_validator("options", "conf", mode="before")

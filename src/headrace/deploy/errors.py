@@ -2,6 +2,7 @@
 
 DeploymentError
 ├── AlreadyRuns     another supervisor runs it
+├── CannotChange    a running deployment cannot take over a change of its file
 └── CannotRun       one of its processes can never run as it is configured
 """
 
@@ -16,6 +17,10 @@ class AlreadyRuns(DeploymentError):
     """Another supervisor runs the same deployment."""
 
     exit_code = 2
+
+
+class CannotChange(DeploymentError):
+    """A change of the file needs a restart of the whole deployment."""
 
 
 class CannotRun(DeploymentError):

@@ -35,6 +35,8 @@ class Role:
     is_connected: Callable[[Known], bool | None]
     detail: Callable[[Known], str] = lambda _: ""
     may_end: bool = False
+    settings: object = None
+    """What the file says about it: a process whose settings have changed is restarted by a reload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ def plan(deployment: Deployment, pipeline: str | None) -> Plan:
         command=lambda listen: gateway_command(deployment, listen),
         environ=environment(),
         is_connected=lambda _: True,
+        settings=deployment.gateway,
     )
     others = [_connector(deployment, name, configured) for name, configured in deployment.connectors.items()]
     if deployment.pipeline is not None:
@@ -107,6 +110,7 @@ def _connector(deployment: Deployment, name: str, configured: Configured) -> Rol
         is_connected=is_connected,
         detail=detail,
         may_end=is_source,
+        settings=configured,
     )
 
 
@@ -121,4 +125,5 @@ def _application(deployment: Deployment, pipeline: str | None) -> Role:
         environ=environment(options.gateway),
         is_connected=lambda known: None if options.gateway.address is not None else pipeline in known.pipelines,
         may_end=options.available_now,
+        settings=(options, pipeline),
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.deploy.commands import ADDRESS_FILE, reachable
+from headrace.deploy.errors import CannotChange
 from headrace.deploy.gateway import GatewayProbe, Known
 from headrace.deploy.plan import Plan, Role
 from headrace.deploy.status import Kind, ProcessStatus, State, Status, condition
@@ -33,6 +34,7 @@ class SupervisedProcesses:
             inherits: A file descriptor that every process inherits.
         """
         self._plan = plan
+        self._inherits = inherits
         self._connect = connect
         self._address_file = plan.folder / ADDRESS_FILE
         self._address_file.unlink(missing_ok=True)
@@ -80,6 +82,42 @@ class SupervisedProcesses:
             self._known = None
         for one in self._others:
             one.look(now, self._is_connected(one))
+        self._others = [one for one in self._others if not one.leaves or one.process.runs]
+
+    def apply(self, plan: Plan) -> list[str]:
+        """Applies another plan by difference: starts what is new, stops what is gone, restarts what has changed.
+
+        Returns the changes, a line each.
+
+        Raises:
+            CannotChange: the gateway or the folder has changed, which needs a restart of the whole deployment.
+        """
+        fixed = {"[gateway]": plan.gateway.settings != self._plan.gateway.settings, "folder": plan.folder != self._plan.folder}
+        for what, changed in fixed.items():
+            if changed:
+                raise CannotChange(f"{what} cannot change while the deployment runs, so nothing has changed; restart it for that")
+        known = {one.role.name: one for one in self._others if not one.leaves}
+        wanted = {role.name: role for role in plan.others}
+        changes = []
+        for name, one in known.items():
+            role = wanted.get(name)
+            if role is None:
+                one.leave()
+                changes.append(f"{name} is removed")
+            elif role.settings != one.role.settings or role.kind is not one.role.kind:
+                one.role, one.process.environ = role, role.environ
+                one.process.command = self._command(role)
+                one.restart()
+                changes.append(f"{name} is restarted")
+        for name in wanted.keys() - known.keys():
+            self._others.append(self._supervised(wanted[name], self._command(wanted[name]), self._inherits))
+            changes.append(f"{name} is new")
+        self._plan = plan
+        return sorted(changes)
+
+    def _command(self, role: Role) -> list[str]:
+        """The command line of a process; empty until the gateway listens."""
+        return role.command(self._address) if self._address is not None else []
 
     def status(self, *, stopping: bool) -> Status:
         """Returns the status of the deployment."""

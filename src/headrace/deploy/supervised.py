@@ -42,6 +42,9 @@ class Supervised:
     started_at: float = 0.0
     due_at: float = 0.0
     """When to start it, in seconds on the clock of `look`."""
+    leaves: bool = False
+    """Whether it was removed from the deployment: it is stopped, and not started again."""
+    _restarts_at_once: bool = False
     _log_offset: int = 0
 
     @property
@@ -87,6 +90,19 @@ class Supervised:
         elif self.state is not State.ENDED:
             self.state = State.ENDED
 
+    def restart(self) -> None:
+        """Lets it end, and starts it again at once, as after a change of its settings."""
+        if self.process.runs:
+            self._restarts_at_once = True
+            self.process.ask_to_stop()
+        else:
+            self.state, self.due_at, self.failures, self.reason = State.WAITS, 0.0, 0, None
+
+    def leave(self) -> None:
+        """Lets it end for good."""
+        self.leaves = True
+        self.ask_to_stop()
+
     def kill(self) -> None:
         """Kills it if it is still running."""
         if self.process.runs:
@@ -95,6 +111,10 @@ class Supervised:
 
     def _ended(self, now: float, code: int) -> None:
         self.exit_code = code
+        if self._restarts_at_once and self.state is not State.STOPS:
+            self._restarts_at_once = False
+            self.state, self.due_at, self.failures, self.reason = State.WAITS, now, 0, None
+            return
         if self.state is State.STOPS or (code == 0 and self.role.may_end):
             # A process that has no handler yet is ended by the signal itself.
             self.reason = None if code in (0, -signal.SIGTERM) else self._why(code)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 
+from headrace.contract.errors import HeadraceError
 from headrace.deploy.errors import CannotRun
 from headrace.deploy.lock import exclusive_run
 from headrace.deploy.plan import Plan
@@ -19,6 +20,7 @@ _STOP_ORDER = ((Kind.SOURCE, 20.0), (Kind.PIPELINE, 60.0), (Kind.SINK, 20.0), (K
 """The order in which kinds stop, with timeouts in seconds: what sources sent is still committed, and sinks get every commit."""
 
 Show = Callable[[Status], None]
+Replan = Callable[[], Plan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +39,18 @@ class Ending:
 class Supervisor:
     """Runs a deployment, once."""
 
-    def __init__(self, plan: Plan, connect: Connect, show: Show) -> None:
+    def __init__(self, plan: Plan, connect: Connect, show: Show, replan: Replan | None = None) -> None:
         """Starts nothing yet.
 
         Args:
             plan: What to run.
             connect: Returns a probe of the gateway at an address.
             show: Called with the status several times a second.
+            replan: Reads the deployment's file again, on SIGHUP; raises a HeadraceError if it is invalid. None for a deployment
+                that never changes.
         """
+        self._replan = replan
+        self._reload_wanted = False
         self._plan = plan
         self._connect = connect
         self._show = show
@@ -53,7 +59,7 @@ class Supervisor:
     def run(self, tell: Callable[[str], None]) -> Ending:
         """Runs the deployment until it ends or is stopped. All of its processes have ended when this returns.
 
-        SIGTERM and SIGINT stop it in order, a second one stops it immediately.
+        SIGTERM and SIGINT stop it in order, a second one stops it immediately. SIGHUP applies changes of its file, all or none.
 
         Args:
             tell: Called with lines for people.
@@ -66,7 +72,7 @@ class Supervisor:
         with exclusive_run(self._plan.folder, tell) as lock, self._signals_noted():
             processes = SupervisedProcesses(self._plan, self._connect, lock)
             try:
-                cannot_run = self._until_over(processes)
+                cannot_run = self._until_over(processes, tell)
                 self._drain(processes)
                 self._show(processes.status(stopping=True))
             finally:
@@ -76,9 +82,22 @@ class Supervisor:
             raise CannotRun(said, cannot_run.exit_code or 1)
         return self._ending(processes)
 
-    def _until_over(self, processes: SupervisedProcesses) -> Supervised | None:
+    def _reload(self, processes: SupervisedProcesses, tell: Callable[[str], None]) -> None:
+        """Applies changes of the file, or says why not; the previous plan then stays in effect."""
+        self._reload_wanted = False
+        assert self._replan is not None
+        try:
+            changes = processes.apply(self._replan())
+        except HeadraceError as error:
+            tell(f"reload refused: {error}")
+        else:
+            tell(f"reloaded: {', '.join(changes) or 'nothing has changed'}")
+
+    def _until_over(self, processes: SupervisedProcesses, tell: Callable[[str], None]) -> Supervised | None:
         """Starts what is due until there is a reason to end. Returns the process that can never run, if that is the reason."""
         while not self._signals:
+            if self._reload_wanted:
+                self._reload(processes, tell)
             processes.look()
             cannot_run = next((one for one in processes.all if one.cannot_run), None)
             if cannot_run is not None or processes.is_over:
@@ -115,7 +134,12 @@ class Supervisor:
         def note(number: int, _: FrameType | None) -> None:
             self._signals.append(number)
 
+        def want_reload(number: int, _: FrameType | None) -> None:
+            self._reload_wanted = True
+
         before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+        if self._replan is not None:
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, want_reload)
         try:
             yield
         finally:

@@ -10,6 +10,7 @@ from headrace.doctor.brokers import broker, check_connectors
 from headrace.doctor.finding import Check, Finding, Level, Site
 from headrace.doctor.gateway import check_gateway, check_port
 from headrace.doctor.machine import check_disk, check_java, check_memory, check_python
+from headrace.doctor.plugins import check_plugins
 from headrace.doctor.spark import check_session, check_spark
 from headrace.doctor.versions import check_versions
 
@@ -29,6 +30,7 @@ CHECKS = (
     Check("nats", broker("nats", 4222)),
     Check("kafka", broker("kafka", 9092)),
     Check("postgresql", broker("postgresql", 5432)),
+    Check("plugins", check_plugins),
     Check("connectors", check_connectors),
 )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headrace.contract.errors import HeadraceError
 from headrace.engine.spark._class_archive import class_archive
-from headrace.processes import OwnedProcess, free_address, headrace, process_group
+from headrace.processes import OwnedProcess, free_address, process_group, supervised
 
 _MESSAGES = 5_000
 _WITHIN_S = 600.0
@@ -98,9 +98,9 @@ def _job(folder: Path, archive: Path) -> dict[str, list[str]]:
     writes = ["--path", str(folder / "out"), "--sink", "counts", "--format", "lines", "--gateway", address]
     training = ["headrace.preparation.training", address, str(folder), str(_MESSAGES), str(archive)]
     return {
-        "gateway": headrace("gateway", "--listen", address),
-        "source": headrace("connector", "run", "file", *reads),
-        "sink": headrace("connector", "run", "file-sink", *writes),
+        "gateway": supervised("gateway", "--listen", address),
+        "source": supervised("connector", "run", "file", *reads),
+        "sink": supervised("connector", "run", "file-sink", *writes),
         "spark": [sys.executable, "-m", *training],
     }
 

@@ -1,6 +1,5 @@
 """A short job whose JVM archives its classes: `python -m headrace.preparation.training ADDRESS FOLDER MESSAGES ARCHIVE`."""
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +10,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.engine import build_session, start
 from headrace.engine.spark._class_archive import write_at_exit
 from headrace.pipelines import Pipeline
+from headrace.processes import end_with_supervisor
 
 _LOOKS_EVERY_S = 1
-_PARENT = os.getppid()
 
 
 class Tally:
@@ -37,6 +36,7 @@ def application() -> Pipeline:
 
 def main() -> None:
     """Runs the application until every message has its result, then a plain query over all messages."""
+    end_with_supervisor()
     address, folder, messages, archive = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
     conf: dict[str, str | int | bool] = {"spark.log.level": "ERROR", "spark.sql.shuffle.partitions": 2, **write_at_exit(archive)}
     spark = build_session("headrace prepare", "local[*]", conf)
@@ -53,8 +53,6 @@ def _run(query: StreamingQuery, is_done: Callable[[StreamingQuery], bool]) -> No
     while not is_done(query):
         if query.awaitTermination(_LOOKS_EVERY_S):
             raise RuntimeError("a query ended before it was done")
-        if os.getppid() != _PARENT:
-            raise RuntimeError("the preparation was killed")
     query.stop()
 
 

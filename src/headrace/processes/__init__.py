@@ -2,17 +2,19 @@
 
 from headrace.processes.environ import spark_environ
 from headrace.processes.executors import executors
-from headrace.processes.group import headrace, process_group
+from headrace.processes.group import headrace, process_group, supervised
 from headrace.processes.java import JavaMissing, find_java, require_java
 from headrace.processes.owned import OwnedProcess, lives
 from headrace.processes.ports import free_address
 from headrace.processes.scratch import Scratch, own_temporary_folder, scratch_folder
+from headrace.processes.supervision import end_with_supervisor
 from headrace.processes.traces import first_cause, first_traceback
 
 __all__ = [
     "JavaMissing",
     "OwnedProcess",
     "Scratch",
+    "end_with_supervisor",
     "executors",
     "find_java",
     "first_cause",
@@ -25,4 +27,5 @@ __all__ = [
     "require_java",
     "scratch_folder",
     "spark_environ",
+    "supervised",
 ]

@@ -17,6 +17,8 @@ def process_group(
 ) -> Iterator[dict[str, OwnedProcess]]:
     """Yields processes by name, none of them started. All are killed when the block ends, even by an error.
 
+    If this process is killed, the block does not end. Only commands that watch for that end then, such as `supervised` ones.
+
     Args:
         commands: Their command lines, by name.
         folder: Their working directory, which also has their logs.
@@ -25,7 +27,7 @@ def process_group(
     # The scratch folder holds sockets, whose paths must be short, and what a killed JVM leaves behind.
     scratch = Scratch()
     own = {**spark_environ(scratch.path), **(environ or {})}
-    processes = {name: OwnedProcess(name, command, folder, own) for name, command in commands.items()}
+    processes = {name: OwnedProcess(name, command, folder, own, ends_with_parent=True) for name, command in commands.items()}
     try:
         yield processes
     finally:
@@ -40,3 +42,8 @@ def process_group(
 def headrace(*arguments: str) -> list[str]:
     """Returns the command line of `headrace` with these arguments."""
     return [sys.executable, "-m", "headrace.cli", *arguments]
+
+
+def supervised(*arguments: str) -> list[str]:
+    """Returns the command line of `headrace` with these arguments, for an `OwnedProcess` that `ends_with_parent`."""
+    return [sys.executable, "-m", "headrace.cli.supervised", *arguments]

@@ -46,7 +46,8 @@ class Connection:
         """Opens a channel to the gateway; the caller must close it."""
         import grpc
 
-        options = [("grpc.max_receive_message_length", -1)]
+        # A command that watches a gateway finds it soon after it has come back.
+        options = [("grpc.max_receive_message_length", -1), ("grpc.max_reconnect_backoff_ms", 1_000)]
         if not self.encrypted:
             return grpc.insecure_channel(self.gateway, options)
         credentials = grpc.ssl_channel_credentials(_read(self.tls_ca), _read(self.tls_key), _read(self.tls_cert))

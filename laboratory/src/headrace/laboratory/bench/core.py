@@ -46,14 +46,16 @@ def throughput(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
     yield Figure("throughput_single_messages", single, "messages/s", baseline)
 
 
-def drain(spark: SparkSession, **options: Any) -> tuple[float, int]:
+def drain(spark: SparkSession, of_gateway: Sequence[str] = (), **options: Any) -> tuple[float, int]:
     """Sends messages; returns how many per second were acknowledged after the first quarter, and the size of a micro-batch.
+
+    `of_gateway` are options of the gateway, and `options` those of the connector.
 
     Raises:
         RuntimeError: Fewer messages reached Spark than were acknowledged.
     """
     with (
-        gateway() as running,
+        gateway(*of_gateway) as running,
         noop(headrace(spark, running.address)) as query,
         connector(running.address, "fast", **options) as source,
     ):

@@ -4,11 +4,15 @@ import time
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.laboratory.bench.sources import MESSAGE_BYTES
 
 LINE_BYTES = MESSAGE_BYTES + 1
 POLL_S = 0.002
+
+Sightings = npt.NDArray[np.float64]
+"""A row for each message: its stamp, and when it was visible, both in seconds since 1970."""
 
 
 class Output:
@@ -23,28 +27,37 @@ class Output:
         return sum(path.stat().st_size for path in self._files())
 
     def delays(self, messages: int, timeout_s: float) -> list[float]:
-        """Reads stamped messages as they become visible. Returns the time from each one's stamp until then, in seconds.
+        """Like `sightings`, but returns the time from each message's stamp until it was visible, in seconds."""
+        seen = self.sightings(messages, timeout_s)
+        delays: list[float] = (seen[:, 1] - seen[:, 0]).tolist()
+        return delays
+
+    def sightings(self, messages: int, timeout_s: float) -> Sightings:
+        """Reads stamped messages as they become visible, until there are this many.
 
         Raises:
             TimeoutError: There were fewer messages by then.
         """
-        found: list[float] = []
+        found: list[Sightings] = []
+        count = 0
         deadline = time.monotonic() + timeout_s
-        while len(found) < messages:
+        while count < messages:
             stamps = self.stamps()
-            found += (time.time() - stamps).tolist()
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{len(found)} of {messages} messages were visible after {timeout_s:.0f} s")
-            if not len(stamps):
+            if len(stamps):
+                found.append(np.column_stack((stamps, np.full(len(stamps), time.time()))))
+                count += len(stamps)
+            else:
                 time.sleep(POLL_S)
-        return found
+            if count < messages and time.monotonic() > deadline:
+                raise TimeoutError(f"{count} of {messages} messages were visible after {timeout_s:.0f} s")
+        return np.concatenate(found)
 
-    def stamps(self) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    def stamps(self) -> npt.NDArray[np.float64]:
         """Returns the stamps of all messages that have become visible since the last call."""
         found = [self._new_stamps(path) for path in self._files()]
         return np.concatenate(found) if found else np.empty(0)
 
-    def _new_stamps(self, path: Path) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    def _new_stamps(self, path: Path) -> npt.NDArray[np.float64]:
         at = self._read.get(path, 0)
         with path.open("rb") as file:
             file.seek(at)

@@ -1,5 +1,7 @@
 """A benchmark as parts that run one after the other, in one Spark session."""
 
+import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,13 +23,24 @@ def run_parts(
     *,
     spark_conf: Mapping[str, str] | None = None,
     quick_start: bool = False,
-    **conditions: str,
+    **conditions: Any,
 ) -> tuple[list[Figure], dict[str, Any]]:
-    """Runs the named parts. Returns their figures and the conditions."""
+    """Runs the named parts. Returns their figures and the conditions.
+
+    `prepared` is whether the JVM uses the archive of `headrace prepare`; `seconds` is how long the session's start and each part
+    took.
+    """
+    load, begun = os.getloadavg()[0], time.monotonic()
     # A quick run ends before the optimising compiler pays off.
     spark = session(conf=spark_conf, quick_start=quick_start or quick)
+    prepared = "-XX:SharedArchiveFile" in (spark.sparkContext.getConf().get("spark.driver.defaultJavaOptions") or "")
     figures: list[Figure] = []
+    seconds = {"session": round(time.monotonic() - begun, 1)}
     for name in names:
         say(f"{name} ...")
+        begun = time.monotonic()
         figures += known[name](spark, say, quick)
-    return figures, machine() | {"message_bytes": MESSAGE_BYTES, "quick": quick, **conditions}
+        seconds[name] = round(time.monotonic() - begun, 1)
+    spark.stop()
+    of_run = {"load_average_before": load, "message_bytes": MESSAGE_BYTES, "quick": quick, "prepared": prepared}
+    return figures, machine() | of_run | {"seconds": seconds} | conditions

@@ -15,12 +15,16 @@ from typing import Any
 
 import grpc
 import psutil
+from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 
 START_S = 30.0
 STOP_S = 15.0
+_LOOKS_EVERY_S = 1.0
 SOURCES = "headrace.laboratory.bench.sources"
+KEYED_SOURCES = "headrace.laboratory.bench.pipelines.connectors"
+"""The modules of connectors; those of the second one send messages with keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +50,12 @@ class RunningGateway:
 
 
 @contextmanager
-def gateway() -> Iterator[RunningGateway]:
-    """Runs a gateway with its default limits, on a free port."""
+def gateway(*options: str) -> Iterator[RunningGateway]:
+    """Runs a gateway on a free port, with its default limits unless the options say otherwise."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "ready"
         command = [sys.executable, "-m", "headrace.cli", "gateway", "--listen", "127.0.0.1:0", "--log-level", "error"]
-        process = subprocess.Popen([*command, "--ready-file", str(ready)])
+        process = subprocess.Popen([*command, "--ready-file", str(ready), *options])
         try:
             wait_for("the gateway to listen", lambda: ready.exists() and ready.read_text().strip() != "", START_S)
             yield RunningGateway(ready.read_text().strip(), psutil.Process(process.pid))
@@ -126,17 +130,32 @@ class RunningConnector:
 
     process: "subprocess.Popen[bytes]"
 
-    def result(self, timeout_s: float) -> dict[str, Any]:
+    def result(self, timeout_s: float, query: StreamingQuery | None = None) -> dict[str, Any]:
         """Waits until it has ended, and returns its measurements.
 
+        Args:
+            timeout_s: How long to wait, in seconds.
+            query: The query that reads its messages. If it fails, its exception is raised, since the connector would wait.
+
         Raises:
-            RuntimeError: It failed.
+            RuntimeError: The connector failed.
         """
-        output, _ = self.process.communicate(timeout=timeout_s)
+        output = self._output(timeout_s, query)
         if self.process.returncode:
             raise RuntimeError(f"the connector ended with {self.process.returncode}; its errors are above")
         result: dict[str, Any] = json.loads(output)
         return result
+
+    def _output(self, timeout_s: float, query: StreamingQuery | None) -> bytes:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return self.process.communicate(timeout=_LOOKS_EVERY_S)[0]
+            except subprocess.TimeoutExpired:
+                if query is not None and (failure := query.exception()):
+                    raise failure from None
+                if time.monotonic() > deadline:
+                    raise
 
 
 def acknowledged_rate(moments: Sequence[tuple[float, int]]) -> float:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import uvloop
 
-from headrace.sdk import AsyncSource, Batch, FrameTarget, Message, Packed, Position, Settings, Source, run, serve
+from headrace.sdk import AsyncSource, Batch, FrameTarget, Headers, Message, Packed, Position, Settings, Source, run, serve
 
 MESSAGE_BYTES = 61
 VALUE = b"m" * MESSAGE_BYTES
@@ -27,11 +27,23 @@ def packed(count: int, size: int = MESSAGE_BYTES) -> Packed:
     return Packed(b"m" * (count * size), array("I", [size]) * count)
 
 
+def traceparents(count: int, sampled: float) -> list[Headers]:
+    """Returns the headers of `count` messages, of which a share is sampled: a `traceparent` each."""
+    every = round(1 / sampled)
+    flags = ["00" if n % every else "01" for n in range(count)]
+    return [[("traceparent", f"00-{n + 1:032x}-{n + 1:016x}-{flag}".encode())] for n, flag in enumerate(flags)]
+
+
 @dataclass
 class Acknowledgements:
     """The times and numbers of acknowledged messages."""
 
     moments: list[tuple[float, int]] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """Records that nothing is acknowledged when the first message is sent, so that one acknowledgement gives a rate."""
+        if not self.moments:
+            self.note(0)
 
     def note(self, messages: int) -> None:
         """Records the number of messages that are acknowledged by now."""
@@ -43,12 +55,13 @@ class Fast(Source):
 
     name = "bench"
 
-    def __init__(self, total: int, partitions: int, batch: int, single: bool) -> None:
+    def __init__(self, total: int, partitions: int, batch: int, single: bool, headers: Sequence[Headers] | None = None) -> None:
         self.total = total // partitions
         self.names = [str(n) for n in range(partitions)]
         self.batch = batch
         self.single = single
         self.values = packed(batch)
+        self.headers = headers
         self.acknowledgements = Acknowledgements()
         self.done = dict.fromkeys(self.names, 0)
 
@@ -58,6 +71,7 @@ class Fast(Source):
 
     def read(self, partition: str, position: Position | None) -> Iterator[Message | Batch | None]:
         """Yields numbered messages."""
+        self.acknowledgements.begin()
         at = position.sequence + 1 if position else 0
         while at < self.total:
             end = min(at + self.batch, self.total)
@@ -66,7 +80,7 @@ class Fast(Source):
                     yield Message(VALUE, sequence=sequence)
             else:
                 values = self.values if end - at == self.batch else packed(end - at)
-                yield Batch(values, sequences=range(at, end))
+                yield Batch(values, sequences=range(at, end), headers=self.headers and self.headers[: end - at])
             at = end
 
     def acknowledged(self, partition: str, position: Position) -> None:
@@ -139,7 +153,8 @@ def quantile_ms(sorted_s: Sequence[float], q: float) -> float:
 
 def fast(arguments: argparse.Namespace) -> dict[str, object]:
     """Runs a fast source to its end."""
-    source = Fast(arguments.messages, arguments.partitions, arguments.batch, arguments.single)
+    headers = traceparents(arguments.batch, arguments.sampled) if arguments.sampled else None
+    source = Fast(arguments.messages, arguments.partitions, arguments.batch, arguments.single, headers)
     settings = Settings(frame=FrameTarget(messages=arguments.frame)) if arguments.frame else Settings()
     run(source, gateway=arguments.gateway, settings=settings)
     return {"acknowledged": source.acknowledgements.moments}
@@ -186,6 +201,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=10_000)
     parser.add_argument("--frame", type=int, default=0)
     parser.add_argument("--single", action="store_true")
+    parser.add_argument("--sampled", type=float, default=0)
     parser.add_argument("--rate", type=float, default=10_000)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--skip", type=float, default=3)

@@ -72,7 +72,7 @@ def verdict(folder: Path, offered: int) -> list[Finding]:
         for stream in STREAMS:
             expected = list(model(stream, offered))
             if stream.startswith(REPLAYABLE):
-                findings += _replayable(sink, stream, by_stream.pop(stream, []), expected)
+                findings += check_replayable(sink, stream, by_stream.pop(stream, []), expected)
             else:
                 allowed = given if sink == IDEMPOTENT else Counter()
                 findings += _redelivering(sink, stream, by_stream.pop(stream, []), expected, allowed)
@@ -126,7 +126,7 @@ def _given(layout: Layout) -> Counter[str]:
 Expected = Sequence[tuple[str, Content, State]]
 
 
-def _replayable(sink: str, stream: str, rows: Sequence[Row], expected: Expected) -> Iterator[Finding]:
+def check_replayable(sink: str, stream: str, rows: Sequence[Row], expected: Expected) -> Iterator[Finding]:
     """Checks that every message is there once, byte for byte, in the order of its key, with the state of the model."""
     yield from _contents(sink, stream, rows, expected)
     yield from _copies(sink, rows, Counter())

@@ -15,6 +15,7 @@ from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, console
 
 CORE_PARTS = ("throughput", "latency", "stalled", "sessions", "curves")
 SINK_PARTS = ("throughput", "latency", "recovery")
+LATENCY_PARTS = ("stateful", "real-time", "stateless", "curves")
 PIPELINES_PARTS = (
     "market_spread_end_to_end",
     "market_spread_columnar",
@@ -24,12 +25,14 @@ PIPELINES_PARTS = (
     "vs_transform_with_state_350",
     "vs_transform_with_state_200k",
     "computed_key",
-    "small_batch_on_10m_keys",
     "latency",
     "restart_1m_keys_s",
+    "small_batch_on_10m_keys",
     "memory_per_key_bytes",
     "curves",
 )
+PIPELINES_LONG_PARTS = ("restart_1m_keys_s", "small_batch_on_10m_keys", "memory_per_key_bytes", "curves")
+"""The parts that cannot be short, since they need the states of millions of keys, or many sizes."""
 CONNECTORS_PARTS = (
     "rabbitmq_drain",
     "nats_drain",
@@ -39,7 +42,14 @@ CONNECTORS_PARTS = (
     "nats_latency",
     "kafka_latency",
 )
+OPERATE_PARTS = ("metrics_overhead", "scrape", "traces_overhead")
+SDKS_PARTS = ("python", "go", "typescript", "java", "rust", "core_baseline")
 CLUSTER_PARTS = ("cluster_over_local", "worker_lost_pause_s", "submit_to_first_result_s")
+
+
+def pipelines_parts(long: bool) -> tuple[str, ...]:
+    """Returns the parts that `headrace bench pipelines` runs without --only."""
+    return PIPELINES_PARTS if long else tuple(part for part in PIPELINES_PARTS if part not in PIPELINES_LONG_PARTS)
 
 
 @click.group()
@@ -49,10 +59,13 @@ def bench() -> None:
     \b
     Examples:
       headrace bench core --json > core.json
-      headrace bench sink --only latency
+      headrace bench sink --only throughput
+      headrace bench latency --plot latency.svg
       headrace bench pipelines --only market_spread_spark_part
       headrace bench connectors --only kafka_drain
       headrace bench cluster
+      headrace bench operate
+      headrace bench sdks
     """
 
 
@@ -106,21 +119,51 @@ def sink(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None
     _report("headrace bench sink", run, parts or SINK_PARTS, quick, as_json, fail)
 
 
-@click.option("--peers", is_flag=True, help="Also run installed peers: Bytewax.")
-@_benchmark(PIPELINES_PARTS)
-def pipelines(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, peers: bool) -> None:
-    """Measure applications with keyed state, compared to a plain loop and to Spark's own operators.
+@click.option(
+    "--plot",
+    metavar="FILE.svg",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a plot of the latencies by percentile, as an SVG.",
+)
+@_benchmark(LATENCY_PARTS)
+def latency(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, plot: Path | None) -> None:
+    """Measure how long a message takes from its source through Spark to a two-phase file sink.
 
-    Takes about forty minutes. Progress goes to standard error.
+    The time counts from when a message is due, at 10,000 messages/s, until it can be read in the file. An application with 350
+    keys of state is compared to a nearly empty micro-batch of Spark's own in the same session. Takes about six minutes.
+    Progress goes to standard error.
 
     \b
-    Example:
+    Examples:
+      headrace bench latency --only stateful
+      headrace bench latency --plot latency.svg
+    """
+    from headrace.laboratory.bench.latency.run import run
+
+    if plot is not None and (plot.suffix != ".svg" or not plot.parent.is_dir()):
+        raise click.BadParameter(f"{plot} must be a file named *.svg in a folder that exists", param_hint="--plot")
+    _report("headrace bench latency", partial(run, plot=plot), parts or LATENCY_PARTS, quick, as_json, fail)
+
+
+@click.option("--peers", is_flag=True, help="Also run installed peers: Bytewax.")
+@click.option("--long", is_flag=True, help="Run all parts, at full size. Takes about forty minutes.")
+@_benchmark(PIPELINES_PARTS)
+def pipelines(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, long: bool, peers: bool) -> None:
+    """Measure applications with keyed state, compared to a plain loop and to Spark's own operators.
+
+    Takes about four minutes. Without --long, large micro-batches and whole runs are fewer or smaller, and parts that need the
+    states of millions of keys only run if --only names them, at full size. The conditions contain all sizes. Progress goes to
+    standard error.
+
+    \b
+    Examples:
       headrace bench pipelines --only market_spread_end_to_end --only latency
+      headrace bench pipelines --long
     """
     from headrace.laboratory.bench.pipelines.run import run
 
-    measure = partial(run, with_peers=peers)
-    _report("headrace bench pipelines", measure, parts or PIPELINES_PARTS, quick, as_json, fail)
+    measure = partial(run, whole=not parts, long=long, with_peers=peers)
+    _report("headrace bench pipelines", measure, parts or pipelines_parts(long), quick, as_json, fail)
 
 
 @click.option(
@@ -181,6 +224,48 @@ def cluster(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> N
     from headrace.laboratory.bench.cluster.run import run
 
     _report("headrace bench cluster", run, parts or CLUSTER_PARTS, quick, as_json, fail)
+
+
+@_benchmark(OPERATE_PARTS)
+def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None:
+    """Measure what it costs a gateway that its metrics are read every second, and that it exports spans.
+
+    Takes about five minutes. Progress goes to standard error.
+
+    \b
+    Example:
+      headrace bench operate --only metrics_overhead
+    """
+    from headrace.laboratory.bench.operate import run
+
+    _report("headrace bench operate", run, parts or OPERATE_PARTS, quick, as_json, fail)
+
+
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Instead of the speed, measure for so long whether memory grows at a steady rate.",
+)
+@_benchmark(SDKS_PARTS)
+def sdks(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, minutes: float | None) -> None:
+    """Measure single messages from plain code in each language, compared to Python.
+
+    A part is a language, or the baseline of `headrace bench core`. In a checkout, it builds the programs with the tools of each
+    language, and leaves out languages whose tools are not installed; with CI=true, it fails instead. A program sends to a
+    gateway, whose far end reads and acknowledges without Spark. Takes about ten minutes. Progress goes to standard error.
+
+    \b
+    Examples:
+      headrace bench sdks --only python --only go
+      headrace bench sdks --only java --minutes 10
+    """
+    from headrace.laboratory.bench.sdks.programs import ProgramsMissing
+    from headrace.laboratory.bench.sdks.run import run
+
+    try:
+        _report("headrace bench sdks", partial(run, minutes=minutes), parts or SDKS_PARTS, quick, as_json, fail)
+    except ProgramsMissing as error:
+        raise Failure(str(error), EXIT_ENVIRONMENT) from error
 
 
 def _report(title: str, run: Any, parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None:

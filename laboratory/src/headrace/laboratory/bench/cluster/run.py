@@ -16,9 +16,9 @@ from headrace.laboratory.bench.figures import Figure, machine
 from headrace.laboratory.bench.output import Output
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.pipelines.apps import RESULT_BYTES
-from headrace.laboratory.bench.pipelines.end_to_end import CONNECTORS, LENGTH_BYTES, drained
+from headrace.laboratory.bench.pipelines.end_to_end import LENGTH_BYTES, drained
 from headrace.laboratory.bench.pipelines.feed import MarketFeed
-from headrace.laboratory.bench.rig import Restartable, gateway, sink_command, source_command, wait_for
+from headrace.laboratory.bench.rig import KEYED_SOURCES, Restartable, gateway, sink_command, source_command, wait_for
 from headrace.laboratory.cluster import SparkCluster
 from headrace.processes import OwnedProcess
 
@@ -121,7 +121,7 @@ def stamped() -> Iterator[tuple[str, Path, Output]]:
     with tempfile.TemporaryDirectory() as name, gateway() as running, ExitStack() as stack:
         folder = Path(name)
         stack.enter_context(Restartable(sink_command(running.address, folder / "out")))
-        source = source_command("stamps", running.address, module=CONNECTORS, keys=350, rate=_RATE, seconds=3600)
+        source = source_command("stamps", running.address, module=KEYED_SOURCES, keys=350, rate=_RATE, seconds=3600)
         stack.enter_context(Restartable(source))
         yield running.address, folder, Output(folder / "out")
 

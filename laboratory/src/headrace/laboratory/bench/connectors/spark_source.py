@@ -18,9 +18,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.contract.units import parse_size
 from headrace.engine import register
+from headrace.engine.applications._discarded import discarding
 from headrace.engine.applications._keys import bucket_ids
 from headrace.engine.applications._plan import Plan
-from headrace.engine.applications._start import add_keyed_stages
 from headrace.laboratory.bench.connectors import client
 from headrace.laboratory.bench.connectors.chain import connector, last_committed
 from headrace.laboratory.bench.connectors.kafka import BATCH_BYTES, Kafka, send
@@ -55,7 +55,7 @@ def words_of_kafka() -> Pipeline:
 
 APP = App(words_of_kafka, word, {}, count, Count, "n bigint", str.encode)
 
-Query = Callable[[SparkSession, Kafka, str], AbstractContextManager[DataFrame]]
+Query = Callable[[SparkSession, Kafka, str], AbstractContextManager[StreamingQuery]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def measure(spark: SparkSession, kafka: Kafka, query: Query, load: Load) -> floa
         producer = KafkaProducer(bootstrap_servers=kafka.servers, linger_ms=20, batch_size=BATCH_BYTES, transactional_id=place)
         stack.callback(producer.close)
         producer.init_transactions()
-        running = stack.enter_context(noop(stack.enter_context(query(spark, kafka, place))))
+        running = stack.enter_context(query(spark, kafka, place))
         for begin, end in ((0, load.warm // 2), (load.warm // 2, load.warm), (load.warm, total)):
             producer.begin_transaction()
             send(producer, place, messages(begin, end))
@@ -126,32 +126,37 @@ def messages(begin: int, end: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 @contextmanager
-def through_headrace(spark: SparkSession, kafka: Kafka, place: str) -> Iterator[DataFrame]:
+def through_headrace(spark: SparkSession, kafka: Kafka, place: str) -> Iterator[StreamingQuery]:
     """Counts words in Spark that arrive through connector and gateway."""
-    with gateway() as running, connector(kafka, place, "bench", running.address):
-        yield counted(headrace(spark, running.address))
+    with (
+        gateway() as running,
+        connector(kafka, place, "bench", running.address),
+        noop(counted(headrace(spark, running.address))) as query,
+    ):
+        yield query
 
 
 @contextmanager
-def through_spark(spark: SparkSession, kafka: Kafka, place: str) -> Iterator[DataFrame]:
+def through_spark(spark: SparkSession, kafka: Kafka, place: str) -> Iterator[StreamingQuery]:
     """Counts words in Spark that arrive through Spark's own source."""
     reader = spark.readStream.format("kafka").option("subscribe", place).option("startingOffsets", "earliest")
     reader = reader.option("kafka.bootstrap.servers", kafka.url).option("kafka.isolation.level", "read_committed")
-    yield counted(reader.load())
+    with noop(counted(reader.load())) as query:
+        yield query
 
 
 @contextmanager
-def through_pipeline(spark: SparkSession, kafka: Kafka, place: str) -> Iterator[DataFrame]:
+def through_pipeline(spark: SparkSession, kafka: Kafka, place: str) -> Iterator[StreamingQuery]:
     """Counts words in a Headrace application, whose results are discarded."""
     graph = words_of_kafka().graph
     buckets = bucket_ids(int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     plan = Plan(graph, buckets, graph.name, uuid.uuid4().hex, parse_size(WORKER_MEMORY))
     register(spark, {graph.name: plan})
     with gateway() as running, connector(kafka, place, "bench", running.address):
-        messages = sql.col("messages")
         blocks = headrace(spark, running.address, application=graph.name, stream="bench/*")
-        found = add_keyed_stages(plan, blocks.observe("arriving", sql.sum(messages).alias("messages")))
-        yield found.observe("leaving", sql.sum(sql.when(sql.col("target") < 0, messages)).alias("messages"))
+        arriving = blocks.observe("arriving", sql.sum("messages").alias("messages"))
+        with tempfile.TemporaryDirectory() as checkpoint, discarding(plan, arriving, checkpoint, "leaving") as query:
+            yield query
 
 
 def counted(arriving: DataFrame) -> DataFrame:

@@ -40,6 +40,7 @@ class FeedSource(Source):
         """Yields the frames of a stream."""
         while partition == "orders" and not self.opened.is_set():
             yield None
+        self.acknowledgements.begin()
         begin = position.sequence + 1 if position else 0
         for frame in self.streams[partition].frames(begin, self.each):
             yield batch(frame)
@@ -55,7 +56,8 @@ class FeedSource(Source):
 class Stamps(AsyncSource):
     """Sends a message for each of many keys, as fast as they are accepted, and then messages at a steady rate.
 
-    Each contains its due time as text; 0 for the first ones. The keys of the others are random.
+    Each contains its due time as text; 0 for the first ones. The keys of the others are random. At the steady rate, message n,
+    counted from 1, is due n / `per_second` seconds after `begun`, by the wall clock.
     """
 
     name = "stamps"
@@ -66,6 +68,8 @@ class Stamps(AsyncSource):
         self.loaded = asyncio.Event()
         self.per_second = per_second
         self.total = keys + int(per_second * seconds)
+        self.begun = 0.0
+        self.acknowledgements = Acknowledgements()
 
     async def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
         """Yields the messages that are due, by the wall clock."""
@@ -76,7 +80,8 @@ class Stamps(AsyncSource):
             at = end
         if position is None or position.sequence + 1 < self.keys:
             await self.loaded.wait()
-        paced, begun = at, time.time()
+        paced = at
+        begun = self.begun = time.time()
         while at < self.total:
             due = min(paced + int((time.time() - begun) * self.per_second), self.total)
             if due > at:
@@ -86,7 +91,8 @@ class Stamps(AsyncSource):
             await asyncio.sleep(max(TICK_S, begun + (at + 1 - paced) / self.per_second - time.time()))
 
     async def acknowledged(self, partition: str, position: Position) -> None:
-        """Lets the steady rate start once all keys are committed."""
+        """Lets the steady rate start once all keys are committed, and counts acknowledged messages."""
+        self.acknowledgements.note(position.sequence + 1)
         if position.sequence + 1 >= self.keys:
             self.loaded.set()
 
@@ -120,8 +126,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10)
     given = parser.parse_args()
     if given.kind == "stamps":
-        run(Stamps(given.keys, given.rate, given.seconds), gateway=given.gateway)
-        json.dump({}, sys.stdout)
+        stamps = Stamps(given.keys, given.rate, given.seconds)
+        run(stamps, gateway=given.gateway)
+        json.dump({"begun": stamps.begun, "acknowledged": stamps.acknowledgements.moments}, sys.stdout)
         return
     source = FeedSource(MarketFeed() if given.kind == "market" else Words(given.keys), given.messages)
     run(source, gateway=given.gateway)

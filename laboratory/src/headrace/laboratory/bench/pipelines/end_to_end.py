@@ -9,56 +9,63 @@ from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.laboratory.bench.figures import Figure
-from headrace.laboratory.bench.output import Output
+from headrace.laboratory.bench.latency.measure import latencies
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.pipelines import columnar
 from headrace.laboratory.bench.pipelines.apps import MARKET_SPREAD, RESULT_BYTES, WORD_COUNT, App, stamps
-from headrace.laboratory.bench.pipelines.feed import WORD_BYTES, Feed, MarketFeed
+from headrace.laboratory.bench.pipelines.feed import WORD_BYTES, Feed, MarketFeed, Words
 from headrace.laboratory.bench.pipelines.queries import running
-from headrace.laboratory.bench.pipelines.rates import functions_alone, words
-from headrace.laboratory.bench.rig import Restartable, acknowledged_rate, connector, gateway, sink_command, wait_for
+from headrace.laboratory.bench.pipelines.rates import functions_alone
+from headrace.laboratory.bench.pipelines.sizes import Sizes
+from headrace.laboratory.bench.rig import (
+    KEYED_SOURCES,
+    Restartable,
+    acknowledged_rate,
+    connector,
+    gateway,
+    sink_command,
+    wait_for,
+)
 from headrace.laboratory.bench.sources import quantile_ms
 
-CONNECTORS = "headrace.laboratory.bench.pipelines.connectors"
-KEYS = 350
 LENGTH_BYTES = 4
 _LONGEST_S = 900.0
 
 
-def market_spread_end_to_end(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+def market_spread_end_to_end(spark: SparkSession, say: Say, sizes: Sizes) -> Iterator[Figure]:
     """Market Spread from a connector to the acknowledgement of the last message, against its functions in a plain loop."""
-    loop = functions_alone(MARKET_SPREAD, MarketFeed(), say, quick)
-    found = end_to_end(spark, MARKET_SPREAD, "market", MarketFeed(), LENGTH_BYTES + RESULT_BYTES, say, quick)
+    loop = functions_alone(MARKET_SPREAD, MarketFeed(), say, sizes)
+    found = end_to_end(spark, MARKET_SPREAD, "market", MarketFeed(), LENGTH_BYTES + RESULT_BYTES, say, sizes)
     target = ">= 450,000, aim 650,000"
     yield Figure("market_spread_end_to_end", found, "messages/s", loop.rate, target, found >= 450_000)
 
 
-def market_spread_columnar(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+def market_spread_columnar(spark: SparkSession, say: Say, sizes: Sizes) -> Iterator[Figure]:
     """The same with columnar steps, against the functions that take one value each."""
     app = replace(MARKET_SPREAD, pipeline=columnar.market_spread)
-    each = end_to_end(spark, MARKET_SPREAD, "market", MarketFeed(), LENGTH_BYTES + RESULT_BYTES, say, quick)
-    found = end_to_end(spark, app, "market", MarketFeed(), LENGTH_BYTES + RESULT_BYTES, say, quick)
+    each = end_to_end(spark, MARKET_SPREAD, "market", MarketFeed(), LENGTH_BYTES + RESULT_BYTES, say, sizes)
+    found = end_to_end(spark, app, "market", MarketFeed(), LENGTH_BYTES + RESULT_BYTES, say, sizes)
     yield Figure("market_spread_columnar", found, "messages/s", each, ">= 700,000", found >= 700_000)
 
 
-def word_count_200k_end_to_end(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+def word_count_200k_end_to_end(spark: SparkSession, say: Say, sizes: Sizes) -> Iterator[Figure]:
     """A word count of 200,000 words, likewise."""
-    feed = words(quick)
-    loop = functions_alone(WORD_COUNT, feed, say, quick)
-    found = end_to_end(spark, WORD_COUNT, "words", feed, LENGTH_BYTES + WORD_BYTES, say, quick, keys=feed.keys)
+    feed = Words(sizes.words)
+    loop = functions_alone(WORD_COUNT, feed, say, sizes)
+    found = end_to_end(spark, WORD_COUNT, "words", feed, LENGTH_BYTES + WORD_BYTES, say, sizes, keys=feed.keys)
     yield Figure("word_count_200k_end_to_end", found, "messages/s", loop.rate, ">= 350,000", found >= 350_000)
 
 
 def end_to_end(
-    spark: SparkSession, app: App, kind: str, feed: Feed, result_bytes: int, say: Say, quick: bool, **options: int
+    spark: SparkSession, app: App, kind: str, feed: Feed, result_bytes: int, say: Say, sizes: Sizes, **options: int
 ) -> float:
-    """Returns the messages acknowledged per second: the median of three runs after a short one."""
-    messages = 200_000 if quick else 8_000_000
+    """Returns the messages acknowledged per second: the median of some runs after a short one."""
     rates = []
-    for number in range(2 if quick else 4):
-        count = messages // 4 if number == 0 else messages
+    for number in range(1 + sizes.end_to_end_runs):
+        count = sizes.end_to_end_messages // (4 if number == 0 else 1)
         found = drain(spark, app, kind, feed, result_bytes, count, **options)
         say(f"  {found:,.0f} messages/s{' to warm up' if number == 0 else ''}")
         rates.append(found)
@@ -74,8 +81,11 @@ def drain(spark: SparkSession, app: App, kind: str, feed: Feed, result_bytes: in
     return drained(partial(running, app.pipeline(), spark), kind, feed, result_bytes, messages, **options)
 
 
-Query = Callable[[str, Path], AbstractContextManager[object]]
-"""Runs an application between the streams and sinks of the gateway at an address, with its checkpoint in a folder."""
+Query = Callable[[str, Path], AbstractContextManager[StreamingQuery | None]]
+"""Runs an application between the streams and sinks of the gateway at an address, with its checkpoint in a folder.
+
+Yields the query if it runs in this process.
+"""
 
 
 def drained(query: Query, kind: str, feed: Feed, result_bytes: int, messages: int, **options: int) -> float:
@@ -85,10 +95,10 @@ def drained(query: Query, kind: str, feed: Feed, result_bytes: int, messages: in
         address, folder = running_gateway.address, Path(name)
         with (
             Restartable(sink_command(address, folder / "out", "length-prefixed")),
-            query(address, folder),
-            connector(address, kind, module=CONNECTORS, messages=messages, **options) as source,
+            query(address, folder) as started,
+            connector(address, kind, module=KEYED_SOURCES, messages=messages, **options) as source,
         ):
-            moments = source.result(_LONGEST_S)["acknowledged"]
+            moments = source.result(_LONGEST_S, started)["acknowledged"]
             wait_for("all results to be visible", lambda: _size(folder / "out") >= expected, 60)
             found = _size(folder / "out")
     if found != expected:
@@ -96,25 +106,14 @@ def drained(query: Query, kind: str, feed: Feed, result_bytes: int, messages: in
     return acknowledged_rate(moments)
 
 
-def latency(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+def latency(spark: SparkSession, say: Say, sizes: Sizes) -> Iterator[Figure]:
     """Time from when a message was due until it is visible in the file, at 10,000 messages/s over 350 keys of state.
 
     The states exist before the first message is due, and the first seconds do not count.
     """
-    rate, seconds, skip = (1_000, 8, 4) if quick else (10_000, 30, 10)
-    with tempfile.TemporaryDirectory() as name, gateway() as running_gateway:
-        address, folder = running_gateway.address, Path(name)
-        options = {"keys": KEYS, "rate": rate, "seconds": seconds}
-        with (
-            Restartable(sink_command(address, folder / "out")),
-            running(stamps(), spark, address, folder),
-            connector(address, "stamps", module=CONNECTORS, **options) as source,
-        ):
-            seen = Output(folder / "out").delays(KEYS + rate * seconds, timeout_s=seconds + _LONGEST_S)
-            source.result(timeout_s=60)
-    ordered = sorted(seen[KEYS + rate * skip :])
-    p50, p99 = quantile_ms(ordered, 0.50), quantile_ms(ordered, 0.99)
-    say(f"  p50 {p50:.0f} ms, p99 {p99:.0f} ms over {len(ordered):,} messages")
+    seen = latencies(partial(running, stamps(), spark), sizes.latency).visible
+    p50, p99 = quantile_ms(seen, 0.50), quantile_ms(seen, 0.99)
+    say(f"  p50 {p50:.0f} ms, p99 {p99:.0f} ms over {len(seen):,} messages")
     yield Figure("latency_p50", p50, "ms", None, "<= 250, aim 104", p50 <= 250)
     yield Figure("latency_p99", p99, "ms", None, "<= 450, aim 141", p99 <= 450)
 

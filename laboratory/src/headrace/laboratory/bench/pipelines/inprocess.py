@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from headrace.engine.applications._plan import ROWS, Plan
 from headrace.engine.applications._source_stage import source_stage_rows
-from headrace.engine.source._ranges import task_count
+from headrace.engine.source._parallelism import Parallelism
 from headrace.engine.source._schema import SCHEMA
 from headrace.engine.wire._decode import record_batches
 from headrace.laboratory.bench.inprocess import Numbers
@@ -42,7 +42,7 @@ class FeedReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Returns equal parts, as many as the number of messages justifies."""
         begin, stop = sum(self._sizes[: start["batches"]]), sum(self._sizes[: end["batches"]])
-        tasks = task_count((stop - begin) * _MESSAGE_BYTES, self._tasks)
+        tasks = Parallelism(self._tasks).tasks((stop - begin) * _MESSAGE_BYTES)
         # Each part has whole messages of each stream.
         share = len(self._feed.streams)
         edges = [begin + (stop - begin) * task // tasks // share * share for task in range(tasks)] + [stop]

@@ -9,13 +9,13 @@ from pyspark.sql import SparkSession
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.pipelines.apps import MARKET_SPREAD, WORD_COUNT, App
-from headrace.laboratory.bench.pipelines.feed import Feed, MarketFeed, frames
-from headrace.laboratory.bench.pipelines.rates import words
+from headrace.laboratory.bench.pipelines.feed import Feed, MarketFeed, Words, frames
+from headrace.laboratory.bench.pipelines.sizes import Sizes
 
 _BATCH = 10_000
 
 
-def peers(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+def peers(spark: SparkSession, say: Say, sizes: Sizes) -> Iterator[Figure]:
     """Bytewax in one process, which reads from memory, has no transport, and is not durable here."""
     del spark
     try:
@@ -24,9 +24,9 @@ def peers(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
         say("  Bytewax is not installed; pip install bytewax")
         return
     say(f"  Bytewax {getattr(bytewax, '__version__', '')}")
-    messages = 100_000 if quick else 2_000_000
+    messages = sizes.peer_messages
     yield Figure("market_spread_bytewax", bytewax_rate(MARKET_SPREAD, MarketFeed(), messages), "messages/s")
-    yield Figure("word_count_200k_bytewax", bytewax_rate(WORD_COUNT, words(quick), messages), "messages/s")
+    yield Figure("word_count_200k_bytewax", bytewax_rate(WORD_COUNT, Words(sizes.words), messages), "messages/s")
 
 
 def bytewax_rate(app: App, feed: Feed, messages: int) -> float:

@@ -17,9 +17,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from headrace.contract.units import parse_size
 from headrace.engine import start
+from headrace.engine.applications._discarded import discarding
 from headrace.engine.applications._keys import bucket_ids
 from headrace.engine.applications._plan import Plan
-from headrace.engine.applications._start import add_keyed_stages
 from headrace.laboratory.bench.pipelines.apps import App
 from headrace.laboratory.bench.pipelines.feed import Feed
 from headrace.laboratory.bench.pipelines.inprocess import load
@@ -80,12 +80,9 @@ def spark_part(
     buckets = bucket_ids(int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     graph = (pipeline or app.pipeline)().graph
     plan = Plan(graph, buckets, graph.name, uuid.uuid4().hex, parse_size(worker_memory))
-    messages = sql.col("messages")
-    arriving = load(spark, feed, sizes, plan).observe("arriving", sql.sum(messages).alias("messages"))
-    leaving = add_keyed_stages(plan, arriving).observe(
-        "leaving", sql.sum(sql.when(sql.col("target") < 0, messages)).alias("messages")
-    )
-    found = _run(leaving, sizes, "append", after)
+    arriving = load(spark, feed, sizes, plan).observe("arriving", sql.sum("messages").alias("messages"))
+    with tempfile.TemporaryDirectory() as checkpoint, discarding(plan, arriving, checkpoint, "leaving") as query:
+        found = _ran(query, sizes, after)
     arrived = sum(metrics["arriving"] for _, metrics in found)
     batches = [batch for batch, _ in found]
     results = sum(batch.results for batch in batches)
@@ -134,11 +131,13 @@ class RowProcessor(StatefulProcessor):
 
 
 @contextmanager
-def running(pipeline: Pipeline, spark: SparkSession, address: str, folder: Path) -> Iterator[StreamingQuery]:
+def running(
+    pipeline: Pipeline, spark: SparkSession, address: str, folder: Path, *, real_time: bool = False
+) -> Iterator[StreamingQuery]:
     """Runs an application between a gateway's streams and sinks, with its checkpoint in a folder."""
     # With any master, the entire benchmark is on this machine.
     options = {"gateway": address, "sharedCheckpoint": "true", "loopbackGateway": "true"}
-    query = start(pipeline, spark, folder / "checkpoint", options=options, worker_memory=WORKER_MEMORY)
+    query = start(pipeline, spark, folder / "checkpoint", options=options, worker_memory=WORKER_MEMORY, real_time=real_time)
     try:
         yield query
     finally:
@@ -149,22 +148,26 @@ def _counted(frame: DataFrame) -> DataFrame:
     return frame.observe("leaving", sql.count("*").alias("messages"))
 
 
-def _run(
-    frame: DataFrame, sizes: Sequence[int], mode: str, after: Callable[[int], None] | None = None
-) -> list[tuple[Batch, dict[str, int]]]:
+def _run(frame: DataFrame, sizes: Sequence[int], mode: str) -> list[tuple[Batch, dict[str, int]]]:
     """Runs a frame into Spark's noop sink until every micro-batch is done. Returns each with its observed metrics."""
     with tempfile.TemporaryDirectory() as checkpoint:
         query = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", checkpoint).start()
         try:
-            for number in range(len(sizes)):
-                wait_for(f"micro-batch {number}", partial(_reached, query, number), _LONGEST_S)
-                if after is not None:
-                    after(number)
-            progress = [p for p in query.recentProgress if p["batchId"] < len(sizes)]
+            return _ran(query, sizes)
         finally:
             query.stop()
+
+
+def _ran(
+    query: StreamingQuery, sizes: Sequence[int], after: Callable[[int], None] | None = None
+) -> list[tuple[Batch, dict[str, int]]]:
+    """Waits until every micro-batch is done. Returns each with its observed metrics."""
+    for number in range(len(sizes)):
+        wait_for(f"micro-batch {number}", partial(_reached, query, number), _LONGEST_S)
+        if after is not None:
+            after(number)
     # An idle query reports its last micro-batch again, as an empty one.
-    by_batch = {p["batchId"]: p for p in reversed(progress)}
+    by_batch = {p["batchId"]: p for p in reversed(query.recentProgress) if p["batchId"] < len(sizes)}
     return [_batch(size, by_batch[number]) for number, size in enumerate(sizes)]
 
 

@@ -1,0 +1,1 @@
+"""`headrace bench latency`: how long a single message takes."""

@@ -1,0 +1,107 @@
+"""The parts of the benchmark: the latency of applications and of plain queries, compared to Spark's own floor."""
+
+import statistics
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.latency.floor import floor_ms
+from headrace.laboratory.bench.latency.lines import command
+from headrace.laboratory.bench.latency.measure import Latencies, Pace, latencies
+from headrace.laboratory.bench.latency.plot import Series
+from headrace.laboratory.bench.parts import Say
+from headrace.laboratory.bench.pipelines.apps import stamps
+from headrace.laboratory.bench.pipelines.queries import running
+from headrace.laboratory.bench.queries import headrace, sink_query
+from headrace.laboratory.bench.sources import quantile_ms
+
+RATE = 10_000
+RATES = (100, 1_000, 10_000, 100_000)
+
+
+def warm_up(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """Runs all queries for a while without a figure, since the JVM is still compiling."""
+    _floor(spark, quick)
+    _stateful(spark, Pace(RATE, 0, 2 if quick else 20))
+    _stateless(spark, Pace(RATE, 0, 2 if quick else 10))
+    say("  done; from here on, the first seconds of each query do not count")
+    yield from ()
+
+
+def stateful(plotted: Series, spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """An application with 350 keys of state, against a nearly empty micro-batch of Spark's own right before and after it."""
+    floor = _floor(spark, quick)
+    seen = _stateful(spark, _pace(RATE, quick, seconds=40))
+    floor += _floor(spark, quick)
+    lowest = statistics.median(floor)
+    p50, p99 = _shown(plotted, say, "stateful", seen)
+    acknowledged = quantile_ms(seen.acknowledged, 0.50)
+    say(f"  acknowledged p50 {acknowledged:.0f} ms; Spark's own micro-batch {lowest:.0f} ms, the median of {len(floor)}")
+    yield Figure("stateful_p50", p50, "ms", lowest, "<= 104", p50 <= 104)
+    yield Figure("stateful_p99", p99, "ms", None, "<= 250", p99 <= 250)
+    yield Figure("ack_p50", acknowledged, "ms")
+    yield Figure("floor_p50", lowest, "ms")
+    yield Figure("stateful_over_floor", p50 / lowest, "times")
+
+
+def real_time(plotted: Series, spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """The same application in real-time mode, to a sink that writes at once."""
+    pace = _pace(RATE, quick, seconds=40)
+    seen = latencies(partial(running, stamps(), spark, real_time=True), pace, command)
+    p50, p99 = _shown(plotted, say, "stateful, real time", seen)
+    yield Figure("real_time_p50", p50, "ms", None, "<= 10", p50 <= 10)
+    yield Figure("real_time_p99", p99, "ms", None, "<= 250", p99 <= 250)
+
+
+def stateless(plotted: Series, spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """A plain query from the source to the sink, without an application."""
+    p50, _ = _shown(plotted, say, "stateless", _stateless(spark, _pace(RATE, quick, seconds=25)))
+    yield Figure("stateless_p50", p50, "ms")
+
+
+def curves(plotted: Series, spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """The application at several rates, against the lowest one."""
+    first = None
+    for rate in RATES[:2] if quick else RATES:
+        found = _shown(plotted, say, f"stateful, {rate:,}/s", _stateful(spark, _pace(rate, quick, seconds=20)))
+        first = first or found
+        for name, value, baseline in zip(("p50", "p99"), found, first, strict=True):
+            yield Figure(f"curve_{rate}_{name}", value, "ms", baseline)
+
+
+def _pace(rate: int, quick: bool, seconds: float) -> Pace:
+    return Pace(rate, 2, 3) if quick else Pace(rate, 10, seconds)
+
+
+def _floor(spark: SparkSession, quick: bool) -> list[float]:
+    return floor_ms(spark, 3, 5) if quick else floor_ms(spark, 20, 50)
+
+
+def _stateful(spark: SparkSession, pace: Pace) -> Latencies:
+    return latencies(partial(running, stamps(), spark), pace)
+
+
+def _stateless(spark: SparkSession, pace: Pace) -> Latencies:
+    return latencies(partial(_plain, spark), pace)
+
+
+@contextmanager
+def _plain(spark: SparkSession, address: str, folder: Path) -> Iterator[StreamingQuery]:
+    query = sink_query(headrace(spark, address, stream="stamps/*"), address, folder)
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
+def _shown(plotted: Series, say: Say, name: str, seen: Latencies) -> tuple[float, float]:
+    """Adds the latencies to the plot. Returns the median and the 99th percentile, in milliseconds."""
+    plotted[name] = seen.visible
+    p50, p99 = quantile_ms(seen.visible, 0.50), quantile_ms(seen.visible, 0.99)
+    say(f"  {name}: p50 {p50:.0f} ms, p99 {p99:.0f} ms over {len(seen.visible):,} messages")
+    return p50, p99

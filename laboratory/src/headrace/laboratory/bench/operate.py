@@ -1,0 +1,135 @@
+"""`headrace bench operate`: what it costs a gateway to be observed."""
+
+import statistics
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.laboratory.bench.core import drain
+from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.parts import Part, Say, run_parts
+from headrace.laboratory.bench.queries import headrace, noop
+from headrace.laboratory.bench.rig import acknowledged_rate, connector, gateway, wait_for
+from headrace.laboratory.bench.traces import traces_overhead
+from headrace.processes import free_address
+
+SCRAPE_INTERVAL_S = 1.0
+"""How often the metrics are read, in seconds; Prometheus reads them every 15 or 60 s."""
+_TIMEOUT_S = 10.0
+
+
+def run(parts: Sequence[str], quick: bool, say: Say) -> tuple[list[Figure], dict[str, Any]]:
+    """Runs the named parts in one session, one after the other. Returns their figures and the conditions."""
+    return run_parts(
+        PARTS,
+        parts,
+        quick,
+        say,
+        sink="noop",
+        processes="connector, gateway, Spark (local[*]) and the reader of the metrics share all cores",
+        scrape_interval_s=SCRAPE_INTERVAL_S,
+    )
+
+
+def metrics_overhead(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """Messages per second while the metrics are read every second, against a gateway without an HTTP server.
+
+    Each comes first in as many pairs as the other, so that what the machine does meanwhile affects both alike. The gateway's
+    processor time varies less from run to run.
+    """
+    messages = 2_000_000 if quick else 8_000_000
+    drain(spark, messages=2_000_000)
+    observed, plain = list[_Run](), list[_Run]()
+    for pair in range(1 if quick else 6):
+        for watched in (False, True) if pair % 2 else (True, False):
+            (observed if watched else plain).append(_run(spark, messages, watched))
+        say(f"  {observed[-1].rate:,.0f} messages/s with metrics, {plain[-1].rate:,.0f} without")
+    rate, baseline = (statistics.geometric_mean(run.rate for run in runs) for runs in (observed, plain))
+    yield Figure("metrics_overhead", rate, "messages/s", baseline, ">= 0.97 of the baseline", rate >= 0.97 * baseline)
+    cpu, without = (statistics.geometric_mean(run.cpu_us for run in runs) for runs in (observed, plain))
+    yield Figure("metrics_overhead_gateway_cpu", cpu, "us/message", without)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    rate: float
+    """Messages acknowledged per second."""
+    cpu_us: float
+    """The gateway's processor time for each message, in microseconds."""
+
+
+def _run(spark: SparkSession, messages: int, watched: bool) -> _Run:
+    address = free_address() if watched else "off"
+    with gateway("--http-listen", address) as running, noop(headrace(spark, running.address)):
+        begun = running.cpu_s()
+        with _scraping(address) if watched else nullcontext(), connector(running.address, "fast", messages=messages) as source:
+            moments = source.result(timeout_s=300)["acknowledged"]
+        return _Run(acknowledged_rate(moments), (running.cpu_s() - begun) * 1e6 / messages)
+
+
+@contextmanager
+def _scraping(address: str) -> Iterator[None]:
+    """Reads the metrics regularly, as soon as the gateway serves them.
+
+    Raises:
+        RuntimeError: they were never read.
+    """
+    stop, times = threading.Event(), list[float]()
+
+    def scrape() -> None:
+        while not stop.wait(SCRAPE_INTERVAL_S):
+            try:
+                times.append(_scrape(address)[0])
+            except OSError:
+                continue  # The gateway does not serve them yet, or no longer.
+
+    reader = threading.Thread(target=scrape)
+    reader.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        reader.join()
+    if not times:
+        raise RuntimeError(f"the metrics at {address} were never read: the run was too short, or the gateway does not serve them")
+
+
+def _scrape(address: str) -> tuple[float, int]:
+    """Reads the metrics once; returns how long that took, in seconds, and the number of series."""
+    begun = time.monotonic()
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=_TIMEOUT_S) as response:
+        lines = response.read().splitlines()
+    return time.monotonic() - begun, sum(not line.startswith(b"#") for line in lines)
+
+
+def scrape(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """How long it takes to read the metrics of 1,000 sessions with a stream each, and how many series these are."""
+    count, address = 100 if quick else 1_000, free_address()
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "gateway.toml"
+        config.write_text("[http]\nstream_metrics = true\n")
+        with gateway("--config", str(config), "--http-listen", address) as running, noop(headrace(spark, running.address)):
+            options = {"sessions": count, "rate": 10, "seconds": 20 if quick else 40, "skip": 5}
+            with connector(running.address, "paced", **options) as source:
+                wait_for("all sessions to be live", lambda: len(running.status().streams) == count, 60)
+                scrapes = []
+                for _ in range(5 if quick else 20):
+                    # A snapshot is kept for a second, and is to be made anew for each of these.
+                    time.sleep(SCRAPE_INTERVAL_S)
+                    scrapes.append(_scrape(address))
+                source.result(timeout_s=180)
+    took_ms, series = statistics.median(took for took, _ in scrapes) * 1000, max(series for _, series in scrapes)
+    say(f"  {took_ms:.0f} ms for {series:,} series")
+    yield Figure(f"scrape_{count}_streams", took_ms, "ms")
+    yield Figure(f"series_{count}_streams", series, "series", None, "< 5,000", series < 5_000)
+
+
+PARTS: dict[str, Part] = {"metrics_overhead": metrics_overhead, "scrape": scrape, "traces_overhead": traces_overhead}

@@ -1,0 +1,1 @@
+"""What a message costs in the SDK of each language, and how fast it is."""

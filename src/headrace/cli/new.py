@@ -1,0 +1,146 @@
+"""`headrace new`: projects to begin with."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure, print_action
+
+if TYPE_CHECKING:
+    from headrace.scaffold import Created
+
+F = TypeVar("F", bound=Callable[..., None])
+_NAMES = ("python", "go", "typescript", "java", "rust")
+
+
+def _options(command: F) -> F:
+    """Adds what all projects have in common."""
+    for decorator in (
+        click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}."),
+        click.option(
+            "--sdk",
+            type=click.Path(path_type=Path),
+            metavar="PATH",
+            help="Build with the SDK in a checkout of Headrace, such as headrace/sdk/go, in place of the released one.",
+        ),
+        click.option(
+            "--into",
+            type=click.Path(path_type=Path),
+            metavar="FOLDER",
+            default=".",
+            help="Create the folder NAME in this folder; default: the working directory.",
+        ),
+        click.argument("name"),
+    ):
+        command = decorator(command)
+    return command
+
+
+_language = click.option("--lang", "language", type=click.Choice(_NAMES), required=True, help="What it is written in.")
+
+
+@click.group()
+def new() -> None:
+    """Create a project: a source, a sink or an application.
+
+    It builds, passes its tests, and runs. What is to be replaced in it is marked.
+
+    \b
+    Examples:
+      headrace new source --lang go order-events
+      headrace new sink --lang python ledger --into ~/connectors
+      headrace new app word-count
+    """
+
+
+@new.command()
+@_language
+@_options
+@click.pass_context
+def source(ctx: click.Context, language: str, name: str, into: Path, sdk: Path | None, as_json: bool) -> None:
+    """Create the project of a source, which reads a file line by line.
+
+    NAME has small letters, digits and hyphens. It is the name of the folder, the package and the connector.
+
+    \b
+    Example:
+      headrace new source --lang go order-events
+    """
+    from headrace.scaffold import LANGUAGES, new_connector
+
+    _create(ctx, as_json, lambda: new_connector("source", LANGUAGES[language], name, into, sdk))
+
+
+@new.command()
+@_language
+@_options
+@click.pass_context
+def sink(ctx: click.Context, language: str, name: str, into: Path, sdk: Path | None, as_json: bool) -> None:
+    """Create the project of a sink, which writes files exactly once.
+
+    NAME has small letters, digits and hyphens. It is the name of the folder, the package and the connector.
+
+    \b
+    Example:
+      headrace new sink --lang python ledger --into ~/connectors
+    """
+    from headrace.scaffold import LANGUAGES, new_connector
+
+    _create(ctx, as_json, lambda: new_connector("sink", LANGUAGES[language], name, into, sdk))
+
+
+@new.command()
+@_options
+@click.pass_context
+def app(ctx: click.Context, name: str, into: Path, sdk: Path | None, as_json: bool) -> None:
+    """Create the project of an application, which counts words.
+
+    NAME has small letters, digits and hyphens. It is the name of the folder and the pipeline. For --sdk, name sdk/python.
+
+    \b
+    Example:
+      headrace new app word-count
+    """
+    from headrace.scaffold import new_app
+
+    _create(ctx, as_json, lambda: new_app(name, into, sdk))
+
+
+def _create(ctx: click.Context, as_json: bool, create: "Callable[[], Created]") -> None:
+    from headrace.scaffold import ScaffoldError
+
+    command = f"new {ctx.info_name}"
+    try:
+        created = create()
+    except ScaffoldError as error:
+        ctx.exit(_report(command, str(error), as_json, EXIT_INVALID))
+    except OSError as error:
+        ctx.exit(_report(command, f"cannot write {error.filename}: {error.strerror}", as_json, EXIT_ENVIRONMENT))
+    what = "an application" if created.kind == "app" else f"a {created.kind}"
+    summary = f"created {created.folder}: {what} in {created.language}, {len(created.files)} files"
+    if as_json:
+        result = {
+            "name": created.name,
+            "kind": created.kind,
+            "language": created.language,
+            "folder": str(created.folder),
+            "files": list(created.files),
+            "next": list(created.commands),
+        }
+        print_action(command, summary, result)
+        return
+    click.echo(summary)
+    click.echo("\nnext:")
+    for line in created.commands:
+        click.echo(f"  {line}")
+    click.echo("\nREADME.md says how to test and run it")
+
+
+def _report(command: str, error: str, as_json: bool, code: int) -> int:
+    """Reports that nothing was created, and returns the exit code."""
+    if not as_json:
+        raise Failure(error, code)
+    print_action(command, "nothing is created", error=error)
+    return code

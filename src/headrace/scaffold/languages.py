@@ -1,0 +1,152 @@
+"""The languages, and what each of them demands of names, SDKs and first commands."""
+
+import keyword
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.scaffold.errors import InvalidName, NotAnSdk
+from headrace.scaffold.names import joined, snake_case
+
+CHECKOUT = "headrace-checkout.txt"
+"""The file of a project in Python that has pip install Headrace from a checkout."""
+
+_JAVA = (
+    "abstract assert boolean break byte case catch char class const continue default do double else enum extends false final "
+    "finally float for goto if implements import instanceof int interface long native new null package private protected "
+    "public return short static strictfp super switch synchronized this throw throws transient true try void volatile "
+    "while"
+)
+_RUST = (
+    "abstract alloc as async await become box break const continue core crate do dyn else enum extern false final fn for gen "
+    "if impl in let loop macro match mod move mut override priv proc pub ref return self static std struct super test trait "
+    "true try type typeof union unsafe unsized use virtual where while yield"
+)
+_RUST_CRATES = "async-stream futures-util headrace serde serde-json sha2 tempfile tokio tracing-subscriber"
+_PYTHON_PACKAGES = "headrace mypy pydantic pytest ruff src tests"
+_DISTRIBUTIONS = ("protocol", "terminal", "sdk/python", "connectors", "gateway", "conformance")
+_DISTRIBUTIONS_OF_APPS = (*_DISTRIBUTIONS, "pipelines", "engine", ".")
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """A language that connectors can be written in.
+
+    Attributes:
+        name: What `--lang` takes.
+        title: Its name for people.
+        reserved: What the last part of a package must not be named, in the form that `package` returns.
+        package: Derives the name of the package from that of the project.
+        marker: A file of the SDK, and a text in it, by which the SDK is recognised.
+        build: The commands that build a new project, in its folder.
+        command: The command of its manifest, as TOML without the brackets; empty if it needs no manifest. `{folder}` is for the
+            manifest; `{name}` and `{package}` are those of the project.
+    """
+
+    name: str
+    title: str
+    reserved: frozenset[str]
+    package: Callable[[str], str]
+    marker: tuple[str, str]
+    build: tuple[str, ...]
+    command: str
+
+    def package_of(self, name: str) -> str:
+        """Returns the name of the package of a project.
+
+        Raises:
+            InvalidName: The language or the project needs the name itself.
+        """
+        package = self.package(name)
+        if package in self.reserved:
+            raise InvalidName(
+                f"the name {name} is not valid: its package would be {package}, which {self.title} or the project itself uses "
+                "already; choose another name"
+            )
+        return package
+
+    def sdk(self, path: Path) -> Path:
+        """Returns the absolute path of an SDK in a checkout of Headrace.
+
+        Raises:
+            NotAnSdk: It is something else.
+        """
+        file, text = self.marker
+        try:
+            found = text in (path / file).read_text()
+        except (OSError, UnicodeDecodeError):
+            found = False
+        if not found:
+            raise NotAnSdk(
+                f"{path} is not the SDK for {self.title}: it has no {file} with {text}; give the folder sdk/{self.name} of a "
+                "checkout of Headrace"
+            )
+        return path.resolve()
+
+
+LANGUAGES = {
+    language.name: language
+    for language in (
+        Language(
+            "python",
+            "Python",
+            frozenset((*_PYTHON_PACKAGES.split(), *sys.stdlib_module_names, *keyword.kwlist)),
+            snake_case,
+            ("pyproject.toml", 'name = "headrace-sdk"'),
+            ("pip install -e '.[dev]'",),
+            "",
+        ),
+        Language(
+            "go",
+            "Go",
+            frozenset(),
+            str,
+            ("go.mod", "module github.com/headrace/headrace/sdk/go"),
+            ("go mod tidy", "go build -o connector ."),
+            '"{folder}/connector"',
+        ),
+        Language(
+            "typescript",
+            "TypeScript",
+            frozenset(),
+            str,
+            ("package.json", '"name": "@headrace/sdk"'),
+            ("npm install", "npm run build"),
+            '"node", "{folder}/dist/src/main.js"',
+        ),
+        Language(
+            "java",
+            "Java",
+            frozenset(_JAVA.split()),
+            joined,
+            ("pom.xml", "<artifactId>headrace-java</artifactId>"),
+            ("mvn package",),
+            '"java", "-cp", "{folder}/target/connector.jar:{folder}/target/lib/*", "com.example.{package}.Main"',
+        ),
+        Language(
+            "rust",
+            "Rust",
+            frozenset((*_RUST.split(), *_RUST_CRATES.split())),
+            str,
+            ("Cargo.toml", 'name = "headrace"'),
+            ("cargo build --release",),
+            '"{folder}/target/release/{name}"',
+        ),
+    )
+}
+
+
+def checkout_requirements(sdk: Path, *, app: bool) -> str:
+    """Returns what pip installs Headrace from a checkout with; `sdk` is the SDK for Python in it.
+
+    Raises:
+        NotAnSdk: The SDK is not in a checkout.
+    """
+    root = sdk.parents[1]
+    folders = [root / name for name in (_DISTRIBUTIONS_OF_APPS if app else _DISTRIBUTIONS)]
+    missing = next((folder for folder in folders if not (folder / "pyproject.toml").is_file()), None)
+    if missing is not None:
+        raise NotAnSdk(f"{sdk} is not in a checkout of Headrace: there is no {missing / 'pyproject.toml'}")
+    lines = ["# Headrace from a checkout, in place of its release."]
+    return "\n".join((*lines, *(f"-e {folder.resolve()}" for folder in folders), ""))

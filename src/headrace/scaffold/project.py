@@ -1,0 +1,165 @@
+"""Creates a project: all of it, or nothing."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from headrace.scaffold.errors import FolderNotEmpty
+from headrace.scaffold.languages import CHECKOUT, LANGUAGES, Language, checkout_requirements
+from headrace.scaffold.names import checked_connector_name, checked_name
+from headrace.scaffold.templates import rendered
+
+Kind = Literal["source", "sink"]
+
+_KINDS = {
+    "source": {"path": "lines.txt", "does": "reads a file line by line, and follows it", "input": "seq 100 > lines.txt\n"},
+    "sink": {"path": "out", "does": "writes each micro-batch to a folder of text files, exactly once", "input": ""},
+}
+"""What the pages and commands of a project say: a path, what the connector does, and what makes its input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A project that was created.
+
+    Attributes:
+        name: Its name.
+        kind: `source`, `sink` or `app`.
+        language: The language that it is written in, for people.
+        folder: Where it is, an absolute path.
+        files: Its files, relative to the folder.
+        commands: What to type next.
+    """
+
+    name: str
+    kind: str
+    language: str
+    folder: Path
+    files: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
+def new_connector(kind: Kind, language: Language, name: str, into: Path, sdk: Path | None = None) -> Created:
+    """Creates the project of a source or sink, in the folder `name` of `into`.
+
+    Args:
+        kind: What it is.
+        language: What it is written in.
+        name: Its name, also as a connector.
+        into: The folder that its folder is created in; created itself if it is missing.
+        sdk: The SDK in a checkout of Headrace, in place of the released one.
+
+    Raises:
+        ScaffoldError: The name or the SDK is not valid, or there is something already. Nothing is written.
+        OSError: It cannot be written.
+    """
+    package = language.package_of(checked_connector_name(name))
+    sdk = None if sdk is None else language.sdk(sdk)
+    version = metadata.version("headrace")
+    values = {"name": name, "kind": kind, "title": language.title, "version": version}
+    values |= {"package": package, **_KINDS[kind]}
+    values |= {"command": language.command.format(name=name, package=package, folder="{folder}")}
+    values |= _dependency(language, version, sdk)
+    # A plugin in Python has an entry point in place of a manifest.
+    manifest = [f"manifest/{kind}"] if language.command else []
+    files = rendered([f"connector/{kind}", *manifest, f"{language.name}/shared", f"{language.name}/{kind}"], values)
+    build = list(language.build)
+    if language.name == "python" and sdk is not None:
+        files[CHECKOUT] = checkout_requirements(sdk, app=False)
+        build = [f"pip install -r {CHECKOUT} -e '.[dev]'"]
+    elif language.name == "java" and sdk is not None:
+        build.insert(0, f"mvn --file {shlex.quote(str(sdk))} --projects protocol,sdk --also-make install -DskipTests")
+    folder = _written(files, into, name)
+    found = [] if not manifest else [f"export HEADRACE_CONNECTORS={shlex.quote(str(folder.parent))}"]
+    commands = (f"cd {shlex.quote(str(folder))}", *build, *found, f"headrace connector describe {name}")
+    return Created(name, kind, language.title, folder, tuple(files), commands)
+
+
+def new_app(name: str, into: Path, sdk: Path | None = None) -> Created:
+    """Creates the project of an application, in the folder `name` of `into`.
+
+    Args:
+        name: Its name.
+        into: The folder that its folder is created in; created itself if it is missing.
+        sdk: The SDK for Python in a checkout of Headrace, which is used in place of the released one.
+
+    Raises:
+        ScaffoldError: The name or the SDK is not valid, or there is something already. Nothing is written.
+        OSError: It cannot be written.
+    """
+    python = LANGUAGES["python"]
+    python.package_of(checked_name(name))
+    values = {"name": name, "version": metadata.version("headrace")}
+    files = rendered(["app"], values)
+    install = "pip install -e '.[dev]'"
+    if sdk is not None:
+        files[CHECKOUT] = checkout_requirements(python.sdk(sdk), app=True)
+        install = f"pip install -r {CHECKOUT} -e '.[dev]'"
+    folder = _written(files, into, name)
+    commands = (f"cd {shlex.quote(str(folder))}", install, "pytest", "python feed.py > lines.txt", "headrace run deploy.toml")
+    return Created(name, "app", python.title, folder, tuple(files), commands)
+
+
+def _dependency(language: Language, version: str, sdk: Path | None) -> Mapping[str, str]:
+    """Returns how the build of a project names the SDK."""
+    match language.name:
+        case "go":
+            if sdk is None:
+                return {"replace": ""}
+            # Quotes would be correct for any path, but are seldom necessary.
+            path = str(sdk) if re.fullmatch(r"[\w./-]+", str(sdk)) else _quoted(str(sdk))
+            return {"replace": f"\nreplace github.com/headrace/headrace/sdk/go => {path}\n"}
+        case "typescript":
+            return {"sdk": _quoted(version if sdk is None else f"file:{sdk}")}
+        case "rust":
+            return {"sdk": _quoted(version) if sdk is None else f"{{ path = {_quoted(str(sdk))} }}"}
+        case _:
+            return {}
+
+
+def _quoted(text: str) -> str:
+    """Returns a string in quotes, as JSON, TOML and go.mod have it alike."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _written(files: Mapping[str, str], into: Path, name: str) -> Path:
+    """Writes the files of a project to a new folder, which appears with all of them. Returns its path.
+
+    Raises:
+        FolderNotEmpty: There is something of its name that is not an empty folder.
+    """
+    folder = into.absolute() / name
+    if os.path.lexists(folder) and not (folder.is_dir() and not folder.is_symlink() and not os.listdir(folder)):
+        raise FolderNotEmpty(f"{folder} is there already, and is not an empty folder; remove it, or use --into")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
+    try:
+        # Headrace refuses manifests that other users can change, so nothing is writable by them, whatever the umask.
+        unfinished.chmod(0o755)
+        for path, text in files.items():
+            _write(unfinished / path, text)
+        unfinished.rename(folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    return folder
+
+
+def _write(path: Path, text: str) -> None:
+    for folder in _missing(path.parent):
+        folder.mkdir(mode=0o755)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+
+
+def _missing(folder: Path) -> Sequence[Path]:
+    """Returns the folders above and including this one that do not exist, the outermost first."""
+    return [path for path in reversed((folder, *folder.parents)) if not path.exists()]
