@@ -3,20 +3,18 @@
 A table is between `<!-- checks: KIND -->`, or `<!-- keys: MODEL -->`, and `<!-- end -->`.
 """
 
-import argparse
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from scripts.generated_page import ROOT, generate, is_stale
 
 from headrace.conformance.core.checks import Check
 from headrace.conformance.core.spec import Deadlines, SinkSpec, SourceSpec, Spec
 from headrace.conformance.sinks import SINK_CHECKS
 from headrace.conformance.sources import SOURCE_CHECKS
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "conformance.md"
 CHECKS: dict[str, tuple[Check[Any], ...]] = {"source": SOURCE_CHECKS, "sink": SINK_CHECKS}
 MODELS: dict[str, type[BaseModel]] = {"both": Spec, "source": SourceSpec, "sink": SinkSpec, "deadlines": Deadlines}
@@ -71,21 +69,8 @@ def _cell(text: str) -> str:
 
 def stale() -> bool:
     """Whether a table of the page is out of date."""
-    return PAGE.read_text() != filled(PAGE.read_text())
-
-
-def main() -> int:
-    """Generates or checks the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing; exit with code 1 if the page is stale")
-    if not stale():
-        return 0
-    if parser.parse_args().check:
-        print(f"not current: docs/conformance.md; run: {sys.executable} scripts/generate_conformance_page.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(filled(PAGE.read_text()))
-    return 0
+    return is_stale(PAGE, filled)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generate(PAGE, filled, "scripts.generate_conformance_page", __doc__))

@@ -19,7 +19,7 @@ GO_PLUGINS = {
     "google.golang.org/protobuf/cmd/protoc-gen-go": "v1.36.12",
     "google.golang.org/grpc/cmd/protoc-gen-go-grpc": "v1.6.2",
 }
-GO_STUBS = Path("sdk/go/internal/protocol/v1")
+GO_STUBS = Path("sdk/go/internal/protocol")
 RUST_STUBS = Path("sdk/rust/src/protocol/v1")
 TYPESCRIPT = Path("sdk/typescript")
 BUF_VERSION = "1.75.0"

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from scripts.brokers._ports import LOOPBACK, choose, is_free
 from scripts.brokers._processes import Command, Process, start
 
-_DEADLINE_SECONDS = 90.0
+_DEADLINE_SECONDS = 240.0
 _PORT_SECONDS = 2.0
 _STATE = "state.json"
 

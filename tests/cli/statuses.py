@@ -14,6 +14,28 @@ from headrace.protocol.v1.frame_pb2 import Position, StreamPosition
 from headrace.protocol.v1.sink_pb2 import SINK_MODE_TWO_PHASE, Transaction
 
 BUSY = pb.GetStatusResponse(
+    problems=[
+        pb.Problem(
+            part="sink alerts",
+            kind="sink-lost",
+            cause="instance alerts-a voted for batch 7 of pipeline 77aa, and has come back without it",
+            root="sink alerts",
+            age_ms=185_000,
+            remedy="restore its storage and restart the connector, or restart the query with onSinkLoss=accept",
+        ),
+        pb.Problem(
+            part="pipeline 77aa",
+            kind="sink-lost",
+            cause="instance alerts-a voted for batch 7 of pipeline 77aa, and has come back without it",
+            root="sink alerts",
+            age_ms=185_000,
+            remedy="restore its storage and restart the connector, or restart the query with onSinkLoss=accept",
+        ),
+        pb.Problem(
+            part="pipeline billing", kind="pipeline-away", cause="it\x1b[2J has\nended", root="pipeline billing", age_ms=65_000
+        ),
+    ],
+    problems_in_all=3,
     gateway=pb.GatewayStatus(
         version="0.1.0",
         uptime_ms=4_205_000,
@@ -24,6 +46,9 @@ BUSY = pb.GetStatusResponse(
     ),
     streams=[
         pb.StreamStatus(
+            state_age_ms=61_000,
+            readers=2,
+            last_instance="file-1",
             stream="orders/0",
             state=pb.STREAM_STATE_LIVE,
             instance="file-1",
@@ -78,6 +103,7 @@ BUSY = pb.GetStatusResponse(
     ],
     pipelines=[
         pb.PipelineStatus(
+            batch_ms=1_500,
             pipeline="market",
             run=1_795_000_000_000_000_123,
             attached=True,
@@ -96,6 +122,9 @@ BUSY = pb.GetStatusResponse(
     ],
     sinks=[
         pb.SinkStatus(
+            writers=["totals"],
+            failure="instance out-1: disk full",
+            failure_age_ms=2_000,
             sink="alerts",
             mode=SINK_MODE_TWO_PHASE,
             instances=["alerts-a"],
@@ -108,7 +137,7 @@ BUSY = pb.GetStatusResponse(
             lost=[pb.LostVote(instance="alerts-a", transaction=Transaction(pipeline="77aa", batch=7))],
             losses=2,
         ),
-        pb.SinkStatus(sink="errors"),
+        pb.SinkStatus(sink="errors", absent_ms=4_000),
     ],
     sink_sessions=[
         pb.SinkSessionStatus(

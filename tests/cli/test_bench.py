@@ -17,8 +17,11 @@ import pytest
 from scripts.brokers import Kafka, Nats, RabbitMQ
 
 from headrace.laboratory.bench.connectors.run import PARTS as OF_CONNECTORS
+from headrace.laboratory.bench.latency.run import PARTS as OF_LATENCY
 from headrace.laboratory.bench.pipelines.run import PARTS
-from headrace.laboratory.commands.bench import CONNECTORS_PARTS, PIPELINES_PARTS
+from headrace.laboratory.commands.bench import CONNECTORS_PARTS, LATENCY_PARTS, PIPELINES_PARTS
+
+BENCH = (sys.executable, "-m", "headrace.cli", "bench")
 
 
 def test_a_quick_run_prints_its_figures_as_json() -> None:
@@ -33,6 +36,51 @@ def test_a_quick_run_prints_its_figures_as_json() -> None:
         assert figure["unit"] == "ms"
     assert document["conditions"]["cores"] >= 1
     assert "latency ..." in done.stderr
+
+
+@pytest.mark.timeout(400)
+def test_a_quick_run_compares_the_latency_of_an_application_with_spark_alone(tmp_path: Path) -> None:
+    plot = tmp_path / "latency.svg"
+    command = [*BENCH, "latency", "--only", "stateful", "--quick", "--json", "--plot", str(plot)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=360, check=False)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    figures = {figure["name"]: figure for figure in document["figures"]}
+    assert list(figures) == ["stateful_p50", "stateful_p99", "ack_p50", "floor_p50", "stateful_over_floor"]
+    stateful, floor = figures["stateful_p50"], figures["floor_p50"]
+    assert stateful["baseline"] == floor["value"] > 0
+    assert figures["stateful_over_floor"]["value"] == stateful["ratio"] == pytest.approx(stateful["value"] / floor["value"])
+    assert figures["stateful_p99"]["value"] >= stateful["value"] > 0
+    assert [figure["unit"] for figure in figures.values()] == ["ms", "ms", "ms", "ms", "times"]
+    assert document["conditions"]["load_average_before"] >= 0
+    assert ">stateful<" in plot.read_text()
+
+
+def test_a_quick_run_reads_the_metrics_of_a_gateway() -> None:
+    done = subprocess.run([*BENCH, "operate", "--quick", "--json"], capture_output=True, text=True, timeout=170, check=False)
+    assert done.returncode == 0, done.stderr
+    figures = {figure["name"]: figure for figure in json.loads(done.stdout)["figures"]}
+    assert list(figures) == [
+        "metrics_overhead",
+        "metrics_overhead_gateway_cpu",
+        "scrape_100_streams",
+        "series_100_streams",
+        "traces_overhead",
+        "traces_overhead_gateway_cpu",
+    ]
+    assert figures["traces_overhead"]["ratio"] > 0
+    assert figures["metrics_overhead"]["ratio"] > 0
+    assert figures["scrape_100_streams"]["value"] > 0
+    # Four for each stream, five for each connector, of which there are as many here, and those of the gateway.
+    assert 900 < figures["series_100_streams"]["value"] < 1_100
+
+
+@pytest.mark.parametrize("plot", ["latency.png", "absent/latency.svg"])
+def test_a_plot_that_cannot_be_written_is_refused_at_once(plot: str, tmp_path: Path) -> None:
+    command = [*BENCH, "latency", "--plot", str(tmp_path / plot)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "*.svg" in done.stderr
 
 
 def is_gateway(process: psutil.Process) -> bool:
@@ -124,6 +172,7 @@ def test_brokers_that_are_not_there_are_named_with_what_to_do() -> None:
 
 
 def test_the_command_knows_the_parts_that_there_are() -> None:
+    assert tuple(OF_LATENCY) == LATENCY_PARTS
     assert tuple(PARTS) == PIPELINES_PARTS
     assert tuple(OF_CONNECTORS) == CONNECTORS_PARTS
 

@@ -123,6 +123,17 @@ def test_a_preparation_in_the_background_that_is_stopped_leaves_nothing(environm
     assert environment.files("*.jsa") == []
 
 
+def test_a_preparation_that_is_killed_leaves_no_process(environment: Environment) -> None:
+    code, out, errors = environment.run("-c", IN_BACKGROUND)
+    assert (code, out) == (0, "True\n"), errors
+    # The sink is the last process to start besides Spark, whose JVM is under way.
+    parts = ({"gateway"}, {"connector", "file"}, {"connector", "file-sink"}, {"headrace.preparation.training"})
+    _eventually(lambda: all(any(part <= set(command) for command in environment.commands().values()) for part in parts))
+    (leader,) = [psutil.Process(pid) for pid, command in environment.commands().items() if "prepare" in command]
+    leader.kill()
+    _eventually(lambda: environment.processes() == [])
+
+
 def test_continuous_integration_gets_nothing_in_the_background(environment: Environment) -> None:
     assert environment.run("-c", IN_BACKGROUND, CI="true") == (0, "False\n", "")
     assert environment.processes() == []

@@ -28,7 +28,11 @@ OF_HEADRACE = {
     "headrace-connectors dlq": "headrace dlq",
     "headrace-connectors": "headrace connector",
     "headrace-gateway status": "headrace status",
+    "headrace-gateway drain": "headrace drain",
+    "headrace-gateway top": "headrace top",
     "headrace-gateway forget": "headrace forget",
+    "headrace-gateway pause": "headrace pause",
+    "headrace-gateway resume": "headrace resume",
     "headrace-gateway": "headrace gateway",
 }
 
@@ -109,18 +113,22 @@ def test_commands_are_mounted_and_not_copied() -> None:
     context = click.Context(cli)
     assert isinstance(cli, click.Group)
     mounted = {
-        name: cli.get_command(context, name) for name in ("conformance", "connector", "dlq", "forget", "gateway", "status")
+        name: cli.get_command(context, name)
+        for name in ("conformance", "connector", "dlq", "drain", "forget", "gateway", "pause", "resume", "status")
     }
 
     assert mounted == {
         "conformance": conformance.conformance,
         "connector": connectors_cli.connector,
         "dlq": connectors_cli.dlq,
+        "drain": gateway_cli.drain,
         "forget": gateway_cli.forget,
         "gateway": gateway_cli.gateway,
+        "pause": gateway_cli.pause,
+        "resume": gateway_cli.resume,
         "status": gateway_cli.status,
     }
-    for name in ("forget", "status"):
+    for name in ("drain", "forget", "pause", "resume", "status"):
         assert gateway_cli.program.commands[name] is mounted[name]
     assert connectors_cli.program.commands["dlq"] is mounted["dlq"]
     assert set(gateway_cli.gateway.commands.items()) <= set(gateway_cli.program.commands.items())

@@ -212,6 +212,7 @@ def test_a_setting_of_spark_without_a_value_is_refused_before_states_are_read(pr
             "Invalid value for '--trigger-interval': '5 cows' is not a duration; write for instance",
         ),
         (("--worker-memory", "much"), "Invalid value for '--worker-memory': 'much' is not a size; write for instance 64mb"),
+        (("--real-time", "--available-now"), "--available-now and --real-time cannot be combined"),
         (("--trigger-interval", "5 s", "--available-now"), "--available-now and --trigger-interval cannot be combined"),
     ],
 )

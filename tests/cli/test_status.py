@@ -1,5 +1,7 @@
 import json
+import re
 import socket
+from datetime import UTC, datetime
 
 import pytest
 from click.testing import CliRunner, Result
@@ -25,6 +27,9 @@ def busy() -> Result:
 def test_the_json_document_is_stable(busy: Result) -> None:
     assert busy.exit_code == 0
     found = json.loads(busy.stdout)
+    for problem in found["problems"]:
+        assert datetime.fromisoformat(problem["since"].replace("Z", "+00:00")) <= datetime.now(UTC)
+        problem["since"] = "2026-11-23T20:10:29Z"
     assert found == json.loads(expected("status.json", json.dumps(found, indent=2)))
 
 
@@ -47,7 +52,31 @@ def test_the_tables_are_as_they_were(golden: str, charset: str, status_response:
         result = CliRunner(charset=charset).invoke(cli, ["status", "--gateway", address], env={"COLUMNS": None})
     assert result.exit_code == 0, result.output
     found = result.output_bytes.decode(charset).replace(address, "127.0.0.1:7433")
+    # The time between the answer and its print may count.
+    found = re.sub(r"for (\dm 0)\ds:", r"for \g<1>5s:", found)
     assert "".join(f"{line.rstrip()}\n" for line in found.splitlines()) == expected(golden, found)
+
+
+def test_check_says_by_its_exit_code_whether_all_is_well() -> None:
+    well = GetStatusResponse(gateway=GatewayStatus(version="0.1.0"), problems_in_all=0)
+    for answer, code in ((BUSY, 1), (well, 0)):
+        with gateway_that_says(answer) as address:
+            assert status("--gateway", address).exit_code == 0
+            checked = status("--gateway", address, "--check", "--json")
+        assert (checked.exit_code, len(json.loads(checked.stdout)["problems"])) == (code, len(answer.problems))
+
+
+def test_an_older_gateway_does_not_say_that_all_is_well() -> None:
+    with gateway_that_says(GetStatusResponse(gateway=GatewayStatus(version="0.1.0"))) as address:
+        assert "does not report problems" in status("--gateway", address).stdout
+        document = json.loads(status("--gateway", address, "--json").stdout)
+        assert (document["problems"], document["problems_in_all"]) == (None, None)
+        checked = status("--gateway", address, "--check")
+    assert (checked.exit_code, "older version" in checked.stderr) == (1, True)
+
+
+def test_check_and_watch_exclude_each_other() -> None:
+    assert status("--check", "--watch").exit_code == 2
 
 
 def test_the_gateway_can_come_from_the_environment() -> None:

@@ -187,3 +187,39 @@ def test_of_two_writers_of_an_entry_one_fails_and_what_may_be_replaced_is_replac
     for entry, replaced in json.loads(done.stdout.splitlines()[-1]):
         assert entry == {"before": False, "refused": "FileAlreadyExistsException", "found": "first"}
         assert replaced == {"before": False, "refused": None, "found": "second"}
+
+
+def test_tasks_read_and_write_files_in_the_store_that_their_workers_have_no_client_for(
+    store: Store, cluster: SparkCluster, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.cluster.served_files", cluster.master, f"{store.root}/states/{tmp_path.name}"],
+        cwd=ROOT,
+        env={**plain_environ(), **cluster.environ, **store.environ(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    services = {task.pop("service") for task in told["tasks"]}
+    folders = {task.pop("folder") for task in told["tasks"]}
+    assert len(services) == len(folders), "each executor has its own"
+    expected = {
+        "before": "FileNotFoundError",
+        "whole": True,
+        "part": "them",
+        "second": "FileExistsError",
+        "short": "CheckpointError",
+        "after": "CheckpointError",
+    }
+    assert told["tasks"] == [expected] * 4
+    driver = told["driver"]
+    assert driver["found"] == [True] * 4
+    assert driver["half"] == "again"
+    assert driver["service"] not in services
+    ended = time.monotonic() + DEADLINE_S
+    while left := [path for path in (driver["service"], *services) if Path(path).parent.exists()]:
+        assert time.monotonic() < ended, f"these are left after the end of their JVMs: {left}"
+        time.sleep(0.05)

@@ -35,6 +35,7 @@ def role(name: str, kind: Kind, script: str, *, may_end: bool = False) -> Role:
         environ=dict(os.environ),
         is_connected=lambda known: name in known.connected,
         may_end=may_end,
+        settings=script,
     )
 
 
@@ -47,11 +48,11 @@ def plan(folder: Path, gateway: str = LISTENS, **others: tuple[Kind, str]) -> Pl
 class Watched:
     """Runs a deployment and sees every status; what a test does next hangs on what it has seen."""
 
-    def __init__(self, planned: Plan, *, probe: Probe | None = None) -> None:
+    def __init__(self, planned: Plan, *, probe: Probe | None = None, replan: Callable[[], Plan] | None = None) -> None:
         self.statuses: list[Status] = []
         self.told: list[str] = []
         self._steps: list[tuple[Callable[[Status], bool], Callable[[Status], object]]] = []
-        self._supervisor = Supervisor(planned, lambda _: probe or Probe(), self._see)
+        self._supervisor = Supervisor(planned, lambda _: probe or Probe(), self._see, replan)
 
     def when(self, condition: Callable[[Status], bool], then: Callable[[Status], object]) -> "Watched":
         """Adds a step: what to do once a status says so, after the steps before it."""

@@ -76,7 +76,9 @@ def test_a_gateway_that_must_not_be_asked(tmp_path: Path) -> None:
 # Restarting
 
 
-def test_whoever_is_killed_is_started_again(tmp_path: Path) -> None:
+def test_whoever_is_killed_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Longer than the supervisor may need on a busy machine, so that it is seen waiting.
+    monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 0.5)
     watched = Watched(plan(tmp_path, source=(Kind.SOURCE, SLEEPS), sink=(Kind.SINK, SLEEPS)))
     for name in ("source", "sink", "gateway"):
         watched.when(runs("gateway", "source", "sink"), kill(name))

@@ -1,12 +1,11 @@
 """The page about the conformance kit holds what the kit declares."""
 
-import importlib.util
 import tomllib
-from types import ModuleType
 
 import click
 import pytest
-from tests.docs.pages import ROOT, blocks, codes, table, text
+from scripts import generate_conformance_page
+from tests.docs.pages import blocks, codes, table, text
 
 from headrace.conformance import conformance
 from headrace.conformance.core.spec import SinkSpec, SourceSpec
@@ -16,18 +15,8 @@ from headrace.conformance.sources import SOURCE_CHECKS
 PAGE = "docs/conformance.md"
 
 
-@pytest.fixture(scope="module")
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generator", ROOT / "scripts/generate_conformance_page.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_tables_are_current(generator: ModuleType) -> None:
-    assert not generator.stale(), "run scripts/generate_conformance_page.py"
+def test_tables_are_current() -> None:
+    assert not generate_conformance_page.stale(), "run python -m scripts.generate_conformance_page"
 
 
 @pytest.mark.parametrize(("heading", "checks"), [("Checks of sources", SOURCE_CHECKS), ("Checks of sinks", SINK_CHECKS)])

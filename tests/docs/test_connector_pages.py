@@ -1,11 +1,10 @@
 """The pages of the connectors hold what connectors declare."""
 
-import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from scripts import generate_connector_pages
 from tests.docs.pages import ROOT, blocks, text
 
 from headrace.connectors import CONNECTORS
@@ -14,19 +13,9 @@ from headrace.connectors.configuration import load_connector
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/connectors").glob("*.md"))
 
 
-@pytest.fixture(scope="module")
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generator", ROOT / "scripts/generate_connector_pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("page", PAGES)
-def test_tables_are_current(generator: ModuleType, page: str) -> None:
-    assert not generator.stale(ROOT / page), "run scripts/generate_connector_pages.py"
+def test_tables_are_current(page: str) -> None:
+    assert not generate_connector_pages.stale(ROOT / page), "run scripts/generate_connector_pages.py"
 
 
 def test_every_connector_has_its_table() -> None:
@@ -44,11 +33,11 @@ def test_configuration_files_on_the_pages_are_valid(page: str, tmp_path: Path, m
         load_connector(str(path), variables)
 
 
-def test_a_stale_table_is_filled(generator: ModuleType) -> None:
+def test_a_stale_table_is_filled() -> None:
     page = "before\n<!-- parameters: stdout-sink -->\nold\n<!-- end -->\nafter\n"
-    filled = generator.filled(page)
+    filled = generate_connector_pages.filled(page)
     assert "| `sink` | text | required | The name of the sink in Spark" in filled
     assert "old" not in filled
-    assert generator.filled(filled) == filled
+    assert generate_connector_pages.filled(filled) == filled
     with pytest.raises(LookupError, match="there is no connector nothing"):
-        generator.filled(page.replace("stdout-sink", "nothing"))
+        generate_connector_pages.filled(page.replace("stdout-sink", "nothing"))

@@ -100,7 +100,7 @@ def test_every_guarantee_names_a_test() -> None:
     rows = [line for line in text("docs/guarantees.md").splitlines() if line.startswith("|") and "tests/" in line]
     assert len(rows) > 10
     tests = set(re.findall(r"tests/\w+/test_\w+\.py::\w+", text("docs/guarantees.md")))
-    folders = ("tests/faults", "tests/exactly_once")
+    folders = ("tests/faults", "tests/exactly_once", "tests/languages")
     faults = {f"{folder}/{path.name}" for folder in folders for path in (ROOT / folder).glob("test_*.py")}
     assert faults <= {test.partition("::")[0] for test in tests}, "a fault test that the guarantees do not name"
 

@@ -7,10 +7,9 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
 
+from scripts import generate_connector_pages
 from tests.docs.pages import ROOT, Block, blocks, codes, section, table
-from tests.docs.test_connector_pages import generator as generator
 from tests.gateway.wire import Engine, values_of
 from tests.gateway.wire import serve as gateway
 
@@ -86,8 +85,8 @@ async def test_the_folder_with_a_manifest_is_a_plugin(tmp_path: Path) -> None:
                 await process.wait()
 
 
-def test_the_tables_are_those_of_the_model(generator: ModuleType) -> None:
-    assert not generator.stale(ROOT / PAGE), "run scripts/generate_connector_pages.py"
+def test_the_tables_are_those_of_the_model() -> None:
+    assert not generate_connector_pages.stale(ROOT / PAGE), "run scripts/generate_connector_pages.py"
     keys = {
         heading: [codes(row[0])[0] for row in table(PAGE, heading)] for heading in ("The manifest", "Parameters of a manifest")
     }

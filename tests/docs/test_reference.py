@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -18,10 +19,10 @@ from headrace.engine.sink import _options as _sink_options
 from headrace.engine.source import _options
 from headrace.engine.wire import _gateway_options
 from headrace.engine.wire._encode import COLUMNS
-from headrace.gateway import Config, Limits, Log, StreamRule, Tls, Token, load_config
+from headrace.gateway import Config, Http, Limits, Log, Paused, StreamRule, Telemetry, Tls, Token, load_config
 from headrace.gateway.core.errors import ProtocolError
 from headrace.gateway.statuses import reason_name
-from headrace.gateway_cli.status_document import status_document
+from headrace.gateway_status import status_document
 from headrace.protocol.v1 import admin_pb2, connector_pb2, frame_pb2, source_pb2
 
 SPARK, GATEWAY, PROTOCOL = "docs/spark.md", "docs/gateway.md", "docs/protocol.md"
@@ -76,8 +77,11 @@ def test_spark_errors() -> None:
 SECTIONS: dict[str, type[BaseModel]] = {
     "`[limits]`": Limits,
     "`[[streams]]`": StreamRule,
+    "`[paused]`": Paused,
     "`[tls]`": Tls,
     "`[[tokens]]`": Token,
+    "`[http]`": Http,
+    "`[telemetry]`": Telemetry,
     "`[log]`": Log,
 }
 
@@ -91,7 +95,7 @@ def test_configuration_keys(heading: str) -> None:
     assert set(names(GATEWAY, heading)) == expected
 
 
-@pytest.mark.parametrize("heading", ["Top level", "`[limits]`", "`[log]`"])
+@pytest.mark.parametrize("heading", ["Top level", "`[limits]`", "`[http]`", "`[telemetry]`", "`[log]`"])
 def test_defaults_of_configuration_keys(heading: str) -> None:
     lines = "\n".join(f"{codes(row[0])[0]} = {codes(row[1])[0]}" for row in table(GATEWAY, heading))
     if heading == "Top level":
@@ -123,9 +127,13 @@ def test_fields_of_the_status() -> None:
         pipelines=[admin_pb2.PipelineStatus()],
         sinks=[admin_pb2.SinkStatus()],
         sink_sessions=[admin_pb2.SinkSessionStatus()],
+        problems=[admin_pb2.Problem()],
+        problems_in_all=1,
     )
-    for name, part in status_document("127.0.0.1:7433", empty).items():
-        fields = part[0] if isinstance(part, list) else part
+    document = status_document("127.0.0.1:7433", empty)
+    assert document.pop("problems_in_all") == 1  # type: ignore[misc]  # the page says what it is beside the table
+    for name, part in document.items():
+        fields: Any = part[0] if isinstance(part, list) else part
         assert names(GATEWAY, f"`{name}`") == list(fields), name
 
 

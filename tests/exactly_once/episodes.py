@@ -4,9 +4,12 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from tests.exactly_once.points import Point
+from tests.faults.processes import write_whole
 
 from headrace.laboratory.chaos import Role, World
 from headrace.processes import lives
@@ -33,16 +36,62 @@ class Faults:
         path = os.pathsep.join(filter(None, (str(HOOKS), os.environ.get("PYTHONPATH"))))
         return {"PYTHONPATH": path, "HEADRACE_FAULTS": str(self._folder), "HEADRACE_FAULTS_DRIVER": str(self._driver or "")}
 
-    def arm(self, point: Point) -> None:
-        """Has the next process that reaches a point die there."""
+    def arm(self, point: Point, victim: int | None = None) -> None:
+        """Has the next process that reaches a point die there, or kill a process group instead: its leader is the victim."""
         (self._folder / "reached" / point.name).unlink(missing_ok=True)
-        (self._folder / "armed" / point.name).touch()
+        write_whole(self._folder / "armed" / point.name, "" if victim is None else str(victim))
 
     def victim(self, point: Point) -> int | None:
-        """The process that has reached a point since it was armed; None where none has."""
+        """The process that has died at a point since it was armed, or is about to; None where none has."""
         file = self._folder / "reached" / point.name
         text = file.read_text() if file.exists() else ""
         return int(text) if text.endswith("\n") else None
+
+
+@dataclass(frozen=True)
+class Death:
+    """The processes of a role are killed when one of them, or another process, reaches a point."""
+
+    role: str
+    point: Point
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.role} at {self.point.name}"
+
+
+class Mortal(Protocol):
+    """A world whose roles die."""
+
+    def arm(self, death: Death) -> None:
+        """Has the processes of a role die when the point is reached."""
+
+    def offer(self) -> None:
+        """Has the source send more, so that there is something to do in which the point is reached."""
+
+    def wait_for_death(self, death: Death) -> None:
+        """Waits until they have died there."""
+
+    def restart(self, role: str) -> None:
+        """Starts what has died."""
+
+
+def play(world: Mortal, deaths: Sequence[Death]) -> None:
+    """Has a role die at each point, each one during the recovery from the death before. All live again in the end."""
+    fallen: str | None = None
+    for death in deaths:
+        if fallen == death.role:
+            world.restart(fallen)
+            fallen = None
+        world.arm(death)
+        world.offer()
+        if fallen is not None:
+            world.restart(fallen)
+        world.wait_for_death(death)
+        fallen = death.role
+    if fallen is not None:
+        world.restart(fallen)
 
 
 class Stage:

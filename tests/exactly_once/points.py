@@ -79,6 +79,10 @@ def _has_position(arguments: Arguments, result: Any) -> bool:
     return arguments[0]._position is not None
 
 
+def _is_some(arguments: Arguments, result: Any) -> bool:
+    return bool(result)
+
+
 def _plans(arguments: Arguments, result: Any) -> bool:
     return bool(getattr(result, "ranges", result))
 
@@ -115,6 +119,7 @@ _DELIVERING, _PARTS = f"{_GATEWAY}.sinks.delivering", f"{_GATEWAY}.sinks.session
 _PLANNING, _SESSION = f"{_GATEWAY}.planning", f"{_GATEWAY}.session"
 _ENGINE_SERVICE = "headrace.gateway.services.engine"
 _READER, _WRITER, _DELIVERY = "headrace.engine.source._reader", "headrace.engine.sink._writer", "headrace.engine.sink._delivery"
+_MANIFESTS, _STATES = "headrace.engine.checkpoint._manifests", "headrace.engine.applications._bucket_files"
 _FILES, _STAGING = "headrace.connectors.file._sink", "headrace.connectors.file._staging"
 _HELD = "headrace.sdk.sinks._idempotent"
 
@@ -135,10 +140,14 @@ POINTS: tuple[Point, ...] = (
     Point("gateway", "ack-sent", "after", _SESSION, "Session.waiting", At.ITEM_TAKEN, _has_ack),
     Point("driver", "offsets-written", "before", _READER, "StreamReader.latestOffset", At.RETURN, _is_new_end),
     Point("driver", "offsets-written", "after", _READER, "Reader.partitions", At.ENTRY, _is_new_batch),
+    Point("driver", "manifest-written", "before", _MANIFESTS, "ManifestLog.write", At.ENTRY),
+    Point("driver", "manifest-written", "after", _MANIFESTS, "ManifestLog.write", At.RETURN),
     Point("driver", "commits-written", "before", _WRITER, "Writer.commit", At.RETURN),
     Point("driver", "commits-written", "after", _READER, "StreamReader.latestOffset", At.ENTRY, _is_after_a_batch),
     Point("executor", "range-read", "before", _READER, "StreamReader.read", At.ENTRY),
     Point("executor", "range-read", "after", _READER, "StreamReader.read", At.RETURN),
+    Point("executor", "states-written", "before", _STATES, "BucketFiles.finish", At.ENTRY),
+    Point("executor", "states-written", "after", _STATES, "BucketFiles.finish", At.RETURN),
     Point("executor", "rows-delivered", "before", _DELIVERY, "Delivery.finish", At.ENTRY),
     Point("executor", "rows-delivered", "after", _DELIVERY, "Delivery.finish", At.RETURN),
     Point("two-phase", "part-staged", "before", _STAGING, "Staging.finish", At.ENTRY),
@@ -153,3 +162,17 @@ POINTS: tuple[Point, ...] = (
     Point("idempotent", "vote", "after", _HELD, "IdempotentHandler._write", At.RETURN),
 )
 """Every point. Of the idempotent sink, the vote is the commit: what is written before it answers is visible."""
+
+_REAL_TIME = "headrace.engine.applications.real_time"
+
+REAL_TIME_POINTS: tuple[Point, ...] = (
+    Point("gateway", "frames-followed", "before", f"{_GATEWAY}.following", "_after", At.RETURN, _is_some),
+    Point("driver", "message-processed", "before", f"{_REAL_TIME}._processor", "Processor.process", At.ENTRY),
+    Point("driver", "message-processed", "after", f"{_REAL_TIME}._processor", "Processor.process", At.RETURN),
+    Point("driver", "results-delivered", "before", f"{_REAL_TIME}._parts", "PartsCall.send", At.ENTRY),
+    Point("driver", "results-delivered", "after", f"{_REAL_TIME}._at_once", "AtOnce._answered", At.ENTRY),
+    Point("driver", "states-saved", "before", f"{_REAL_TIME}._processor", "Processor.save", At.ENTRY),
+    Point("driver", "states-saved", "after", f"{_REAL_TIME}._processor", "Processor.save", At.RETURN),
+    Point("driver", "batch-processed", "after", f"{_REAL_TIME}._reader", "RealTimeReader.partitions", At.ENTRY, _is_new_batch),
+)
+"""Those of real-time mode alone."""

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
@@ -20,7 +20,7 @@ from headrace.connectors import FileSink, SinkFormat
 from headrace.engine import start
 from headrace.pipelines import Pipeline
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
-from headrace.sdk import Source, serve
+from headrace.sdk import Settings, Sink, Source, serve
 
 DEADLINE_S = 120.0
 T = TypeVar("T")
@@ -34,6 +34,8 @@ class Rig:
 
     query: StreamingQuery
     """The last query that ran."""
+    settings = Settings()
+    """The settings of sources."""
 
     def run(
         self,
@@ -44,16 +46,22 @@ class Rig:
         into: Path | None = None,
         migrate_states: Sequence[str] = (),
         options: Mapping[str, str] | None = None,
+        sinks: Mapping[str, Sink] | None = None,
+        until: Callable[[Path], bool] = lambda folder: True,
         **started: Any,
     ) -> dict[str, list[bytes]]:
         """What each sink gets until everything that the source gives is committed; in a folder of its own if none is given.
 
-        Further words are for `start`, such as `available_now=True`.
+        `until` is true of that folder once the query may end.
+
+        The sinks are those that are given by name, and file sinks, which have what is returned. Further words are for `start`,
+        such as `available_now=True`.
         """
         names, stop = pipeline.graph.sinks, asyncio.Event()
         folder = into or Path(mkdtemp(dir=self._folder))
-        sinks = [FileSink(name, folder / name, SinkFormat.LENGTH_PREFIXED) for name in names]
-        serving = [self._submit(serve(sink, gateway=self._address, stop=stop)) for sink in sinks]
+        file_sinks = {name: FileSink(name, folder / name, SinkFormat.LENGTH_PREFIXED) for name in names}
+        all_sinks: dict[str, Sink] = {**file_sinks, **(sinks or {})}
+        serving = [self._submit(serve(sink, gateway=self._address, stop=stop)) for sink in all_sinks.values()]
         # A folder of its own lacks what the runs before have written.
         options = {"gateway": self._address, "onSinkLoss": "fail" if into else "accept", **(options or {})}
         query = None
@@ -61,7 +69,7 @@ class Rig:
             place = self._folder / checkpoint
             kept = {"drop_states": drop_states, "migrate_states": migrate_states}
             query = start(pipeline, self._spark, place, options=options, **kept, **started)
-            given = self._submit(serve(source, gateway=self._address, stop=stop))
+            given = self._submit(serve(source, gateway=self._address, stop=stop, settings=self.settings))
             serving.append(given)
             if started.get("available_now"):
                 assert query.awaitTermination(DEADLINE_S), "a bounded run ends"
@@ -71,7 +79,12 @@ class Rig:
                     given.result(0.1)
             if failure := query.exception():
                 raise failure
-            given.result()
+            if given.done():
+                given.result()
+            deadline = time.monotonic() + DEADLINE_S
+            while not until(folder) and query.isActive:
+                assert time.monotonic() < deadline, "the query does not come to its end"
+                time.sleep(0.02)
             self._await_visible()
             query.stop()
         finally:
@@ -80,6 +93,8 @@ class Rig:
             self._loop.call_soon_threadsafe(stop.set)
             for one in serving:
                 one.result(DEADLINE_S)
+            for file_sink in file_sinks.values():
+                file_sink.close()
         return {name: records(folder / name) for name in names}
 
     def _await_visible(self) -> None:

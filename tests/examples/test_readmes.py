@@ -28,7 +28,7 @@ def options(words: list[str]) -> dict[str, str]:
 
 
 def test_all_examples_are_here() -> None:
-    assert EXAMPLES == ["alerts", "alphabet", "celsius", "flights", "market_spread", "word_count"]
+    assert EXAMPLES == ["alerts", "alphabet", "celsius", "flights", "go_application", "market_spread", "word_count"]
 
 
 def test_the_index_has_them_all_and_its_program_runs() -> None:
@@ -58,9 +58,9 @@ def test_commands_and_their_options_exist(example: str) -> None:
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_programs_and_pages_that_are_named_exist(example: str) -> None:
     for words in command_lines(example):
-        assert words[0] in ("headrace", "python"), words
+        assert words[0] in ("headrace", "python", *(["go"] if example.startswith("go_") else [])), words
         for word in words:
-            assert not word.startswith("examples/") or (ROOT / word).is_file(), words
+            assert not word.startswith("examples/") or (ROOT / word).exists(), words
     for link in re.findall(r"\]\(([^)]+)\)", prose(f"examples/{example}/README.md")):
         assert (FOLDER / example / link).exists(), link
 

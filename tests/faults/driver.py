@@ -13,6 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
+from tests.faults.follow import follow
 from tests.faults.processes import write_whole
 from tests.faults.queries import Query
 
@@ -42,7 +43,10 @@ def start(spark: SparkSession, query: Query) -> StreamingQuery:
     options = {"gateway": query.gateway, "stream": query.streams, "pipeline": query.name, **query.options}
     frame = spark.readStream.format("headrace").options(**options).load()
     if query.kind == "copy":
-        return copy(frame, query)
+        line = F.concat_ws(":", "stream", "sequence", F.col("value").cast("string"))
+        return to_sink(frame.select("key", line.alias("value")), query)
+    if query.kind == "follow":
+        return to_sink(follow(frame), query)
     writer = (by_key(frame) if query.kind == "state" else frame).writeStream
 
     def keep(batch: DataFrame, number: int) -> None:
@@ -56,10 +60,9 @@ def start(spark: SparkSession, query: Query) -> StreamingQuery:
     return writer.outputMode(mode).option("checkpointLocation", str(query.checkpoint)).foreachBatch(keep).start()
 
 
-def copy(frame: DataFrame, query: Query) -> StreamingQuery:
-    """Writes `stream:sequence:value` to the sink that has the query's name."""
-    line = F.concat_ws(":", "stream", "sequence", F.col("value").cast("string"))
-    writer = frame.select("key", line.alias("value")).writeStream.format("headrace")
+def to_sink(rows: DataFrame, query: Query) -> StreamingQuery:
+    """Writes to the sink that has the query's name."""
+    writer = rows.writeStream.format("headrace")
     sink = {"gateway": query.gateway, "sink": query.name, "checkpointLocation": str(query.checkpoint)}
     return writer.queryName(query.name).options(**sink).start()
 

@@ -24,12 +24,20 @@ _T = TypeVar("_T")
 class Process:
     """A command that can be started more than once. Its output goes to a log, all starts after one another."""
 
-    def __init__(self, name: str, arguments: Sequence[str], folder: Path, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str | Path],
+        folder: Path,
+        environ: Mapping[str, str] | None = None,
+        *,
+        program: str | Path = sys.executable,
+    ) -> None:
         self.name = name
         self.log_file = folder / f"{name}.log"
         self.expected = False
         """True while its end would be a fault of its own."""
-        self._arguments = [sys.executable, *arguments]
+        self._arguments = [program, *arguments]
         plain = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
         self._environ = {**plain, "PYTHONUNBUFFERED": "1", **(environ or {})}
         self._running: subprocess.Popen[bytes] | None = None

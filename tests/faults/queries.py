@@ -16,7 +16,8 @@ class Query:
     """A streaming query of the fault tests.
 
     Kinds: `record` keeps the stream, sequence and value of every row; `state` keeps, by stateful aggregation, the count, the
-    sum and the last of the values of each key; `count` keeps how many rows came; `copy` writes rows to the sink of its name.
+    sum and the last of the values of each key; `count` keeps how many rows came; `copy` writes rows to the sink of its name;
+    `follow` writes each row there with the state of its key after it.
     """
 
     name: str

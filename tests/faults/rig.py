@@ -3,7 +3,7 @@
 import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -128,6 +128,14 @@ class Rig:
         """A connector that prints lines into its log, not started."""
         options = ["--sink", sink, "--gateway", self.gateway.address]
         process = Process(f"sink-{sink}", ["-m", "headrace.cli", "connector", "run", "stdout-sink", *options], self.folder)
+        self.processes.append(process)
+        return process
+
+    def program(self, name: str, command: Sequence[str | Path]) -> Process:
+        """A connector by its command, in any language, not started."""
+        program, *arguments = command
+        environ = {"HEADRACE_GATEWAY": self.gateway.address}
+        process = Process(name, arguments, self.folder, environ, program=program)
         self.processes.append(process)
         return process
 

@@ -250,6 +250,5 @@ def test_a_wrong_command_line_ends_with_2(go_source: Program) -> None:
 
 def test_the_go_code_is_formatted_vetted_and_tested(go: Toolchain) -> None:
     assert go.unformatted(SOURCES) == ""
-    for command in (["vet", "./..."], ["test", "./..."]):
-        done = go.run(*command, folder=SOURCES)
+    for done in (go.run("vet", "./...", folder=SOURCES), go.test(SOURCES)):
         assert done.returncode == 0, done.stdout + done.stderr

@@ -2,28 +2,24 @@
 
 import re
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
 from tests.conformance.kit import judged
-from tests.gateway.processes import gateway_process
-from tests.gateway.wire import until_gone
+from tests.conformance.support import assert_as_published
 from tests.sdk_go.conftest import SDK
-from tests.sdk_go.processes import connector
-from tests.sdk_go.queries import Reader, Writer
-from tests.sdk_go.toolchain import ROOT, Toolchain
+from tests.sdk_go.toolchain import ROOT, STATICCHECK, Toolchain
+from tests.sdks.crashes import BATCHES, LINES, kill_a_sink, kill_a_source, take_over
 
 pytestmark = pytest.mark.timeout(600)  # The first build compiles gRPC.
 
 LINES_SOURCE = SDK / "examples" / "lines-source"
 FILE_SINK = SDK / "examples" / "file-sink"
-STATICCHECK = "honnef.co/go/tools/cmd/staticcheck@v0.8.2"
 
 
 def test_its_own_tests_pass(go: Toolchain) -> None:
     race = ["-race"] if shutil.which("gcc") or shutil.which("cc") else []
-    done = go.run("test", *race, "./...", folder=SDK)
+    done = go.test(SDK, *race)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -54,78 +50,28 @@ def test_sources_keep_the_rules_of_the_protocol(go: Toolchain, folder: Path, arg
     verdict = judged("source", folder / "conformance.toml", [go.build(folder), *arguments])
     assert verdict.exit_code == 0, verdict.explained()
     assert len(verdict.named("passed")) >= 30
+    if folder == LINES_SOURCE:
+        assert_as_published("go", "source", verdict)
 
 
 def test_the_sink_keeps_the_rules_of_the_protocol(go: Toolchain) -> None:
     verdict = judged("sink", FILE_SINK / "conformance.toml", [go.build(FILE_SINK), "{work}/out"])
     assert verdict.exit_code == 0, verdict.explained()
-    assert len(verdict.named("passed")) >= 40
+    assert_as_published("go", "sink", verdict)
 
 
 async def test_a_source_loses_and_repeats_nothing(go: Toolchain, tmp_path: Path) -> None:
-    lines = [b"line %d" % number for number in range(1500)]
-    path = tmp_path / "lines"
-    path.write_bytes(b"".join(line + b"\n" for line in lines[:1000]))
-    with gateway_process() as gateway:
-        async with connector(gateway.address, tmp_path / "log", go.build(LINES_SOURCE), path) as source:
-            query = Reader(gateway.address, "lines/0")
-            await query.read(300)
-            await source.restart()
-            await query.read(600)
-            gateway.process.kill()
-            gateway.wait()
-            with gateway_process("--listen", gateway.address):
-                await query.read(1000)
-                with path.open("ab") as file:
-                    file.writelines(line + b"\n" for line in lines[1000:])
-                await query.read(1500)
-                assert await source.end(signal.SIGTERM) == 0, source.log
-            await query.close()
-    assert query.values == lines
+    assert await kill_a_source([go.build(LINES_SOURCE), tmp_path / "lines"], tmp_path / "lines") == LINES
 
 
 async def test_a_sink_shows_each_batch_once(go: Toolchain, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    batches = [[b"%d of batch %d" % (number, batch) for number in range(10)] for batch in range(5)]
-    with gateway_process() as gateway:
-        async with connector(gateway.address, tmp_path / "log", go.build(FILE_SINK), folder) as sink:
-            query = Writer(gateway.address, "files")
-            await query.write(0, batches[0])
-            # The sink is killed after its vote: the next session is told to show the batch.
-            await query.vote(1, await query.stage(1, batches[1]))
-            await sink.restart()
-            await query.commit(1)
-            # The gateway is killed before the vote: the batch runs again.
-            await query.stage(2, batches[2])
-            gateway.process.kill()
-            gateway.wait()
-            with gateway_process("--listen", gateway.address):
-                await query.write(2, batches[2])
-                # Another run of the query follows before the commit: what the first one has prepared is removed.
-                await query.vote(3, await query.stage(3, batches[3]))
-                await query.close()
-                query = Writer(gateway.address, "files", run=2, committed=2)
-                await query.write(3, batches[3])
-                await sink.restart()
-                await query.write(4, batches[4])
-                assert await sink.end(signal.SIGTERM) == 0, sink.log
-                await query.close()
+    await kill_a_sink([go.build(FILE_SINK), folder], "files", tmp_path / "log")
     shown = {path.name: sorted(line for part in path.iterdir() for line in part.read_bytes().splitlines())
              for path in folder.glob("batch-*")}  # fmt: skip
-    assert shown == {f"batch-{batch}-of-query": sorted(values) for batch, values in enumerate(batches)}
+    assert shown == {f"batch-{batch}-of-query": sorted(values) for batch, values in enumerate(BATCHES)}
     assert [*(folder / ".staged").glob("*/*"), *(folder / ".prepared").glob("*/*")] == []
 
 
 async def test_a_newer_session_of_an_instance_takes_over(go: Toolchain, tmp_path: Path) -> None:
-    path = tmp_path / "lines"
-    path.write_bytes(b"a\n")
-    with gateway_process() as gateway:
-        query = Reader(gateway.address, "lines/0")
-        async with connector(gateway.address, tmp_path / "first", go.build(LINES_SOURCE), path) as first:
-            await query.read(1)
-            async with connector(gateway.address, tmp_path / "second", go.build(LINES_SOURCE), path) as second:
-                assert await first.end(signal.SIGCONT) == 1, first.log
-                assert "a newer session" in first.log
-                assert await second.end(signal.SIGTERM) == 0, second.log
-        await until_gone(gateway.address, "lines")
-        await query.close()
+    await take_over([go.build(LINES_SOURCE), tmp_path / "lines"], tmp_path, "a newer session")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.absent import absent
 
 ROOT = Path(__file__).resolve().parents[2]
 SDK = ROOT / "sdk" / "typescript"
@@ -14,14 +15,15 @@ TOOLS = ("node", "npm", "npx")
 
 @dataclass(frozen=True)
 class Package:
-    """The SDK, built, with the tools that it needs for that."""
+    """A package, built, with the tools that it needs for that."""
 
     node: str
+    folder: Path
 
     def run(self, *command: str | Path) -> subprocess.CompletedProcess[str]:
         """Runs a command in its folder."""
         environ = {**os.environ, "npm_config_cache": str(BUILD / "npm")}
-        return subprocess.run(list(map(str, command)), cwd=SDK, env=environ, capture_output=True, text=True, check=False)
+        return subprocess.run(list(map(str, command)), cwd=self.folder, env=environ, capture_output=True, text=True, check=False)
 
     def checked(self, *command: str | Path) -> None:
         """Runs a command that must succeed."""
@@ -30,22 +32,41 @@ class Package:
 
     def example(self, name: str) -> tuple[str, Path]:
         """The command of an example."""
-        return self.node, SDK / "dist" / "examples" / f"{name}.js"
+        return self.program(f"examples/{name}")
+
+    def program(self, name: str) -> tuple[str, Path]:
+        """The command of a program of the package."""
+        return self.node, self.folder / "dist" / f"{name}.js"
 
 
-@pytest.fixture(scope="session")
-def package() -> Package:
-    """The SDK, built. Packages are installed again only where package-lock.json has changed."""
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
-    if missing:
-        text = f"{', '.join(missing)} not installed; install Node.js 20 or newer to test sdk/typescript"
-        if os.environ.get("CI") == "true":
-            pytest.fail(text)
-        pytest.skip(text)
-    found = Package(shutil.which("node") or "node")
-    lock, installed = SDK / "package-lock.json", SDK / "node_modules" / ".headrace-lock"
+def built(node: str, folder: Path = SDK) -> Package:
+    """Builds a package. What it depends on is installed again only where package-lock.json has changed."""
+    found = Package(node, folder)
+    lock, installed = folder / "package-lock.json", folder / "node_modules" / ".headrace-lock"
     if not installed.exists() or installed.read_bytes() != lock.read_bytes():
         found.checked("npm", "ci", "--prefer-offline", "--no-audit", "--no-fund")
         shutil.copyfile(lock, installed)
     found.checked("npx", "tsc", "--build")
     return found
+
+
+@pytest.fixture(scope="session")
+def package() -> Package:
+    """The SDK, built."""
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        text = f"{', '.join(missing)} not installed; install Node.js 20 or newer to test sdk/typescript"
+        absent(text)
+    return built(shutil.which("node") or "node")
+
+
+@pytest.fixture(scope="session")
+def event_stream(package: Package) -> Package:
+    """The source of server-sent events, built on the SDK."""
+    return built(package.node, ROOT / "examples" / "typescript-event-stream")
+
+
+@pytest.fixture(scope="session")
+def browser_sink(package: Package) -> Package:
+    """The sink of browsers, built on the SDK."""
+    return built(package.node, ROOT / "examples" / "typescript-browser-sink")

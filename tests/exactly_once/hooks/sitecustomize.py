@@ -2,7 +2,7 @@
 
 The table of points is `points.py`, one folder up. Each function in it is wrapped once its module is imported. Whoever gets to a
 point first takes the file that arms it, writes its process id into it, and kills itself by SIGKILL, or, for a point of the
-driver, the driver with everything that it has started.
+driver, the driver with everything that it has started. If the file names another process, it kills that one, and goes on.
 """
 
 import importlib.util
@@ -33,14 +33,19 @@ def load_points() -> ModuleType:
 
 
 def die_if_armed(point: Any) -> None:
-    """Dies here, where the point is armed and nobody else has got to it before."""
+    """Dies here, where the point is armed and nobody else has got to it before, unless another process is to die."""
     reached = os.path.join(FAULTS, "reached", point.name)
     try:
         os.rename(os.path.join(FAULTS, "armed", point.name), reached)
     except FileNotFoundError:
         return
-    with open(reached, "w") as file:
-        file.write(f"{os.getpid()}\n")
+    with open(reached, "r+") as file:
+        other = int(file.read() or 0)
+        file.seek(0)
+        file.write(f"{other or os.getpid()}\n")
+    if other:
+        os.killpg(other, signal.SIGKILL)
+        return
     if point.role == "driver":
         with open(os.environ["HEADRACE_FAULTS_DRIVER"]) as file:
             os.killpg(int(file.read()), signal.SIGKILL)
@@ -132,4 +137,4 @@ class Finder:
 
 
 if FAULTS:
-    sys.meta_path.insert(0, Finder(load_points().POINTS))
+    sys.meta_path.insert(0, Finder((*(table := load_points()).POINTS, *table.REAL_TIME_POINTS)))

@@ -7,9 +7,10 @@ from typing import TypeVar
 import grpc
 import grpc.aio
 from tests.gateway.wire import Engine, frame
-from tests.sdk_go.processes import DEADLINE_S
+from tests.sdks.processes import DEADLINE_S
 
 from headrace.protocol.v1 import engine_pb2, engine_pb2_grpc, sink_pb2
+from headrace.protocol.v1.frame_pb2 import Position
 from headrace.sdk import decode_frame
 
 T = TypeVar("T")
@@ -23,7 +24,7 @@ class Reader:
     def __init__(self, gateway: str, stream: str) -> None:
         self._engine = Engine(gateway, streams=stream)
         self._stream = stream
-        self._committed: dict[str, int] = {}
+        self._committed: dict[str, Position] = {}
         self.values: list[bytes] = []
 
     async def read(self, count: int) -> None:
@@ -57,9 +58,10 @@ class Reader:
         for part in planned.ranges:
             frames = await self._engine.fetch(self._stream, start, part.end, progress_timeout_ms=5000)
             messages = [message for found in frames for message in decode_frame(found)]
-            first = -1 if start is None else start
+            # What is before the start of an epoch is in another one.
+            first = start.sequence if start is not None and start.epoch == part.end.epoch else -1
             self.values += [m.value or b"" for m in messages if first < (m.sequence or 0) <= part.end.sequence]
-            self._committed[self._stream] = part.end.sequence
+            self._committed[self._stream] = part.end
 
 
 class Writer:
@@ -76,7 +78,17 @@ class Writer:
 
     async def stage(self, batch: int, values: Sequence[bytes]) -> list[sink_pb2.Part]:
         """Delivers a batch, every second value by each task, again until the sink has it; returns its parts."""
-        return [await self._retried(lambda n=n: self._deliver(batch, n, values[n::2])) for n in range(2)]
+        return [await self.retried(lambda n=n: self._deliver(batch, n, values[n::2])) for n in range(2)]
+
+    async def begin(self, batch: int, values: Sequence[bytes]) -> Callable[[], object]:
+        """Delivers a part without its end; returns what cancels that."""
+        await self._report()
+        part = self._new_part(batch, 0)
+        call = self._stub.Deliver(timeout=DEADLINE_S)
+        start = engine_pb2.DeliveryStart(sink=self._sink, part=part, run_number=self._run)
+        await call.write(engine_pb2.DeliverRequest(start=start))
+        await call.write(engine_pb2.DeliverRequest(frame=frame(0, 0, values)))
+        return call.cancel
 
     async def vote(self, batch: int, parts: Sequence[sink_pb2.Part]) -> None:
         """Asks for the vote."""
@@ -89,7 +101,7 @@ class Writer:
         """Has a batch in its commit log, and waits until the sink shows it."""
         self.committed = batch
         async with asyncio.timeout(DEADLINE_S):
-            while (await self._retried(self._report)).pending:  # noqa: ASYNC110 - there is no event to wait on
+            while (await self.retried(self._report)).pending:  # noqa: ASYNC110 - there is no event to wait on
                 await asyncio.sleep(0.02)
 
     async def write(self, batch: int, values: Sequence[bytes]) -> None:
@@ -102,9 +114,7 @@ class Writer:
 
     async def _deliver(self, batch: int, partition: int, values: Sequence[bytes]) -> sink_pb2.Part:
         await self._report()
-        self._tries += 1
-        transaction = sink_pb2.Transaction(pipeline="query", batch=batch)
-        part = sink_pb2.Part(transaction=transaction, partition=partition, attempt=f"r{self._run}/{self._tries}")
+        part = self._new_part(batch, partition)
         requests = [
             engine_pb2.DeliverRequest(start=engine_pb2.DeliveryStart(sink=self._sink, part=part, run_number=self._run)),
             engine_pb2.DeliverRequest(frame=frame(0, 0, values)),
@@ -112,6 +122,11 @@ class Writer:
         ]
         await self._stub.Deliver(iter(requests), timeout=DEADLINE_S)
         return part
+
+    def _new_part(self, batch: int, partition: int) -> sink_pb2.Part:
+        self._tries += 1
+        transaction = sink_pb2.Transaction(pipeline="query", batch=batch)
+        return sink_pb2.Part(transaction=transaction, partition=partition, attempt=f"r{self._run}/{self._tries}")
 
     async def _report(self) -> engine_pb2.SettleResponse:
         request = engine_pb2.SettleRequest(
@@ -124,7 +139,7 @@ class Writer:
         )
         return await self._stub.Settle(request, timeout=DEADLINE_S)
 
-    async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def retried(self, call: Callable[[], Awaitable[T]]) -> T:
         """Calls again while the gateway is away."""
         async with asyncio.timeout(DEADLINE_S):
             while True:

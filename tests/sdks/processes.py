@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-DEADLINE_S = 60.0
+DEADLINE_S = 150.0
 
 
 class Connector:

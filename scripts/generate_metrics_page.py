@@ -1,0 +1,51 @@
+"""Generates the tables in docs/metrics.md from the gateway's instruments. With --check, fails if they are stale.
+
+A table is between `<!-- metrics: GROUP -->` and `<!-- end -->`.
+"""
+
+import re
+import sys
+
+from scripts.generated_page import ROOT, generate, is_stale
+
+from headrace.gateway.telemetry.instruments import (
+    APPLICATION_INSTRUMENTS,
+    CONNECTOR_INSTRUMENTS,
+    INSTRUMENTS,
+    STREAM_INSTRUMENTS,
+    Instrument,
+)
+
+PAGE = ROOT / "docs" / "metrics.md"
+GROUPS: dict[str, tuple[Instrument, ...]] = {
+    "gateway": INSTRUMENTS,
+    "connectors": CONNECTOR_INSTRUMENTS,
+    "applications": APPLICATION_INSTRUMENTS,
+    "streams": STREAM_INSTRUMENTS,
+}
+
+_TABLE = re.compile(r"(<!-- metrics: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def filled(text: str) -> str:
+    """Returns the page with all its tables up to date."""
+    return _TABLE.sub(lambda match: "\n".join([match[1], *table(GROUPS[match[2]]), "", match[3]]), text)
+
+
+def table(instruments: tuple[Instrument, ...]) -> list[str]:
+    """Returns the table of a group of instruments."""
+    return ["| metric | type | labels | |", "|---|---|---|---|", *map(_row, instruments)]
+
+
+def _row(instrument: Instrument) -> str:
+    labels = ", ".join(f"`{label}`" for label in instrument.labels)
+    return f"| `{instrument.exported_name}` | {instrument.type.value} | {labels} | {instrument.description} |"
+
+
+def stale() -> bool:
+    """Whether a table of the page is out of date."""
+    return is_stale(PAGE, filled)
+
+
+if __name__ == "__main__":
+    sys.exit(generate(PAGE, filled, "scripts.generate_metrics_page", __doc__))

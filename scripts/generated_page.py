@@ -1,0 +1,27 @@
+"""What the scripts have in common that generate the tables of one page."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def is_stale(page: Path, filled: Callable[[str], str]) -> bool:
+    """Whether a table of a page is out of date; `filled` returns the page's text with all tables up to date."""
+    return page.read_text() != filled(page.read_text())
+
+
+def generate(page: Path, filled: Callable[[str], str], module: str, about: str | None) -> int:
+    """Runs the command line of a script: generates the tables, or checks them. Returns the exit code."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--check", action="store_true", help="change nothing; exit with code 1 if the page is stale")
+    check = parser.parse_args().check
+    if not is_stale(page, filled):
+        return 0
+    if check:
+        print(f"not current: {page.relative_to(ROOT)}; run: {sys.executable} -m {module}", file=sys.stderr)
+        return 1
+    page.write_text(filled(page.read_text()))
+    return 0

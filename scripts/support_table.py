@@ -1,0 +1,110 @@
+"""Generates docs/support.md from what the conformance kit has found of each SDK's examples.
+
+The tests of the SDKs run the kit, and store what it prints with `--json` in `.build/conformance`. Each compares its run with the
+page. This script writes all stored runs into the page; the columns of other languages stay, and what a run with `--only` has not
+judged.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headrace.conformance.rules import link
+from headrace.conformance.sinks import SINK_CHECKS
+from headrace.conformance.sources import SOURCE_CHECKS
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "support.md"
+RUNS = ROOT / ".build" / "conformance"
+LANGUAGES = {"python": "Python", "go": "Go", "typescript": "TypeScript", "java": "Java", "rust": "Rust"}
+CHECKS = {
+    "source": [(check.name, check.rules) for check in SOURCE_CHECKS],
+    "sink": [(check.name, check.rules) for check in SINK_CHECKS],
+}
+CELLS = {"passed": "yes", "skipped": "-", "failed": "**fails**", "known failure": "**fails**", "unexpected pass": "yes"}
+NOT_RUN = "?"
+
+Column = Mapping[str, str]
+"""The cells of a language, by check."""
+
+
+def column(document: Mapping[str, Any]) -> Column:
+    """Returns what a run of the kit has found, as the page shows it.
+
+    Args:
+        document: What the kit prints with `--json`.
+    """
+    return {result["check"]: CELLS[result["outcome"]] for result in document["result"]["checks"]}
+
+
+def shown(page: str, kind: str) -> dict[str, Column]:
+    """Returns the columns of a table of the page, by language."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in _lines(page, kind)]
+    names = [row[0].strip("`") for row in rows[2:]]
+    by_title = {title: language for language, title in LANGUAGES.items()}
+    return {
+        by_title[title]: dict(zip(names, (row[place] for row in rows[2:]), strict=True))
+        for place, title in enumerate(rows[0] if rows else [])
+        if title in by_title
+    }
+
+
+def filled(page: str, runs: Mapping[tuple[str, str], Column]) -> str:
+    """Returns the page with the runs of the kit in its tables.
+
+    Args:
+        page: The page as it is.
+        runs: The columns to write, by language and kind.
+    """
+    for kind, checks in CHECKS.items():
+        columns = {language: dict(cells) for language, cells in shown(page, kind).items()}
+        for (language, of), found in runs.items():
+            if of == kind:
+                columns[language] = columns.get(language, {}) | dict(found)
+        lines = [f"| check | {' | '.join(LANGUAGES.values())} | rules |", "|---" * (len(LANGUAGES) + 2) + "|"]
+        for name, rules in checks:
+            cells = [columns.get(language, {}).get(name, NOT_RUN) for language in LANGUAGES]
+            linked = ", ".join(f"[{rule}](protocol.md#{link(rule).partition('#')[2]})" for rule in rules)
+            lines.append(f"| `{name}` | {' | '.join(cells)} | {linked} |")
+        page = _marked(kind).sub(lambda match, lines=lines: f"{match[1]}\n\n{chr(10).join(lines)}\n\n{match[3]}", page)  # type: ignore[misc]
+    return page
+
+
+def stored() -> dict[tuple[str, str], Column]:
+    """Returns the columns of all runs that are stored."""
+    found = {}
+    for path in sorted(RUNS.glob("*-*.json")):
+        language, _, kind = path.stem.partition("-")
+        found[language, kind] = column(json.loads(path.read_text()))
+    return found
+
+
+def main() -> int:
+    """Writes the page."""
+    runs = stored()
+    if not runs:
+        print(f"there is no run in {RUNS}: run the tests of the SDKs first, with -k rules", file=sys.stderr)
+        return 1
+    PAGE.write_text(filled(PAGE.read_text(), runs))
+    for language in LANGUAGES:
+        for kind in CHECKS:
+            if (language, kind) not in runs:
+                print(f"not run here, so its column stays: {kind} of {LANGUAGES[language]}")
+    return 0
+
+
+def _marked(kind: str) -> re.Pattern[str]:
+    return re.compile(rf"(<!-- support: {kind} -->)\n(.*?)\n?(<!-- end -->)", re.DOTALL)
+
+
+def _lines(page: str, kind: str) -> list[str]:
+    match = _marked(kind).search(page)
+    assert match is not None, f"{PAGE} has no table of kind {kind}"
+    return [line for line in match[2].splitlines() if line.startswith("|")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""How `headrace bench latency` computes its figures, and draws them."""
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from headrace.laboratory.bench.latency.measure import KEYS, until_acknowledged, until_visible
+from headrace.laboratory.bench.latency.plot import svg
+from headrace.laboratory.bench.output import LINE_BYTES, Output
+
+_SVG = "{http://www.w3.org/2000/svg}"
+
+
+def line(stamp: float) -> str:
+    """A line of a stamped message."""
+    return f"{stamp:<{LINE_BYTES - 1}.6f}\n"
+
+
+def test_a_message_counts_from_when_it_was_due() -> None:
+    seen = np.array([(0.0, 100.2), (100.5, 100.9), (101.5, 101.75), (102.0, 102.5)])
+    assert until_visible(seen, 101.0).tolist() == [0.25, 0.5]
+
+
+def test_a_message_is_acknowledged_by_the_first_position_that_includes_it() -> None:
+    moments = [(99.0, KEYS), (100.5, KEYS + 1), (102.0, KEYS + 3)]
+    # At two messages per second, they are due at 100.5, 101 and 101.5.
+    assert until_acknowledged(moments, begun=100.0, rate=2).tolist() == [0.0, 1.0, 0.5]
+
+
+def test_every_message_is_seen_once_while_the_file_grows(tmp_path: Path) -> None:
+    file = tmp_path / "bench-000000.lines"
+    file.write_text(line(1.0) + line(2.0)[:20])
+    output = Output(tmp_path)
+    first = output.sightings(1, timeout_s=10)
+    file.write_text(line(1.0) + line(2.0) + line(3.0))
+    rest = output.sightings(2, timeout_s=10)
+    assert [first[:, 0].tolist(), rest[:, 0].tolist()] == [[1.0], [2.0, 3.0]]
+    assert first[:, 1].max() <= rest[:, 1].min()
+
+
+def test_a_message_that_is_not_visible_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "bench-000000.lines").write_text(line(1.0))
+    command = ["-m", "headrace.laboratory.bench.latency.observer", str(tmp_path), "2", "0.1", str(tmp_path / "seen.npy")]
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "1 of 2 messages were visible" in done.stderr
+    assert not (tmp_path / "seen.npy").exists()
+
+
+def test_a_plot_has_a_line_for_each_series_up_to_the_slowest_messages() -> None:
+    fast = [0.001 * n for n in range(1, 1001)]
+    root = ElementTree.fromstring(svg({"fast": fast, "a < b": [0.2, 0.2]}))
+    first, second = (polyline.attrib["points"].split() for polyline in root.iter(f"{_SVG}polyline"))
+    xs, ys = ([float(point.split(",")[axis]) for point in first] for axis in (0, 1))
+    assert xs == sorted(xs)
+    assert ys == sorted(ys, reverse=True)
+    assert {point.split(",")[1] for point in second} == {second[0].split(",")[1]}
+    texts = [text.text for text in root.iter(f"{_SVG}text")]
+    assert [text for text in texts if text in ("fast", "a < b")] == ["fast", "a < b"]
+    assert {"50", "90", "99", "99.9", "1", "10", "100", "1,000"} <= set(texts)
+
+
+@pytest.mark.parametrize("latencies", [[0.1], [0.1, 0.1], [0.0, 0.0], [0.0, 30.0]])
+def test_any_latencies_can_be_drawn(latencies: list[float]) -> None:
+    root = ElementTree.fromstring(svg({"few": latencies}))
+    assert len(list(root.iter(f"{_SVG}polyline"))) == 1
