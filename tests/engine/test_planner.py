@@ -32,7 +32,11 @@ def gateway() -> Iterator[FakeGateway]:
 
 def make(gateway: FakeGateway, **given: str) -> Planner:
     options = parse({"gateway": gateway.address, "stream": "orders/*", "pipeline": "p", **given}, Defaults(read_tasks=4))
-    return Planner(options, Connection.of(options))
+    connection = Connection.of(options)
+    # On a busy machine a first attempt to connect can time out, which a planner takes for a gateway that is unavailable.
+    if gateway.is_running:
+        grpc.channel_ready_future(connection.channel()).result(DEADLINE_S)
+    return Planner(options, connection)
 
 
 def poll(planner: Planner) -> NoReturn:

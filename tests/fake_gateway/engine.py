@@ -63,6 +63,10 @@ class FakeGateway(EngineServiceServicer):
         self._server = server
         return self
 
+    @property
+    def is_running(self) -> bool:
+        return self._server is not None
+
     def stop(self) -> None:
         if self._server is not None:
             self._server.stop(None).wait()

@@ -68,12 +68,16 @@ class Connection:
 
     def stub(self) -> EngineServiceStub:
         """A stub of the gateway's engine service, on this process's channel to it."""
+        return EngineServiceStub(self.channel())
+
+    def channel(self) -> grpc.Channel:
+        """This process's channel to the gateway."""
         key = (os.getpid(), self)
         with _channels_lock:
             channel = _channels.get(key)
             if channel is None:
                 channel = _channels[key] = self._dial()
-        return EngineServiceStub(channel)
+        return channel
 
     def _dial(self) -> grpc.Channel:
         if self.ca is None and self.cert is None:
