@@ -199,6 +199,26 @@ def test_only_what_has_changed_is_sent_and_no_colour_where_none_is_wanted() -> N
             assert not re.search(rb"\x1b\[(?:[0-9]+;)*[34][0-9](?:;[0-9]+)*m", plain.sent)
 
 
+def test_what_is_paused_says_so_in_every_view() -> None:
+    pause = pb.PauseStatus(part="connector c", by="ada", age_ms=5_000)
+    status = pb.GetStatusResponse(gateway=pb.GatewayStatus(version="0.1.0"), problems_in_all=0)
+    status.pipelines.add(pipeline="p", state=pb.PIPELINE_STATE_ATTACHED, paused=pause)
+    status.streams.add(stream="orders/0", state=pb.STREAM_STATE_LIVE, instance="c", lag_messages=3, paused=pause)
+    status.sessions.add(session="s", instance="c", streams=1, paused=pause)
+    status.sinks.add(sink="out", instances=["o"], paused=pause)
+    with gateway_that_says(status) as address, in_terminal("top", "--gateway", address) as top:
+        for key, view, name in (
+            ("1", "1 pipelines", "p"),
+            ("2", "2 streams", "orders/0"),
+            ("3", "3 connectors", "c"),
+            ("4", "4 sinks", "out"),
+        ):
+            top.press(key)
+            top.until_shows(f"[{view} 1]", name, "paused")
+        top.press("q")
+        assert top.ended() == 0
+
+
 def test_the_texts_of_connectors_cannot_control_the_terminal() -> None:
     bad = pb.GetStatusResponse(gateway=pb.GatewayStatus(version="0.1.0"), problems_in_all=1)
     bad.problems.add(part="stream a", kind="not-read", root="stream a", cause="x\x1b]0;owned\x07\x1b[2Jy", remedy="z\x1b[5mz")

@@ -36,6 +36,7 @@ def top(interval: float, connection: Connection) -> None:
       waits      messages wait for a micro-batch
       no credit  its connector has no credit left: the query is slower than the source
       stalled    nothing is acknowledged, and the oldest message was received 10 s ago or earlier
+      paused     somebody has paused it, or its connector
 
     \b
     Examples:

@@ -32,7 +32,7 @@ def _pipelines(shown: Shown) -> Iterator[Row]:
         name, batch_ms = pipeline["pipeline"], pipeline["batch_ms"]
         yield {
             "pipeline": name,
-            "state": pipeline["state"],
+            "state": "paused" if pipeline["paused"] else pipeline["state"],
             "batch": batch_ms if batch_ms is not None else -1,
             "batches": pipeline["planned_batches"],
             "stage": _stage(pipeline, shown.document["sinks"]),
@@ -87,6 +87,8 @@ def _flow(stream: Mapping[str, Any], credit: float | None, acknowledged: float |
     """Returns what a stream does in a word: one that has nothing to do differs from one that makes no progress."""
     if stream["state"] != "live":
         return str(stream["state"])
+    if stream["paused"]:
+        return "paused"
     if not stream["lag_messages"]:
         return "idle"
     if acknowledged:
@@ -110,7 +112,7 @@ def _connector(session: Mapping[str, Any], serves: str) -> Row:
     return {
         "connector": session["instance"],
         "serves": serves,
-        "state": session["state"] or "-",
+        "state": "paused" if session.get("paused") else session["state"] or "-",
         "since": session["state_age_ms"] if session["state_age_ms"] is not None else session["age_ms"],
         "credit": credit,
         "errors": len(errors),
@@ -140,7 +142,9 @@ def _sink_state(sink: Mapping[str, Any]) -> str:
         return "lost"
     if not sink["instances"]:
         return "away"
-    return "fails" if sink["failure"] else "serves"
+    if sink["failure"]:
+        return "fails"
+    return "paused" if sink["paused"] else "serves"
 
 
 _ROWS = {"pipelines": _pipelines, "streams": _streams, "connectors": _connectors, "sinks": _sinks}
