@@ -15,6 +15,12 @@ from contextlib import contextmanager
 import pyte
 
 DEADLINE_S = 60.0
+_TAKE_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Becomes a program that Ctrl-C reaches: the terminal is that of its session."""
 
 
 class TerminalProcess:
@@ -28,14 +34,14 @@ class TerminalProcess:
         self.before = termios.tcgetattr(other)
         self.sent = b""
         """Everything that the program has written."""
+        # Not by preexec_fn: with it, this process is forked while threads of gRPC run in it, and the child may hang.
         self.process = subprocess.Popen(
-            command,
+            [sys.executable, "-c", _TAKE_TERMINAL, *command],
             env=dict(environ),
             stdin=other,
             stdout=other,
             stderr=other,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C reaches it
         )
         self._other = other
 
