@@ -29,7 +29,9 @@ OF_HEADRACE = {
     "headrace-connectors": "headrace connector",
     "headrace-gateway status": "headrace status",
     "headrace-gateway drain": "headrace drain",
+    "headrace-gateway timeline": "headrace timeline",
     "headrace-gateway top": "headrace top",
+    "headrace-gateway why": "headrace why",
     "headrace-gateway forget": "headrace forget",
     "headrace-gateway pause": "headrace pause",
     "headrace-gateway resume": "headrace resume",
@@ -112,10 +114,9 @@ def test_an_error_of_a_configuration_names_the_command_that_is_installed(tmp_pat
 def test_commands_are_mounted_and_not_copied() -> None:
     context = click.Context(cli)
     assert isinstance(cli, click.Group)
-    mounted = {
-        name: cli.get_command(context, name)
-        for name in ("conformance", "connector", "dlq", "drain", "forget", "gateway", "pause", "resume", "status")
-    }
+    of_gateway = ("drain", "forget", "pause", "resume", "status", "timeline", "top", "why")
+    names = ("conformance", "connector", "dlq", "gateway", *of_gateway)
+    mounted = {name: cli.get_command(context, name) for name in names}
 
     assert mounted == {
         "conformance": conformance.conformance,
@@ -127,8 +128,11 @@ def test_commands_are_mounted_and_not_copied() -> None:
         "pause": gateway_cli.pause,
         "resume": gateway_cli.resume,
         "status": gateway_cli.status,
+        "timeline": gateway_cli.timeline,
+        "top": gateway_cli.top,
+        "why": gateway_cli.why,
     }
-    for name in ("drain", "forget", "pause", "resume", "status"):
+    for name in of_gateway:
         assert gateway_cli.program.commands[name] is mounted[name]
     assert connectors_cli.program.commands["dlq"] is mounted["dlq"]
     assert set(gateway_cli.gateway.commands.items()) <= set(gateway_cli.program.commands.items())

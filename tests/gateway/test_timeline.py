@@ -391,3 +391,26 @@ async def test_a_sink_that_writes_before_the_commit_has_no_stage_after_it(addres
     assert list(batch["stages"]) == ["planned", "processed", "staged", "voted", "committed", "acknowledged"]
     await writer.close()
     await sink.close()
+
+
+async def test_http_says_why_a_message_is_not_acknowledged_and_refuses_what_is_no_message() -> None:
+    async with serve() as (gateway, address), serve_http(gateway) as http, sink_and_source(address) as (_, _, source, reader):
+        await source.send(frame=numbered(1, 1, 3))
+        await reader.plan_until("orders/0", 3)
+        code, found = await get(http, "/api/v1/unacknowledged?stream=orders/0&sequence=2")
+        assert (code, found["state"], found["held_by"]) == (200, "in-batch", ["p"])
+        code, found = await get(http, "/api/v1/unacknowledged?stream=orders/0&sequence=9")
+        assert (code, found["state"]) == (200, "not-received")
+        for query, part in (
+            ("", "sequence"),
+            ("stream=orders/0", "sequence"),
+            ("stream=orders/0&sequence=-1", "sequence"),
+            ("stream=orders/0&sequence=" + "9" * 30, "sequence"),
+            ("stream=orders/0&sequence=%D9%A1", "sequence"),
+            ("stream=orders/0&sequence=1&epoch=x", "epoch"),
+        ):
+            code, answer = await get(http, f"/api/v1/unacknowledged?{query}")
+            assert (code, f"the parameter {part}" in answer["detail"]) == (400, True), query
+        for name in ("", "none/0", "n" * 2_000):
+            code, answer = await get(http, f"/api/v1/unacknowledged?stream={name}&sequence=1")
+            assert (code, len(answer["detail"]) < 300) == (404, True)

@@ -44,7 +44,9 @@ _COMMANDS = {
     ),
     "state": _Lazy("headrace.cli.state", "state", "Inspect the states of an application."),
     "status": _Lazy("headrace.gateway_cli", "status", "Show a gateway's streams, sessions, pipelines and sinks."),
+    "timeline": _Lazy("headrace.gateway_cli", "timeline", "Show when micro-batches reached each stage."),
     "top": _Lazy("headrace.gateway_cli", "top", "Show a gateway live in the terminal, what is wrong first."),
+    "why": _Lazy("headrace.gateway_cli", "why", "Show why a message is not acknowledged yet."),
 }
 
 

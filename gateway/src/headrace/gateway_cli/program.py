@@ -7,7 +7,9 @@ from headrace.gateway_cli.forget import forget
 from headrace.gateway_cli.gateway import gateway
 from headrace.gateway_cli.pause import pause, resume
 from headrace.gateway_cli.status import status
+from headrace.gateway_cli.timeline import timeline
 from headrace.gateway_cli.top import top
+from headrace.gateway_cli.why import why
 from headrace.terminal import run_program
 from headrace.terminal.completion import completion
 
@@ -17,7 +19,9 @@ _TYPED = {
     "headrace.fish": f"{_PROGRAM}.fish",
     "headrace gateway": _PROGRAM,
     "headrace status": f"{_PROGRAM} status",
+    "headrace timeline": f"{_PROGRAM} timeline",
     "headrace top": f"{_PROGRAM} top",
+    "headrace why": f"{_PROGRAM} why",
     "headrace drain": f"{_PROGRAM} drain",
     "headrace pause": f"{_PROGRAM} pause",
     "headrace resume": f"{_PROGRAM} resume",
@@ -25,7 +29,17 @@ _TYPED = {
 }
 
 program = gateway.program(
-    _PROGRAM, _TYPED, completion=completion, drain=drain, forget=forget, pause=pause, resume=resume, status=status, top=top
+    _PROGRAM,
+    _TYPED,
+    completion=completion,
+    drain=drain,
+    forget=forget,
+    pause=pause,
+    resume=resume,
+    status=status,
+    timeline=timeline,
+    top=top,
+    why=why,
 )
 
 

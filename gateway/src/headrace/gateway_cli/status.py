@@ -1,11 +1,10 @@
 """`headrace status`."""
 
-import time
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
+from headrace.gateway_cli.watching import watch_json, watch_view
 from headrace.terminal import (
     CALL_TIMEOUT_S,
     EXIT_FAILED,
@@ -15,12 +14,12 @@ from headrace.terminal import (
     ProgramCommand,
     connection_options,
     console,
-    duration_text,
     print_json,
 )
 
 if TYPE_CHECKING:
     import grpc
+    from rich.console import RenderableType
 
     from headrace.gateway_status import StatusDocument
 
@@ -76,9 +75,10 @@ def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval
         raise Failure("--check and --watch exclude each other: --check asks once", EXIT_INVALID)
     with connection.channel() as channel:
         if watch:
-            # Ctrl-C is how it ends.
-            with suppress(KeyboardInterrupt):
-                (_watch_json if as_json else _watch)(channel, connection, interval)
+            if as_json:
+                watch_json(lambda: fetch_status(channel, connection), interval)
+            else:
+                watch_view(lambda: _view(channel, connection), interval)
             return
         document = fetch_status(channel, connection)
     if as_json:
@@ -112,34 +112,7 @@ def fetch_status(channel: "grpc.Channel", connection: Connection) -> "StatusDocu
     return status_document(connection.gateway, answer)
 
 
-def _watch(channel: "grpc.Channel", connection: Connection, interval: float) -> None:
-    """Shows tables until interrupted. While the gateway is away, keeps the last ones, says since when, and keeps trying."""
-    from rich.console import Group
-    from rich.live import Live
-    from rich.text import Text
-
+def _view(channel: "grpc.Channel", connection: Connection) -> "RenderableType":
     from headrace.gateway_cli.status_tables import status_tables
 
-    out, shown, shown_at = console(), None, 0.0
-    with Live(console=out, auto_refresh=False, screen=out.is_terminal) as live:
-        while True:
-            try:
-                view = shown = status_tables(fetch_status(channel, connection))
-                shown_at = time.monotonic()
-            except Failure as failure:
-                view = Text(failure.message, style="bold red")
-                if shown is not None:
-                    age = duration_text(int((time.monotonic() - shown_at) * 1000))
-                    view = Group(view, Text(f"stale, from {age} ago", style="bold yellow"), shown)
-            if out.is_terminal:
-                live.update(view, refresh=True)
-            else:
-                out.print(view)
-            time.sleep(interval)
-
-
-def _watch_json(channel: "grpc.Channel", connection: Connection, interval: float) -> None:
-    """Prints one document per line until interrupted, or until a call fails."""
-    while True:
-        print_json(fetch_status(channel, connection), compact=True)
-        time.sleep(interval)
+    return status_tables(fetch_status(channel, connection))

@@ -8,6 +8,7 @@ from headrace.contract.position import Position
 from headrace.gateway.core.batch import Batch
 from headrace.gateway.core.batch_status import stage_to_proto
 from headrace.gateway.core.gateway import Gateway
+from headrace.gateway.core.pauses import Pause, held_by
 from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.position import BEGINNING, to_proto
 from headrace.gateway.core.sinks.awaiting import sinks_away
@@ -73,6 +74,8 @@ def _not_received(gateway: Gateway, stream: Stream) -> str:
     attachment = stream.attachment
     if stream.ended:
         return f"the source has ended the stream; {last}"
+    if stream.pause is not None and (attachment is None or attachment.closed or not attachment.opened):
+        return f"{_paused(stream.pause)}; {last}"
     if attachment is None or attachment.closed:
         return f"no connector sends the stream; {last}"
     if not attachment.opened:
@@ -126,9 +129,15 @@ def _not_planned(gateway: Gateway, pipeline: Pipeline, stream: Stream) -> str:
         current = pipeline.timeline.current
         number = "its micro-batch" if current is None or current.number is None else f"batch {current.number}"
         return f"{number} is not committed yet, and the message is planned after it"
+    if (pause := stream.pause or held_by(gateway, pipeline)) is not None:
+        return f"nothing new is planned: {_paused(pause)}"
     if stream.must_be_rewound_for(pipeline):
         return "the source must send again what comes before it"
     return f"its query has not asked for its next micro-batch for {int(time.monotonic() - pipeline.called_at)} s"
+
+
+def _paused(pause: Pause) -> str:
+    return f"{pause.part} was paused by {pause.by}"
 
 
 def _absent(pipeline: Pipeline) -> str:

@@ -1,0 +1,95 @@
+"""`headrace timeline`: when the last micro-batches of a pipeline reached each stage."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.gateway_cli.watching import watch_json, watch_view
+from headrace.terminal import CALL_TIMEOUT_S, Connection, Failure, ProgramCommand, connection_options, console, print_json
+
+if TYPE_CHECKING:
+    import grpc
+    from rich.console import RenderableType
+
+    from headrace.gateway_status import TimelineDocument
+
+MAX_BATCHES = 500
+"""How many micro-batches a gateway keeps of a pipeline."""
+
+
+@click.command(cls=ProgramCommand)
+@click.argument("pipeline")
+@click.option("--limit", type=click.IntRange(1, MAX_BATCHES), default=20, show_default=True, help="How many micro-batches.")
+@click.option("--batch", type=click.IntRange(min=0), help="Show one micro-batch with its streams, among the last 500.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document; with --watch, one per line.")
+@click.option("--watch", is_flag=True, help="Refresh until Ctrl-C.")
+@click.option("--interval", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds between refreshes.")
+@connection_options
+def timeline(
+    pipeline: str, limit: int, batch: int | None, as_json: bool, watch: bool, interval: float, connection: Connection
+) -> None:
+    """Show when the last micro-batches of a pipeline were planned, read, processed, staged, committed and acknowledged.
+
+    Each stage has the time that it took after the one before. The rows min, avg and max count from `planned`. A stage that
+    a micro-batch has yet to reach, or does not need, is a dash. A gateway keeps the last 500 micro-batches.
+
+    \b
+    Examples:
+      headrace timeline market-spread
+      headrace timeline market-spread --limit 100 --watch
+      headrace timeline market-spread --batch 41
+      headrace timeline market-spread --json | jq '.summary.acknowledged.max_ms'
+
+    Exit codes: 0 shown, 1 the gateway does not know the pipeline or the micro-batch, refuses or is away.
+    """
+    with connection.channel() as channel:
+
+        def fetch() -> "TimelineDocument":
+            found = fetch_timeline(channel, connection, pipeline, MAX_BATCHES if batch is not None else limit)
+            return found if batch is None else _only(found, batch)
+
+        def view() -> "RenderableType":
+            from headrace.gateway_cli.timeline_tables import batch_table, timeline_table
+
+            return timeline_table(fetch()) if batch is None else batch_table(fetch())
+
+        if watch:
+            watch_json(fetch, interval) if as_json else watch_view(view, interval)
+        elif as_json:
+            print_json(fetch())
+        else:
+            console().print(view())
+
+
+def fetch_timeline(channel: "grpc.Channel", connection: Connection, pipeline: str, limit: int) -> "TimelineDocument":
+    """Fetches the last micro-batches of a pipeline, newest first.
+
+    Raises:
+        Failure: the call failed.
+    """
+    import grpc
+
+    from headrace.gateway_status import timeline_document
+    from headrace.protocol.v1.admin_pb2 import ListBatchesRequest
+    from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
+
+    request = ListBatchesRequest(pipeline=pipeline, limit=limit)
+    try:
+        answer = AdminServiceStub(channel).ListBatches(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
+    except grpc.RpcError as error:
+        raise connection.failure(error) from None
+    return timeline_document(answer)
+
+
+def _only(found: "TimelineDocument", number: int) -> "TimelineDocument":
+    """Returns a timeline with one micro-batch.
+
+    Raises:
+        Failure: the gateway does not keep it.
+    """
+    batches = [batch for batch in found["batches"] if batch["batch"] == number]
+    if not batches:
+        known = sorted(batch["batch"] for batch in found["batches"] if batch["batch"] is not None)
+        kept = f"it keeps {known[0]} to {known[-1]}" if known else "it knows no numbers yet"
+        raise Failure(f"the gateway has no micro-batch {number} of pipeline {found['pipeline']}: {kept}")
+    return {**found, "batches": batches}
