@@ -13,7 +13,7 @@ from headrace.gateway.http import new_app, server
 from headrace.gateway.http.status import health_document
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.observer import MAX_PROBLEMS, Observation
-from headrace.gateway.rules import CHANGES, PATHS
+from headrace.gateway.rules import CHANGES, OPEN_PATHS, PATHS
 from headrace.gateway_status import ProblemDocument
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse
 
@@ -29,7 +29,7 @@ def test_every_path_is_on_the_page_with_the_rights_that_it_needs() -> None:
 
 def test_every_path_has_a_rule_and_every_rule_a_path() -> None:
     app = new_app(Gateway(Limits()), TokenRegistry([]), Http(), "", loopback=True)
-    assert {getattr(route, "path", None) for route in app.routes} == {*PATHS, *CHANGES}
+    assert {getattr(route, "path", None) for route in app.routes} == {*PATHS, *CHANGES, *OPEN_PATHS}
 
 
 @pytest.mark.parametrize("example", blocks(PAGE, "toml"), ids=lambda block: block.heading)

@@ -47,6 +47,13 @@ RULES: Mapping[str, frozenset[Right]] = {
 }
 """The rights that a caller must have for at least one name; the services check which names it may use."""
 
+EVENTS = "/api/v1/events"
+ME = "/api/v1/me"
+SIGN_IN = "/api/v1/sign-in"
+SIGN_OUT = "/api/v1/sign-out"
+CONSOLE = "/"
+ASSETS = "/assets/{name}"
+
 PATHS: Mapping[str, frozenset[Right]] = {
     "/healthz": frozenset(),
     "/readyz": frozenset(),
@@ -54,6 +61,7 @@ PATHS: Mapping[str, frozenset[Right]] = {
     "/api/v1/openapi.json": frozenset(),
     "/api/v1/problems": frozenset({Right.ADMINISTER}),
     "/api/v1/status": frozenset({Right.ADMINISTER}),
+    EVENTS: frozenset({Right.ADMINISTER}),
     "/api/v1/gateway": frozenset({Right.ADMINISTER}),
     "/api/v1/streams": frozenset({Right.ADMINISTER}),
     "/api/v1/streams/{name:path}": frozenset({Right.ADMINISTER}),
@@ -80,6 +88,9 @@ CHANGES: Mapping[str, frozenset[Right]] = {
     "/api/v1/pipelines/forget": frozenset({Right.CONTROL}),
 }
 """The rights that each path requires to which requests that change something are posted."""
+
+OPEN_PATHS = frozenset({ME, SIGN_IN, SIGN_OUT, CONSOLE, ASSETS})
+"""Paths that require no right: those of the console's files, and those by which somebody signs in."""
 
 OPEN_METHODS = frozenset(f"/grpc.health.v1.Health/{method}" for method in ("Check", "Watch", "List"))
 """Methods that require no token, for probes; they reveal only SERVING or NOT_SERVING."""

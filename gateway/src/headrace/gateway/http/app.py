@@ -11,13 +11,18 @@ from starlette.routing import Route
 
 from headrace.gateway.config import Http
 from headrace.gateway.core import VERSION, Gateway
+from headrace.gateway.http import events
 from headrace.gateway.http.api import API, api_endpoints
+from headrace.gateway.http.callers import Callers
 from headrace.gateway.http.changes import change_routes
+from headrace.gateway.http.console import console_routes
 from headrace.gateway.http.guard import Bounds, Endpoint, guarded, http_error, may_see
+from headrace.gateway.http.signing import signing_routes
 from headrace.gateway.http.status import Documents, is_degraded, json_response
 from headrace.gateway.http.timeline import timeline_endpoints
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.observer import Observer
+from headrace.gateway.rules import EVENTS
 from headrace.gateway.telemetry.prometheus import Prometheus
 
 
@@ -35,7 +40,8 @@ def new_app(
         observer: Takes the snapshots; None for one of its own.
     """
     observer = observer or Observer(gateway, config.stuck_after_ms)
-    documents = Documents(observer, address)
+    documents, callers = Documents(observer, address), Callers(registry)
+    published = events.Events(documents)
     metrics = Prometheus(gateway, observer, of_streams=config.stream_metrics)
 
     async def alive(request: Request) -> Response:
@@ -43,24 +49,30 @@ def new_app(
 
     async def ready(request: Request) -> Response:
         # Anybody may learn whether something is wrong, but the names of what is wrong are part of the status.
-        observed, text = await documents.health(with_problems=may_see(request, f"{API}/problems", registry))
+        observed, text = await documents.health(with_problems=may_see(request, f"{API}/problems", callers))
         return json_response(text, 503 if is_degraded(observed) else 200)
 
     async def measure(request: Request) -> Response:
         text, content_type = await metrics.text(request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 
+    async def listen(request: Request) -> Response:
+        return await events.answer(request, published, callers)
+
     endpoints: Mapping[str, Endpoint] = {
         "/healthz": alive,
         "/readyz": ready,
         "/metrics": measure,
+        EVENTS: listen,
         **timeline_endpoints(gateway, observer),
         **api_endpoints(documents),
     }
     app = Starlette(
         routes=[
-            *change_routes(gateway, registry),
-            *(Route(path, guarded(path, endpoint, registry)) for path, endpoint in endpoints.items()),
+            *change_routes(gateway, callers),
+            *signing_routes(callers),
+            *console_routes(),
+            *(Route(path, guarded(path, endpoint, callers)) for path, endpoint in endpoints.items()),
         ],
         middleware=[Middleware(Bounds, loopback=loopback)],
         exception_handlers={HTTPException: http_error},

@@ -22,8 +22,8 @@ from headrace.gateway.core.control import (
     resume,
 )
 from headrace.gateway.core.pauses import PartKind
+from headrace.gateway.http.callers import Callers
 from headrace.gateway.http.guard import guarded_change
-from headrace.gateway.identity import TokenRegistry
 from headrace.gateway_status.document import PauseDocument
 
 _API = "/api/v1"
@@ -164,13 +164,13 @@ CHANGES_MADE: Mapping[str, Change] = {
 """The changes by the paths to which they are posted."""
 
 
-def change_routes(gateway: Gateway, registry: TokenRegistry) -> list[Route]:
+def change_routes(gateway: Gateway, callers: Callers) -> list[Route]:
     """Returns the routes of the paths that change something."""
 
     def route(path: str, change: Change) -> Route:
         async def make(caller: Caller, body: Request) -> Response:
             return JSONResponse(await change.make(gateway, caller, body))
 
-        return Route(path, guarded_change(path, change.request, make, registry), methods=["POST"])
+        return Route(path, guarded_change(path, change.request, make, callers), methods=["POST"])
 
     return [route(path, change) for path, change in CHANGES_MADE.items()]

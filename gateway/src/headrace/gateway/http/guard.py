@@ -19,7 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headrace.gateway.config import is_loopback
 from headrace.gateway.core import ProtocolError
 from headrace.gateway.core.control import Caller
-from headrace.gateway.identity import Identity, TokenRegistry, Unauthenticated
+from headrace.gateway.http.callers import Callers
+from headrace.gateway.identity import Identity, Unauthenticated
 from headrace.gateway.rules import CHANGES, PATHS
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -49,13 +50,13 @@ async def http_error(request: Request, error: Exception) -> Response:
     return problem(error.status_code, detail, **(error.headers or {}))
 
 
-def guarded(path: str, endpoint: Endpoint, registry: TokenRegistry) -> Endpoint:
+def guarded(path: str, endpoint: Endpoint, callers: Callers) -> Endpoint:
     """Returns an endpoint that answers only callers with the rights that its path needs, according to `rules.PATHS`."""
     needed = PATHS[path]
 
     async def guard(request: Request) -> Response:
         if needed:
-            found = _identity(request, needed, path, registry)
+            found = _identity(request, needed, path, callers)
             if isinstance(found, Response):
                 return found
         return await endpoint(request)
@@ -64,7 +65,7 @@ def guarded(path: str, endpoint: Endpoint, registry: TokenRegistry) -> Endpoint:
 
 
 def guarded_change(
-    path: str, body: type[_Body], change: Callable[[Caller, _Body], Awaitable[Response]], registry: TokenRegistry
+    path: str, body: type[_Body], change: Callable[[Caller, _Body], Awaitable[Response]], callers: Callers
 ) -> Endpoint:
     """Returns an endpoint that makes a change for callers with the rights that its path needs, according to `rules.CHANGES`.
 
@@ -74,17 +75,17 @@ def guarded_change(
         path: The path.
         body: The model of the body.
         change: Makes the change, and returns the answer; the errors of the protocol that it raises become problems.
-        registry: The tokens that callers need.
+        callers: Who may call.
     """
     needed = CHANGES[path]
 
     async def guard(request: Request) -> Response:
-        if refusal := refuse_cross_site(request):
+        if refusal := refuse_cross_site(request, needs_proof=callers.is_by_cookie(request)):
             return refusal
-        found = _identity(request, needed, path, registry)
+        found = _identity(request, needed, path, callers)
         if isinstance(found, Response):
             return found
-        wanted = await _read(request, body)
+        wanted = await read_body(request, body)
         if isinstance(wanted, Response):
             return wanted
         peer = f"{request.client.host}:{request.client.port}" if request.client is not None else "unknown"
@@ -96,10 +97,10 @@ def guarded_change(
     return guard
 
 
-def _identity(request: Request, needed: frozenset[Any], path: str, registry: TokenRegistry) -> Identity | Response:
+def _identity(request: Request, needed: frozenset[Any], path: str, callers: Callers) -> Identity | Response:
     """Returns who calls, or the refusal of a caller that is unknown or lacks a right."""
     try:
-        identity = registry.authenticate(request.headers.get("authorization"))
+        identity = callers.authenticate(request)
     except Unauthenticated as error:
         return problem(401, str(error), **{"www-authenticate": "Bearer"})
     if refusal := identity.lacks(needed, path):
@@ -107,28 +108,36 @@ def _identity(request: Request, needed: frozenset[Any], path: str, registry: Tok
     return identity
 
 
-def refuse_cross_site(request: Request) -> Response | None:
+def refuse_cross_site(request: Request, *, needs_proof: bool = False) -> Response | None:
     """Returns the refusal of a request that changes something, if a page of another origin has made it; None if it may go on.
 
     A bearer token is proof enough, since no browser adds one by itself. Otherwise, a browser states where the request comes from,
     in Sec-Fetch-Site or at least in Origin. A request with neither comes from no browser.
+
+    Args:
+        request: The request.
+        needs_proof: Whether a request that does not state where it comes from is refused, because only a browser makes such.
     """
     if request.headers.get("authorization", "").lower().startswith("bearer "):
         return None
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None:
-        allowed = site in ("same-origin", "none")
+        allowed = site == "same-origin" or (site == "none" and not needs_proof)
+    elif origin is not None:
+        allowed = urlsplit(origin).netloc == request.headers.get("host")
     else:
-        allowed = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+        allowed = not needs_proof
     if allowed:
         return None
+    if site is None and origin is None:
+        return problem(403, "this request has a cookie, and does not state where it comes from; send a bearer token instead")
     where = f"the origin {origin!r}" if origin is not None else f"a site that is {site!r}"
     return problem(
         403, f"this request comes from a page of {where[:200]}; changes are accepted from this server's own pages only"
     )
 
 
-async def _read(request: Request, body: type[_Body]) -> _Body | Response:
+async def read_body(request: Request, body: type[_Body]) -> _Body | Response:
     """Returns the body of a request, or the refusal of one that is not valid. `Bounds` has limited its size."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
@@ -141,10 +150,10 @@ async def _read(request: Request, body: type[_Body]) -> _Body | Response:
         return problem(400, f"the body is not valid: {f'{where}: ' if where else ''}{first['msg']}")
 
 
-def may_see(request: Request, path: str, registry: TokenRegistry) -> bool:
+def may_see(request: Request, path: str, callers: Callers) -> bool:
     """Returns whether a caller has the rights that a path needs."""
     try:
-        return not registry.authenticate(request.headers.get("authorization")).lacks(PATHS[path], path)
+        return not callers.authenticate(request).lacks(PATHS[path], path)
     except Unauthenticated:
         return False
 
@@ -164,7 +173,8 @@ class Bounds:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_HEADERS]
+                given = {name for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(pair for pair in _HEADERS if pair[0] not in given)]
             await send(message)
 
         answer = self._refusal(Request(scope)) if scope["type"] == "http" else None

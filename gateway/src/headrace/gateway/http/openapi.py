@@ -10,9 +10,11 @@ from pydantic import TypeAdapter
 from headrace.contract.limits import MAX_SEQUENCE
 from headrace.gateway.core import VERSION
 from headrace.gateway.core.timeline import MAX_BATCHES
+from headrace.gateway.http.callers import COOKIE
 from headrace.gateway.http.changes import CHANGES_MADE
+from headrace.gateway.http.signing import MeDocument, SignInRequest
 from headrace.gateway.http.status import HealthDocument
-from headrace.gateway.rules import CHANGES, PATHS
+from headrace.gateway.rules import CHANGES, EVENTS, ME, PATHS, SIGN_IN, SIGN_OUT
 from headrace.gateway_status import (
     GatewayDocument,
     MessageDocument,
@@ -28,6 +30,7 @@ from headrace.gateway_status import (
 _DOCUMENTS: tuple[Any, ...] = (
     GatewayDocument,
     HealthDocument,
+    MeDocument,
     MessageDocument,
     PipelineDocument,
     SessionDocument,
@@ -62,6 +65,7 @@ _OPERATIONS = {
     "/api/v1/openapi.json": _Operation("This document.", None),
     "/api/v1/problems": _Operation("What is wrong.", "HealthDocument"),
     "/api/v1/status": _Operation("Everything that the gateway knows.", "StatusDocument"),
+    EVENTS: _Operation("The status, and then what changes in it, as server-sent events.", None),
     "/api/v1/gateway": _Operation("The gateway itself.", "GatewayDocument"),
     "/api/v1/streams": _Operation("All streams.", "StreamDocument", "streams"),
     "/api/v1/streams/{name:path}": _Operation("One stream.", "StreamDocument"),
@@ -95,6 +99,7 @@ def openapi_document() -> dict[str, Any]:
     adapters = [(document.__name__, "serialization", TypeAdapter(document)) for document in _DOCUMENTS]
     adapters += [(change.answer.__name__, "serialization", TypeAdapter(change.answer)) for change in CHANGES_MADE.values()]
     adapters += [(change.request.__name__, "validation", TypeAdapter(change.request)) for change in CHANGES_MADE.values()]
+    adapters.append((SignInRequest.__name__, "validation", TypeAdapter(SignInRequest)))
     adapters = list({key[:2]: key for key in adapters}.values())
     _, schemas = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     return {
@@ -109,17 +114,21 @@ def openapi_document() -> dict[str, Any]:
         "paths": {
             **{path.replace(":path", ""): {"get": _operation(path)} for path in PATHS},
             **{path: {"post": _change(path)} for path in CHANGES},
+            **_signing(),
         },
         "components": {
             "schemas": {**schemas["$defs"], "Problem": _problem_schema()},
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+            },
         },
     }
 
 
 def _operation(path: str) -> dict[str, Any]:
     operation = _OPERATIONS[path]
-    responses = {"200": _response("The answer.", _schema(operation), is_text=path == "/metrics")}
+    responses = {"200": _response("The answer.", _schema(operation), is_text=path == "/metrics", is_events=path == EVENTS)}
     if path == "/readyz":
         responses["503"] = _response("Something is wrong.", _schema(operation))
     parameters = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}] if "{" in path else []
@@ -134,7 +143,7 @@ def _operation(path: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": _identifier(path),
         "summary": operation.summary,
-        "security": [{"token": []}] if PATHS[path] else [],
+        "security": [{"token": []}, {"cookie": []}] if PATHS[path] else [],
         "responses": responses,
     }
     if parameters:
@@ -148,7 +157,7 @@ def _change(path: str) -> dict[str, Any]:
     return {
         "operationId": f"post_{_identifier(path)}",
         "summary": change.summary,
-        "security": [{"token": []}],
+        "security": [{"token": []}, {"cookie": []}],
         "requestBody": {"required": True, "content": {"application/json": {"schema": request}}},
         "responses": {
             "200": _response("The change is made.", {"$ref": f"#/components/schemas/{change.answer.__name__}"}),
@@ -162,6 +171,33 @@ def _change(path: str) -> dict[str, Any]:
             "415": _error("The body is not declared as JSON."),
         },
     }
+
+
+def _signing() -> dict[str, Any]:
+    """Returns the paths by which somebody signs in and out in a browser."""
+    body = {"required": True, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/SignInRequest"}}}}
+    refused = {"403": _error("The request comes from a page of another origin.")}
+    sign_in = {
+        "204": {"description": "Signed in: the response sets a cookie."},
+        "400": _error("The body is not valid."),
+        "401": _error("The token is not known."),
+        **refused,
+        "411": _error("The length of the body is not stated."),
+        "413": _error("The body is too large."),
+        "415": _error("The body is not declared as JSON."),
+    }
+    sign_out = {"204": {"description": "Signed out: the cookie is not valid any more."}, **refused}
+    me = {"200": _response("The answer.", {"$ref": "#/components/schemas/MeDocument"})}
+    return {
+        SIGN_IN: {"post": {**_open("sign_in", "Signs in.", sign_in), "requestBody": body}},
+        SIGN_OUT: {"post": _open("sign_out", "Signs out.", sign_out)},
+        ME: {"get": _open("me", "Who calls, and what it may do.", me)},
+    }
+
+
+def _open(name: str, summary: str, responses: dict[str, Any]) -> dict[str, Any]:
+    """Returns an operation that needs no token."""
+    return {"operationId": name, "summary": summary, "security": [], "responses": responses}
 
 
 def _identifier(path: str) -> str:
@@ -178,8 +214,9 @@ def _schema(operation: _Operation) -> dict[str, Any]:
     return {"type": "object", "required": [operation.list_name], "properties": many}
 
 
-def _response(description: str, schema: dict[str, Any], *, is_text: bool = False) -> dict[str, Any]:
-    return {"description": description, "content": {"text/plain" if is_text else "application/json": {"schema": schema}}}
+def _response(description: str, schema: dict[str, Any], *, is_text: bool = False, is_events: bool = False) -> dict[str, Any]:
+    media_type = "text/event-stream" if is_events else "text/plain" if is_text else "application/json"
+    return {"description": description, "content": {media_type: {"schema": schema}}}
 
 
 def _error(description: str) -> dict[str, Any]:

@@ -45,7 +45,19 @@ class _Connection(H11Protocol):
     def _set_deadline(self, transport: asyncio.Transport) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = self.loop.call_later(REQUEST_TIMEOUT_S, transport.abort)
+        self._deadline = self.loop.call_later(REQUEST_TIMEOUT_S, self._drop, transport)
+
+    def _drop(self, transport: asyncio.Transport) -> None:
+        # A stream of events has no end, and limits by itself how slow its client may be.
+        if self.is_stream:
+            self._set_deadline(transport)
+        else:
+            transport.abort()
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether its response goes on until one side ends it."""
+        return self.scope is not None and bool(self.scope["state"].get("is_stream"))
 
 
 class _Server(uvicorn.Server):
@@ -83,6 +95,9 @@ async def http_server(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext
         yield
     finally:
         server.should_exit = True
+        for connection in list(server.server_state.connections):
+            if isinstance(connection, _Connection) and connection.is_stream:
+                connection.transport.close()
         await serving
         for connection in list(server.server_state.connections):
             # A client that does not read would keep the connection open.

@@ -87,14 +87,14 @@ class Documents:
         self._renew(observed)
         if self._status is not None:
             return self._status
-        found = await _converted(observed, partial(status_document, self._address, observed.status, observed.taken_at))
+        found = await in_thread_if_large(observed, partial(status_document, self._address, observed.status, observed.taken_at))
         self._status = found
         return found
 
     async def _text(self, observed: Observation, key: str, read: Callable[[], Mapping[str, Any]]) -> bytes:
         self._renew(observed)
         if key not in self._texts:
-            self._texts[key] = await _converted(observed, lambda: encoded(read()))
+            self._texts[key] = await in_thread_if_large(observed, lambda: encoded(read()))
         return self._texts[key]
 
     def _renew(self, observed: Observation) -> None:
@@ -103,7 +103,7 @@ class Documents:
             self._of, self._status, self._texts = observed, None, {}
 
 
-async def _converted(observed: Observation, convert: Callable[[], _T]) -> _T:
+async def in_thread_if_large(observed: Observation, convert: Callable[[], _T]) -> _T:
     """Converts a large observation in a thread, so that sessions do not wait."""
     return await asyncio.to_thread(convert) if observed.is_large else convert()
 

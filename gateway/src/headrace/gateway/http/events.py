@@ -1,0 +1,169 @@
+"""The status as server-sent events: whole at first, and then what has changed.
+
+One task observes for all that listen, and only while somebody does. What is sent is encoded once. Whoever has missed changes gets
+the whole status instead, so that nothing is kept for a slow client.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from headrace.gateway.http.callers import Callers
+from headrace.gateway.http.changed import changes
+from headrace.gateway.http.guard import problem
+from headrace.gateway.http.status import Documents, encoded, health_document, in_thread_if_large
+from headrace.gateway.identity import Unauthenticated
+from headrace.gateway.observer import Observation
+from headrace.gateway.rules import EVENTS, PATHS
+
+MAX_LISTENERS = 64
+"""How many clients listen at most."""
+PERIOD_S = 0.5
+"""How often it is checked whether there is a new observation, which is taken at most once a second."""
+KEEPALIVE_S = 10.0
+"""After how many seconds without an event a comment is sent, so that a client knows that it is connected."""
+READ_TIMEOUT_S = 30.0
+"""How long a client may take to read what it is sent, in seconds."""
+_KEPT = 8
+"""How many events are kept for clients that have yet to send them."""
+
+
+class Events:
+    """The status as a sequence of events, for as many clients as listen."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._version = 0
+        self._status: dict[str, Any] = {}
+        self._kept: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
+        self._whole: tuple[int, bytes] = (0, b"")
+        self._news = asyncio.Condition()
+        self._task: asyncio.Task[None] | None = None
+        self._observed: Observation | None = None
+        self.listeners = 0
+
+    async def listen(self) -> AsyncIterator[bytes]:
+        """Yields events, the whole status first, and comments while nothing changes."""
+        self.listeners += 1
+        try:
+            if self._task is None:
+                await self._observe()
+                # Another listener may have started it meanwhile.
+                self._task = self._task or asyncio.create_task(self._publish())
+            version = 0
+            while True:
+                missed = [text for number, text in self._kept if number > version]
+                whole = not version or len(missed) < self._version - version
+                if version < self._version:
+                    version, texts = self._version, ([await self._whole_text()] if whole else missed)
+                    for text in texts:
+                        yield text
+                elif not await self._wait_for_news(version):
+                    yield b": keepalive\n\n"
+        finally:
+            self.listeners -= 1
+            if not self.listeners:
+                await self._stop()
+
+    async def _wait_for_news(self, version: int) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(KEEPALIVE_S), self._news:
+                await self._news.wait_for(lambda: self._version > version)
+                return True
+        return False
+
+    async def _publish(self) -> None:
+        while True:
+            await asyncio.sleep(PERIOD_S)
+            await self._observe()
+
+    async def _observe(self) -> None:
+        """Makes an event of what has changed since the last observation, if there is a new one."""
+        observed = await self._documents.observe()
+        if observed is self._observed:
+            return
+        status = await self._documents.status()
+        after = {**status, "health": health_document(observed, with_problems=True), "at_ms": time.time_ns() // 1_000_000}
+        before, number = self._status, self._version + 1
+        text = await in_thread_if_large(observed, lambda: _changes_text(number, before, after)) if before else b""
+        async with self._news:
+            self._observed, self._status = observed, after
+            if text or not before:
+                self._version = number
+                self._kept.append((number, text))
+                self._news.notify_all()
+
+    async def _whole_text(self) -> bytes:
+        """Returns the event that has the whole status."""
+        version, status, observed = self._version, self._status, self._observed
+        if self._whole[0] != version and observed is not None:
+            text = await in_thread_if_large(observed, lambda: _event("status", version, status))
+            self._whole = version, text
+            return text
+        return self._whole[1]
+
+    async def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._task, self._observed, self._status = None, None, {}
+        self._kept.clear()
+
+
+def _changes_text(number: int, before: Mapping[str, Any], after: Mapping[str, Any]) -> bytes:
+    found = changes(before, after)
+    return _event("changes", number, {"at_ms": after["at_ms"], **found}) if found else b""
+
+
+def _event(kind: str, number: int, document: Mapping[str, Any]) -> bytes:
+    return b"event: %s\nid: %d\ndata: %s\n\n" % (kind.encode(), number, encoded(document))
+
+
+class _EventStream(StreamingResponse):
+    """A response without an end, to a client that must keep reading."""
+
+    media_type = "text/event-stream"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends events. While it does, the server's limit on the time of a response does not apply."""
+
+        async def send_in_time(message: Any) -> None:
+            async with asyncio.timeout(READ_TIMEOUT_S):
+                await send(message)
+
+        scope["state"]["is_stream"] = True
+        try:
+            await super().__call__(scope, receive, send_in_time)
+        except* TimeoutError:
+            pass
+        finally:
+            scope["state"]["is_stream"] = False
+
+
+async def answer(request: Request, events: Events, callers: Callers) -> Response:
+    """Returns the response to a client that wants to listen, as long as its token or cookie is valid."""
+    if events.listeners >= MAX_LISTENERS:
+        text = f"{MAX_LISTENERS} clients listen already; close a page, or read {'/api/v1/status'} once in a while"
+        return problem(503, text, **{"retry-after": "5"})
+
+    async def permitted() -> AsyncIterator[bytes]:
+        listening = events.listen()
+        try:
+            async for text in listening:
+                try:
+                    if callers.authenticate(request).lacks(PATHS[EVENTS], EVENTS):
+                        return
+                except Unauthenticated:
+                    return
+                yield text
+        finally:
+            await listening.aclose()  # type: ignore[attr-defined]  # it is a generator
+
+    return _EventStream(permitted())

@@ -1,0 +1,73 @@
+"""Signing in and out in a browser, and who is signed in."""
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from typing_extensions import TypedDict
+
+from headrace.gateway.http.callers import COOKIE, SIGNED_IN_S, Callers
+from headrace.gateway.http.guard import problem, read_body, refuse_cross_site
+from headrace.gateway.identity import Unauthenticated
+from headrace.gateway.rules import ME, SIGN_IN, SIGN_OUT, Right
+
+MAX_TOKEN_CHARACTERS = 1_000
+
+
+class SignInRequest(BaseModel):
+    """The token to sign in with."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    token: str = Field(min_length=1, max_length=MAX_TOKEN_CHARACTERS)
+
+
+class MeDocument(TypedDict):
+    """Who calls: the name of the token, null if nobody is signed in, and whether it may see the status and change something."""
+
+    name: str | None
+    rights: list[str]
+    tokens_needed: bool
+
+
+def signing_routes(callers: Callers) -> list[Route]:
+    """Returns the routes by which browsers sign in and out."""
+
+    async def sign_in(request: Request) -> Response:
+        if refusal := refuse_cross_site(request):
+            return refusal
+        wanted = await read_body(request, SignInRequest)
+        if isinstance(wanted, Response):
+            return wanted
+        response = Response(status_code=204)
+        if callers.need_tokens:
+            try:
+                key = callers.sign_in(wanted.token)
+            except Unauthenticated as error:
+                return problem(401, str(error))
+            secure = request.url.scheme == "https"
+            response.set_cookie(COOKIE, key, max_age=SIGNED_IN_S, httponly=True, samesite="strict", secure=secure)
+        return response
+
+    async def sign_out(request: Request) -> Response:
+        if refusal := refuse_cross_site(request, needs_proof=True):
+            return refusal
+        callers.sign_out(request)
+        response = Response(status_code=204)
+        response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return response
+
+    async def me(request: Request) -> Response:
+        document: MeDocument = {"name": None, "rights": [], "tokens_needed": callers.need_tokens}
+        try:
+            identity = callers.authenticate(request)
+        except Unauthenticated:
+            return JSONResponse(document)
+        document["name"] = identity.name
+        document["rights"] = [right.value for right in (Right.ADMINISTER, Right.CONTROL) if identity.has(right)]
+        return JSONResponse(document)
+
+    return [
+        Route(SIGN_IN, sign_in, methods=["POST"]),
+        Route(SIGN_OUT, sign_out, methods=["POST"]),
+        Route(ME, me),
+    ]

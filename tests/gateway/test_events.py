@@ -1,0 +1,245 @@
+"""Server-sent events: what a client has after each is what the API says, whoever may listen, however slowly, and until when."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
+
+import aiohttp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.gateway.http_server import get, post, serve_http
+from tests.gateway.test_rights import ALL_NAMES, token
+from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, serve
+
+from headrace.gateway import Config, Http, Limits
+from headrace.gateway.core import Gateway
+from headrace.gateway.http import events, http_server, new_app, server
+from headrace.gateway.http.changed import GROWING, KEYS, apply, changes
+from headrace.gateway.identity import TokenRegistry
+from headrace.gateway.listen import listen_http
+from headrace.gateway.rules import EVENTS
+
+
+class Listener:
+    """A client that applies events to a status, as a page does."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.response = response
+        self.document: dict[str, Any] = {}
+        self.kinds: list[str] = []
+
+    async def next(self) -> str:
+        """Takes an event or a comment; returns its kind, and an empty text at the end of the stream."""
+        lines: dict[str, str] = {}
+        async with asyncio.timeout(DEADLINE_S):
+            while line := (await self.response.content.readline()).decode():
+                if line == "\n":
+                    return self._take(lines)
+                name, _, value = line.rstrip("\n").partition(": ")
+                lines[name] = value
+        return ""
+
+    def _take(self, lines: dict[str, str]) -> str:
+        kind = lines.get("event", "comment")
+        if kind == "status":
+            self.document = json.loads(lines["data"])
+        elif kind == "changes":
+            self.document = apply(self.document, json.loads(lines["data"]))
+        self.kinds.append(kind)
+        return kind
+
+    async def until(self, part: str, count: int) -> None:
+        """Waits until a list has as many rows."""
+        while len(self.document.get(part, ())) != count:
+            assert await self.next()
+
+
+@asynccontextmanager
+async def listening(address: str, token: str | None = None, **more: Any) -> AsyncIterator[Listener]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    timeout = aiohttp.ClientTimeout(total=None)
+    async with (
+        aiohttp.ClientSession(timeout=timeout, read_bufsize=2**24) as session,
+        session.get(f"http://{address}{EVENTS}", headers={**headers, **more.pop("headers", {})}, **more) as response,
+    ):
+        yield Listener(response)
+
+
+def lasting(document: Any) -> Any:
+    """A document without what grows with time, by itself."""
+    if isinstance(document, dict):
+        return {key: lasting(value) for key, value in document.items() if key not in {*GROWING, "at_ms", "since"}}
+    return [lasting(value) for value in document] if isinstance(document, list) else document
+
+
+async def test_a_client_has_the_status_and_follows_what_changes() -> None:
+    async with serve() as (gateway, address), serve_http(gateway) as http, listening(http) as listener:
+        assert listener.response.headers["content-type"].startswith("text/event-stream")
+        assert listener.response.headers["cache-control"] == "no-store"
+        assert await listener.next() == "status"
+        code, told = await get(http, "/api/v1/status")
+        health = (await get(http, "/api/v1/problems"))[1]
+        assert code == 200
+        assert lasting(listener.document) == lasting({**told, "health": health})
+
+        source, reader = Connector(address), Engine(address)
+        await source.hello()
+        await reader.attach()
+        await source.open()
+        await source.expect("stream_opened")
+        await source.send(frame=numbered(1, 1, 3))
+        await listener.until("streams", 1)
+        while listener.document["streams"][0]["received_messages"] != 3:
+            await listener.next()
+        assert [len(listener.document[part]) for part in ("sessions", "pipelines", "sinks")] == [1, 1, 0]
+        await source.close()
+        await listener.until("sessions", 0)
+        assert listener.kinds.count("status") == 1
+        async with listening(http) as second:
+            assert await second.next() == "status"
+            assert len(second.document["streams"]) == 1
+        await reader.close()
+
+
+async def test_while_nothing_changes_comments_show_that_the_connection_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "KEEPALIVE_S", 0.05)
+    monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 0.2)
+    async with serve_http(Gateway(Limits())) as http, listening(http) as listener:
+        assert await listener.next() == "status"
+        for _ in range(20):
+            assert await listener.next() == "comment", "the time of a response is not limited here"
+
+
+async def test_only_who_may_see_the_status_listens() -> None:
+    others = {key: value for key, value in ALL_NAMES.items() if key != "admin"}
+    tokens = [token("seer", admin=True), token("other", **others)]
+    async with serve_http(Gateway(Limits()), tokens) as http:
+        for caller, expected in ((None, 401), ("unknown", 401), ("other", 403), ("seer", 200)):
+            async with listening(http, caller) as listener:
+                assert listener.response.status == expected
+        assert (await get(http, f"{EVENTS}?token=seer"))[0] == 401
+
+
+@asynccontextmanager
+async def revocable() -> AsyncIterator[tuple[str, TokenRegistry]]:
+    """An HTTP server and its tokens."""
+    registry = TokenRegistry([token("seer", admin=True), token("other", admin=True)])
+    app = new_app(Gateway(Limits()), registry, Http(), "127.0.0.1:7433", loopback=True)
+    listener = listen_http(Config(http=Http(listen="127.0.0.1:0")))
+    assert listener is not None
+    host, port = listener.getsockname()
+    async with http_server(app, listener):
+        yield f"{host}:{port}", registry
+
+
+@pytest.mark.parametrize("by", ["token", "cookie"])
+async def test_the_stream_of_a_token_that_is_revoked_ends(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "KEEPALIVE_S", 0.05)
+    async with revocable() as (http, registry):
+        headers = {"Authorization": "Bearer seer"}
+        if by == "cookie":
+            url, body = f"http://{http}/api/v1/sign-in", {"token": "seer"}
+            async with aiohttp.ClientSession() as session, session.post(url, json=body) as response:
+                assert response.status == 204
+                headers = {"Cookie": response.headers["set-cookie"].partition(";")[0]}
+        async with listening(http, headers=headers) as listener, listening(http, "other") as stays:
+            assert await listener.next() == "status"
+            assert await stays.next() == "status"
+            registry.replace([token("other", admin=True)])
+            while await listener.next():
+                pass
+            assert await stays.next() == "comment"
+
+
+async def test_so_many_clients_listen_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MAX_LISTENERS", 2)
+    async with serve_http(Gateway(Limits())) as http:
+        async with listening(http) as first, listening(http) as second:
+            for listener in (first, second):
+                assert await listener.next() == "status"
+            async with listening(http) as third:
+                assert third.response.status == 503
+                assert third.response.headers["retry-after"] == "5"
+        async with asyncio.timeout(DEADLINE_S):
+            status = 503
+            while status == 503:
+                async with listening(http) as again:
+                    status = again.response.status
+        assert status == 200
+
+
+async def test_a_client_that_does_not_read_is_dropped_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "READ_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(events, "KEEPALIVE_S", 0.01)
+    monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 0.3)
+    large = b"event: status\nid: 1\ndata: {}\n\n: " + b"x" * 2**24 + b"\n\n"
+
+    async def text(self: events.Events) -> bytes:
+        return large
+
+    monkeypatch.setattr(events.Events, "_whole_text", text)
+    async with serve_http(Gateway(Limits())) as http:
+        host, port = http.rsplit(":", 1)
+        reader, writer = await asyncio.open_connection(host, int(port), limit=2**10)
+        writer.write(f"GET {EVENTS} HTTP/1.1\r\nHost: {http}\r\n\r\n".encode())
+        await writer.drain()
+        async with listening(http) as other:
+            assert await other.next() == "status"
+            for _ in range(100):
+                assert await other.next() == "comment"
+        async with asyncio.timeout(DEADLINE_S):
+            read = 0
+            while data := await reader.read(2**20):
+                read += len(data)
+        assert read < len(large)
+        writer.close()
+
+
+async def test_a_server_that_stops_ends_the_streams_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with asyncio.timeout(DEADLINE_S), AsyncExitStack() as clients:
+        async with serve_http(Gateway(Limits())) as http:
+            listeners = [await clients.enter_async_context(listening(http)) for _ in range(3)]
+            for listener in listeners:
+                assert await listener.next() == "status"
+        for listener in listeners:
+            with suppress(aiohttp.ClientError):
+                while await listener.next():
+                    pass
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+ROWS = st.lists(
+    st.fixed_dictionaries({"key": st.sampled_from("abcd"), "value": st.integers(0, 2), "age_ms": st.integers(0, 9)}),
+    unique_by=lambda row: row["key"],
+)
+
+
+@st.composite
+def statuses(draw: st.DrawFn) -> dict[str, Any]:
+    parts = {
+        part: [{key: row["key"], "value": row["value"], "age_ms": row["age_ms"]} for row in draw(ROWS)]
+        for part, key in KEYS.items()
+    }
+    return {"gateway": {"draining": draw(st.booleans())}, "health": {"problems_in_all": draw(st.integers(0, 2))}, **parts}
+
+
+@given(statuses(), statuses())
+def test_changes_make_the_next_status_of_the_last(before: dict[str, Any], after: dict[str, Any]) -> None:
+    def sets(document: dict[str, Any]) -> Any:
+        return {
+            part: {row[KEYS[part]]: lasting(row) for row in value} if part in KEYS else value for part, value in document.items()
+        }
+
+    changed = changes(before, after)
+    assert sets(apply(before, changed)) == sets(after)
+    assert (changed == {}) == (sets(before) == sets(after))
+
+
+async def test_a_page_of_this_server_signs_in_with_post_only() -> None:
+    async with serve_http(Gateway(Limits()), [token("seer", admin=True)]) as http:
+        assert (await get(http, "/api/v1/sign-in"))[0] == 405
+        assert (await post(http, EVENTS, {}, "seer"))[0] == 405
