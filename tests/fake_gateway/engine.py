@@ -43,6 +43,9 @@ class FakeGateway(EngineServiceServicer):
         self.ended: set[str] = set()
         """Streams whose source has ended them; told to those who want to know."""
         self.gone: set[str] = set()
+        self.reported: list[pb.ReportBatchesRequest] = []
+        self.wants_history = False
+        self.refuses_batches: grpc.StatusCode | None = None
         """Those of them that are to be left out of checkpoints."""
         self.forgets_alone = False
         """Whether that is told without a batch, as where a new stream of the name waits."""
@@ -140,6 +143,15 @@ class FakeGateway(EngineServiceServicer):
             away = self.streams_away if request.awaits_streams else []
             done = not ranges and not away
             return pb.PlanResponse(ranges=ranges, exhausted=done, all_ended=over, forgotten=forgotten, streams_away=away)
+
+    def ReportBatches(self, request: pb.ReportBatchesRequest, context: grpc.ServicerContext) -> pb.ReportBatchesResponse:
+        with self._changed:
+            self.reported.append(request)
+            self._changed.notify_all()
+            if self.refuses_batches is not None:
+                self._abort(context, self.refuses_batches, "not noted")
+            self.wants_history = self.wants_history and not request.history
+            return pb.ReportBatchesResponse(history_wanted=self.wants_history)
 
     def Fetch(self, request: pb.FetchRequest, context: grpc.ServicerContext) -> Iterator[pb.FetchResponse]:
         with self._changed:

@@ -81,13 +81,17 @@ class HadoopFolder:
 
     def names(self) -> list[str]:
         """The names of all files."""
+        return list(self.modified())
+
+    def modified(self) -> dict[str, int]:
+        """When each file was last written, in milliseconds since 1970."""
         try:
             found = self._files.listStatus(self._folder)
         except Py4JJavaError as error:
             if _kind(error) == _ABSENT:
-                return []
+                return {}
             raise
-        return [status.getPath().getName() for status in found]
+        return {status.getPath().getName(): int(status.getModificationTime()) for status in found}
 
     def read(self, name: str) -> str:
         """The content of a file.

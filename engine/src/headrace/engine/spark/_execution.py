@@ -13,6 +13,7 @@ from headrace.engine.checkpoint._runs import RUNS, RunLog
 from headrace.engine.checkpoint._votes import VOTES
 from headrace.engine.sink._options import RUN_NUMBER, SinkOptions, parse_sink
 from headrace.engine.source._options import Options, parse
+from headrace.engine.spark._batches import Logged
 from headrace.engine.wire._gateway_options import Defaults
 
 FORMAT = "headrace"
@@ -124,6 +125,23 @@ class Execution:
                 value = json.loads(document.get().json())
                 if isinstance(value, dict) and value.keys() >= {"pipeline", "streams"}:
                     yield Offset.from_json(value)
+
+    def history(self, pipeline: str, limit: int) -> list[Logged]:
+        """What its logs still have of the last micro-batches of a pipeline, at most `limit`, by ascending number."""
+        planned, committed = (HadoopFolder(self._spark, f"{self.checkpoint}/{log}").modified() for log in ("offsets", "commits"))
+        numbers = sorted(int(name) for name in planned if name.isdecimal())[-limit - 1 :]
+        ends = {number: self._offset_of(pipeline, number) for number in numbers}
+        found = []
+        for number in numbers:
+            end = ends[number]
+            # Without the offset before, nobody knows where the first one begins that the log still has.
+            if end is not None and (number == 0 or number - 1 in ends):
+                name = str(number)
+                found.append(Logged(number, ends.get(number - 1), end, planned[name], committed.get(name)))
+        return found[-limit:]
+
+    def _offset_of(self, pipeline: str, batch: int) -> Offset | None:
+        return next((offset for offset in self.offsets(batch) if offset.pipeline == pipeline), None)
 
     def read_votes(self) -> str | None:
         """The votes of its sinks, as last written to the checkpoint; None if none were written."""

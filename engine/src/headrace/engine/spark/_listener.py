@@ -7,8 +7,9 @@ detaches the query with the committed positions, so that the last batch is ackno
 
 import logging
 import threading
+import time
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from headrace.engine.sink._options import SinkOptions
 from headrace.engine.source._fetch import PipelineRun
 from headrace.engine.source._options import Options
 from headrace.engine.spark._application_sink import metrics_of, remove_handler, tell_run
+from headrace.engine.spark._batches import BatchedRun, BatchReporter, Logged, offsets_of
 from headrace.engine.spark._commit_logs import listen, stop_listening
 from headrace.engine.spark._counts import log_counts, stages_of
 from headrace.engine.spark._execution import Execution
@@ -55,6 +57,8 @@ class _Watched:
     sources: tuple[Options, ...]
     reported: ReportedRun
     followed: tuple[ReportedRun, ...] = ()
+    batched: dict[str, BatchedRun] = field(default_factory=dict)
+    """The runs of its sources, by pipeline."""
 
 
 class QueryListener:
@@ -66,6 +70,7 @@ class QueryListener:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._watched: dict[str, _Watched] = {}
+        self._batches = BatchReporter()
         self._reporter = CommitReporter(lambda: spark.sparkContext._jsc is None)
 
     def onQueryStarted(self, event: Any) -> None:
@@ -85,11 +90,15 @@ class QueryListener:
     def onQueryProgress(self, event: Any) -> None:
         """Reports the batch to the gateway if it is in the commit log."""
         try:
-            if not any(watched.reported.options for watched in list(self._watched.values())):
+            if not self._watched:
                 return
             progress = event.progress()
             watched = self._watched.get(progress.runId().toString())
-            if watched is None or watched.reported.options is None:
+            if watched is None:
+                return
+            if watched.sources:
+                self._note_batch(watched, progress)
+            if watched.reported.options is None:
                 return
             batch = int(progress.batchId())
             # A trigger without data also causes progress events, with the number of the next batch: only the log proves a commit.
@@ -102,6 +111,18 @@ class QueryListener:
                 log_counts(progress)
         except Exception:
             log.warning("cannot report a committed batch at once", exc_info=True)
+
+    def _note_batch(self, watched: _Watched, progress: Any) -> None:
+        """Tells the gateway the number of a micro-batch that has read something."""
+        committed_ms = time.time_ns() // 1_000_000
+        for start, end in offsets_of(progress):
+            run = watched.batched.get(end.pipeline)
+            if run is None:
+                options = _options_of(watched.sources, end)
+                if options is None:
+                    continue
+                run = watched.batched[end.pipeline] = BatchedRun(options, watched.execution.history)
+            self._batches.report(run, Logged(int(progress.batchId()), start, end, committed_ms=committed_ms))
 
     def onQueryIdle(self, event: Any) -> None:
         """Does nothing; Spark requires the method."""
@@ -210,15 +231,19 @@ def _refuse(execution: Execution, reason: str) -> None:
         raise
 
 
-def _detach(sources: tuple[Options, ...], offset: Offset) -> None:
-    if offset.run_number is None:
-        return
+def _options_of(sources: tuple[Options, ...], offset: Offset) -> Options | None:
+    """The options of the source that an offset is of; None if more than one could be it."""
     named = [s for s in sources if s.pipeline == offset.pipeline]
     unnamed = {s for s in sources if s.pipeline is None}
     candidates = named or (list(unnamed) if len(unnamed) == 1 else [])
-    if not candidates:
+    return candidates[0] if candidates else None
+
+
+def _detach(sources: tuple[Options, ...], offset: Offset) -> None:
+    options = _options_of(sources, offset)
+    if offset.run_number is None or options is None:
         return
-    options, connection = candidates[0], Connection.of(candidates[0])
+    connection = Connection.of(options)
     request = pb.DetachRequest(
         pipeline=PipelineRun(offset.pipeline, offset.run_number, offset.run_id, offset.checkpoint).to_proto(options),
         committed=to_stream_positions(offset.streams),

@@ -1,0 +1,163 @@
+"""Tells the gateway the numbers of micro-batches, for its commit timeline, and if it has restarted what the checkpoint still has.
+
+Nothing depends on it: reports are sent by a thread of their own, and are dropped while the gateway is away or too slow.
+"""
+
+import json
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from headrace.engine.checkpoint._position import Offset, Position, moved, to_wire
+from headrace.engine.source._options import Options
+from headrace.engine.wire._connection import Connection, to_error
+from headrace.protocol.v1 import engine_pb2 as pb
+
+CALL_TIMEOUT_S = 10.0
+MAX_WAITING = 100
+"""How many micro-batches wait to be reported; further ones are not."""
+MAX_STREAMS = 50
+"""How many streams of a micro-batch a report names."""
+MAX_HISTORY = 100
+"""How many earlier micro-batches are reported to a gateway that asks for them: as many as Spark keeps by default."""
+_IDLE_S = 30.0
+_LASTING = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.ABORTED)
+"""What a later report of the run would be answered with, too."""
+
+log = logging.getLogger("headrace.engine")
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A micro-batch of a checkpoint: between which offsets it reads, and when its logs were written, in ms since 1970."""
+
+    number: int
+    start: Offset | None
+    end: Offset
+    planned_ms: int | None = None
+    committed_ms: int | None = None
+
+
+@dataclass(eq=False)
+class BatchedRun:
+    """A run whose micro-batches are reported, of one Headrace source."""
+
+    options: Options
+    history: Callable[[str, int], Sequence[Logged]]
+    """Returns what the checkpoint has of a pipeline's last micro-batches, at most so many, by ascending number."""
+    is_refused: bool = field(default=False, init=False)
+    """Whether the gateway refuses reports, because it is of an older version or another run has taken over."""
+
+
+def offsets_of(progress: Any) -> Iterator[tuple[Offset | None, Offset]]:
+    """Between which offsets a micro-batch reads each Headrace source, from a progress event of the JVM.
+
+    A trigger without data also causes progress events, of sources that have not moved: they are left out.
+    """
+    for source in progress.sources():
+        start, end = source.startOffset(), source.endOffset()
+        if end is not None and end != start and (found := _parsed(end)) is not None:
+            yield _parsed(start) if start is not None else None, found
+
+
+def _parsed(text: str) -> Offset | None:
+    """An offset of a Headrace source; None if it is of another source."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return None
+    is_ours = isinstance(document, dict) and document.keys() >= {"pipeline", "streams"}
+    return Offset.from_json(document) if is_ours else None
+
+
+class BatchReporter:
+    """Reports the micro-batches of all queries of a session."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.Queue[tuple[BatchedRun, Logged]] = queue.Queue(MAX_WAITING)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def report(self, run: BatchedRun, batch: Logged) -> None:
+        """Reports a micro-batch soon, unless too many wait already. Returns at once."""
+        if run.is_refused:
+            return
+        with self._lock:
+            try:
+                self._waiting.put_nowait((run, batch))
+            except queue.Full:
+                return
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="headrace-batches", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        """Sends reports until there have been none for a while."""
+        while True:
+            try:
+                run, batch = self._waiting.get(timeout=_IDLE_S)
+            except queue.Empty:
+                with self._lock:
+                    if self._waiting.empty():
+                        self._thread = None
+                        return
+                continue
+            try:
+                _send(run, batch)
+            except Exception:
+                log.warning("cannot report a micro-batch for the timeline", exc_info=True)
+
+
+def _send(run: BatchedRun, batch: Logged) -> None:
+    # The start of a stream is an end that reads nothing.
+    if run.is_refused or not _ends(batch):
+        return
+    connection = Connection.of(run.options)
+    try:
+        response = _call(connection, batch.end, [batch], history=False)
+        if response.history_wanted:
+            earlier = [logged for logged in run.history(batch.end.pipeline, MAX_HISTORY) if _ends(logged)]
+            _call(connection, batch.end, earlier, history=True)
+    except grpc.RpcError as error:
+        code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
+        run.is_refused = code in _LASTING
+        log.info("micro-batch %d is not on the timeline: %s", batch.number, to_error(error, connection))
+
+
+def _call(connection: Connection, of_run: Offset, batches: Iterable[Logged], *, history: bool) -> pb.ReportBatchesResponse:
+    request = pb.ReportBatchesRequest(
+        pipeline=of_run.pipeline,
+        checkpoint=of_run.checkpoint,
+        run_number=of_run.run_number or 0,
+        run=of_run.run_id,
+        batches=[_to_proto(batch) for batch in batches],
+        history=history,
+    )
+    response = connection.stub().ReportBatches(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
+    assert isinstance(response, pb.ReportBatchesResponse)
+    return response
+
+
+def _ends(batch: Logged) -> Mapping[str, Position]:
+    """Where a micro-batch ends in each stream that it reads."""
+    before = batch.start.streams if batch.start is not None else {}
+    return {name: at for name, at in moved(batch.end.streams, before).items() if not at.start and at.sequence >= 0}
+
+
+def _to_proto(batch: Logged) -> pb.LoggedBatch:
+    before, ends = batch.start.streams if batch.start is not None else {}, _ends(batch)
+    return pb.LoggedBatch(
+        batch=batch.number,
+        ranges=[
+            pb.LoggedRange(stream=name, after=to_wire(before.get(name)), end=to_wire(ends[name]))
+            for name in sorted(ends)[:MAX_STREAMS]
+        ],
+        streams=len(ends),
+        planned_ms=batch.planned_ms,
+        committed_ms=batch.committed_ms,
+    )
