@@ -7,9 +7,11 @@ import pytest
 from headrace.gateway.core import Kind, Problem, problems
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1 import connector_pb2
+from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_KIND_BATCH_FAILED, RUN_FAULT_KIND_EXECUTORS_LOST, RunFault
 from headrace.protocol.v1.sink_pb2 import Transaction
 
 STUCK_AFTER_MS = 900_000
+SLOW_AFTER_MS = 5_000
 RUNNING = connector_pb2.CONNECTOR_STATE_RUNNING
 DEGRADED = connector_pb2.CONNECTOR_STATE_DEGRADED
 WAITING = connector_pb2.CONNECTOR_STATE_WAITING
@@ -52,7 +54,7 @@ def status(**parts: Any) -> pb.GetStatusResponse:
 
 def found(of: pb.GetStatusResponse) -> dict[str, Problem]:
     """The problems of a status, by part."""
-    listed = problems(of, STUCK_AFTER_MS)
+    listed = problems(of, STUCK_AFTER_MS, SLOW_AFTER_MS)
     assert len({problem.part for problem in listed}) == len(listed)
     for index, problem in enumerate(listed):
         assert problem.cause, problem
@@ -83,6 +85,15 @@ def test_a_gateway_with_nothing_or_with_all_it_needs_has_no_problem() -> None:
 
 def test_a_gateway_that_stops() -> None:
     assert kinds(pb.GetStatusResponse(gateway=pb.GatewayStatus(draining=True))) == {"gateway": (Kind.STOPPING, "")}
+
+
+@pytest.mark.parametrize(("jump_ms", "told"), [(3_600_000, "forward by 3600.0 s"), (-1_500, "back by 1.5 s")])
+def test_a_clock_that_was_set(jump_ms: int, told: str) -> None:
+    jumped = pb.GatewayStatus(clock_jump_ms=jump_ms, clock_jump_age_ms=4_000)
+    listed = found(status(gateway=jumped))
+    assert kinds(status(gateway=jumped)) == {"gateway": (Kind.CLOCK_JUMPED, "")}
+    assert told in listed["gateway"].cause
+    assert listed["gateway"].age_ms == 4_000
 
 
 # Connectors
@@ -196,6 +207,27 @@ def test_a_sink_that_fails_is_the_cause_of_its_queries() -> None:
     assert listed["pipeline totals"].cause == "instance writer: disk full"
 
 
+def test_a_sink_that_does_not_answer_is_the_cause_of_its_queries() -> None:
+    waits = "instance writer has not voted for batch 7 of pipeline totals"
+    assert found(status(sinks=[sink(outstanding=waits, outstanding_ms=SLOW_AFTER_MS - 1)])) == {}
+    slow = status(sinks=[sink(outstanding=waits, outstanding_ms=SLOW_AFTER_MS)])
+    assert kinds(slow) == {"sink out": (Kind.SINK_SLOW, ""), "pipeline totals": (Kind.SINK_SLOW, "sink out")}
+    assert found(slow)["pipeline totals"].cause == waits
+
+
+def test_what_a_connector_reports_comes_before_its_slow_answers() -> None:
+    slow = sink(outstanding="instance writer has not voted", outstanding_ms=SLOW_AFTER_MS)
+    listed = found(status(sinks=[slow], sink_sessions=[sink_session(reported=reported(WAITING, "no space left"))]))
+    assert {problem.cause for problem in listed.values()} == {"no space left"}
+
+
+def test_the_last_error_of_a_connector_that_has_left_is_why() -> None:
+    away = stream(state=pb.STREAM_STATE_DETACHED, instance="", last_error="the password is wrong")
+    assert found(status(streams=[away], sessions=[]))["connector shop"].cause == "its session has ended: the password is wrong"
+    gone = sink(instances=[], last_error="the password is wrong")
+    assert "ended with: the password is wrong" in found(status(sinks=[gone], sink_sessions=[]))["pipeline totals"].cause
+
+
 def test_a_sink_that_has_lost_what_it_voted_for() -> None:
     lost = [pb.LostVote(instance="writer", transaction=Transaction(pipeline="totals", batch=7))]
     listed = found(status(sinks=[sink(writers=[], lost=lost)], sink_sessions=[sink_session(age_ms=4_000)]))
@@ -224,6 +256,28 @@ def test_a_pipeline_that_is_not_there_is_a_problem_while_a_source_waits_for_it(s
     held = status(streams=[stream(holders=[holder(state)])], pipelines=[pipeline(state=state)])
     assert kinds(held) == {"pipeline totals": (kind, "")}
     assert found(status(pipelines=[pipeline(state=state)])) == {}
+
+
+@pytest.mark.parametrize("state", [pb.PIPELINE_STATE_ATTACHED, pb.PIPELINE_STATE_DETACHED, pb.PIPELINE_STATE_AWAY])
+def test_a_micro_batch_that_fails_is_named_with_its_error(state: Any) -> None:
+    fault = RunFault(kind=RUN_FAULT_KIND_BATCH_FAILED, batch=7, message="step sum: ValueError: no price", age_ms=9)
+    failing = pipeline(state=state, fault=fault)
+    listed = found(status(pipelines=[failing], streams=[stream(holders=[holder(state)])]))
+    assert kinds(status(pipelines=[failing])) == {"pipeline totals": (Kind.PIPELINE_FAILS, "")}
+    assert listed["pipeline totals"].cause == "batch 7: step sum: ValueError: no price"
+    away = status(pipelines=[failing], sinks=[sink(instances=[])], sink_sessions=[])
+    assert kinds(away)["pipeline totals"] == (Kind.SINK_AWAY, "sink out")
+
+
+def test_lost_executors_are_named() -> None:
+    fault = RunFault(kind=RUN_FAULT_KIND_EXECUTORS_LOST, message="executor 1 was lost", age_ms=9)
+    assert kinds(status(pipelines=[pipeline(fault=fault)])) == {"pipeline totals": (Kind.EXECUTOR_LOST, "")}
+
+
+def test_a_slow_commit_log_is_why_a_batch_that_is_voted_for_is_not_committed() -> None:
+    assert found(status(pipelines=[pipeline(voted_ms=SLOW_AFTER_MS - 1)])) == {}
+    slow = pipeline(voted_ms=SLOW_AFTER_MS)
+    assert kinds(status(pipelines=[slow])) == {"pipeline totals": (Kind.COMMIT_SLOW, "")}
 
 
 def test_a_micro_batch_is_stuck_after_a_time_and_a_sink_or_stream_may_be_why() -> None:

@@ -14,7 +14,7 @@ from tests.gateway.processes import gateway_process, headrace
 from tests.gateway.sink_wire import sink_and_source
 from tests.gateway.wire import DEADLINE_S, numbered, serve
 
-from headrace.gateway import Limits
+from headrace.gateway import Http, Limits
 from headrace.gateway.core import Gateway
 from headrace.gateway.observer import Observer
 from headrace.gateway.telemetry import export
@@ -74,7 +74,7 @@ async def test_a_collector_receives_what_prometheus_reads(monkeypatch: pytest.Mo
     async with (
         collecting() as (collector, url),
         serve() as (gateway, address),
-        exporting_metrics(gateway, Observer(gateway, 1_000), url, of_streams=True),
+        exporting_metrics(gateway, Observer(gateway, Http()), url, of_streams=True),
         sink_and_source(address) as (_, _, source, reader),
     ):
         await source.send(frame=numbered(1, 1, 3))
@@ -99,12 +99,12 @@ async def test_a_collector_receives_what_prometheus_reads(monkeypatch: pytest.Mo
 async def test_the_last_values_are_exported_at_the_end_and_a_collector_that_hangs_does_not_delay_it() -> None:
     gateway = Gateway(Limits())
     async with collecting() as (collector, url):
-        async with exporting_metrics(gateway, Observer(gateway, 1_000), url, of_streams=False):
+        async with exporting_metrics(gateway, Observer(gateway, Http()), url, of_streams=False):
             assert collector.received.empty()
         assert ("headrace_received_frames", {}, 0) in list(values(collector.received.get_nowait()))
         collector.hangs = True
         async with asyncio.timeout(export.LAST_EXPORT_S + DEADLINE_S / 4):
-            async with exporting_metrics(gateway, Observer(gateway, 1_000), url, of_streams=False):
+            async with exporting_metrics(gateway, Observer(gateway, Http()), url, of_streams=False):
                 pass
 
 
@@ -115,7 +115,7 @@ async def test_without_a_collector_the_gateway_works_and_says_so_once(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
     async with (
         serve() as (gateway, address),
-        exporting_metrics(gateway, Observer(gateway, 1_000), "http://127.0.0.1:1", of_streams=False),
+        exporting_metrics(gateway, Observer(gateway, Http()), "http://127.0.0.1:1", of_streams=False),
     ):
         async with asyncio.timeout(DEADLINE_S):
             while not any("Failed to export" in record.getMessage() for record in caplog.records):  # noqa: ASYNC110
@@ -132,7 +132,7 @@ async def test_an_exporter_that_cannot_be_made_leaves_the_gateway_alone(monkeypa
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")
     gateway = Gateway(Limits())
     entered = False
-    async with exporting_metrics(gateway, Observer(gateway, 1_000), "http://127.0.0.1:1", of_streams=False):
+    async with exporting_metrics(gateway, Observer(gateway, Http()), "http://127.0.0.1:1", of_streams=False):
         entered = True
     assert entered
 

@@ -9,7 +9,7 @@ from tests.gateway.http_server import get, serve_http
 from tests.gateway.sink_wire import Writer
 from tests.gateway.wire import Connector, Engine, serve
 
-from headrace.gateway import Limits, observer
+from headrace.gateway import Http, Limits, observer
 from headrace.gateway.core import Gateway, Kind, Problem
 from headrace.gateway.observer import MAX_PROBLEMS, Observer
 from headrace.gateway_status import status_document
@@ -58,7 +58,7 @@ async def test_a_repaired_part_is_no_problem_any_more(troubled: tuple[str, Engin
 
 async def test_what_a_gateway_with_few_parts_says_is_true_now() -> None:
     gateway = Gateway(Limits())
-    one = Observer(gateway, 900_000)
+    one = Observer(gateway, Http())
     assert not (await one.current()).problems
     gateway.draining = True
     assert [problem.part for problem in (await one.current()).problems] == ["gateway"]
@@ -76,7 +76,7 @@ async def test_many_who_ask_for_many_parts_at_once_get_one_snapshot(monkeypatch:
         return snapshot(gateway)
 
     monkeypatch.setattr(observer, "snapshot", counted)
-    one = Observer(gateway, 900_000)
+    one = Observer(gateway, Http())
     observations = await asyncio.gather(*(one.current() for _ in range(50)))
     assert taken == 1
     assert {id(observation) for observation in observations} == {id(observations[0])}
@@ -87,5 +87,5 @@ async def test_the_list_is_bounded_and_its_length_is_not(monkeypatch: pytest.Mon
     gateway = Gateway(Limits())
     found = [Problem(f"stream s/{n}", Kind.NOT_READ, "", 0, "") for n in range(MAX_PROBLEMS + 1)]
     monkeypatch.setattr(observer, "problems", lambda *_: found)
-    observed = await Observer(gateway, 900_000).current()
+    observed = await Observer(gateway, Http()).current()
     assert (len(observed.status.problems), observed.status.problems_in_all) == (MAX_PROBLEMS, MAX_PROBLEMS + 1)

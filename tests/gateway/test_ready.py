@@ -1,12 +1,14 @@
 """Readiness through real sessions and calls: each fault is named with its first cause, and is gone when it is repaired."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import grpc
 import pytest
 from tests.gateway.http_server import get, serve_http
 from tests.gateway.sink_wire import SinkClient, Writer, stage_and_vote
@@ -17,11 +19,13 @@ from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, serve
 from headrace.gateway import Limits, observer
 from headrace.gateway.core import Gateway
 from headrace.protocol.v1 import sink_pb2, source_pb2
+from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_KIND_BATCH_FAILED, RUN_FAULT_KIND_EXECUTORS_LOST, RunFault
 
 pytestmark = pytest.mark.timeout(60)
 
 LEASE_MS = 300
 STUCK_AFTER_MS = 2_000
+SLOW_AFTER_MS = 2_000
 Problems = Mapping[str, Mapping[str, str]]
 
 
@@ -33,6 +37,8 @@ class Query:
     run: int = 1
     reader: Engine = field(init=False)
     writer: Writer = field(init=False)
+    told: RunFault | None = None
+    """What its driver reports."""
 
     async def start(self, committed: Mapping[str, int] = MappingProxyType({})) -> None:
         self.reader = Engine(self.address, run=self.run)
@@ -42,7 +48,7 @@ class Query:
 
     async def _call(self) -> None:
         while True:
-            await self.writer.report_commits()
+            await self.writer.report_commits(fault=self.told)
             await asyncio.sleep(LEASE_MS / 1000 / 5)
 
     async def kill(self) -> None:
@@ -80,6 +86,15 @@ class Site:
             raise AssertionError(f"expected problems of {parts}, and these are: {found}") from None
         return found
 
+    async def until_kind(self, kind: str, *parts: str) -> Problems:
+        """What is wrong, once exactly these parts are degraded, for a cause of this kind."""
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                found = await self.until(*parts)
+                if all(problem["kind"] == kind for problem in found.values()):
+                    return found
+                await asyncio.sleep(0.02)
+
 
 async def new_source(address: str, **hello: Any) -> Connector:
     source = Connector(address)
@@ -94,7 +109,7 @@ async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
     monkeypatch.setattr(observer, "_FRESH_S", 0.0)
     async with (
         serve(Limits(query_lease_ms=LEASE_MS)) as (gateway, address),
-        serve_http(gateway, stuck_after_ms=STUCK_AFTER_MS) as http,
+        serve_http(gateway, stuck_after_ms=STUCK_AFTER_MS, slow_after_ms=SLOW_AFTER_MS) as http,
     ):
         sink, query = SinkClient(address), Query(address)
         await sink.hello()
@@ -178,7 +193,7 @@ async def test_a_sink_that_cannot_write(site: Site) -> None:
     await site.sink.send(failed=failed)
     with suppress(Exception):
         await delivery
-    found = await site.until("sink out", "pipeline p")
+    found = await site.until_kind("sink-fails", "sink out", "pipeline p")
     assert found["pipeline p"]["root"] == "sink out"
     assert found["pipeline p"]["cause"] == "instance i: no space left on device"
     again = site.query.writer.deliver(0, attempt="b")
@@ -210,6 +225,78 @@ async def test_a_sink_that_has_lost_what_it_voted_for(site: Site) -> None:
             pass
     assert found["pipeline p"]["root"] == "sink out"
     await site.query.writer.report_commits(0, accept_lost=True)
+    await site.until()
+
+
+async def test_a_sink_that_does_not_complete_what_it_has_taken(site: Site) -> None:
+    delivery = site.query.writer.deliver(0)
+    while (message := await site.sink.receive()).WhichOneof("message") != "end_part":
+        pass
+    found = await site.until_kind("sink-slow", "sink out", "pipeline p")
+    assert found["pipeline p"]["root"] == "sink out"
+    assert "instance i has not written partition 0 of batch 0" in found["pipeline p"]["cause"]
+    await site.sink.send(staged=sink_pb2.Staged(id=message.end_part.id))
+    await delivery
+    await site.until()
+
+
+async def test_a_slow_commit_log(site: Site) -> None:
+    await site.source.send(frame=numbered(1, 4, 3))
+    await site.query.reader.plan_until("orders/0", 6)
+    await stage_and_vote(site.sink, site.query.writer, 0)
+    found = await site.until_kind("commit-slow", "pipeline p")
+    assert "its commit log does not have it" in found["pipeline p"]["cause"]
+    await site.query.writer.report_commits(0)
+    await site.query.reader.plan({"orders/0": 6}, wait_ms=0)
+    await site.until()
+
+
+async def test_a_run_that_fails_is_well_once_it_has_committed_the_batch(site: Site) -> None:
+    fault = RunFault(kind=RUN_FAULT_KIND_BATCH_FAILED, batch=0, message="step sum: ValueError: no price")
+    await site.query.writer.report_commits(fault=fault)
+    later = RunFault(kind=RUN_FAULT_KIND_BATCH_FAILED, batch=0, message="the query has ended")
+    await site.query.writer.report_commits(fault=later)
+    await site.query.writer.report_commits()
+    found = await site.until_kind("pipeline-fails", "pipeline p")
+    assert found["pipeline p"]["cause"] == "batch 0: step sum: ValueError: no price"
+    await site.query.writer.report_commits(0)
+    await site.until()
+
+
+async def test_lost_executors_are_a_problem_as_long_as_the_driver_says_so(site: Site) -> None:
+    site.query.told = RunFault(kind=RUN_FAULT_KIND_EXECUTORS_LOST, message="executor 1 was lost: it was killed")
+    found = await site.until_kind("executor-lost", "pipeline p")
+    assert found["pipeline p"]["cause"] == "executor 1 was lost: it was killed"
+    site.query.told = None
+    await site.until()
+
+
+@pytest.mark.parametrize(
+    "fault", [RunFault(message="of no kind"), RunFault(kind=RUN_FAULT_KIND_BATCH_FAILED, message="x" * 4_097)], ids=str
+)
+async def test_a_fault_that_is_malformed_or_too_long_is_refused(site: Site, fault: RunFault) -> None:
+    with pytest.raises(grpc.RpcError) as refused:
+        await site.query.writer.report_commits(fault=fault)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    await site.until()
+
+
+async def test_the_last_error_of_a_connector_that_has_given_up(site: Site) -> None:
+    await site.source.send(report=report(RUNNING, errors=[error("the password is wrong", 0)]))
+    await site.until("connector test-0", "stream orders/0")
+    await site.source.close()
+    found = await site.until_kind("connector-away", "connector test-0", "stream orders/0")
+    assert found["stream orders/0"]["cause"] == "its session has ended: the password is wrong"
+    site.source = await new_source(site.address)
+    await site.until()
+
+
+async def test_a_clock_that_jumps_and_is_set_right(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    time_of_day = time.time
+    monkeypatch.setattr(time, "time", lambda: time_of_day() + 7_200)
+    found = await site.until_kind("clock-jumped", "gateway")
+    assert found["gateway"]["cause"].startswith("the clock of its machine was set forward by 7200.")
+    monkeypatch.setattr(time, "time", time_of_day)
     await site.until()
 
 

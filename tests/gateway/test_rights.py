@@ -13,7 +13,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from tests.gateway.sink_wire import IDEMPOTENT, SinkClient, part, transaction
 from tests.gateway.wire import DEADLINE_S, REPLAYABLE, Connector, Engine, frame, numbered, positions, serve, values_of
 
-from headrace.gateway import Token
+from headrace.gateway import Http, Token
 from headrace.gateway.rules import RULES, Right
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, engine_pb2, engine_pb2_grpc, sink_pb2, source_pb2
 
@@ -121,7 +121,7 @@ async def test_a_call_that_no_guard_has_seen_may_do_nothing() -> None:
 
     server = grpc.aio.server()
     gateway = Gateway(Limits())
-    admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(gateway, Observer(gateway, 0)), server)
+    admin_pb2_grpc.add_AdminServiceServicer_to_server(AdminService(gateway, Observer(gateway, Http())), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

@@ -40,7 +40,7 @@ async def serve(
     server = grpc.aio.server(
         interceptors=[AuthInterceptor(registry), RejectMalformed()], options=[("grpc.max_receive_message_length", 64 * 2**20)]
     )
-    add_services(gateway, server, Observer(gateway, Http().stuck_after_ms))
+    add_services(gateway, server, Observer(gateway, Http()))
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     housekeeping = asyncio.create_task(run_housekeeping(gateway))

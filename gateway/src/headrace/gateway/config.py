@@ -193,6 +193,9 @@ class Http(_Model):
     stuck_after_ms: int = Field(default=900_000, ge=1)
     """After how long without a commit health reports a micro-batch as stuck. Queries whose batches take longer need more."""
 
+    slow_after_ms: int = Field(default=5_000, ge=1)
+    """After how long without an answer health reports a sink, or the storage of a checkpoint, as slow."""
+
     @field_validator("listen")
     @classmethod
     def _address(cls, value: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from headrace.gateway.config import Http
 from headrace.gateway.core import ConnectorCounts, Gateway, Problem, problems, snapshot
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse
 from headrace.protocol.v1.admin_pb2 import Problem as ProblemMessage
@@ -39,15 +40,15 @@ class Observation:
 class Observer:
     """Takes snapshots of a gateway, each for all that ask for it meanwhile."""
 
-    def __init__(self, gateway: Gateway, stuck_after_ms: int) -> None:
+    def __init__(self, gateway: Gateway, config: Http) -> None:
         """Creates an observer.
 
         Args:
             gateway: The gateway.
-            stuck_after_ms: After how many milliseconds without a commit a micro-batch is stuck.
+            config: After how long something is stuck or slow.
         """
         self._gateway = gateway
-        self._stuck_after_ms = stuck_after_ms
+        self._config = config
         self._last: Observation | None = None
         self._taken = 0.0
         self._took = 0.0
@@ -66,15 +67,15 @@ class Observer:
         """Returns what is true now; of a gateway with many parts, what was true at most a second ago."""
         if _is_large(self._gateway):
             return await self.observe()
-        return _observation(snapshot(self._gateway), self._stuck_after_ms, tuple(self._gateway.connectors.copied()))
+        return _observation(snapshot(self._gateway), self._config, tuple(self._gateway.connectors.copied()))
 
     async def _observe(self) -> Observation:
         self._taken = time.monotonic()
         status, connectors = snapshot(self._gateway), tuple(self._gateway.connectors.copied())
         self._took = time.monotonic() - self._taken
         if _is_large(status):
-            return await asyncio.to_thread(_observation, status, self._stuck_after_ms, connectors)
-        return _observation(status, self._stuck_after_ms, connectors)
+            return await asyncio.to_thread(_observation, status, self._config, connectors)
+        return _observation(status, self._config, connectors)
 
 
 def _is_large(parts: Gateway | GetStatusResponse) -> bool:
@@ -82,9 +83,9 @@ def _is_large(parts: Gateway | GetStatusResponse) -> bool:
     return sum(map(len, (parts.streams, parts.sessions, parts.pipelines, parts.sinks, parts.sink_sessions))) >= MANY_PARTS
 
 
-def _observation(status: GetStatusResponse, stuck_after_ms: int, connectors: Sequence[ConnectorCounts]) -> Observation:
+def _observation(status: GetStatusResponse, config: Http, connectors: Sequence[ConnectorCounts]) -> Observation:
     taken_at = datetime.now(UTC)
-    found = problems(status, stuck_after_ms)
+    found = problems(status, config.stuck_after_ms, config.slow_after_ms)
     status.problems.extend(_message(problem) for problem in found[:MAX_PROBLEMS])
     status.problems_in_all = len(found)
     return Observation(status, found, taken_at, connectors)

@@ -51,7 +51,7 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
     gateway = Gateway(config.limits, config.streams, config.paused)
     registry = TokenRegistry(config.tokens)
     server = new_server(config, registry)
-    observer = Observer(gateway, config.http.stuck_after_ms)
+    observer = Observer(gateway, config.http)
     add_services(gateway, server, observer)
     health_service = Health()
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from headrace.gateway.config import Limits, Paused, StreamRule
 from headrace.gateway.core.bounds import MAX_POSITIONS, MAX_SINKS, check_room
+from headrace.gateway.core.clock import Clock
 from headrace.gateway.core.connectors import Connectors
 from headrace.gateway.core.credit import CreditPool
 from headrace.gateway.core.errors import AtCapacity, ChangeRefused, Draining, ProtocolError, TokenRevoked
@@ -76,6 +77,7 @@ class Gateway:
         """Called with the time from a commit to the write of its acknowledgement, in seconds."""
         self.tracing: Tracing | None = None
         """Creates spans; None if they are not exported."""
+        self.clock = Clock()
         self.draining = False
         self.drain_begun = asyncio.Event()
         self.drain_task: asyncio.Task[None] | None = None
@@ -133,6 +135,7 @@ class Gateway:
             if attachment in stream.former:
                 stream.former.remove(attachment)
             if stream.attachment is attachment:
+                stream.last_error = session.reported.last_error
                 self.detach(stream)
         self.credit.close(session.account)
         self.credit.rebalance()

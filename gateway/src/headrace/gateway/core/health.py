@@ -11,7 +11,7 @@ from enum import StrEnum
 from headrace.contract.names import covers, source_of
 from headrace.gateway.core.pauses import CONFIGURATION
 from headrace.protocol.v1 import admin_pb2 as pb
-from headrace.protocol.v1 import connector_pb2
+from headrace.protocol.v1 import connector_pb2, metrics_pb2
 
 RECENT_ERROR_MS = 60_000
 """How long an error is a problem, in milliseconds, that a connector which says that it works has reported."""
@@ -23,6 +23,7 @@ class Kind(StrEnum):
     """The kinds of problems."""
 
     STOPPING = "stopping"
+    CLOCK_JUMPED = "clock-jumped"
     CONNECTOR_AWAY = "connector-away"
     CONNECTOR_REPORTS = "connector-reports"
     POSITION_LOST = "position-lost"
@@ -30,12 +31,29 @@ class Kind(StrEnum):
     NOT_READ = "not-read"
     SINK_AWAY = "sink-away"
     SINK_FAILS = "sink-fails"
+    SINK_SLOW = "sink-slow"
     SINK_LOST = "sink-lost"
+    PIPELINE_FAILS = "pipeline-fails"
+    EXECUTOR_LOST = "executor-lost"
+    COMMIT_SLOW = "commit-slow"
     PIPELINE_AWAITED = "pipeline-awaited"
     PIPELINE_DETACHED = "pipeline-detached"
     PIPELINE_AWAY = "pipeline-away"
     BATCH_STUCK = "batch-stuck"
     PAUSED = "paused"
+
+
+_RUN_FAULTS = {
+    metrics_pb2.RUN_FAULT_KIND_BATCH_FAILED: (
+        Kind.PIPELINE_FAILS,
+        "correct the application and start it again; nothing is lost: the micro-batch runs again",
+    ),
+    metrics_pb2.RUN_FAULT_KIND_EXECUTORS_LOST: (
+        Kind.EXECUTOR_LOST,
+        "look at the cluster: why executors ended, and why it does not start others",
+    ),
+}
+"""The kinds of problems that drivers report, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +81,13 @@ class Problem:
         return self if part == self.part else replace(self, part=part, root=self.root or self.part)
 
 
-def problems(status: pb.GetStatusResponse, stuck_after_ms: int) -> list[Problem]:
+def problems(status: pb.GetStatusResponse, stuck_after_ms: int, slow_after_ms: int) -> list[Problem]:
     """Returns the problems of a status, roots before what follows from them; none if all is well.
 
     Args:
         status: The status.
         stuck_after_ms: After how many milliseconds without a commit a micro-batch is stuck.
+        slow_after_ms: After how many milliseconds without an answer a sink or a commit log is slow.
     """
     found: dict[str, Problem] = {}
     _add(found, _gateway(status.gateway))
@@ -82,11 +101,11 @@ def problems(status: pb.GetStatusResponse, stuck_after_ms: int) -> list[Problem]
         _add(found, _stream(stream, connected, found))
     ages = {(session.sink, session.instance): session.age_ms for session in status.sink_sessions}
     for sink in status.sinks:
-        _add(found, _sink(sink, ages, found))
+        _add(found, _sink(sink, ages, slow_after_ms, found))
     holders = _holders(status.streams)
     suspects = [stream.stream for stream in status.streams if f"stream {stream.stream}" in found]
     for pipeline in status.pipelines:
-        _add(found, _pipeline(pipeline, status, holders.get(pipeline.pipeline), stuck_after_ms, suspects, found))
+        _add(found, _pipeline(pipeline, status, holders.get(pipeline.pipeline), stuck_after_ms, slow_after_ms, suspects, found))
     for stream in status.streams:
         if stream.state == pb.STREAM_STATE_PARKED:
             _add(found, _parked(stream, status.pipelines, found))
@@ -107,6 +126,11 @@ def _connector_of(sink: str, instance: str) -> str:
 def _gateway(gateway: pb.GatewayStatus) -> Iterator[Problem]:
     if gateway.draining:
         yield Problem("gateway", Kind.STOPPING, "the gateway is stopping", 0, "start it again, or wait for its successor")
+    if gateway.HasField("clock_jump_ms"):
+        way = "forward" if gateway.clock_jump_ms > 0 else "back"
+        cause = f"the clock of its machine was set {way} by {abs(gateway.clock_jump_ms) / 1000:.1f} s"
+        remedy = "check the machine's time service; functions that use the time of day may have been wrong"
+        yield Problem("gateway", Kind.CLOCK_JUMPED, cause, gateway.clock_jump_age_ms, remedy)
 
 
 def _reports(part: str, reported: pb.ReportedStatus) -> Iterator[Problem]:
@@ -137,7 +161,8 @@ def _stream(stream: pb.StreamStatus, connected: set[str], found: Mapping[str, Pr
             yield from _paused(part, stream)
             return
         if stream.last_instance:
-            connector, cause = f"connector {stream.last_instance}", "its session has ended"
+            connector = f"connector {stream.last_instance}"
+            cause = f"its session has ended: {stream.last_error}" if stream.last_error else "its session has ended"
         else:
             connector, cause = (
                 f"source {source_of(stream.stream)}",
@@ -162,7 +187,9 @@ def _paused(part: str, status: pb.StreamStatus | pb.SessionStatus | pb.PipelineS
         yield Problem(pause.part, Kind.PAUSED, f"paused by {pause.by}", pause.age_ms, remedy).within(part)
 
 
-def _sink(sink: pb.SinkStatus, ages: Mapping[tuple[str, str], int], found: Mapping[str, Problem]) -> Iterator[Problem]:
+def _sink(
+    sink: pb.SinkStatus, ages: Mapping[tuple[str, str], int], slow_after_ms: int, found: Mapping[str, Problem]
+) -> Iterator[Problem]:
     part = f"sink {sink.sink}"
     for lost in sink.lost:
         cause = (
@@ -175,7 +202,10 @@ def _sink(sink: pb.SinkStatus, ages: Mapping[tuple[str, str], int], found: Mappi
         if root := found.get(_connector_of(sink.sink, instance)):
             yield root.within(part)
     if not sink.instances and (sink.writers or sink.pending_transactions):
-        cause, remedy = "no connector serves it", "start its connector; if it runs, its log says why it has no session"
+        cause = (
+            f"no connector serves it; the last one ended with: {sink.last_error}" if sink.last_error else "no connector serves it"
+        )
+        remedy = "start its connector; if it runs, its log says why it has no session"
         yield Problem(part, Kind.SINK_AWAY, cause, sink.absent_ms, remedy)
     elif sink.failure:
         remedy = "restore what the sink writes to; transactions are retried"
@@ -183,6 +213,9 @@ def _sink(sink: pb.SinkStatus, ages: Mapping[tuple[str, str], int], found: Mappi
     elif sink.away:
         cause = f"instance {', '.join(sink.away)} has left, and holds transactions that are not visible yet"
         yield Problem(part, Kind.SINK_AWAY, cause, 0, "start this instance again: only it has what it has prepared")
+    elif sink.outstanding_ms >= slow_after_ms:
+        remedy = "look at what the sink writes to: it takes what it is given, and does not complete it"
+        yield Problem(part, Kind.SINK_SLOW, sink.outstanding, sink.outstanding_ms, remedy)
     yield from _paused(part, sink)
 
 
@@ -200,6 +233,7 @@ def _pipeline(
     status: pb.GetStatusResponse,
     held_ms: int | None,
     stuck_after_ms: int,
+    slow_after_ms: int,
     suspects: list[str],
     found: Mapping[str, Problem],
 ) -> Iterator[Problem]:
@@ -214,6 +248,10 @@ def _pipeline(
     faults = [problem for problem in fatal if problem.is_fault]
     if faults:
         yield faults[0].within(part)
+    elif pipeline.fault.kind in _RUN_FAULTS:
+        kind, remedy = _RUN_FAULTS[pipeline.fault.kind]
+        batch = f"batch {pipeline.fault.batch}: " if pipeline.fault.HasField("batch") else ""
+        yield Problem(part, kind, f"{batch}{pipeline.fault.message}", pipeline.fault.age_ms, remedy)
     elif pipeline.state == pb.PIPELINE_STATE_AWAY:
         cause = f"its lease has ended: it has not called for {pipeline.idle_ms // 1000} s"
         remedy = f"restart the query if its machine has failed, or run: headrace forget {name}"
@@ -225,6 +263,10 @@ def _pipeline(
         cause = "acknowledgements wait for it, and it has not attached since the gateway started"
         remedy = "start its query, or remove it from [[streams]] of the gateway's configuration"
         yield Problem(part, Kind.PIPELINE_AWAITED, cause, held_ms, remedy)
+    elif pipeline.voted_ms >= slow_after_ms:
+        cause = "its sinks have voted for its micro-batch, and its commit log does not have it"
+        remedy = "look at the storage of its checkpoint; it must take a small file within seconds"
+        yield Problem(part, Kind.COMMIT_SLOW, cause, pipeline.voted_ms, remedy)
     elif pipeline.HasField("paused") and pipeline.batch_ms < stuck_after_ms:
         yield from _paused(part, pipeline)
     elif fatal and pipeline.batch_ms < stuck_after_ms:

@@ -1,4 +1,4 @@
-"""Periodic work, once a second: sets the pace of connectors, ends leases, closes paused streams, and forgets unused names."""
+"""Periodic work, once a second: checks the clock, sets the pace of connectors, ends leases, and forgets what is unused."""
 
 import asyncio
 import time
@@ -29,6 +29,7 @@ async def run_housekeeping(gateway: Gateway) -> None:
     interval_s = min(INTERVAL_S, gateway.limits.query_lease_ms / 1000)
     while True:
         await asyncio.sleep(interval_s)
+        gateway.clock.check()
         pace(gateway)
         end_leases(gateway)
         close_paused(gateway)

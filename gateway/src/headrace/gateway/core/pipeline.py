@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from headrace.contract.names import covers, source_of
 from headrace.contract.position import Position
 from headrace.gateway.core.position import BEGINNING
+from headrace.gateway.core.run_faults import Fault
 from headrace.gateway.core.signal import Signal
 from headrace.gateway.core.timeline import Timeline
 from headrace.protocol.v1.metrics_pb2 import RunMetrics
@@ -99,6 +100,8 @@ class Pipeline:
     """The number of its calls in progress."""
     had_batch: bool = False
     """Whether a batch was ever planned: its checkpoint may name messages that it has not committed."""
+    fault: Fault | None = None
+    """Why its run makes no progress, as its driver has reported it."""
     metrics: RunMetrics | None = None
     """What its run has done since it started, as it says."""
     behind_since: dict[str, float] = field(default_factory=dict)

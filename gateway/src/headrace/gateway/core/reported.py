@@ -49,6 +49,11 @@ class Reported:
         """Whether the connector has reported an error."""
         return bool(self._errors)
 
+    @property
+    def last_error(self) -> str:
+        """The message of the last error; empty if there is none."""
+        return self._errors[-1].message if self._errors else ""
+
     def take(self, report: connector_pb2.Report) -> None:
         """Takes a Report: its state replaces the former one, its errors are added.
 

@@ -36,6 +36,7 @@ def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
 
 def _gateway(gateway: Gateway) -> pb.GatewayStatus:
     totals = gateway.forgotten.with_streams(gateway.streams.values())
+    jump_ms, jump_age_ms = gateway.clock.jump or (None, None)
     return pb.GatewayStatus(
         version=VERSION,
         uptime_ms=_ms_since(gateway.started_at),
@@ -50,6 +51,8 @@ def _gateway(gateway: Gateway) -> pb.GatewayStatus:
         duplicate_messages=totals.duplicate_messages,
         losses=totals.losses,
         buffered_messages=sum(stream.held_messages for stream in gateway.streams.values()),
+        clock_jump_ms=jump_ms,
+        clock_jump_age_ms=jump_age_ms,
     )
 
 
@@ -75,6 +78,7 @@ def _stream(stream: Stream) -> pb.StreamStatus:
         last_instance=stream.last_instance,
         paused=pause_status(stream.pause),
         latest_sequence=_latest(stream),
+        last_error="" if stream.attachment else stream.last_error,
     )
     _set(status, "received", stream.received)
     _set(status, "acknowledged", stream.acknowledged)
@@ -191,6 +195,7 @@ def _sink_session(session: SinkSession, errors_bytes: int) -> pb.SinkSessionStat
 def _pipeline(pipeline: Pipeline, gateway: Gateway) -> pb.PipelineStatus:
     streams = [stream for stream in gateway.streams.values() if pipeline in stream.readers]
     waiting = [stream.lag_after(pipeline.position(stream.name)) for stream in streams]
+    voted_s = pipeline.timeline.voted_s
     return pb.PipelineStatus(
         pipeline=pipeline.name,
         run=pipeline.run.number,
@@ -205,12 +210,15 @@ def _pipeline(pipeline: Pipeline, gateway: Gateway) -> pb.PipelineStatus:
         planned_batches=pipeline.planned_batches,
         batch_ms=_ms_since(pipeline.planned_at) if pipeline.planned else None,
         metrics=pipeline.metrics,
+        voted_ms=None if voted_s is None else max(0, int(voted_s * 1000)),
+        fault=None if pipeline.fault is None else pipeline.fault.status(),
         paused=pause_status(gateway.pauses.of(PartKind.PIPELINE, pipeline.name)),
     )
 
 
 def _sink(sink: Sink, gateway: Gateway) -> pb.SinkStatus:
     pending = {transaction for holdings in sink.holders() for transaction in holdings.transactions()}
+    outstanding = _outstanding(sink)
     return pb.SinkStatus(
         sink=sink.name,
         mode=sink.mode,
@@ -235,7 +243,16 @@ def _sink(sink: Sink, gateway: Gateway) -> pb.SinkStatus:
         failure=sink.failure.reason if sink.failure else "",
         failure_age_ms=_ms_since(sink.failure.occurred_at) if sink.failure else None,
         paused=pause_status(gateway.pauses.of(PartKind.SINK, sink.name)),
+        outstanding=outstanding[1] if outstanding else "",
+        outstanding_ms=_ms_since(outstanding[0]) if outstanding else None,
+        last_error="" if sink.sessions else sink.last_error,
     )
+
+
+def _outstanding(sink: Sink) -> tuple[float, str] | None:
+    """Returns what an instance has yet to answer for the longest time, after since when."""
+    waits = [(name, session.outstanding()) for name, session in sink.sessions.items()]
+    return min(((wait[0], f"instance {name} {wait[1]}") for name, wait in waits if wait is not None), default=None)
 
 
 def _set(status: pb.StreamStatus, field: str, position: Position) -> None:

@@ -158,6 +158,8 @@ class Stream:
     known_since: float = field(default_factory=time.monotonic)
     left_at: float = field(default_factory=time.monotonic)
     """When its last session closed or lost it, or when it became known, on the monotonic clock."""
+    last_error: str = ""
+    """The last error that its connector reported before its session ended."""
     last_instance: str = ""
     """The instance that owned it last."""
     _ends: list[int] = field(default_factory=list)

@@ -102,6 +102,14 @@ class Timeline:
         """The micro-batch that is planned and not committed; None if there is none."""
         return None if self._open is None else self._open.batch
 
+    @property
+    def voted_s(self) -> float | None:
+        """For how long the sinks have voted for a micro-batch that is not in the commit log, in seconds; None otherwise."""
+        record = self._open
+        if record is None or not record.has(Stage.VOTED) or record.has(Stage.COMMITTED):
+            return None
+        return record.now() - record.batch.stages[Stage.VOTED]
+
     def awaiting(self, stream: str, position: Position) -> Batch | None:
         """Returns the committed micro-batch whose acknowledgement includes a position; None if it is not known."""
         for group in self._awaited:

@@ -39,7 +39,7 @@ def new_app(
         loopback: Whether it listens where only this machine reaches it, and so is known by no other name.
         observer: Takes the snapshots; None for one of its own.
     """
-    observer = observer or Observer(gateway, config.stuck_after_ms)
+    observer = observer or Observer(gateway, config)
     documents, callers = Documents(observer, address), Callers(registry)
     published = events.Events(documents)
     metrics = Prometheus(gateway, observer, of_streams=config.stream_metrics)

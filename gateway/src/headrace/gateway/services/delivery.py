@@ -11,6 +11,7 @@ from headrace.gateway.core import Gateway, frames
 from headrace.gateway.core.bounds import MAX_PARTS, MAX_SEGMENTS, MAX_STAGES, MAX_STEPS, MAX_WRITTEN, check_count, check_length
 from headrace.gateway.core.errors import MalformedMessage, NotAtOnce, NotPermitted, OutOfTurn, ProtocolError
 from headrace.gateway.core.leases import renew
+from headrace.gateway.core.run_faults import Fault, after_report
 from headrace.gateway.core.sinks import delivering
 from headrace.gateway.core.sinks.commit_log import CommitLog, Segment
 from headrace.gateway.core.sinks.runs import wait_until_current
@@ -171,6 +172,7 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
     check_count("sinks", request.sinks, MAX_WRITTEN)
     check_count("readers", request.readers, MAX_WRITTEN)
     _check_metrics(request.metrics)
+    fault = Fault.of(request.fault) if request.HasField("fault") else None
     check_length("run", request.run)
     if not request.run or "/" in request.run or not request.run_number:
         raise MalformedMessage(
@@ -205,6 +207,9 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
     votes = _votes(request, commit_log, sinks)
     pending = delivering.report_commits(gateway, commit_log, votes, accept_older=request.accept_older)
     renew(gateway, request.readers)
+    for reader in request.readers:
+        if (read := gateway.pipelines.get(reader)) is not None:
+            read.fault = after_report(read.fault, fault, commit_log.committed)
     if request.HasField("metrics"):
         for reader in request.readers:
             if (pipeline := gateway.pipelines.get(reader)) is not None:

@@ -650,6 +650,8 @@ class GatewayStatus(_message.Message):
     DUPLICATE_MESSAGES_FIELD_NUMBER: _builtins.int
     LOSSES_FIELD_NUMBER: _builtins.int
     BUFFERED_MESSAGES_FIELD_NUMBER: _builtins.int
+    CLOCK_JUMP_MS_FIELD_NUMBER: _builtins.int
+    CLOCK_JUMP_AGE_MS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Its version."""
     uptime_ms: _builtins.int
@@ -674,6 +676,12 @@ class GatewayStatus(_message.Message):
     """How many times pipelines continued although a source had lost messages that they had not read."""
     buffered_messages: _builtins.int
     """Messages that it holds."""
+    clock_jump_ms: _builtins.int
+    """By how much the clock of its machine was set forward or, if negative, back in the last minute, in milliseconds; absent if
+    by less than a second.
+    """
+    clock_jump_age_ms: _builtins.int
+    """How long ago that was, in milliseconds; absent like clock_jump_ms."""
     @_builtins.property
     def rejected_sessions(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Sessions that it ended because they broke a rule, by gRPC status name."""
@@ -694,12 +702,21 @@ class GatewayStatus(_message.Message):
         duplicate_messages: _builtins.int = ...,
         losses: _builtins.int = ...,
         buffered_messages: _builtins.int = ...,
+        clock_jump_ms: _builtins.int | None = ...,
+        clock_jump_age_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms", "_clock_jump_ms", b"_clock_jump_ms", "clock_jump_age_ms", b"clock_jump_age_ms", "clock_jump_ms", b"clock_jump_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_messages", b"acknowledged_messages", "buffer_limit_bytes", b"buffer_limit_bytes", "buffered_bytes", b"buffered_bytes", "buffered_messages", b"buffered_messages", "draining", b"draining", "duplicate_messages", b"duplicate_messages", "losses", b"losses", "received_bytes", b"received_bytes", "received_frames", b"received_frames", "received_messages", b"received_messages", "rejected_sessions", b"rejected_sessions", "uptime_ms", b"uptime_ms", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms", "_clock_jump_ms", b"_clock_jump_ms", "acknowledged_messages", b"acknowledged_messages", "buffer_limit_bytes", b"buffer_limit_bytes", "buffered_bytes", b"buffered_bytes", "buffered_messages", b"buffered_messages", "clock_jump_age_ms", b"clock_jump_age_ms", "clock_jump_ms", b"clock_jump_ms", "draining", b"draining", "duplicate_messages", b"duplicate_messages", "losses", b"losses", "received_bytes", b"received_bytes", "received_frames", b"received_frames", "received_messages", b"received_messages", "rejected_sessions", b"rejected_sessions", "uptime_ms", b"uptime_ms", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__clock_jump_age_ms: _TypeAlias = _typing.Literal["clock_jump_age_ms"]  # noqa: Y015
+    _WhichOneofArgType__clock_jump_age_ms: _TypeAlias = _typing.Literal["_clock_jump_age_ms", b"_clock_jump_age_ms"]  # noqa: Y015
+    _WhichOneofReturnType__clock_jump_ms: _TypeAlias = _typing.Literal["clock_jump_ms"]  # noqa: Y015
+    _WhichOneofArgType__clock_jump_ms: _TypeAlias = _typing.Literal["_clock_jump_ms", b"_clock_jump_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_jump_age_ms) -> _WhichOneofReturnType__clock_jump_age_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clock_jump_ms) -> _WhichOneofReturnType__clock_jump_ms | None: ...
 
 Global___GatewayStatus: _TypeAlias = GatewayStatus  # noqa: Y015
 
@@ -730,6 +747,7 @@ class StreamStatus(_message.Message):
     RECEIVED_BYTES_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
     LATEST_SEQUENCE_FIELD_NUMBER: _builtins.int
+    LAST_ERROR_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """Its name."""
     state: Global___StreamState.ValueType
@@ -764,6 +782,8 @@ class StreamStatus(_message.Message):
     """Bytes of the frames received since the gateway started, after deduplication."""
     latest_sequence: _builtins.int
     """The sequence of the last message that the source has, as its connector last reported it; absent if it has not."""
+    last_error: _builtins.str
+    """The last error that its connector reported before its session ended; empty if it has a session, or reported none."""
     @_builtins.property
     def received(self) -> _frame_pb2.Position:
         """The last message received."""
@@ -806,10 +826,11 @@ class StreamStatus(_message.Message):
         received_bytes: _builtins.int = ...,
         paused: Global___PauseStatus | None = ...,
         latest_sequence: _builtins.int | None = ...,
+        last_error: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "acknowledged", b"acknowledged", "latest_sequence", b"latest_sequence", "paused", b"paused", "received", b"received"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "acknowledged", b"acknowledged", "acknowledged_messages", b"acknowledged_messages", "detail", b"detail", "duplicate_messages", b"duplicate_messages", "holders", b"holders", "instance", b"instance", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "last_instance", b"last_instance", "latest_sequence", b"latest_sequence", "losses", b"losses", "oldest_unacknowledged_ms", b"oldest_unacknowledged_ms", "paused", b"paused", "readers", b"readers", "received", b"received", "received_bytes", b"received_bytes", "received_messages", b"received_messages", "replayable", b"replayable", "state", b"state", "state_age_ms", b"state_age_ms", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged", "_latest_sequence", b"_latest_sequence", "_paused", b"_paused", "_received", b"_received", "acknowledged", b"acknowledged", "acknowledged_messages", b"acknowledged_messages", "detail", b"detail", "duplicate_messages", b"duplicate_messages", "holders", b"holders", "instance", b"instance", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "last_error", b"last_error", "last_instance", b"last_instance", "latest_sequence", b"latest_sequence", "losses", b"losses", "oldest_unacknowledged_ms", b"oldest_unacknowledged_ms", "paused", b"paused", "readers", b"readers", "received", b"received", "received_bytes", b"received_bytes", "received_messages", b"received_messages", "replayable", b"replayable", "state", b"state", "state_age_ms", b"state_age_ms", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__acknowledged: _TypeAlias = _typing.Literal["acknowledged"]  # noqa: Y015
     _WhichOneofArgType__acknowledged: _TypeAlias = _typing.Literal["_acknowledged", b"_acknowledged"]  # noqa: Y015
@@ -1061,6 +1082,8 @@ class PipelineStatus(_message.Message):
     BATCH_MS_FIELD_NUMBER: _builtins.int
     PLANNED_BATCHES_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
+    VOTED_MS_FIELD_NUMBER: _builtins.int
+    FAULT_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """Its name."""
@@ -1082,6 +1105,10 @@ class PipelineStatus(_message.Message):
     """How long ago its micro-batch was planned that it has not committed, in milliseconds; absent if there is none."""
     planned_batches: _builtins.int
     """Micro-batches planned for it since the gateway started."""
+    voted_ms: _builtins.int
+    """How long ago all sinks voted for its micro-batch, in milliseconds; absent if the batch is in the commit log, or there is
+    none.
+    """
     @_builtins.property
     def patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The patterns of the streams that it reads."""
@@ -1093,6 +1120,10 @@ class PipelineStatus(_message.Message):
     @_builtins.property
     def metrics(self) -> _metrics_pb2.RunMetrics:
         """What its run has done since it started; absent if it has not said."""
+
+    @_builtins.property
+    def fault(self) -> _metrics_pb2.RunFault:
+        """Why its run makes no progress, as its driver reports it; absent if the driver has reported nothing."""
 
     @_builtins.property
     def paused(self) -> Global___PauseStatus:
@@ -1114,28 +1145,38 @@ class PipelineStatus(_message.Message):
         batch_ms: _builtins.int | None = ...,
         planned_batches: _builtins.int = ...,
         metrics: _metrics_pb2.RunMetrics | None = ...,
+        voted_ms: _builtins.int | None = ...,
+        fault: _metrics_pb2.RunFault | None = ...,
         paused: Global___PauseStatus | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_metrics", b"_metrics", "_paused", b"_paused", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "metrics", b"metrics", "paused", b"paused"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_voted_ms", b"_voted_ms", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "fault", b"fault", "metrics", b"metrics", "paused", b"paused", "voted_ms", b"voted_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_metrics", b"_metrics", "_paused", b"_paused", "attached", b"attached", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "committed", b"committed", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "metrics", b"metrics", "patterns", b"patterns", "paused", b"paused", "pipeline", b"pipeline", "planned_batches", b"planned_batches", "run", b"run", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms", "_batch_ms", b"_batch_ms", "_fault", b"_fault", "_metrics", b"_metrics", "_paused", b"_paused", "_voted_ms", b"_voted_ms", "attached", b"attached", "away_ms", b"away_ms", "batch_ms", b"batch_ms", "committed", b"committed", "fault", b"fault", "idle_ms", b"idle_ms", "lag_bytes", b"lag_bytes", "lag_messages", b"lag_messages", "metrics", b"metrics", "patterns", b"patterns", "paused", b"paused", "pipeline", b"pipeline", "planned_batches", b"planned_batches", "run", b"run", "state", b"state", "voted_ms", b"voted_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__away_ms: _TypeAlias = _typing.Literal["away_ms"]  # noqa: Y015
     _WhichOneofArgType__away_ms: _TypeAlias = _typing.Literal["_away_ms", b"_away_ms"]  # noqa: Y015
     _WhichOneofReturnType__batch_ms: _TypeAlias = _typing.Literal["batch_ms"]  # noqa: Y015
     _WhichOneofArgType__batch_ms: _TypeAlias = _typing.Literal["_batch_ms", b"_batch_ms"]  # noqa: Y015
+    _WhichOneofReturnType__fault: _TypeAlias = _typing.Literal["fault"]  # noqa: Y015
+    _WhichOneofArgType__fault: _TypeAlias = _typing.Literal["_fault", b"_fault"]  # noqa: Y015
     _WhichOneofReturnType__metrics: _TypeAlias = _typing.Literal["metrics"]  # noqa: Y015
     _WhichOneofArgType__metrics: _TypeAlias = _typing.Literal["_metrics", b"_metrics"]  # noqa: Y015
     _WhichOneofReturnType__paused: _TypeAlias = _typing.Literal["paused"]  # noqa: Y015
     _WhichOneofArgType__paused: _TypeAlias = _typing.Literal["_paused", b"_paused"]  # noqa: Y015
+    _WhichOneofReturnType__voted_ms: _TypeAlias = _typing.Literal["voted_ms"]  # noqa: Y015
+    _WhichOneofArgType__voted_ms: _TypeAlias = _typing.Literal["_voted_ms", b"_voted_ms"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__away_ms) -> _WhichOneofReturnType__away_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__batch_ms) -> _WhichOneofReturnType__batch_ms | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__fault) -> _WhichOneofReturnType__fault | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__metrics) -> _WhichOneofReturnType__metrics | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__paused) -> _WhichOneofReturnType__paused | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__voted_ms) -> _WhichOneofReturnType__voted_ms | None: ...
 
 Global___PipelineStatus: _TypeAlias = PipelineStatus  # noqa: Y015
 
@@ -1164,6 +1205,9 @@ class SinkStatus(_message.Message):
     ABORTED_TRANSACTIONS_FIELD_NUMBER: _builtins.int
     FAILURES_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
+    OUTSTANDING_FIELD_NUMBER: _builtins.int
+    OUTSTANDING_MS_FIELD_NUMBER: _builtins.int
+    LAST_ERROR_FIELD_NUMBER: _builtins.int
     sink: _builtins.str
     """Its name."""
     mode: _sink_pb2.SinkMode.ValueType
@@ -1190,6 +1234,12 @@ class SinkStatus(_message.Message):
     """Transactions that its instances were told to abort."""
     failures: _builtins.int
     """Parts and transactions that its instances failed."""
+    outstanding: _builtins.str
+    """What an instance has yet to answer, for the longest time; empty if nothing is outstanding."""
+    outstanding_ms: _builtins.int
+    """How long that has been outstanding, in milliseconds; absent if nothing is."""
+    last_error: _builtins.str
+    """The last error that its last instance reported before its session ended; empty if there was none."""
     @_builtins.property
     def instances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Its live instances."""
@@ -1238,21 +1288,28 @@ class SinkStatus(_message.Message):
         aborted_transactions: _builtins.int = ...,
         failures: _builtins.int = ...,
         paused: Global___PauseStatus | None = ...,
+        outstanding: _builtins.str = ...,
+        outstanding_ms: _builtins.int | None = ...,
+        last_error: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_paused", b"_paused", "absent_ms", b"absent_ms", "failure_age_ms", b"failure_age_ms", "paused", b"paused"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_outstanding_ms", b"_outstanding_ms", "_paused", b"_paused", "absent_ms", b"absent_ms", "failure_age_ms", b"failure_age_ms", "outstanding_ms", b"outstanding_ms", "paused", b"paused"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_paused", b"_paused", "aborted_transactions", b"aborted_transactions", "absent_ms", b"absent_ms", "away", b"away", "committed", b"committed", "committed_transactions", b"committed_transactions", "failure", b"failure", "failure_age_ms", b"failure_age_ms", "failures", b"failures", "instances", b"instances", "losses", b"losses", "lost", b"lost", "mode", b"mode", "open_parts", b"open_parts", "paused", b"paused", "pending_transactions", b"pending_transactions", "refused_messages", b"refused_messages", "sink", b"sink", "staged_messages", b"staged_messages", "writers", b"writers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_outstanding_ms", b"_outstanding_ms", "_paused", b"_paused", "aborted_transactions", b"aborted_transactions", "absent_ms", b"absent_ms", "away", b"away", "committed", b"committed", "committed_transactions", b"committed_transactions", "failure", b"failure", "failure_age_ms", b"failure_age_ms", "failures", b"failures", "instances", b"instances", "last_error", b"last_error", "losses", b"losses", "lost", b"lost", "mode", b"mode", "open_parts", b"open_parts", "outstanding", b"outstanding", "outstanding_ms", b"outstanding_ms", "paused", b"paused", "pending_transactions", b"pending_transactions", "refused_messages", b"refused_messages", "sink", b"sink", "staged_messages", b"staged_messages", "writers", b"writers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__absent_ms: _TypeAlias = _typing.Literal["absent_ms"]  # noqa: Y015
     _WhichOneofArgType__absent_ms: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms"]  # noqa: Y015
     _WhichOneofReturnType__failure_age_ms: _TypeAlias = _typing.Literal["failure_age_ms"]  # noqa: Y015
     _WhichOneofArgType__failure_age_ms: _TypeAlias = _typing.Literal["_failure_age_ms", b"_failure_age_ms"]  # noqa: Y015
+    _WhichOneofReturnType__outstanding_ms: _TypeAlias = _typing.Literal["outstanding_ms"]  # noqa: Y015
+    _WhichOneofArgType__outstanding_ms: _TypeAlias = _typing.Literal["_outstanding_ms", b"_outstanding_ms"]  # noqa: Y015
     _WhichOneofReturnType__paused: _TypeAlias = _typing.Literal["paused"]  # noqa: Y015
     _WhichOneofArgType__paused: _TypeAlias = _typing.Literal["_paused", b"_paused"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__absent_ms) -> _WhichOneofReturnType__absent_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__failure_age_ms) -> _WhichOneofReturnType__failure_age_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__outstanding_ms) -> _WhichOneofReturnType__outstanding_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__paused) -> _WhichOneofReturnType__paused | None: ...
 

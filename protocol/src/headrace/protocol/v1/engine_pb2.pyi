@@ -1124,6 +1124,7 @@ class SettleRequest(_message.Message):
     AWAITED_FIELD_NUMBER: _builtins.int
     FORMER_SINKS_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
+    FAULT_FIELD_NUMBER: _builtins.int
     pipeline: _builtins.str
     """The pipeline, as its transactions name it."""
     committed: _builtins.int
@@ -1184,6 +1185,12 @@ class SettleRequest(_message.Message):
     def metrics(self) -> _metrics_pb2.RunMetrics:
         """What the run has done since it started; absent if the caller does not measure it."""
 
+    @_builtins.property
+    def fault(self) -> _metrics_pb2.RunFault:
+        """Why the run makes no progress. Absent if nothing hinders it: what was reported before is then over, except a failed
+        micro-batch, which is over when it is committed.
+        """
+
     def __init__(
         self,
         *,
@@ -1202,17 +1209,22 @@ class SettleRequest(_message.Message):
         awaited: _abc.Iterable[_builtins.str] | None = ...,
         former_sinks: _abc.Iterable[_builtins.str] | None = ...,
         metrics: _metrics_pb2.RunMetrics | None = ...,
+        fault: _metrics_pb2.RunFault | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_metrics", b"_metrics", "committed", b"committed", "metrics", b"metrics"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_fault", b"_fault", "_metrics", b"_metrics", "committed", b"committed", "fault", b"fault", "metrics", b"metrics"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_metrics", b"_metrics", "accept_lost", b"accept_lost", "accept_older", b"accept_older", "awaited", b"awaited", "closed", b"closed", "committed", b"committed", "first_batch", b"first_batch", "former_sinks", b"former_sinks", "metrics", b"metrics", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "run_number", b"run_number", "segments", b"segments", "sinks", b"sinks", "votes", b"votes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed", b"_committed", "_fault", b"_fault", "_metrics", b"_metrics", "accept_lost", b"accept_lost", "accept_older", b"accept_older", "awaited", b"awaited", "closed", b"closed", "committed", b"committed", "fault", b"fault", "first_batch", b"first_batch", "former_sinks", b"former_sinks", "metrics", b"metrics", "pipeline", b"pipeline", "readers", b"readers", "run", b"run", "run_number", b"run_number", "segments", b"segments", "sinks", b"sinks", "votes", b"votes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__committed: _TypeAlias = _typing.Literal["committed"]  # noqa: Y015
     _WhichOneofArgType__committed: _TypeAlias = _typing.Literal["_committed", b"_committed"]  # noqa: Y015
+    _WhichOneofReturnType__fault: _TypeAlias = _typing.Literal["fault"]  # noqa: Y015
+    _WhichOneofArgType__fault: _TypeAlias = _typing.Literal["_fault", b"_fault"]  # noqa: Y015
     _WhichOneofReturnType__metrics: _TypeAlias = _typing.Literal["metrics"]  # noqa: Y015
     _WhichOneofArgType__metrics: _TypeAlias = _typing.Literal["_metrics", b"_metrics"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__committed) -> _WhichOneofReturnType__committed | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__fault) -> _WhichOneofReturnType__fault | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__metrics) -> _WhichOneofReturnType__metrics | None: ...
 

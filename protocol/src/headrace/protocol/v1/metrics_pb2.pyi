@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -17,6 +18,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _RunFaultKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RunFaultKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunFaultKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RUN_FAULT_KIND_UNSPECIFIED: _RunFaultKind.ValueType  # 0
+    """Not allowed in a RunFault."""
+    RUN_FAULT_KIND_BATCH_FAILED: _RunFaultKind.ValueType  # 1
+    """A micro-batch has failed, for instance because a function of the application raised an exception."""
+    RUN_FAULT_KIND_EXECUTORS_LOST: _RunFaultKind.ValueType  # 2
+    """Executors were lost, and not all of them are replaced yet."""
+
+class RunFaultKind(_RunFaultKind, metaclass=_RunFaultKindEnumTypeWrapper):
+    """What hinders a run."""
+
+RUN_FAULT_KIND_UNSPECIFIED: RunFaultKind.ValueType  # 0
+"""Not allowed in a RunFault."""
+RUN_FAULT_KIND_BATCH_FAILED: RunFaultKind.ValueType  # 1
+"""A micro-batch has failed, for instance because a function of the application raised an exception."""
+RUN_FAULT_KIND_EXECUTORS_LOST: RunFaultKind.ValueType  # 2
+"""Executors were lost, and not all of them are replaced yet."""
+Global___RunFaultKind: _TypeAlias = RunFaultKind  # noqa: Y015
 
 @_typing.final
 class RunMetrics(_message.Message):
@@ -58,6 +83,42 @@ class RunMetrics(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunMetrics: _TypeAlias = RunMetrics  # noqa: Y015
+
+@_typing.final
+class RunFault(_message.Message):
+    """Why a run makes no progress, as its driver sees it. For operators; nothing else depends on it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    kind: Global___RunFaultKind.ValueType
+    """What hinders it."""
+    batch: _builtins.int
+    """The micro-batch that it concerns; absent if it concerns none in particular."""
+    message: _builtins.str
+    """What happened, in a line for humans; at most 4,096 bytes."""
+    age_ms: _builtins.int
+    """For how long, in milliseconds: when it was reported, or in a status, when the gateway answered."""
+    def __init__(
+        self,
+        *,
+        kind: Global___RunFaultKind.ValueType = ...,
+        batch: _builtins.int | None = ...,
+        message: _builtins.str = ...,
+        age_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_batch", b"_batch", "batch", b"batch"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_batch", b"_batch", "age_ms", b"age_ms", "batch", b"batch", "kind", b"kind", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__batch: _TypeAlias = _typing.Literal["batch"]  # noqa: Y015
+    _WhichOneofArgType__batch: _TypeAlias = _typing.Literal["_batch", b"_batch"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__batch) -> _WhichOneofReturnType__batch | None: ...
+
+Global___RunFault: _TypeAlias = RunFault  # noqa: Y015
 
 @_typing.final
 class StageTime(_message.Message):

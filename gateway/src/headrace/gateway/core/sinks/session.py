@@ -48,6 +48,8 @@ class OpenPart:
     messages: int = 0
     complete: bool = False
     """Whether all of it has been sent."""
+    completed_at: float = 0.0
+    """When, on the monotonic clock."""
 
 
 @dataclass(slots=True)
@@ -100,7 +102,12 @@ class SinkSession:
         self._waiting_bytes = 0
         self._room = Signal()
         self._next_part = 1
-        self._told_to_commit: set[Transaction] = set()
+        self._asked: dict[Transaction, float] = {}
+        """When the votes were requested that are outstanding, on the monotonic clock."""
+        self._full_since: float | None = None
+        """Since when deliveries have waited for room in the queue, on the monotonic clock."""
+        self._told_to_commit: dict[Transaction, float] = {}
+        """The transactions that it was told to commit, and when, on the monotonic clock."""
         self._answered: dict[int, None] = {}
         """The ids of the parts that were answered most recently."""
         self._withdrawn: dict[Transaction, None] = {}
@@ -124,6 +131,15 @@ class SinkSession:
         """Whether staged parts survive the session."""
         return self.hello.mode == pb.SINK_MODE_TWO_PHASE
 
+    def outstanding(self) -> tuple[float, str] | None:
+        """Returns what the sink has yet to answer for the longest time, after when on the monotonic clock that began."""
+        waits = [(o.completed_at, f"has not written {o.part}") for o in self.open.values() if o.complete]
+        waits += [(self._asked[asked], f"has not voted for {asked}") for asked in self.votes]
+        waits += [(since, f"has not made {told} visible") for told, since in self._told_to_commit.items()]
+        if self._full_since is not None:
+            waits.append((self._full_since, "does not take what is delivered to it"))
+        return min(waits, default=None)
+
     # Messages to the sink
 
     def send(self, response: pb.SinkServiceAttachResponse) -> None:
@@ -133,6 +149,8 @@ class SinkSession:
     def _queue(self, response: Response, size: int) -> None:
         self._waiting.append((response, size))
         self._waiting_bytes += size
+        if self._waiting_bytes >= QUEUE_BYTES and self._full_since is None:
+            self._full_since = time.monotonic()
         self.outgoing.notify()
 
     def waiting(self) -> Response | None:
@@ -141,6 +159,8 @@ class SinkSession:
             return None
         response, size = self._waiting.popleft()
         self._waiting_bytes -= size
+        if self._waiting_bytes < QUEUE_BYTES:
+            self._full_since = None
         self._room.notify()
         return response
 
@@ -225,7 +245,7 @@ class SinkSession:
         self._check_open()
         if opened.staged.done():
             return await _outcome(opened.staged)
-        opened.complete = True
+        opened.complete, opened.completed_at = True, time.monotonic()
         self.send(pb.SinkServiceAttachResponse(end_part=pb.EndPart(id=opened.id, messages=opened.messages)))
         return await _outcome(opened.staged)
 
@@ -312,6 +332,7 @@ class SinkSession:
         answer = self.votes.get(transaction)
         if answer is None:
             answer = self.votes[transaction] = asyncio.get_running_loop().create_future()
+            self._asked[transaction] = time.monotonic()
             self.holdings.keep_only(transaction, parts)
             self._end_open_parts(transaction, "the transaction was prepared without it")
             prepare = pb.Prepare(transaction=transaction.to_proto(), parts=[part.to_proto() for part in parts])
@@ -330,6 +351,7 @@ class SinkSession:
         Raises:
             OutOfTurn: no vote was requested.
         """
+        self._asked.pop(transaction, None)
         answer = self.votes.pop(transaction, None)
         if answer is None:
             self._check_withdrawn("Prepared", transaction)
@@ -347,7 +369,7 @@ class SinkSession:
         if transaction not in self._told_to_commit:
             self._check_withdrawn("Committed", transaction)
             return False
-        self._told_to_commit.discard(transaction)
+        self._told_to_commit.pop(transaction, None)
         self.holdings.drop(transaction)
         self.note_visible(transaction)
         self.outcomes["committed"] += 1
@@ -359,7 +381,8 @@ class SinkSession:
         A failed commit is retried with the next report of the commit log.
         """
         self._withdrawn.pop(transaction, None)
-        self._told_to_commit.discard(transaction)
+        self._told_to_commit.pop(transaction, None)
+        self._asked.pop(transaction, None)
         answer = self.votes.pop(transaction, None)
         if answer is not None:
             _answer(answer, SinkFailed(f"sink {self.hello.sink}, {transaction}: {reason}"))
@@ -380,7 +403,7 @@ class SinkSession:
         """Tells the sink, once, to make a transaction visible."""
         if transaction in self._told_to_commit:
             return
-        self._told_to_commit.add(transaction)
+        self._told_to_commit[transaction] = time.monotonic()
         self.send(pb.SinkServiceAttachResponse(commit=pb.Commit(transaction=transaction.to_proto())))
 
     def abort(self, transaction: Transaction) -> None:
@@ -409,7 +432,7 @@ class SinkSession:
             _answer(opened.staged, away)
         for answer in self.votes.values():
             _answer(answer, away)
-        self.open, self.votes = {}, {}
+        self.open, self.votes, self._asked = {}, {}, {}
         self._waiting.clear()
         self._room.notify()
 

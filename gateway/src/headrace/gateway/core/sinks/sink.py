@@ -45,6 +45,8 @@ class Sink:
     """How many transactions its instances committed and aborted, and how many parts and transactions they failed."""
     failure: Failure | None = None
     """The first failure since it last staged, voted or committed successfully."""
+    last_error: str = ""
+    """The last error that its last instance reported before its session ended."""
     left_at: float = field(default_factory=time.monotonic)
     """When its last instance left, or when it became known, on the monotonic clock."""
     used_at: float = field(default_factory=time.monotonic)
@@ -101,6 +103,7 @@ class Sink:
         if self.sessions.get(session.instance) is session:
             del self.sessions[session.instance]
             self.left_at = time.monotonic()
+            self.last_error = session.reported.last_error
             if self.durable and session.holdings.transactions():
                 self.away[session.instance] = session.holdings
                 if len(self.away) > MAX_AWAY:

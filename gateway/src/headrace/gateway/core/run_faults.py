@@ -1,0 +1,53 @@
+"""What the driver of a run reports as the reason why the run makes no progress."""
+
+import time
+from dataclasses import dataclass
+
+from headrace.gateway.core.errors import MalformedMessage
+from headrace.gateway.core.reported import MAX_TEXT_BYTES
+from headrace.protocol.v1 import metrics_pb2 as pb
+
+_KINDS = frozenset(pb.RunFaultKind.values()) - {pb.RUN_FAULT_KIND_UNSPECIFIED}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault of a run."""
+
+    told: pb.RunFault
+    began_at: float
+    """On the monotonic clock."""
+
+    @staticmethod
+    def of(told: pb.RunFault) -> "Fault":
+        """Checks what a driver has reported.
+
+        Raises:
+            MalformedMessage: its kind is unknown, or its text is too long.
+        """
+        if told.kind not in _KINDS:
+            raise MalformedMessage(f"RunFault of kind {told.kind}: it is not one of the RunFaultKinds")
+        if len(told.message) > MAX_TEXT_BYTES or len(told.message.encode()) > MAX_TEXT_BYTES:
+            raise MalformedMessage(f"message in RunFault, {told.message[:80]!r}...: it has at most {MAX_TEXT_BYTES} bytes")
+        kept = pb.RunFault()
+        kept.CopyFrom(told)
+        return Fault(kept, time.monotonic() - min(told.age_ms, 2**53) / 1000)
+
+    def status(self) -> pb.RunFault:
+        """Returns it as of now."""
+        status = pb.RunFault()
+        status.CopyFrom(self.told)
+        status.age_ms = max(0, int((time.monotonic() - self.began_at) * 1000))
+        return status
+
+
+def after_report(known: Fault | None, told: Fault | None, committed: int) -> Fault | None:
+    """Returns the fault of a pipeline after a report of its driver, whose commit log ends with batch `committed`, or -1.
+
+    A micro-batch that has failed is tried again, and may fail again: the first failure counts until the batch is committed.
+    """
+    if known is not None and known.told.kind == pb.RUN_FAULT_KIND_BATCH_FAILED:
+        over = known.told.batch <= committed if known.told.HasField("batch") else told is None
+        if not over:
+            return known
+    return told
