@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.connectors._retry import Retry, ThrottledLog
+from headrace.sdk import ConnectorState
 
 LOG = logging.getLogger("tests.retry")
 
@@ -75,3 +76,43 @@ def test_another_problem_is_reported_at_once(waits: list[float], caplog: pytest.
     for problem in ("no route", "no route", "refused"):
         log.report(problem)
     assert caplog.messages == ["no route", "refused"]
+
+
+class Connector:
+    """What a connector has reported."""
+
+    def __init__(self) -> None:
+        self.reported: list[tuple[str, str]] = []
+
+    def report_state(self, state: ConnectorState, reason: str = "") -> None:
+        self.reported.append((state.value, reason))
+
+
+async def test_a_connector_reports_what_it_waits_for_until_all_of_it_is_back(waits: list[float]) -> None:
+    connector = Connector()
+    one, other = Retry("stream s/1", connector), Retry("stream s/2", connector)
+    one.connected()
+    assert connector.reported == []
+    await one.wait(OSError("no network"))
+    await other.wait(OSError("refused"))
+    one.connected()
+    one.connected()
+    # A write that gave up leaves its reason to the next one.
+    Retry("stream s/2", connector).connected()
+    assert connector.reported == [
+        ("waiting", "stream s/1: no network"),
+        ("waiting", "stream s/1: no network"),
+        ("waiting", "stream s/2: refused"),
+        ("running", ""),
+    ]
+
+
+async def test_a_part_that_is_no_longer_read_waits_for_nothing() -> None:
+    connector = Connector()
+    waiting = asyncio.create_task(Retry("stream s/1", connector).wait(OSError("no network")))
+    async with asyncio.timeout(60):
+        while not connector.reported:
+            await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert connector.reported[-1] == ("running", "")

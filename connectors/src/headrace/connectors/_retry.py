@@ -5,6 +5,7 @@ import logging
 import math
 import time
 
+from headrace.connectors._waiting import Reporting, goes_on, waits
 from headrace.contract.backoff import Backoff
 
 FIRST_SECONDS = 0.1
@@ -20,14 +21,24 @@ log = logging.getLogger(__name__)
 class ThrottledLog:
     """Warns of a problem when it appears and every ten seconds while it lasts, and reports when it is over."""
 
-    def __init__(self, log: logging.Logger) -> None:
-        """Creates a throttled log without a problem."""
+    def __init__(self, log: logging.Logger, connector: Reporting | None = None, part: str = "") -> None:
+        """Creates a throttled log without a problem.
+
+        Args:
+            log: Where to log.
+            connector: The connector that waits while the problem lasts, and reports that to the gateway.
+            part: Which part of it waits.
+        """
         self._log = log
+        self._connector = connector
+        self._part = part
         self._problem: str | None = None
         self._reported_at = -math.inf
 
     def report(self, problem: str) -> None:
         """Reports that this problem exists, or still exists."""
+        if self._connector is not None:
+            waits(self._connector, self._part, problem.removesuffix("; retrying"))
         now = time.monotonic()
         if problem != self._problem or now - self._reported_at >= _REPEAT_SECONDS:
             self._log.warning("%s", problem)
@@ -35,6 +46,8 @@ class ThrottledLog:
 
     def over(self, text: str) -> None:
         """Reports that the problem is over, if there was one."""
+        if self._connector is not None:
+            goes_on(self._connector, self._part)
         if self._problem is not None:
             self._log.info("%s", text)
             self._problem = None
@@ -43,11 +56,12 @@ class ThrottledLog:
 class Retry:
     """Backoff between attempts to reach a system, with log messages."""
 
-    def __init__(self, what: str) -> None:
-        """Creates the backoff of a connection; `what` names it in the log."""
+    def __init__(self, what: str, connector: Reporting | None = None) -> None:
+        """Creates the backoff of a connection; `what` names it in the log, and `connector` reports that it waits."""
         self._what = what
+        self._connector = connector
         self._backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS)
-        self._log = ThrottledLog(log)
+        self._log = ThrottledLog(log, connector, what)
         self._connected_at = math.inf
 
     def connected(self) -> None:
@@ -69,4 +83,9 @@ class Retry:
             self._backoff.reset()
         self._connected_at = math.inf
         self._log.report(f"{self._what}: {error}; retrying")
-        await asyncio.sleep(self._backoff.next())
+        try:
+            await asyncio.sleep(self._backoff.next())
+        except asyncio.CancelledError:
+            if self._connector is not None:
+                goes_on(self._connector, self._what)
+            raise

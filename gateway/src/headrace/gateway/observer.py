@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
-from headrace.gateway.config import Http
 from headrace.gateway.core import ConnectorCounts, Gateway, Problem, problems, snapshot
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse
 from headrace.protocol.v1.admin_pb2 import Problem as ProblemMessage
@@ -20,6 +20,18 @@ MAX_PROBLEMS = 1_000
 MANY_PARTS = 100
 """Of so many streams, sessions, pipelines and sinks, a snapshot takes more than a millisecond."""
 _FRESH_S = 1.0
+
+
+class Thresholds(Protocol):
+    """After how long something is a problem, in milliseconds."""
+
+    @property
+    def stuck_after_ms(self) -> int:
+        """Without a commit, a micro-batch is stuck."""
+
+    @property
+    def slow_after_ms(self) -> int:
+        """Without an answer, a sink or a commit log is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +52,7 @@ class Observation:
 class Observer:
     """Takes snapshots of a gateway, each for all that ask for it meanwhile."""
 
-    def __init__(self, gateway: Gateway, config: Http) -> None:
+    def __init__(self, gateway: Gateway, config: Thresholds) -> None:
         """Creates an observer.
 
         Args:
@@ -83,7 +95,7 @@ def _is_large(parts: Gateway | GetStatusResponse) -> bool:
     return sum(map(len, (parts.streams, parts.sessions, parts.pipelines, parts.sinks, parts.sink_sessions))) >= MANY_PARTS
 
 
-def _observation(status: GetStatusResponse, config: Http, connectors: Sequence[ConnectorCounts]) -> Observation:
+def _observation(status: GetStatusResponse, config: Thresholds, connectors: Sequence[ConnectorCounts]) -> Observation:
     taken_at = datetime.now(UTC)
     found = problems(status, config.stuck_after_ms, config.slow_after_ms)
     status.problems.extend(_message(problem) for problem in found[:MAX_PROBLEMS])

@@ -13,6 +13,7 @@ from kafka import TopicPartition
 from kafka import errors as kafka_errors
 
 from headrace.connectors._retry import FIRST_SECONDS, LONGEST_SECONDS, ThrottledLog
+from headrace.connectors._waiting import Reporting
 from headrace.connectors.kafka._calls import Calls
 from headrace.connectors.kafka._cluster import Bounds, Cluster
 from headrace.connectors.kafka._errors import KafkaAway, told
@@ -30,19 +31,20 @@ _AGAIN_SECONDS = 0.1
 class Fetching:
     """The readings, and the consumer, which exists as long as there is a reading."""
 
-    def __init__(self, parameters: KafkaParameters, cluster: Cluster, questions: Calls) -> None:
+    def __init__(self, parameters: KafkaParameters, cluster: Cluster, questions: Calls, connector: Reporting) -> None:
         """Creates the object, which starts fetching with the first reading.
 
         Args:
             parameters: What to fetch, and how.
             cluster: For requests about missing offsets.
             questions: The thread for these requests.
+            connector: The source, which reports that it waits while nothing can be fetched.
         """
         self._parameters = parameters
         self._cluster = cluster
         self._questions = questions
         self._calls = Calls("headrace kafka consumer")
-        self._log = ThrottledLog(log)
+        self._log = ThrottledLog(log, connector, "records")
         self._readings: dict[TopicPartition, Reading] = {}
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()

@@ -46,10 +46,11 @@ class KafkaSource(PolicySource):
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
         self._cluster = Cluster(parameters)
         self._questions = Calls("headrace kafka cluster")
-        self._fetching = Fetching(parameters, self._cluster, self._questions)
+        self._fetching = Fetching(parameters, self._cluster, self._questions, self)
         self._group = GroupOffsets(parameters.group, self._cluster, self._questions) if parameters.group else None
         self._topics: Mapping[str, Topic] | None = None
-        self._away, self._missing, self._unplaced = ThrottledLog(log), ThrottledLog(log), ThrottledLog(log)
+        self._away, self._missing = ThrottledLog(log, self, "topics"), ThrottledLog(log)
+        self._unplaced = ThrottledLog(log, self, "ends of partitions")
 
     async def partitions(self) -> Sequence[str]:
         """Returns the partitions that exist now; waits for the brokers if they have never been reached."""

@@ -48,7 +48,7 @@ class NatsCoreSource(PolicySource):
             NatsRefused: The server rejects this client, or a subscription.
         """
         stream = f"stream {self.name}/{partition}"
-        retry, waiting = Retry(f"{stream}, which loses messages sent in the meantime"), _Waiting(self._parameters, stream)
+        retry, waiting = Retry(f"{stream}, which loses messages sent in the meantime", self), _Waiting(self._parameters, stream)
         while True:
             try:
                 async with connected(self._parameters) as client:

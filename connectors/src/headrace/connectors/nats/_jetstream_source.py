@@ -37,7 +37,7 @@ class JetStreamSource(PolicySource, Generic[Given, Progress]):
             NatsRefused: The server, the stream or the consumer does not permit reading.
             PositionLost: The stream no longer has the messages after the position.
         """
-        retry = Retry(f"stream {self.name}/{partition}")
+        retry = Retry(f"stream {self.name}/{partition}", self)
         while True:
             try:
                 async with connected(self._parameters) as client, aclosing(self._consume(client, progress)) as batches:

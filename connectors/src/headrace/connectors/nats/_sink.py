@@ -43,7 +43,7 @@ class NatsSink(AsyncSink):
             encoded[place] = refused
         outcomes: list[Outcome] = [one if isinstance(one, Refused) else WRITTEN for one in encoded]
         left = {place: one for place, one in enumerate(encoded) if isinstance(one, Outgoing)}
-        retry, loop = Retry(f"sink {self.name}"), asyncio.get_running_loop()
+        retry, loop = Retry(f"sink {self.name}", self), asyncio.get_running_loop()
         give_up = loop.time() + self._parameters.retry_seconds
         while left:
             before = len(left)

@@ -13,6 +13,7 @@ import psycopg
 from psycopg import AsyncConnection, sql
 from psycopg.conninfo import conninfo_to_dict
 
+from headrace.connectors._waiting import Reporting, goes_on, waits
 from headrace.connectors.postgresql._chunk import Elements, ElementsDumper
 from headrace.connectors.postgresql._errors import in_a_line, is_passing
 from headrace.connectors.postgresql._parameters import PostgreSQLConnection
@@ -128,16 +129,20 @@ class Session:
 class Database:
     """A database, and the errors of a connector about it."""
 
-    def __init__(self, parameters: PostgreSQLConnection, who: str, invalid: type[HeadraceError]) -> None:
+    def __init__(
+        self, parameters: PostgreSQLConnection, who: str, invalid: type[HeadraceError], connector: Reporting | None = None
+    ) -> None:
         """Creates the database, without connecting.
 
         Args:
             parameters: How to reach it.
             who: The name of the connector, for the log and the server's list of sessions.
             invalid: The type of error to raise if the user has to change something.
+            connector: What reports that it waits while the server is unavailable or busy.
         """
         self.who = who
         self.invalid = invalid
+        self._connector = connector
         self._parameters = parameters
         self._options = {**_CLIENT_OPTIONS, **conninfo_to_dict(parameters.url.get_secret_value())}
         if parameters.password is not None:
@@ -207,8 +212,15 @@ class Database:
         """Returns the error that ends the connector."""
         return self.invalid(f"{self.where}: {in_a_line(error)}")
 
+    def works(self) -> None:
+        """Reports that the server does what it is asked to."""
+        if self._connector is not None:
+            goes_on(self._connector, self.where)
+
     def report(self, error: BaseException) -> None:
-        """Logs the reason for retries, periodically."""
+        """Reports the reason for retries, and logs it periodically."""
+        if self._connector is not None:
+            waits(self._connector, self.where, f"{self.where}: {in_a_line(error)}")
         if time.monotonic() - self._reported_at >= _REPORT_SECONDS:
             log.warning("%s: %s: %s; retrying", self.who, self.where, in_a_line(error))
             self._reported_at = time.monotonic()

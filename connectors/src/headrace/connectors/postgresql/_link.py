@@ -45,7 +45,9 @@ class Link(Generic[S]):
         while True:
             async with self._turn:
                 try:
-                    return await work(await self._ready())
+                    result = await work(await self._ready())
+                    self._database.works()
+                    return result
                 except (psycopg.Error, OSError) as error:
                     await self._let_go()
                     if not is_passing(error):

@@ -54,7 +54,7 @@ class PostgreSQLOutboxSource(PolicySource):
         self.name = parameters.source
         self._parameters = parameters
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
-        self._database = Database(parameters, f"postgresql-outbox source {parameters.source}", InvalidSource)
+        self._database = Database(parameters, f"postgresql-outbox source {parameters.source}", InvalidSource, self)
         self._readings: dict[str, Reading] = {}
         # Three connections, however many partitions there are, because a server allows only a limited number.
         self._watch = Watch(

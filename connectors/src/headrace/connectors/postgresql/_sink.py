@@ -50,7 +50,7 @@ class PostgreSQLSink(AsyncTwoPhaseSink):
         """Creates the sink, without connecting."""
         self.name = parameters.sink
         self._parameters = parameters
-        self._database = Database(parameters, f"postgresql-sink {parameters.sink}", InvalidSink)
+        self._database = Database(parameters, f"postgresql-sink {parameters.sink}", InvalidSink, self)
         self._link: Link[_Opened] = Link(self._database, self._open)
         self._staging: Pool[_Opened] = Pool(self._database, self._open_aside, _STAGING_CONNECTIONS)
         self._staged_bytes = 0

@@ -25,7 +25,7 @@ class PostgreSQLSource(PolicySource):
         self._parameters = parameters
         self.bad_records = BadRecordPolicy.of(self.name, parameters)
         self._watch = Watch(
-            Database(parameters, f"postgresql source {parameters.source}", InvalidSource),
+            Database(parameters, f"postgresql source {parameters.source}", InvalidSource, self),
             parameters,
             value_column=parameters.value_column,
             columns=parameters.columns,

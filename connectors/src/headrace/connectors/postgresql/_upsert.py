@@ -53,7 +53,7 @@ class PostgreSQLUpsertSink(AsyncIdempotentSink):
         """Creates the sink, without connecting."""
         self.name = parameters.sink
         self._parameters = parameters
-        self._database = Database(parameters, f"postgresql-upsert {parameters.sink}", InvalidSink)
+        self._database = Database(parameters, f"postgresql-upsert {parameters.sink}", InvalidSink, self)
         self._link: Link[_Opened] = Link(self._database, self._open)
 
     async def check(self, rows: Rows) -> Outcomes:

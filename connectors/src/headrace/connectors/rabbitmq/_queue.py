@@ -53,7 +53,7 @@ class RabbitMQQueueSource(PolicySource):
             QueueMissing: The queue does not exist, and `missing_queue` is `fail`.
             Denied: The broker rejects the client or the request, or the queue is a stream queue.
         """
-        retry = Retry(f"queue {self._queues[partition]}")
+        retry = Retry(f"queue {self._queues[partition]}", self)
         while True:
             try:
                 async with self._consuming(partition) as consumer:

@@ -57,7 +57,7 @@ class RabbitMQSink(AsyncSink):
 
     async def _publish(self, messages: Sequence[Outgoing]) -> None:
         """Publishes messages, with retries, until each has an outcome."""
-        retry = Retry(f"sink {self.name}")
+        retry = Retry(f"sink {self.name}", self)
         began = time.monotonic()
         left = messages
         while left:

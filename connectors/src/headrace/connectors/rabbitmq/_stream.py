@@ -61,7 +61,7 @@ class RabbitMQStreamSource(PolicySource):
             PositionLost: The queue no longer has all of them.
         """
         queue = self._queues[partition]
-        retry = Retry(f"stream queue {queue}")
+        retry = Retry(f"stream queue {queue}", self)
         seen = None if position is None else position.sequence - 1
         while True:
             try:

@@ -19,6 +19,8 @@ STATUS_BYTES = 2**20
 """The size in bytes of the errors of all sessions in one status."""
 _ERROR_BYTES = 64
 """The size in bytes that an error counts for, besides its texts."""
+RECENT_S = 10.0
+"""How old an error may be, in seconds, to explain the end of a session."""
 _MAX_AGE_MS = 2**63 - 1
 
 _STATES = frozenset(connector_pb2.ConnectorState.values()) - {connector_pb2.CONNECTOR_STATE_UNSPECIFIED}
@@ -43,6 +45,8 @@ class Reported:
         self._reason = ""
         self._errors: deque[_Error] = deque()
         self._errors_bytes = 0
+        self.last_words = ""
+        """The reason in its Goodbye."""
 
     @property
     def has_errors(self) -> bool:
@@ -51,8 +55,10 @@ class Reported:
 
     @property
     def last_error(self) -> str:
-        """The message of the last error; empty if there is none."""
-        return self._errors[-1].message if self._errors else ""
+        """Why its session has ended, as far as it has said: its last words, or else its last error if that is recent."""
+        last = self._errors[-1] if self._errors else None
+        recent = last is not None and time.monotonic() - last.occurred_at < RECENT_S
+        return self.last_words or (last.message if last is not None and recent else "")
 
     def take(self, report: connector_pb2.Report) -> None:
         """Takes a Report: its state replaces the former one, its errors are added.

@@ -111,6 +111,7 @@ class SinkService(SinkServiceServicer):
                     session.reported.take(request.report)
                     session.counts.errors += len(request.report.errors)
                 case "goodbye":
+                    session.reported.last_words = request.goodbye.reason[:500]
                     return
                 case "hello":
                     raise OutOfTurn("a second SinkHello: a session has one", sink=sink.name)

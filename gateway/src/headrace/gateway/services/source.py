@@ -104,6 +104,7 @@ class SourceService(SourceServiceServicer):
                     session.reported.take(request.report)
                     session.counts.errors += len(request.report.errors)
                 case "goodbye":
+                    session.reported.last_words = request.goodbye.reason[:500]
                     return
                 case "hello":
                     raise OutOfTurn("a second Hello: send it only once in each session")

@@ -783,7 +783,9 @@ class StreamStatus(_message.Message):
     latest_sequence: _builtins.int
     """The sequence of the last message that the source has, as its connector last reported it; absent if it has not."""
     last_error: _builtins.str
-    """The last error that its connector reported before its session ended; empty if it has a session, or reported none."""
+    """Why the last session of its connector ended, as far as it has said: the reason of its Goodbye, or an error that it reported
+    in the ten seconds before. Empty if it has a session, or said nothing.
+    """
     @_builtins.property
     def received(self) -> _frame_pb2.Position:
         """The last message received."""
@@ -1239,7 +1241,7 @@ class SinkStatus(_message.Message):
     outstanding_ms: _builtins.int
     """How long that has been outstanding, in milliseconds; absent if nothing is."""
     last_error: _builtins.str
-    """The last error that its last instance reported before its session ended; empty if there was none."""
+    """The same for its last instance, if it has none now."""
     @_builtins.property
     def instances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Its live instances."""
