@@ -67,7 +67,9 @@ def test_a_quick_run_reads_the_metrics_of_a_gateway() -> None:
         "series_100_streams",
         "traces_overhead",
         "traces_overhead_gateway_cpu",
+        "console_update_ms_100_streams",
     ]
+    assert figures["console_update_ms_100_streams"]["value"] > 0
     assert figures["traces_overhead"]["ratio"] > 0
     assert figures["metrics_overhead"]["ratio"] > 0
     assert figures["scrape_100_streams"]["value"] > 0

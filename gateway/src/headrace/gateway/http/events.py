@@ -5,7 +5,6 @@ the whole status instead, so that nothing is kept for a slow client.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
@@ -90,7 +89,8 @@ class Events:
         if observed is self._observed:
             return
         status = await self._documents.status()
-        after = {**status, "health": health_document(observed, with_problems=True), "at_ms": time.time_ns() // 1_000_000}
+        health, at_ms = health_document(observed, with_problems=True), int(observed.taken_at.timestamp() * 1000)
+        after = {**status, "health": health, "at_ms": at_ms}
         before, number = self._status, self._version + 1
         text = await in_thread_if_large(observed, lambda: _changes_text(number, before, after)) if before else b""
         async with self._news:

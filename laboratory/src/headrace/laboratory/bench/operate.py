@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.laboratory.bench.core import drain
+from headrace.laboratory.bench.events import console_update
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.parts import Part, Say, run_parts
 from headrace.laboratory.bench.queries import headrace, noop
@@ -132,4 +133,9 @@ def scrape(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
     yield Figure(f"series_{count}_streams", series, "series", None, "< 5,000", series < 5_000)
 
 
-PARTS: dict[str, Part] = {"metrics_overhead": metrics_overhead, "scrape": scrape, "traces_overhead": traces_overhead}
+PARTS: dict[str, Part] = {
+    "metrics_overhead": metrics_overhead,
+    "scrape": scrape,
+    "traces_overhead": traces_overhead,
+    "console_update": console_update,
+}

@@ -42,7 +42,7 @@ CONNECTORS_PARTS = (
     "nats_latency",
     "kafka_latency",
 )
-OPERATE_PARTS = ("metrics_overhead", "scrape", "traces_overhead")
+OPERATE_PARTS = ("metrics_overhead", "scrape", "traces_overhead", "console_update")
 SDKS_PARTS = ("python", "go", "typescript", "java", "rust", "core_baseline")
 CLUSTER_PARTS = ("cluster_over_local", "worker_lost_pause_s", "submit_to_first_result_s")
 
@@ -229,6 +229,8 @@ def cluster(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> N
 @_benchmark(OPERATE_PARTS)
 def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None:
     """Measure what it costs a gateway that its metrics are read every second, and that it exports spans.
+
+    The part console_update measures how old the status is that ten clients of the events get.
 
     Takes about five minutes. Progress goes to standard error.
 
