@@ -29,6 +29,7 @@ from headrace.engine.spark._commit_logs import listen, stop_listening
 from headrace.engine.spark._counts import log_counts, stages_of
 from headrace.engine.spark._execution import Execution
 from headrace.engine.spark._reporting import CommitLog, CommitReporter, ReportedRun
+from headrace.engine.spark._run_faults import Executors, failed
 from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
 from headrace.engine.wire._connection import Connection, to_error
 from headrace.engine.wire._gateway_options import Defaults
@@ -136,6 +137,9 @@ class QueryListener:
             if watched.reported.options is not None and watched.reported.options.run is not None:
                 remove_handler(self._spark, watched.reported.options.run)
             stop_listening(self._spark, watched.execution.checkpoint)
+            if event.exception().isDefined():
+                committed = watched.execution.last_committed()
+                watched.reported.failure = failed(0 if committed is None else committed + 1, event.exception().get())
             for reported in (watched.reported, *watched.followed):
                 self._reporter.end(reported)
             last = watched.execution.last_committed() if watched.sources else None
@@ -184,6 +188,7 @@ class QueryListener:
             )
             if options is not None and options.run is not None:
                 reported.measure = partial(metrics_of, options.run)
+            reported.hindered = Executors(self._spark).lost
             for each in (*followed, reported):
                 self._reporter.start(each)
             if options is not None:

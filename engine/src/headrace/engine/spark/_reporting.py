@@ -23,7 +23,7 @@ from headrace.engine.sink._options import SinkOptions
 from headrace.engine.wire._connection import Connection, to_error
 from headrace.engine.wire._retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
-from headrace.protocol.v1.metrics_pb2 import RunMetrics, StageTime
+from headrace.protocol.v1.metrics_pb2 import RunFault, RunMetrics, StageTime
 
 CALL_TIMEOUT_S = 2.0
 INTERVAL_S = 1.0
@@ -77,6 +77,10 @@ class ReportedRun:
     """Finds those names in the checkpoint, while not all are known: they are there after the query's first batch."""
     measure: Callable[[], RunMetrics | None] | None = None
     """Returns what the run has done since it started; None if it is not measured."""
+    hindered: Callable[[], RunFault | None] | None = None
+    """Returns what keeps the run from making progress; None if nothing does."""
+    failure: RunFault | None = None
+    """Why the query has ended, if by an error."""
     stages_ms: Counter[str] = field(default_factory=Counter)
     """The time that its micro-batches have spent on each stage."""
     due: float = 0.0
@@ -190,6 +194,7 @@ class ReportedRun:
             awaited=options.awaited,
             former_sinks=[sink for sink in self.run.sinks if sink not in options.sinks],
             metrics=self._metrics(),
+            fault=self.failure or (self.hindered() if self.hindered is not None and self.ends is None else None),
         )
         try:
             response = connection.stub().Settle(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
