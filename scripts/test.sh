@@ -9,7 +9,7 @@ spark=(tests/engine tests/examples tests/faults)
 kills=(tests/chaos tests/cluster tests/exactly_once tests/real_time)
 sdks=(tests/sdk_* tests/go_source tests/languages tests/scaffold tests/vectors)
 # Together, since each session starts brokers of its own.
-connectors=(tests/connectors tests/brokers tests/broker_crashes tests/conformance)
+connectors=(tests/connectors tests/brokers tests/broker_crashes tests/conformance tests/health)
 others=(tests)
 for folder in "${spark[@]}" "${kills[@]}" "${sdks[@]}" "${connectors[@]}"; do
   others+=("--ignore=$folder")

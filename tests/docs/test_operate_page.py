@@ -50,6 +50,16 @@ def test_every_kind_of_problem_is_explained() -> None:
     assert {codes(row[0])[0] for row in table(PAGE, "What is wrong")} == {kind.value for kind in Kind}
 
 
+def test_every_fault_names_tests_that_exist() -> None:
+    rows = table(PAGE, "Faults that are tested")
+    assert {codes(row[1])[0] for row in rows} <= {kind.value for kind in Kind}
+    for row in rows:
+        assert codes(row[2])
+        for named in codes(row[2]):
+            file, _, test = named.partition("::")
+            assert f"def {test}(" in text(file), named
+
+
 def test_the_example_of_problems_has_the_fields_of_a_problem() -> None:
     (example,) = blocks(PAGE, "json")
     document = json.loads(example.text)

@@ -32,7 +32,7 @@ def new_server(config: Config, registry: TokenRegistry) -> grpc.aio.Server:
         ("grpc.http2.max_frame_size", 1 << 20),
         # A second gateway on the same port must fail instead of sharing it.
         ("grpc.so_reuseport", 0),
-        # Detects within 8 s that a client has disappeared without closing its connection.
+        # Asks often whether clients are there, since one may disappear without closing its connection.
         ("grpc.keepalive_time_ms", 3_000),
         ("grpc.keepalive_timeout_ms", 5_000),
         ("grpc.http2.max_pings_without_data", 0),
