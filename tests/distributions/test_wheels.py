@@ -105,6 +105,15 @@ def test_all_packages_are_typed_and_nobody_owns_the_namespace(wheels: Mapping[st
     assert not [file for file in files if "__pycache__" in file or PurePosixPath(file).match("test_*.py")]
 
 
+@pytest.mark.parametrize("member", sorted(NAMES))
+def test_every_file_of_the_packages_is_in_the_wheel(wheels: Mapping[str, Wheel], member: str) -> None:
+    source = ROOT / member / "src"
+    listed = subprocess.run(["git", "ls-files", "-z", "."], cwd=source, capture_output=True, text=True, check=True).stdout
+    expected = {path for path in listed.split("\0") if path and (source / path).is_file()}
+    assert expected, "at least the marker of types"
+    assert expected - set(wheels[NAMES[member]].files) == set(), "such as the pages of the console"
+
+
 def test_no_file_is_in_two_wheels(wheels: Mapping[str, Wheel]) -> None:
     files = [file for wheel in wheels.values() for file in wheel.files]
     assert len(files) == len(set(files))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.gateway.http_server import get, post, serve_http
 from tests.gateway.test_rights import ALL_NAMES, token
-from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, serve
+from tests.gateway.wire import DEADLINE_S, REPLAYABLE, Connector, Engine, numbered, serve
 
 from headrace.gateway import Config, Http, Limits
 from headrace.gateway.core import Gateway
@@ -22,6 +22,7 @@ from headrace.gateway.http.changed import GROWING, KEYS, apply, changes
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.listen import listen_http
 from headrace.gateway.rules import EVENTS
+from headrace.protocol.v1 import source_pb2
 
 
 class Listener:
@@ -102,6 +103,28 @@ async def test_a_client_has_the_status_and_follows_what_changes() -> None:
         async with listening(http) as second:
             assert await second.next() == "status"
             assert len(second.document["streams"]) == 1
+        await reader.close()
+
+
+async def test_a_change_among_a_thousand_streams_reaches_ten_clients() -> None:
+    async with serve() as (gateway, address), AsyncExitStack() as clients:
+        source, reader = Connector(address), Engine(address)
+        await source.hello()
+        for n in range(1_000):
+            opening = source_pb2.OpenStream(stream_id=n + 1, stream=f"orders/{n}", kind=REPLAYABLE)
+            await source.send(open_stream=opening)
+        await reader.status_once(lambda told: len(told.streams) == 1_000)
+        http = await clients.enter_async_context(serve_http(gateway))
+        listeners = [await clients.enter_async_context(listening(http)) for _ in range(10)]
+        for listener in listeners:
+            await listener.until("streams", 1_000)
+        await reader.attach()
+        await source.send(frame=numbered(500, 1, 3))
+        for listener in listeners:
+            while not any((row["stream"], row["received_messages"]) == ("orders/499", 3) for row in listener.document["streams"]):
+                assert await listener.next()
+            assert len(listener.document["streams"]) == 1_000
+        await source.close()
         await reader.close()
 
 

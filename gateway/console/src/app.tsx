@@ -1,0 +1,142 @@
+import { useEffect, useState, useSyncExternalStore, type ReactNode } from "react";
+import { Button } from "react-aria-components";
+import { signOut } from "./client/api";
+import type { Feed, Snapshot } from "./client/feed";
+import { causes } from "./model/causes";
+import { bytes, count, duration } from "./model/format";
+import { adjust, formatRoute, go, useRoute, VIEWS, type View } from "./model/route";
+import { Connectors } from "./views/connectors";
+import { Graph } from "./views/graph";
+import { Health } from "./views/health";
+import { SignIn } from "./views/sign_in";
+import { Streams } from "./views/streams";
+import { Timeline } from "./views/timeline";
+
+const TITLES: Record<View, string> = {
+  health: "Health",
+  graph: "Graph",
+  timeline: "Commit timeline",
+  streams: "Streams",
+  connectors: "Connectors",
+};
+
+export function App({ feed }: { feed: Feed }) {
+  const snapshot = useSyncExternalStore(feed.subscribe, feed.current);
+  const { view } = useRoute();
+  const { status } = snapshot;
+  const troubles = status ? causes(status.health.problems).filter((one) => one.problem.kind !== "paused").length : 0;
+  useEffect(() => {
+    document.title = `${troubles ? `(${troubles}) ` : ""}${TITLES[view]} · Headrace`;
+  }, [view, troubles]);
+  if (snapshot.signInNeeded) return <SignIn feed={feed} me={snapshot.me} />;
+  return (
+    <>
+      <a className="skip" href="#main">
+        Skip to content
+      </a>
+      <header className="top">
+        <span className="brand">Headrace</span>
+        <nav aria-label="Views">
+          {VIEWS.map((name) => (
+            <a
+              key={name}
+              href={formatRoute({ view: name })}
+              aria-current={name === view ? "page" : undefined}
+              onClick={(event) => {
+                if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+                event.preventDefault();
+                go({ view: name });
+              }}
+            >
+              {TITLES[name]}
+              {name === "health" && troubles > 0 && (
+                <span className="badge" aria-label={`${troubles} in trouble`}>
+                  {troubles}
+                </span>
+              )}
+            </a>
+          ))}
+        </nav>
+        <Theme />
+        {snapshot.me?.tokens_needed && (
+          <Button className="quiet" onPress={() => void signOut().finally(() => feed.clear())}>
+            Sign out {snapshot.me.name}
+          </Button>
+        )}
+      </header>
+      <Connection snapshot={snapshot} />
+      <main id="main" tabIndex={-1} className={snapshot.stale ? "stale" : ""}>
+        <h1>{TITLES[view]}</h1>
+        {status ? shown(view, feed, snapshot, status) : <p className="muted">Connecting to the gateway…</p>}
+      </main>
+      {status && (
+        <footer>
+          <span>{status.gateway.address}</span>
+          <span>version {status.gateway.version}</span>
+          <span>up {duration(status.gateway.uptime_ms)}</span>
+          <span>{count(status.gateway.buffered_messages)} messages buffered</span>
+          <span>
+            {bytes(status.gateway.buffered_bytes)} of {bytes(status.gateway.buffer_limit_bytes)}
+          </span>
+        </footer>
+      )}
+    </>
+  );
+}
+
+function shown(view: View, feed: Feed, snapshot: Snapshot, status: NonNullable<Snapshot["status"]>): ReactNode {
+  const { mayControl } = snapshot;
+  switch (view) {
+    case "health":
+      return <Health status={status} mayControl={mayControl} />;
+    case "graph":
+      return <Graph status={status} history={feed.history} />;
+    case "timeline":
+      return <Timeline status={status} mayControl={mayControl} />;
+    case "streams":
+      return <Streams status={status} history={feed.history} mayControl={mayControl} />;
+    case "connectors":
+      return <Connectors status={status} mayControl={mayControl} />;
+  }
+}
+
+function Connection({ snapshot }: { snapshot: Snapshot }) {
+  return (
+    <div role="status" className="connection">
+      {snapshot.stale && (
+        <p>
+          <strong>Disconnected.</strong>{" "}
+          {snapshot.heardAt
+            ? `What you see is as of ${new Date(snapshot.heardAt).toLocaleTimeString()}. Connecting again…`
+            : "The gateway does not answer. Connecting again…"}
+        </p>
+      )}
+    </div>
+  );
+}
+
+function Theme() {
+  const [theme, setTheme] = useState(() => localStorage.getItem("theme") ?? "auto");
+  const asked = useRoute()["theme"];
+  const chosen = asked ?? theme;
+  useEffect(() => {
+    document.documentElement.dataset["theme"] = chosen;
+  }, [chosen]);
+  return (
+    <label className="theme">
+      <span className="hidden">Colours</span>
+      <select
+        value={chosen}
+        onChange={(event) => {
+          localStorage.setItem("theme", event.target.value);
+          setTheme(event.target.value);
+          if (asked) adjust({ theme: "" });
+        }}
+      >
+        <option value="auto">System</option>
+        <option value="light">Light</option>
+        <option value="dark">Dark</option>
+      </select>
+    </label>
+  );
+}

@@ -1,0 +1,113 @@
+/** The status of the gateway as it changes, by server-sent events. */
+
+import { changed, withHealth, type Changes } from "../model/changes";
+import type { Status } from "../model/documents";
+import { History } from "../model/history";
+import { me, type Me } from "./api";
+
+export interface Snapshot {
+  status: Status | null;
+  /** When the gateway was last heard of, by this machine's clock. */
+  heardAt: number;
+  /** Whether what is shown may be out of date. */
+  stale: boolean;
+  signInNeeded: boolean;
+  me: Me | null;
+  mayControl: boolean;
+}
+
+const SILENCE_MS = 15_000;
+const RETRY_MS = 2000;
+
+export class Feed {
+  readonly history = new History();
+  private snapshot: Snapshot = {
+    status: null,
+    heardAt: 0,
+    stale: false,
+    signInNeeded: false,
+    me: null,
+    mayControl: false,
+  };
+  private listeners = new Set<() => void>();
+  private events: EventSource | null = null;
+  private timer: number | undefined;
+  private generation = 0;
+
+  readonly subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  readonly current = (): Snapshot => this.snapshot;
+
+  /** Connects, anew if it is connected: after signing in, or when the connection is lost. */
+  readonly connect = async (): Promise<void> => {
+    this.stop();
+    const generation = ++this.generation;
+    try {
+      const who = await me();
+      if (generation !== this.generation) return;
+      const barred = !who.rights.includes("admin");
+      this.publish({ me: who, signInNeeded: barred, mayControl: who.rights.includes("control") });
+      if (!barred) this.listen();
+    } catch {
+      if (generation === this.generation) this.lost();
+    }
+  };
+
+  stop(): void {
+    this.generation += 1;
+    window.clearTimeout(this.timer);
+    this.events?.close();
+    this.events = null;
+  }
+
+  /** Forgets what the one who signs out has seen. */
+  clear(): void {
+    this.stop();
+    this.publish({ status: null, signInNeeded: true, mayControl: false, me: null });
+  }
+
+  private listen(): void {
+    const events = new EventSource("/api/v1/events");
+    this.events = events;
+    this.watch();
+    events.addEventListener("status", (event: MessageEvent<string>) => {
+      this.heard(withHealth(JSON.parse(event.data) as Status));
+    });
+    events.addEventListener("changes", (event: MessageEvent<string>) => {
+      const before = this.snapshot.status;
+      if (before) this.heard(changed(before, JSON.parse(event.data) as Changes));
+    });
+    events.onerror = () => this.lost();
+  }
+
+  // Comments keep the connection alive but are not told to the page: events that do not come are no proof of silence
+  // while the browser says that the connection is open.
+  private watch(): void {
+    window.clearTimeout(this.timer);
+    this.timer = window.setTimeout(() => {
+      if (this.events?.readyState === EventSource.OPEN) this.watch();
+      else this.lost();
+    }, SILENCE_MS);
+  }
+
+  private heard(status: Status): void {
+    const now = Date.now();
+    this.history.record(status.streams, now);
+    this.publish({ status, heardAt: now, stale: false });
+    if (this.events) this.watch();
+  }
+
+  private lost(): void {
+    this.stop();
+    this.publish({ stale: true });
+    this.timer = window.setTimeout(() => void this.connect(), RETRY_MS);
+  }
+
+  private publish(part: Partial<Snapshot>): void {
+    this.snapshot = { ...this.snapshot, ...part };
+    for (const listener of this.listeners) listener();
+  }
+}

@@ -1,0 +1,36 @@
+/** Groups what is wrong by its first cause. */
+
+import type { Problem } from "./documents";
+
+export interface Cause {
+  root: string;
+  problem: Problem;
+  affected: string[];
+}
+
+/** Returns one entry for each root, the oldest first and pauses last, with the other parts that it degrades. */
+export function causes(problems: Problem[]): Cause[] {
+  const groups = new Map<string, Problem[]>();
+  for (const problem of problems) {
+    const group = `${problem.root}\n${problem.kind}`;
+    groups.set(group, [...(groups.get(group) ?? []), problem]);
+  }
+  return [...groups.values()]
+    .flatMap((group) => {
+      const problem = group.find((one) => one.part === one.root) ?? group[0];
+      if (!problem) return [];
+      const affected = group.map((one) => one.part).filter((part) => part !== problem.root);
+      return [{ root: problem.root, problem, affected }];
+    })
+    .sort((a, b) => order(a).localeCompare(order(b)));
+}
+
+function order(cause: Cause): string {
+  return `${cause.problem.kind === "paused" ? "1" : "0"} ${cause.problem.since} ${cause.root}`;
+}
+
+/** "stream orders/0" becomes ["stream", "orders/0"]. */
+export function splitPart(part: string): [kind: string, name: string] {
+  const space = part.indexOf(" ");
+  return space < 0 ? [part, ""] : [part.slice(0, space), part.slice(space + 1)];
+}

@@ -1,0 +1,55 @@
+/** Applies the changes that the gateway sends to the status before them. */
+
+import type { Gateway, Health, Pipeline, Session, Sink, SinkSession, Status, Stream } from "./documents";
+
+export interface RowChanges<Row> {
+  set?: Row[];
+  removed?: string[];
+}
+
+export interface Changes {
+  at_ms: number;
+  gateway?: Gateway;
+  health?: Health;
+  streams?: RowChanges<Stream>;
+  sessions?: RowChanges<Session>;
+  pipelines?: RowChanges<Pipeline>;
+  sinks?: RowChanges<Sink>;
+  sink_sessions?: RowChanges<SinkSession>;
+}
+
+/** Returns rows with changes; the same array if nothing has changed, so that views need not draw again. */
+export function changedRows<Row>(rows: Row[], changes: RowChanges<Row> | undefined, key: (row: Row) => string): Row[] {
+  if (changes === undefined || (!changes.set?.length && !changes.removed?.length)) return rows;
+  const set = new Map((changes.set ?? []).map((row) => [key(row), row]));
+  const removed = new Set(changes.removed);
+  const kept = rows
+    .filter((row) => !removed.has(key(row)))
+    .map((row) => {
+      const next = set.get(key(row));
+      set.delete(key(row));
+      return next ?? row;
+    });
+  return [...kept, ...set.values()];
+}
+
+export function changed(status: Status, changes: Changes): Status {
+  return {
+    gateway: changes.gateway ?? status.gateway,
+    health: changes.health ?? status.health,
+    streams: changedRows(status.streams, changes.streams, (row) => row.stream),
+    sessions: changedRows(status.sessions, changes.sessions, (row) => row.session),
+    pipelines: changedRows(status.pipelines, changes.pipelines, (row) => row.pipeline),
+    sinks: changedRows(status.sinks, changes.sinks, (row) => row.sink),
+    sink_sessions: changedRows(status.sink_sessions, changes.sink_sessions, (row) => row.session),
+  };
+}
+
+/** Returns a status with its health: `/api/v1/status` has the problems themselves, an event has a field `health`. */
+export function withHealth(document: Omit<Status, "health"> & Partial<Health> & { health?: Health }): Status {
+  if (document.health) return document as Status;
+  const problems = document.problems ?? [];
+  const degraded = problems.some((problem) => problem.kind !== "paused");
+  const health = { status: degraded ? "degraded" : "ready", problems, problems_in_all: document.problems_in_all ?? 0 };
+  return { ...document, health };
+}

@@ -1,0 +1,173 @@
+/** The documents of the gateway's API, as far as the console shows them; see headrace/gateway_status/document.py. */
+
+export interface Position {
+  epoch: number;
+  sequence: number;
+  cursor: string | null;
+}
+
+export interface Pause {
+  part: string;
+  by: string;
+  age_ms: number;
+}
+
+export interface Gateway {
+  address: string;
+  version: string;
+  uptime_ms: number;
+  buffered_bytes: number;
+  buffer_limit_bytes: number;
+  buffered_messages: number;
+  draining: boolean;
+  received_messages: number;
+  acknowledged_messages: number;
+}
+
+export interface Stream {
+  stream: string;
+  state: "parked" | "live" | "detached" | "ended" | "lost";
+  detail: string;
+  state_age_ms: number;
+  instance: string | null;
+  last_instance: string | null;
+  readers: number;
+  received: Position | null;
+  acknowledged: Position | null;
+  received_messages: number;
+  acknowledged_messages: number;
+  lag_messages: number;
+  lag_bytes: number;
+  oldest_unacknowledged_ms: number;
+  holders: { pipeline: string; state: string; held_ms: number }[];
+  paused: Pause | null;
+}
+
+/** What a connector reports about itself. */
+export interface Reported {
+  session: string;
+  connector: string;
+  connector_version: string;
+  instance: string;
+  peer: string;
+  age_ms: number;
+  sdk: { name: string; version: string; language: string } | null;
+  state: "connecting" | "running" | "degraded" | "waiting" | null;
+  state_age_ms: number | null;
+  reason: string;
+  errors: { message: string; age_ms: number; stream: string | null }[];
+}
+
+export interface Session extends Reported {
+  streams: number;
+  credit_bytes: number;
+  credit_messages: number;
+  outstanding_bytes: number;
+  outstanding_messages: number;
+  paused: Pause | null;
+}
+
+export interface SinkSession extends Reported {
+  sink: string;
+}
+
+export interface Pipeline {
+  pipeline: string;
+  run: number;
+  attached: boolean;
+  state: "attached" | "away" | "detached" | "awaited";
+  patterns: string[];
+  committed: Record<string, Position | null>;
+  idle_ms: number;
+  planned_batches: number;
+  batch_ms: number | null;
+  paused: Pause | null;
+  lag_messages: number;
+  lag_bytes: number;
+}
+
+export interface Sink {
+  sink: string;
+  mode: string | null;
+  instances: string[];
+  away: string[];
+  writers: string[];
+  failures: number;
+  failure: string | null;
+  failure_age_ms: number | null;
+  open_parts: number;
+  pending_transactions: number;
+  staged_messages: number;
+  paused: Pause | null;
+}
+
+export interface Problem {
+  part: string;
+  kind: string;
+  cause: string;
+  root: string;
+  since: string;
+  remedy: string;
+}
+
+export interface Health {
+  status: string;
+  problems: Problem[];
+  problems_in_all: number;
+}
+
+export interface Status {
+  gateway: Gateway;
+  streams: Stream[];
+  sessions: Session[];
+  pipelines: Pipeline[];
+  sinks: Sink[];
+  sink_sessions: SinkSession[];
+  health: Health;
+}
+
+export const STAGES = [
+  "planned",
+  "read",
+  "processed",
+  "staged",
+  "voted",
+  "committed",
+  "sink_committed",
+  "acknowledged",
+] as const;
+export type Stage = (typeof STAGES)[number];
+
+export interface Batch {
+  batch: number | null;
+  rebuilt: boolean;
+  redelivered: boolean;
+  stages: Partial<Record<Stage, string>>;
+  streams: { stream: string; epoch: number; after: number | null; end: number; messages: number | null }[];
+  streams_in_all: number;
+}
+
+export interface Timeline {
+  pipeline: string;
+  batches: Batch[];
+  summary: Partial<Record<Stage, { min_ms: number; avg_ms: number; max_ms: number }>>;
+}
+
+/** Where a message stands. */
+export interface Located {
+  stream: string;
+  epoch: number;
+  sequence: number;
+  state: string;
+  reason: string;
+  held_by: string[];
+  pipelines: {
+    pipeline: string;
+    state: string;
+    batch: number | null;
+    stage: Stage | null;
+    reason: string;
+    problem: Problem | null;
+  }[];
+  problem: Problem | null;
+}

@@ -1,0 +1,32 @@
+import type { ReactNode } from "react";
+import { splitPart } from "../model/causes";
+import { formatRoute, go, type Route } from "../model/route";
+
+/** A link to another view, which loads nothing. */
+export function ViewLink({ to, children }: { to: Route; children: ReactNode }) {
+  return (
+    <a
+      href={formatRoute(to)}
+      onClick={(event) => {
+        if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+        event.preventDefault();
+        go(to);
+      }}
+    >
+      {children}
+    </a>
+  );
+}
+
+/** The name of a part, which leads to the view that shows it. */
+export function PartLink({ part }: { part: string }) {
+  const [kind, name] = splitPart(part);
+  const to: Record<string, Route> = {
+    stream: { view: "streams", filter: name },
+    pipeline: { view: "timeline", pipeline: name },
+    sink: { view: "connectors", filter: name },
+    connector: { view: "connectors", filter: name },
+  };
+  const target = to[kind];
+  return target ? <ViewLink to={target}>{part}</ViewLink> : <>{part}</>;
+}

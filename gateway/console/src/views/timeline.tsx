@@ -1,0 +1,242 @@
+import { useEffect, useState } from "react";
+import { Button, Form, Input, Label, TextField } from "react-aria-components";
+import { request } from "../client/api";
+import { STAGES, type Batch, type Located, type Status, type Timeline as Document } from "../model/documents";
+import { duration } from "../model/format";
+import { bars, lastStage, scale, span } from "../model/lanes";
+import { adjust, useRoute } from "../model/route";
+import { Controls } from "../parts/control";
+
+const LIMIT = 500;
+const EVERY_MS = 1000;
+const STEP = 30;
+
+export function Timeline({ status, mayControl }: { status: Status; mayControl: boolean }) {
+  const route = useRoute();
+  const known = status.pipelines.map((one) => one.pipeline);
+  const name = route["pipeline"] ?? known[0] ?? "";
+  const pipeline = status.pipelines.find((one) => one.pipeline === name);
+  return (
+    <>
+      <div className="tools">
+        <label>
+          Pipeline{" "}
+          <select value={name} onChange={(event) => adjust({ pipeline: event.target.value })}>
+            {(known.includes(name) ? known : [name, ...known]).map((one) => (
+              <option key={one}>{one}</option>
+            ))}
+          </select>
+        </label>
+        {pipeline && (
+          <span className="muted">
+            {pipeline.paused ? "paused" : pipeline.state}
+            {pipeline.batch_ms !== null && `, micro-batch in flight for ${duration(pipeline.batch_ms)}`}
+          </span>
+        )}
+        {pipeline && mayControl && <Controls kind="pipeline" name={name} paused={pipeline.paused !== null} />}
+      </div>
+      {name ? <Batches key={name} pipeline={name} /> : <p className="muted">No pipeline is known.</p>}
+      <Why />
+    </>
+  );
+}
+
+function Batches({ pipeline }: { pipeline: string }) {
+  const [found, setFound] = useState<Document | null>(null);
+  const [error, setError] = useState("");
+  const [shown, setShown] = useState(STEP);
+  const [chosen, setChosen] = useState<string | null>(null);
+  useEffect(() => {
+    let timer: number | undefined;
+    let ended = false;
+    async function ask(): Promise<void> {
+      try {
+        const answer = await request(`pipelines/${encodeURIComponent(pipeline)}/batches?limit=${LIMIT}`);
+        if (!ended) {
+          setFound(answer as Document);
+          setError("");
+        }
+      } catch (refused) {
+        if (!ended) setError(refused instanceof Error ? refused.message : String(refused));
+      }
+      if (!ended) timer = window.setTimeout(() => void ask(), EVERY_MS);
+    }
+    void ask();
+    return () => {
+      ended = true;
+      window.clearTimeout(timer);
+    };
+  }, [pipeline]);
+  if (!found) return <p className="muted">{error || "Reading the timeline…"}</p>;
+  const rows = found.batches.slice(0, shown);
+  const top = scale(rows);
+  return (
+    <>
+      {error && <p className="error">{error}</p>}
+      <div className="scroll" tabIndex={0} role="region" aria-label="Durations">
+        <table className="summary">
+          <caption>Since planned, over the last {found.batches.length} micro-batches</caption>
+          <thead>
+            <tr>
+              <th scope="col">Stage</th>
+              <th scope="col">min</th>
+              <th scope="col">avg</th>
+              <th scope="col">max</th>
+            </tr>
+          </thead>
+          <tbody>
+            {STAGES.filter((stage) => found.summary[stage]).map((stage) => (
+              <tr key={stage}>
+                <th scope="row">
+                  <span className={`swatch ${stage}`} aria-hidden="true" />
+                  {label(stage)}
+                </th>
+                <td>{duration(found.summary[stage]?.min_ms ?? 0)}</td>
+                <td>{duration(found.summary[stage]?.avg_ms ?? 0)}</td>
+                <td>{duration(found.summary[stage]?.max_ms ?? 0)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {!found.batches.length && <p className="muted">No micro-batch yet.</p>}
+      <ol className="batches" aria-label="Micro-batches, the last one first">
+        {rows.map((batch) => {
+          const key = keyOf(batch);
+          return (
+            <li key={key}>
+              <Button
+                className="lane"
+                aria-expanded={chosen === key}
+                onPress={() => setChosen(chosen === key ? null : key)}
+              >
+                <span className="batch">{batch.batch ?? "–"}</span>
+                <Lanes batch={batch} top={top} />
+                <span className="end">
+                  {label(lastStage(batch) ?? "planned")}, {duration(span(batch))}
+                </span>
+              </Button>
+              {chosen === key && <Details batch={batch} />}
+            </li>
+          );
+        })}
+      </ol>
+      {found.batches.length > shown && <Button onPress={() => setShown(shown + STEP)}>Show more</Button>}
+    </>
+  );
+}
+
+function keyOf(batch: Batch): string {
+  return Object.values(batch.stages)[0] ?? String(batch.batch);
+}
+
+function label(stage: string): string {
+  return stage.replace("_", " ");
+}
+
+function Lanes({ batch, top }: { batch: Batch; top: number }) {
+  return (
+    <svg className="lanes" viewBox="0 0 1000 32" preserveAspectRatio="none" aria-hidden="true">
+      {bars(batch).map(({ stage, from, to }) => (
+        <rect
+          key={stage}
+          className={stage}
+          x={Math.min(996, (from / top) * 1000)}
+          width={Math.max(4, (Math.min(to, top) / top) * 1000 - (from / top) * 1000)}
+          y={STAGES.indexOf(stage) * 4}
+          height={4}
+        />
+      ))}
+    </svg>
+  );
+}
+
+function Details({ batch }: { batch: Batch }) {
+  return (
+    <div className="details">
+      <p>
+        {bars(batch)
+          .map(({ stage, to }) => `${label(stage)} after ${duration(to)}`)
+          .join(" · ")}
+        {batch.rebuilt && " · rebuilt after a restart"}
+        {batch.redelivered && " · redelivered"}
+      </p>
+      <ul>
+        {batch.streams.map((one) => (
+          <li key={one.stream}>
+            <code>{one.stream}</code> after {one.after ?? "the beginning"} up to {one.end}
+            {one.messages !== null && `, ${one.messages} messages`}
+          </li>
+        ))}
+      </ul>
+      {batch.streams_in_all > batch.streams.length && (
+        <p className="muted">and {batch.streams_in_all - batch.streams.length} more streams</p>
+      )}
+    </div>
+  );
+}
+
+function Why() {
+  const { message_stream = "", sequence = "" } = useRoute();
+  const [answer, setAnswer] = useState<Located | null>(null);
+  const [error, setError] = useState("");
+
+  async function ask(): Promise<void> {
+    try {
+      const query = new URLSearchParams({ stream: message_stream, sequence });
+      setAnswer((await request(`unacknowledged?${query.toString()}`)) as Located);
+      setError("");
+    } catch (refused) {
+      setAnswer(null);
+      setError(refused instanceof Error ? refused.message : String(refused));
+    }
+  }
+
+  return (
+    <section className="why" aria-labelledby="why">
+      <h2 id="why">Why is this message not acknowledged yet?</h2>
+      <Form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void ask();
+        }}
+      >
+        <TextField value={message_stream} onChange={(text) => adjust({ message_stream: text })} isRequired>
+          <Label>Stream</Label>
+          <Input />
+        </TextField>
+        <TextField value={sequence} onChange={(text) => adjust({ sequence: text })} isRequired inputMode="numeric">
+          <Label>Sequence</Label>
+          <Input pattern="[0-9]+" />
+        </TextField>
+        <Button type="submit" className="primary">
+          Ask
+        </Button>
+      </Form>
+      <div role="status">
+        {error && <p className="error">{error}</p>}
+        {answer && (
+          <>
+            <p className="cause">
+              <strong>{answer.state}</strong> {answer.reason}
+            </p>
+            {answer.problem && (
+              <p className="remedy">
+                {answer.problem.cause}. <strong>Remedy</strong> {answer.problem.remedy}
+              </p>
+            )}
+            <ul>
+              {answer.pipelines.map((one) => (
+                <li key={one.pipeline}>
+                  {one.pipeline}: {one.state}
+                  {one.batch !== null && `, micro-batch ${one.batch}`}
+                  {one.stage && `, ${label(one.stage)}`}. {one.reason}
+                </li>
+              ))}
+            </ul>
+          </>
+        )}
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,108 @@
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright
+from tests.absent import absent
+from tests.gateway.http_server import serve_http
+from tests.gateway.sink_wire import Writer
+from tests.gateway.wire import Connector, Engine, numbered, serve
+
+ROOT = Path(__file__).resolve().parents[2]
+CONSOLE = ROOT / "gateway" / "console"
+DEADLINE_MS = 90_000
+
+
+@dataclass(frozen=True)
+class Package:
+    """The console's package, with what it needs installed."""
+
+    folder: Path
+
+    def checked(self, *command: str, **environ: str) -> None:
+        """Runs a command that must succeed."""
+        cache = str(ROOT / ".build" / "typescript" / "npm")
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env={**os.environ, "npm_config_cache": cache, **environ},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="session")
+def package() -> Package:
+    """The console's package. What it depends on is installed again only where package-lock.json has changed."""
+    if shutil.which("npm") is None:
+        absent("npm not installed; install Node.js 20.19 or newer to test gateway/console")
+    found = Package(CONSOLE)
+    lock, installed = CONSOLE / "package-lock.json", CONSOLE / "node_modules" / ".headrace-lock"
+    if not installed.exists() or installed.read_bytes() != lock.read_bytes():
+        found.checked("npm", "ci", "--prefer-offline", "--no-audit", "--no-fund")
+        shutil.copyfile(lock, installed)
+    return found
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    """Debian's Chromium."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        absent("chromium not installed; install it to test the console: apt-get install chromium")
+    async with async_playwright() as playwright:
+        started = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=DEADLINE_MS)
+        yield started
+        await started.close()
+
+
+@pytest.fixture
+async def page(browser: Browser) -> AsyncIterator[Page]:
+    """A page of 1280 pixels that reports no error of a script and no violation of the content security policy."""
+    context = await browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="light")
+    context.set_default_timeout(DEADLINE_MS)
+    opened = await context.new_page()
+    errors: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.on("console", lambda said: errors.append(said.text) if "Content Security Policy" in said.text else None)
+    yield opened
+    await context.close()
+    assert not errors
+
+
+async def keep(writer: Writer, engine: Engine) -> None:
+    """Calls as a driver does whose micro-batch takes long: without, its lease would end."""
+    while True:
+        await writer.report_commits()
+        await engine.renew()
+        await asyncio.sleep(0.5)
+
+
+@pytest.fixture
+async def troubled() -> AsyncIterator[str]:
+    """The HTTP address of a gateway with a sink that nobody serves, a stream that nobody reads, and a pipeline with a lag."""
+    async with serve() as (gateway, address), serve_http(gateway) as http:
+        writer, connector, engine = Writer(address, "r1", readers=["p"]), Connector(address), Engine(address)
+        await engine.attach({})
+        await writer.report_commits()
+        await connector.hello()
+        await connector.open("orders/0", 1)
+        await connector.expect("stream_opened")
+        await connector.open("payroll/0", 2)
+        await connector.send(frame=numbered(1, 1, 20))
+        await engine.plan_until("orders/0", 20)
+        await engine.fetch("orders/0", None, 20)
+        keeping = asyncio.create_task(keep(writer, engine))
+        yield http
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        await connector.close()
+        await writer.close()
+        await engine.close()
