@@ -32,10 +32,9 @@ def new_server(config: Config, registry: TokenRegistry) -> grpc.aio.Server:
         ("grpc.http2.max_frame_size", 1 << 20),
         # A second gateway on the same port must fail instead of sharing it.
         ("grpc.so_reuseport", 0),
-        # Asks often whether clients are there, since one may disappear without closing its connection.
-        ("grpc.keepalive_time_ms", 3_000),
-        ("grpc.keepalive_timeout_ms", 5_000),
-        ("grpc.http2.max_pings_without_data", 0),
+        # Detects within 40 s that a client has disappeared without closing its connection.
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),
         # The protocol allows a ping every 10 s; a slow network may deliver two at once.
         ("grpc.http2.min_ping_interval_without_data_ms", 1_000),

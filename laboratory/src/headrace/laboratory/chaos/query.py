@@ -10,10 +10,12 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
 from pyspark import TaskContext
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
@@ -105,6 +107,8 @@ def _run(spark: SparkSession, layout: Layout, gateway: str, is_over: Callable[[]
         for sink, query in queries.items():
             if not query.isActive:
                 failures.note(query=sink, error=str(query.exception()))
+                with suppress(StreamingQueryException):
+                    query.awaitTermination()  # Until then, Spark has not given back its name.
                 if not _is_present(layout):
                     return
                 queries[sink] = start(spark, layout, sink, gateway)
