@@ -160,7 +160,9 @@ describe("a source of events", () => {
       events("id: 2\ndata: b\n\n", "stays"),
     );
     assert.deepEqual(values(await read(source(server, { idleMs: 30 }), undefined, 2)), ["a", "b"]);
-    assert.deepEqual(server.lastIds, [undefined, "1"]);
+    // On a busy machine, the second answer may come too late, too.
+    const [first, ...others] = server.lastIds;
+    assert.deepEqual([first, ...new Set(others)], [undefined, "1"]);
   });
 
   it("leaves the server when its signal is aborted, while it reads and while it waits", async () => {
