@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
@@ -15,14 +15,30 @@ from tests.gateway.http_server import get, post, serve_http
 from tests.gateway.test_rights import ALL_NAMES, token
 from tests.gateway.wire import DEADLINE_S, REPLAYABLE, Connector, Engine, numbered, serve
 
-from headrace.gateway import Config, Http, Limits
+from headrace.gateway import Config, Http, Limits, observer
 from headrace.gateway.core import Gateway
 from headrace.gateway.http import events, http_server, new_app, server
-from headrace.gateway.http.changed import GROWING, KEYS, apply, changes
+from headrace.gateway.http.delta import GROWING, KEYS, delta
+from headrace.gateway.http.status import Documents
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.listen import listen_http
+from headrace.gateway.observer import Observer
 from headrace.gateway.rules import EVENTS
 from headrace.protocol.v1 import source_pb2
+
+
+def apply(document: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a status after changes, as a client has it; rows are in the order in which they were first seen."""
+    result = dict(document)
+    for part in ("gateway", "health"):
+        result[part] = changed.get(part, document[part])
+    for part, key in KEYS.items():
+        if part in changed:
+            removed = set(changed[part]["removed"])
+            rows = {row[key]: row for row in document[part] if row[key] not in removed}
+            rows.update({row[key]: row for row in changed[part]["set"]})
+            result[part] = list(rows.values())
+    return result
 
 
 class Listener:
@@ -235,6 +251,28 @@ async def test_a_server_that_stops_ends_the_streams_at_once(caplog: pytest.LogCa
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
+async def test_who_listens_while_the_last_one_leaves_gets_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "PERIOD_S", 0.01)
+    monkeypatch.setattr(observer, "_FRESH_S", 0.0)
+    gateway = Gateway(Limits())
+    published = events.Events(Documents(Observer(gateway, Http()), "127.0.0.1:7433"))
+    first = published.listen()
+    assert b"event: status" in await anext(first)
+    second = published.listen()
+
+    async def begin() -> bytes:
+        return await anext(second)
+
+    # The first one leaves, and waits; the second one comes before that is over.
+    _, text = await asyncio.gather(first.aclose(), begin())  # type: ignore[attr-defined]  # it is a generator
+    assert b"event: status" in text
+    gateway.stream("orders/0")
+    async with asyncio.timeout(DEADLINE_S):
+        while b"orders/0" not in await anext(second):
+            pass
+    await second.aclose()  # type: ignore[attr-defined]
+
+
 ROWS = st.lists(
     st.fixed_dictionaries({"key": st.sampled_from("abcd"), "value": st.integers(0, 2), "age_ms": st.integers(0, 9)}),
     unique_by=lambda row: row["key"],
@@ -257,7 +295,7 @@ def test_changes_make_the_next_status_of_the_last(before: dict[str, Any], after:
             part: {row[KEYS[part]]: lasting(row) for row in value} if part in KEYS else value for part, value in document.items()
         }
 
-    changed = changes(before, after)
+    changed = delta(before, after)
     assert sets(apply(before, changed)) == sets(after)
     assert (changed == {}) == (sets(before) == sets(after))
 

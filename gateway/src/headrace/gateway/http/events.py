@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from headrace.gateway.http.callers import Callers
-from headrace.gateway.http.changed import changes
+from headrace.gateway.http.delta import delta
 from headrace.gateway.http.guard import problem
 from headrace.gateway.http.status import Documents, encoded, health_document, in_thread_if_large
 from headrace.gateway.identity import Unauthenticated
@@ -110,15 +110,17 @@ class Events:
         return self._whole[1]
 
     async def _stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        self._task, self._observed, self._status = None, None, {}
+        # Before anything is awaited: whoever listens meanwhile must find that nothing observes, and begin again.
+        task, self._task = self._task, None
+        self._observed, self._status = None, {}
         self._kept.clear()
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 def _changes_text(number: int, before: Mapping[str, Any], after: Mapping[str, Any]) -> bytes:
-    found = changes(before, after)
+    found = delta(before, after)
     return _event("changes", number, {"at_ms": after["at_ms"], **found}) if found else b""
 
 
@@ -150,7 +152,7 @@ class _EventStream(StreamingResponse):
 async def answer(request: Request, events: Events, callers: Callers) -> Response:
     """Returns the response to a client that wants to listen, as long as its token or cookie is valid."""
     if events.listeners >= MAX_LISTENERS:
-        text = f"{MAX_LISTENERS} clients listen already; close a page, or read {'/api/v1/status'} once in a while"
+        text = f"{MAX_LISTENERS} clients listen already; close a page, or read /api/v1/status once in a while"
         return problem(503, text, **{"retry-after": "5"})
 
     async def permitted() -> AsyncIterator[bytes]:

@@ -9,7 +9,7 @@ GROWING = frozenset({"age_ms", "state_age_ms", "uptime_ms"})
 """Fields that only grow with time. A row in which nothing else differs has not changed."""
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def delta(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what has changed, without what has not; empty if nothing has.
 
     Args:
@@ -25,20 +25,6 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
         if rows is not None:
             found[part] = rows
     return found
-
-
-def apply(document: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a status after changes, as a client has it; rows are in the order in which they were first seen."""
-    result = dict(document)
-    for part in ("gateway", "health"):
-        result[part] = changed.get(part, document[part])
-    for part, key in KEYS.items():
-        if part in changed:
-            removed = set(changed[part]["removed"])
-            rows = {row[key]: row for row in document[part] if row[key] not in removed}
-            rows.update({row[key]: row for row in changed[part]["set"]})
-            result[part] = list(rows.values())
-    return result
 
 
 def _rows(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any] | None:
