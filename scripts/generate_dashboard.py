@@ -207,12 +207,10 @@ def _place(x: int, y: int, width: int, height: int) -> dict[str, int]:
     return {"x": x, "y": y, "w": width, "h": height}
 
 
-def text(before: str = "") -> str:
+def text() -> str:
     """Returns the file's content."""
-    del before  # All of it is generated.
     return json.dumps(dashboard(), indent=2) + "\n"
 
 
 if __name__ == "__main__":
-    FILE.touch()
-    sys.exit(generate(FILE, text, "scripts.generate_dashboard", __doc__))
+    sys.exit(generate(FILE, lambda _: text(), "scripts.generate_dashboard", __doc__))

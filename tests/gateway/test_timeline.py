@@ -12,8 +12,7 @@ from tests.gateway.sink_wire import IDEMPOTENT, SinkClient, Writer, sink_and_sou
 from tests.gateway.test_rights import bearer, token
 from tests.gateway.wire import DEADLINE_S, REDELIVERING, Connector, Engine, numbered, position, serve
 
-from headrace.gateway.core.batch import MAX_BATCH_STREAMS
-from headrace.gateway.core.timeline import MAX_BATCHES
+from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES
 from headrace.gateway_status import timeline_document
 from headrace.protocol.v1 import admin_pb2, engine_pb2
 

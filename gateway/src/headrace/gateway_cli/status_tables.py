@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from headrace.gateway_cli.problems import one_line, problem_lines
+from headrace.gateway_cli.tables import new_table
 from headrace.terminal import bytes_text, duration_text
 
 _STATE_STYLES = {"live": "green", "parked": "yellow", "detached": "yellow", "ended": "dim", "lost": "bold red"}
@@ -56,7 +55,7 @@ def _headline(gateway: Mapping[str, Any]) -> Text:
 
 
 def _streams(streams: Sequence[Mapping[str, Any]]) -> RenderableType:
-    table = _table(
+    table = new_table(
         "streams",
         "stream",
         "state",
@@ -87,7 +86,7 @@ def _streams(streams: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def _sessions(sessions: Sequence[Mapping[str, Any]]) -> RenderableType:
-    table = _table(
+    table = new_table(
         "sessions",
         "session",
         "connector",
@@ -121,7 +120,7 @@ def _sessions(sessions: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def _sink_sessions(sessions: Sequence[Mapping[str, Any]]) -> RenderableType:
-    table = _table("sessions of sinks", "session", "sink", "connector", "sdk", "state", "instance", "peer", "#age")
+    table = new_table("sessions of sinks", "session", "sink", "connector", "sdk", "state", "instance", "peer", "#age")
     for session in sessions:
         table.add_row(
             session["session"],
@@ -161,7 +160,7 @@ def _reported(sessions: Sequence[Mapping[str, Any]]) -> Iterator[Text]:
 
 
 def _pipelines(pipelines: Sequence[Mapping[str, Any]]) -> RenderableType:
-    table = _table("pipelines", "pipeline", "state", "reads", "#lag", "#lag bytes", "#last call", "committed")
+    table = new_table("pipelines", "pipeline", "state", "reads", "#lag", "#lag bytes", "#last call", "committed")
     for pipeline in pipelines:
         table.add_row(
             pipeline["pipeline"],
@@ -183,7 +182,7 @@ def _pipeline_state(pipeline: Mapping[str, Any]) -> Text:
 
 
 def _sinks(sinks: Sequence[Mapping[str, Any]]) -> RenderableType:
-    table = _table("sinks", "sink", "mode", "instances", "#staged", "#refused", "#pending", "committed")
+    table = new_table("sinks", "sink", "mode", "instances", "#staged", "#refused", "#pending", "committed")
     for sink in sinks:
         away = [f"{instance} (away)" for instance in sink["away"]]
         table.add_row(
@@ -210,14 +209,6 @@ def _position(position: Mapping[str, Any] | None) -> str:
     if position is None:
         return "-"
     return f"{position['epoch']}:{position['sequence']}" if position["epoch"] else str(position["sequence"])
-
-
-def _table(title: str, *columns: str) -> Table:
-    """Creates an empty table; columns whose names begin with # are numeric."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, header_style="dim")
-    for column in columns:
-        table.add_column(column.removeprefix("#"), justify="right" if column.startswith("#") else "left", overflow="fold")
-    return table
 
 
 def _none(what: str) -> Text:

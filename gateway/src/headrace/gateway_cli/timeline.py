@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.contract.limits import MAX_BATCHES
 from headrace.gateway_cli.watching import watch_json, watch_view
 from headrace.terminal import CALL_TIMEOUT_S, Connection, Failure, ProgramCommand, connection_options, console, print_json
 
@@ -12,9 +13,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from headrace.gateway_status import TimelineDocument
-
-MAX_BATCHES = 500
-"""How many micro-batches a gateway keeps of a pipeline."""
 
 
 @click.command(cls=ProgramCommand)

@@ -5,12 +5,12 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from headrace.gateway_cli.problems import one_line
+from headrace.gateway_cli.tables import new_table
 from headrace.terminal import duration_text
 
 STAGES = ("planned", "read", "processed", "staged", "voted", "committed", "sink_committed", "acknowledged")
@@ -29,7 +29,7 @@ def timeline_table(document: Mapping[str, Any]) -> RenderableType:
 def batch_table(document: Mapping[str, Any]) -> RenderableType:
     """Returns the stages of one micro-batch, and what it reads of each stream."""
     (batch,) = document["batches"]
-    streams = _table("streams", "stream", "#epoch", "#after", "#to", "#messages")
+    streams = new_table("streams", "stream", "#epoch", "#after", "#to", "#messages")
     for stream in batch["streams"]:
         streams.add_row(
             one_line(stream["stream"]),
@@ -46,7 +46,7 @@ def batch_table(document: Mapping[str, Any]) -> RenderableType:
 def _stages(document: Mapping[str, Any]) -> Table:
     shown = [stage for stage in STAGES if stage == "planned" or any(stage in b["stages"] for b in document["batches"])]
     titles = (f"#{stage.replace('_', ' ')}" for stage in shown[1:])
-    table = _table(f"pipeline {one_line(document['pipeline'])}", "#batch", "planned", *titles, "#messages", "#streams")
+    table = new_table(f"pipeline {one_line(document['pipeline'])}", "#batch", "planned", *titles, "#messages", "#streams")
     for batch in document["batches"]:
         table.add_row(*_row(batch, shown))
     if document["summary"]:
@@ -88,10 +88,3 @@ def _clock(at: str) -> str:
 def _notes(batches: Sequence[Mapping[str, Any]]) -> Iterator[Text]:
     if any(batch["rebuilt"] for batch in batches):
         yield Text("  * from the checkpoint: the gateway was not there, and has only some stages", style="dim")
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, header_style="dim")
-    for column in columns:
-        table.add_column(column.removeprefix("#"), justify="right" if column.startswith("#") else "left", overflow="fold")
-    return table

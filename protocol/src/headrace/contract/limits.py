@@ -11,3 +11,7 @@ MAX_SEQUENCE = 2**63 - 1
 MAX_CURSOR_BYTES = 4096
 MAX_NAME_BYTES = 255
 """The maximum length of the name of a stream, pipeline, sink or instance, in bytes."""
+MAX_BATCHES = 500
+"""How many micro-batches a gateway keeps of each pipeline, and how many a message names."""
+MAX_BATCH_STREAMS = 50
+"""How many streams a message names of a micro-batch."""

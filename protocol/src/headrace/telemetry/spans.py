@@ -107,11 +107,11 @@ class Spans:
         span.end(max(begun_ns, time.time_ns()))
 
     def flush(self) -> None:
-        """Exports what there is; waits for the collector."""
+        """Exports all spans that have ended, and waits until the collector has them."""
         self._processor.force_flush()
 
     def close(self, within_s: float) -> None:
-        """Exports what there is, if that does not take longer than `within_s` seconds, and ends."""
+        """Exports the remaining spans for at most `within_s` seconds, and ends."""
         ending = Thread(target=self._processor.shutdown, name="headrace-spans-end", daemon=True)
         ending.start()
         ending.join(within_s)

@@ -276,10 +276,9 @@ def repositioned(entry: str, changes: Sequence[Change], run: str) -> str:
 
 
 def _line(line: str, moved: Mapping[str, Mapping[str, Position]], run: str) -> str:
-    document = None if line == "-" else json.loads(line)
-    if not isinstance(document, dict) or not document.keys() >= {"pipeline", "streams"}:
+    offset = Offset.parse(line)
+    if offset is None:
         return line
-    offset = Offset.from_json(document)
     streams = {**offset.streams, **moved.get(offset.pipeline, {})}
     number = (offset.run_number or 0) + 1
     return json.dumps(replace(offset, streams=streams, run_number=number, run_id=run).to_json(), separators=(",", ":"))

@@ -242,8 +242,7 @@ class CheckpointLog:
         text = self._text(self._path(f"offsets/{batch}"))
         try:
             _, metadata, *offsets = text.splitlines()
-            documents = [json.loads(offset) for offset in offsets if offset != "-"]
-            own = tuple(Offset.from_json(d) for d in documents if isinstance(d, dict) and d.keys() >= {"pipeline", "streams"})
+            own = tuple(offset for offset in map(Offset.parse, offsets) if offset is not None)
             noted = json.loads(metadata)
             return LoggedBatch(batch, int(noted["conf"][_PARTITIONS]), own, int(noted.get("batchTimestampMs", 0)))
         except (ValueError, KeyError) as error:

@@ -1,6 +1,7 @@
 """Positions in streams, and the offsets that Spark keeps in its checkpoint."""
 
 import base64
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +51,18 @@ class Offset:
     run_id: str = ""
     checkpoint: str = ""
     planned_at: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "Offset | None":
+        """Parses a line of Spark's offset log; None if it is of another source, or of one without an offset.
+
+        Raises:
+            ValueError: The line is not JSON.
+            CheckpointError: The document is not an offset of this source.
+        """
+        document = None if text == "-" else json.loads(text)
+        is_own = isinstance(document, dict) and document.keys() >= {"pipeline", "streams"}
+        return cls.from_json(document) if is_own else None
 
     @classmethod
     def from_json(cls, document: Any) -> "Offset":

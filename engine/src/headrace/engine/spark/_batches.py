@@ -3,16 +3,17 @@
 Nothing depends on it: reports are sent by a thread of their own, and are dropped while the gateway is away or too slow.
 """
 
-import json
 import logging
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import grpc
 
+from headrace.contract.limits import MAX_BATCH_STREAMS
 from headrace.engine.checkpoint._position import Offset, Position, moved, to_wire
 from headrace.engine.source._options import Options
 from headrace.engine.wire._connection import Connection, to_error
@@ -21,8 +22,6 @@ from headrace.protocol.v1 import engine_pb2 as pb
 CALL_TIMEOUT_S = 10.0
 MAX_WAITING = 100
 """How many micro-batches wait to be reported; further ones are not."""
-MAX_STREAMS = 50
-"""How many streams of a micro-batch a report names."""
 MAX_HISTORY = 100
 """How many earlier micro-batches are reported to a gateway that asks for them: as many as Spark keeps by default."""
 _IDLE_S = 30.0
@@ -41,6 +40,16 @@ class Logged:
     end: Offset
     planned_ms: int | None = None
     committed_ms: int | None = None
+
+    @cached_property
+    def after(self) -> Mapping[str, Position]:
+        """The positions that it begins after."""
+        return self.start.streams if self.start is not None else {}
+
+    @cached_property
+    def ends(self) -> Mapping[str, Position]:
+        """Where it ends in each stream that it reads. The start of a stream is an end that reads nothing."""
+        return {name: at for name, at in moved(self.end.streams, self.after).items() if not at.start and at.sequence >= 0}
 
 
 @dataclass(eq=False)
@@ -61,18 +70,16 @@ def offsets_of(progress: Any) -> Iterator[tuple[Offset | None, Offset]]:
     """
     for source in progress.sources():
         start, end = source.startOffset(), source.endOffset()
-        if end is not None and end != start and (found := _parsed(end)) is not None:
-            yield _parsed(start) if start is not None else None, found
+        if end is not None and end != start and (found := _offset(end)) is not None:
+            yield _offset(start) if start is not None else None, found
 
 
-def _parsed(text: str) -> Offset | None:
-    """An offset of a Headrace source; None if it is of another source."""
+def _offset(text: str) -> Offset | None:
+    """An offset of a Headrace source; None if it is of another source, which may write what it likes."""
     try:
-        document = json.loads(text)
+        return Offset.parse(text)
     except ValueError:
         return None
-    is_ours = isinstance(document, dict) and document.keys() >= {"pipeline", "streams"}
-    return Offset.from_json(document) if is_ours else None
 
 
 class BatchReporter:
@@ -114,14 +121,13 @@ class BatchReporter:
 
 
 def _send(run: BatchedRun, batch: Logged) -> None:
-    # The start of a stream is an end that reads nothing.
-    if run.is_refused or not _ends(batch):
+    if run.is_refused or not batch.ends:
         return
     connection = Connection.of(run.options)
     try:
         response = _call(connection, batch.end, [batch], history=False)
         if response.history_wanted:
-            earlier = [logged for logged in run.history(batch.end.pipeline, MAX_HISTORY) if _ends(logged)]
+            earlier = [logged for logged in run.history(batch.end.pipeline, MAX_HISTORY) if logged.ends]
             _call(connection, batch.end, earlier, history=True)
     except grpc.RpcError as error:
         code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
@@ -143,21 +149,14 @@ def _call(connection: Connection, of_run: Offset, batches: Iterable[Logged], *, 
     return response
 
 
-def _ends(batch: Logged) -> Mapping[str, Position]:
-    """Where a micro-batch ends in each stream that it reads."""
-    before = batch.start.streams if batch.start is not None else {}
-    return {name: at for name, at in moved(batch.end.streams, before).items() if not at.start and at.sequence >= 0}
-
-
 def _to_proto(batch: Logged) -> pb.LoggedBatch:
-    before, ends = batch.start.streams if batch.start is not None else {}, _ends(batch)
     return pb.LoggedBatch(
         batch=batch.number,
         ranges=[
-            pb.LoggedRange(stream=name, after=to_wire(before.get(name)), end=to_wire(ends[name]))
-            for name in sorted(ends)[:MAX_STREAMS]
+            pb.LoggedRange(stream=name, after=to_wire(batch.after.get(name)), end=to_wire(batch.ends[name]))
+            for name in sorted(batch.ends)[:MAX_BATCH_STREAMS]
         ],
-        streams=len(ends),
+        streams=len(batch.ends),
         planned_ms=batch.planned_ms,
         committed_ms=batch.committed_ms,
     )

@@ -1,6 +1,5 @@
 """Access to a running query in the driver, through py4j: its sources, its sink, and the logs of its checkpoint."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -122,9 +121,9 @@ class Execution:
         documents = logged.get().offsets()
         for document in (documents.apply(i) for i in range(documents.size())):
             if document.isDefined():
-                value = json.loads(document.get().json())
-                if isinstance(value, dict) and value.keys() >= {"pipeline", "streams"}:
-                    yield Offset.from_json(value)
+                offset = Offset.parse(document.get().json())
+                if offset is not None:
+                    yield offset
 
     def history(self, pipeline: str, limit: int) -> list[Logged]:
         """What its logs still have of the last micro-batches of a pipeline, at most `limit`, by ascending number."""

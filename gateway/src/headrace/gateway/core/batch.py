@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from headrace.contract.limits import MAX_BATCH_STREAMS
 from headrace.contract.position import Position
-
-MAX_BATCH_STREAMS = 50
-"""How many streams are kept of each micro-batch: those with the most messages. The others are counted."""
 
 
 class Stage(StrEnum):

@@ -8,12 +8,11 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from headrace.contract.limits import MAX_BATCHES
 from headrace.contract.position import Position
 from headrace.gateway.core.batch import Batch, BatchStream, Stage, largest
 from headrace.gateway.core.position import BEGINNING
 
-MAX_BATCHES = 500
-"""How many micro-batches are kept of each pipeline."""
 MAX_AWAITED = 20_000
 """How many ends of streams are kept to recognise acknowledgements, before those of several micro-batches are joined."""
 _RECENT = 3

@@ -34,7 +34,7 @@ def console_routes() -> list[Route]:
 
     async def page(request: Request) -> Response:
         if not (files / "index.html").is_file():
-            return problem(404, "this installation has no console; /api/v1/openapi.json describes what there is")
+            return problem(404, "this installation has no console; /api/v1/openapi.json describes the API")
         return FileResponse(files / "index.html", headers={**_HEADERS, "cache-control": "no-cache"})
 
     async def asset(request: Request) -> Response:

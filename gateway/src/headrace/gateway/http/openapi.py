@@ -7,9 +7,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from headrace.contract.limits import MAX_SEQUENCE
+from headrace.contract.limits import MAX_BATCHES, MAX_SEQUENCE
 from headrace.gateway.core import VERSION
-from headrace.gateway.core.timeline import MAX_BATCHES
 from headrace.gateway.http.callers import COOKIE
 from headrace.gateway.http.changes import CHANGES_MADE
 from headrace.gateway.http.signing import MeDocument, SignInRequest

@@ -6,11 +6,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from headrace.contract.limits import MAX_SEQUENCE
+from headrace.contract.limits import MAX_BATCHES, MAX_SEQUENCE
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.batch_status import list_batches
 from headrace.gateway.core.locating import locate
-from headrace.gateway.core.timeline import MAX_BATCHES
 from headrace.gateway.http.guard import Endpoint, problem
 from headrace.gateway.observer import Observer
 from headrace.gateway_status import message_document, timeline_document

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from headrace.contract.limits import MAX_SEQUENCE
+from headrace.contract.limits import MAX_BATCHES, MAX_SEQUENCE
 from headrace.gateway.core import Gateway, ProtocolError
 from headrace.gateway.core.batch_status import list_batches
 from headrace.gateway.core.control import (
@@ -24,7 +24,6 @@ from headrace.gateway.core.errors import MalformedMessage
 from headrace.gateway.core.locating import locate
 from headrace.gateway.core.pauses import PartKind
 from headrace.gateway.core.snapshot import pause_status
-from headrace.gateway.core.timeline import MAX_BATCHES
 from headrace.gateway.identity import identity_of
 from headrace.gateway.observer import Observer
 from headrace.gateway.services.calls import end_call

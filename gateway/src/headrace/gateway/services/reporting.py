@@ -1,14 +1,14 @@
 """The call with which a driver reports what its checkpoint has of the last micro-batches."""
 
-from headrace.contract.limits import MAX_SEQUENCE
+from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_SEQUENCE
 from headrace.gateway.core import Gateway
-from headrace.gateway.core.batch import MAX_BATCH_STREAMS, BatchStream
+from headrace.gateway.core.batch import BatchStream
 from headrace.gateway.core.bounds import check_count, check_length
 from headrace.gateway.core.checkpoints import check_reads
 from headrace.gateway.core.errors import MalformedMessage, NotPermitted, Superseded, UnknownPipeline
 from headrace.gateway.core.position import BEGINNING, check_name, from_proto
 from headrace.gateway.core.sinks.transaction import check_pipeline
-from headrace.gateway.core.timeline import MAX_BATCHES, LoggedBatch
+from headrace.gateway.core.timeline import LoggedBatch
 from headrace.gateway.identity import Identity
 from headrace.protocol.v1 import engine_pb2 as pb
 

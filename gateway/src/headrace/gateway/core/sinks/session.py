@@ -52,6 +52,15 @@ class OpenPart:
     """When, on the monotonic clock."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Vote:
+    """A vote that was requested and is outstanding."""
+
+    answer: "asyncio.Future[ProtocolError | None]"
+    asked_at: float
+    """On the monotonic clock."""
+
+
 @dataclass(slots=True)
 class Holdings:
     """The undecided transactions that an instance holds, and their parts."""
@@ -97,13 +106,11 @@ class SinkSession:
         self.visible: dict[str, int] = {}
         """The last batch of each pipeline that it has reported visible."""
         self.open: dict[int, OpenPart] = {}
-        self.votes: dict[Transaction, asyncio.Future[ProtocolError | None]] = {}
+        self.votes: dict[Transaction, _Vote] = {}
         self._waiting: deque[tuple[Response, int]] = deque()
         self._waiting_bytes = 0
         self._room = Signal()
         self._next_part = 1
-        self._asked: dict[Transaction, float] = {}
-        """When the votes were requested that are outstanding, on the monotonic clock."""
         self._full_since: float | None = None
         """Since when deliveries have waited for room in the queue, on the monotonic clock."""
         self._told_to_commit: dict[Transaction, float] = {}
@@ -134,7 +141,7 @@ class SinkSession:
     def outstanding(self) -> tuple[float, str] | None:
         """Returns what the sink has yet to answer for the longest time, after when on the monotonic clock that began."""
         waits = [(o.completed_at, f"has not written {o.part}") for o in self.open.values() if o.complete]
-        waits += [(self._asked[asked], f"has not voted for {asked}") for asked in self.votes]
+        waits += [(vote.asked_at, f"has not voted for {asked}") for asked, vote in self.votes.items()]
         waits += [(since, f"has not made {told} visible") for told, since in self._told_to_commit.items()]
         if self._full_since is not None:
             waits.append((self._full_since, "does not take what is delivered to it"))
@@ -329,21 +336,20 @@ class SinkSession:
             SinkFailed: the sink votes against the transaction.
         """
         self._check_open()
-        answer = self.votes.get(transaction)
-        if answer is None:
-            answer = self.votes[transaction] = asyncio.get_running_loop().create_future()
-            self._asked[transaction] = time.monotonic()
+        vote = self.votes.get(transaction)
+        if vote is None:
+            vote = self.votes[transaction] = _Vote(asyncio.get_running_loop().create_future(), time.monotonic())
             self.holdings.keep_only(transaction, parts)
             self._end_open_parts(transaction, "the transaction was prepared without it")
             prepare = pb.Prepare(transaction=transaction.to_proto(), parts=[part.to_proto() for part in parts])
             self.send(pb.SinkServiceAttachResponse(prepare=prepare))
-        await _outcome(answer)
+        await _outcome(vote.answer)
 
     def refuse_vote(self, transaction: Transaction, error: ProtocolError) -> None:
         """Ends the wait for a vote, which may still arrive."""
-        answer = self.votes.get(transaction)
-        if answer is not None:
-            _answer(answer, error)
+        vote = self.votes.get(transaction)
+        if vote is not None:
+            _answer(vote.answer, error)
 
     def prepared(self, transaction: Transaction) -> bool:
         """Notes a vote for a transaction; returns False if it was aborted in the meantime.
@@ -351,13 +357,12 @@ class SinkSession:
         Raises:
             OutOfTurn: no vote was requested.
         """
-        self._asked.pop(transaction, None)
-        answer = self.votes.pop(transaction, None)
-        if answer is None:
+        vote = self.votes.pop(transaction, None)
+        if vote is None:
             self._check_withdrawn("Prepared", transaction)
             return False
         self.holdings.prepared.add(transaction)
-        _answer(answer, None)
+        _answer(vote.answer, None)
         return True
 
     def committed(self, transaction: Transaction) -> bool:
@@ -382,11 +387,10 @@ class SinkSession:
         """
         self._withdrawn.pop(transaction, None)
         self._told_to_commit.pop(transaction, None)
-        self._asked.pop(transaction, None)
-        answer = self.votes.pop(transaction, None)
-        if answer is not None:
-            _answer(answer, SinkFailed(f"sink {self.hello.sink}, {transaction}: {reason}"))
-        return answer is not None
+        vote = self.votes.pop(transaction, None)
+        if vote is not None:
+            _answer(vote.answer, SinkFailed(f"sink {self.hello.sink}, {transaction}: {reason}"))
+        return vote is not None
 
     def _check_withdrawn(self, answer: str, transaction: Transaction) -> None:
         """Accepts one answer about a transaction that was aborted while the answer was in transit.
@@ -430,9 +434,9 @@ class SinkSession:
         away = SinkAway(f"sink {self.hello.sink}: the session of instance {self.instance} was lost; deliver again")
         for opened in self.open.values():
             _answer(opened.staged, away)
-        for answer in self.votes.values():
-            _answer(answer, away)
-        self.open, self.votes, self._asked = {}, {}, {}
+        for vote in self.votes.values():
+            _answer(vote.answer, away)
+        self.open, self.votes = {}, {}
         self._waiting.clear()
         self._room.notify()
 

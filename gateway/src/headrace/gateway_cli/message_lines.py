@@ -1,0 +1,60 @@
+"""What `headrace why` says of a message, built from the document that --json prints."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.text import Text
+
+from headrace.gateway_cli.problems import one_line
+from headrace.terminal import duration_text
+
+_MAX_PIPELINES = 20
+"""How many pipelines are shown; the JSON document has more."""
+_STATES = {
+    "not-received": "has not arrived at the gateway",
+    "not-planned": "waits for a micro-batch",
+    "in-batch": "is in a micro-batch that is not committed",
+    "committed": "is committed, and its source is not told yet",
+    "acknowledged": "is acknowledged",
+    "redelivered": "was delivered again under another sequence",
+}
+
+
+def message_lines(document: Mapping[str, Any]) -> Iterator[Text]:
+    """Yields where a message stands and what it waits for, in lines.
+
+    Args:
+        document: The document that --json prints.
+    """
+    epoch = f" of epoch {document['epoch']}" if document["epoch"] else ""
+    style = "green" if document["state"] == "acknowledged" else "bold"
+    yield Text(f"{one_line(document['stream'])} {document['sequence']}{epoch} {_STATES[document['state']]}", style=style)
+    if document["reason"]:
+        yield Text(f"  {one_line(document['reason'])}")
+    for reader in document["pipelines"][:_MAX_PIPELINES]:
+        yield from _reader(reader)
+    if (more := len(document["pipelines"]) - _MAX_PIPELINES) > 0:
+        yield Text(f"  and {more:,} more pipelines", style="dim")
+    if document["problem"] is not None:
+        yield from _problem(document["problem"], "  ")
+
+
+def _reader(reader: Mapping[str, Any]) -> Iterator[Text]:
+    line = Text(f"  pipeline {one_line(reader['pipeline'])}: ", style="bold").append(_STATES[reader["state"]], style="not bold")
+    if reader["batch"] is not None:
+        line.append(f", micro-batch {reader['batch']:,}", style="not bold")
+    if reader["since"] is not None:
+        age = datetime.now(UTC) - datetime.fromisoformat(reader["since"])
+        waits = reader["stage"].replace("_", " ") if reader["stage"] else "received"
+        line.append(f", {waits} {duration_text(max(0, int(age.total_seconds() * 1000)))} ago", style="not bold")
+    yield line
+    if reader["reason"]:
+        yield Text(f"    {one_line(reader['reason'])}")
+    if reader["problem"] is not None:
+        yield from _problem(reader["problem"], "    ")
+
+
+def _problem(problem: Mapping[str, Any], indent: str) -> Iterator[Text]:
+    yield Text(f"{indent}{one_line(problem['root'])}: {one_line(problem['cause'])}", style="red")
+    yield Text(f"{indent}{one_line(problem['remedy'])}", style="dim")
