@@ -8,8 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.engine.frames import Message
 from tests.engine.real_sinks import RealSinks
-from tests.engine.test_queries import Rig
-from tests.fake_gateway.engine import FakeGateway
+from tests.engine.test_queries import Rig, new_rig
 
 from headrace.gateway_status import TimelineDocument, timeline_document
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
@@ -19,12 +18,8 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.fixture
 def rig(spark: SparkSession, tmp_path: Path) -> Iterator[Rig]:
-    gateway = FakeGateway().start()
-    rig = Rig(spark, gateway, tmp_path / "checkpoint")
-    yield rig
-    for query in rig.queries:
-        query.stop()
-    gateway.stop()
+    with new_rig(spark, tmp_path) as rig:
+        yield rig
 
 
 def messages(first: int, last: int) -> list[Message]:

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,14 +68,20 @@ class Rig:
         self.gateway.wait_until(condition, f"{stream} is acknowledged up to {sequence}")
 
 
-@pytest.fixture
-def rig(spark: SparkSession, tmp_path: Path) -> Iterator[Rig]:
+@contextmanager
+def new_rig(spark: SparkSession, folder: Path) -> Iterator[Rig]:
     gateway = FakeGateway().start()
-    rig = Rig(spark, gateway, tmp_path / "checkpoint")
+    rig = Rig(spark, gateway, folder / "checkpoint")
     yield rig
     for query in rig.queries:
         query.stop()
     gateway.stop()
+
+
+@pytest.fixture
+def rig(spark: SparkSession, tmp_path: Path) -> Iterator[Rig]:
+    with new_rig(spark, tmp_path) as rig:
+        yield rig
 
 
 @pytest.fixture

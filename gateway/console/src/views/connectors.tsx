@@ -1,8 +1,8 @@
-import { Input, Label, SearchField } from "react-aria-components";
 import type { Reported, Session, Sink, SinkSession, Status } from "../model/documents";
 import { bytes, count, duration, firstLine } from "../model/format";
-import { adjust, useRoute } from "../model/route";
+import { useRoute } from "../model/route";
 import { Controls } from "../parts/control";
+import { FilterField } from "../parts/filter_field";
 import { PartLink } from "../parts/link";
 
 const SHOWN = 100;
@@ -15,10 +15,7 @@ export function Connectors({ status, mayControl }: { status: Status; mayControl:
   return (
     <>
       <div className="tools">
-        <SearchField value={filter} onChange={(text) => adjust({ filter: text })}>
-          <Label>Filter</Label>
-          <Input placeholder="part of a name" />
-        </SearchField>
+        <FilterField value={filter} />
       </div>
       <h2>
         Sources <span className="muted">{sources.length}</span>

@@ -1,12 +1,13 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useMemo, useRef } from "react";
-import { Button, Input, Label, SearchField } from "react-aria-components";
+import { Button } from "react-aria-components";
 import type { Position, Status, Stream } from "../model/documents";
 import { bytes, count, duration, rate } from "../model/format";
 import { SAMPLES, type History } from "../model/history";
 import { adjust, useRoute } from "../model/route";
 import { arranged, type SortValue } from "../model/table";
 import { Controls } from "../parts/control";
+import { FilterField } from "../parts/filter_field";
 import { Sparkline } from "../parts/sparkline";
 
 const ROW_PX = 34;
@@ -45,10 +46,7 @@ export function Streams({ status, history, mayControl }: { status: Status; histo
   return (
     <>
       <div className="tools">
-        <SearchField value={filter} onChange={(text) => adjust({ filter: text })}>
-          <Label>Filter</Label>
-          <Input placeholder="part of a name" />
-        </SearchField>
+        <FilterField value={filter} />
         <span className="muted" role="status">
           {rows.length} of {status.streams.length}
         </span>

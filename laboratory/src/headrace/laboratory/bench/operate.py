@@ -7,7 +7,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from headrace.laboratory.bench.core import drain
 from headrace.laboratory.bench.events import console_update
 from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.overhead import Run, overhead
 from headrace.laboratory.bench.parts import Part, Say, run_parts
 from headrace.laboratory.bench.queries import headrace, noop
 from headrace.laboratory.bench.rig import acknowledged_rate, connector, gateway, wait_for
@@ -41,39 +42,19 @@ def run(parts: Sequence[str], quick: bool, say: Say) -> tuple[list[Figure], dict
 
 
 def metrics_overhead(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """Messages per second while the metrics are read every second, against a gateway without an HTTP server.
-
-    Each comes first in as many pairs as the other, so that what the machine does meanwhile affects both alike. The gateway's
-    processor time varies less from run to run.
-    """
+    """Messages per second while the metrics are read every second, against a gateway without an HTTP server."""
     messages = 2_000_000 if quick else 8_000_000
     drain(spark, messages=2_000_000)
-    observed, plain = list[_Run](), list[_Run]()
-    for pair in range(1 if quick else 6):
-        for watched in (False, True) if pair % 2 else (True, False):
-            (observed if watched else plain).append(_run(spark, messages, watched))
-        say(f"  {observed[-1].rate:,.0f} messages/s with metrics, {plain[-1].rate:,.0f} without")
-    rate, baseline = (statistics.geometric_mean(run.rate for run in runs) for runs in (observed, plain))
-    yield Figure("metrics_overhead", rate, "messages/s", baseline, ">= 0.97 of the baseline", rate >= 0.97 * baseline)
-    cpu, without = (statistics.geometric_mean(run.cpu_us for run in runs) for runs in (observed, plain))
-    yield Figure("metrics_overhead_gateway_cpu", cpu, "us/message", without)
+    yield from overhead("metrics_overhead", "metrics", partial(_run, spark, messages), say, quick)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    rate: float
-    """Messages acknowledged per second."""
-    cpu_us: float
-    """The gateway's processor time for each message, in microseconds."""
-
-
-def _run(spark: SparkSession, messages: int, watched: bool) -> _Run:
+def _run(spark: SparkSession, messages: int, watched: bool) -> Run:
     address = free_address() if watched else "off"
     with gateway("--http-listen", address) as running, noop(headrace(spark, running.address)):
         begun = running.cpu_s()
         with _scraping(address) if watched else nullcontext(), connector(running.address, "fast", messages=messages) as source:
             moments = source.result(timeout_s=300)["acknowledged"]
-        return _Run(acknowledged_rate(moments), (running.cpu_s() - begun) * 1e6 / messages)
+        return Run(acknowledged_rate(moments), (running.cpu_s() - begun) * 1e6 / messages)
 
 
 @contextmanager

@@ -1,11 +1,10 @@
 """What it costs a gateway to create and export the spans of sampled messages."""
 
-import statistics
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -13,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from headrace.laboratory.bench.core import drain
 from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.overhead import Run, overhead
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.queries import headrace, noop
 from headrace.laboratory.bench.rig import acknowledged_rate, connector, gateway
@@ -27,31 +27,14 @@ _SERVICES = {
 def traces_overhead(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
     """Messages per second while spans are exported, against a gateway that exports nothing.
 
-    All messages have a `traceparent`, and 1 % are sampled. Each comes first in as many pairs as the other, so that what the
-    machine does meanwhile affects both alike. The gateway's processor time varies less from run to run.
+    All messages have a `traceparent`, and 1 % are sampled.
     """
     messages = 400_000 if quick else 4_000_000
     drain(spark, messages=400_000, sampled=0.01)
-    traced, plain = list[_Run](), list[_Run]()
-    for pair in range(1 if quick else 6):
-        for exports in (False, True) if pair % 2 else (True, False):
-            (traced if exports else plain).append(_run(spark, messages, exports))
-        say(f"  {traced[-1].rate:,.0f} messages/s with spans, {plain[-1].rate:,.0f} without")
-    rate, baseline = (statistics.geometric_mean(run.rate for run in runs) for runs in (traced, plain))
-    yield Figure("traces_overhead", rate, "messages/s", baseline, ">= 0.97 of the baseline", rate >= 0.97 * baseline)
-    cpu, without = (statistics.geometric_mean(run.cpu_us for run in runs) for runs in (traced, plain))
-    yield Figure("traces_overhead_gateway_cpu", cpu, "us/message", without)
+    yield from overhead("traces_overhead", "spans", partial(_run, spark, messages), say, quick)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    rate: float
-    """Messages acknowledged per second."""
-    cpu_us: float
-    """The gateway's processor time for each message, in microseconds."""
-
-
-def _run(spark: SparkSession, messages: int, exports: bool) -> _Run:
+def _run(spark: SparkSession, messages: int, exports: bool) -> Run:
     with tempfile.TemporaryDirectory() as folder, _collecting() as (url, received):
         config = Path(folder) / "gateway.toml"
         config.write_text(f'[telemetry]\notlp_endpoint = "{url}"\n' if exports else "")
@@ -59,7 +42,7 @@ def _run(spark: SparkSession, messages: int, exports: bool) -> _Run:
             begun = running.cpu_s()
             with connector(running.address, "fast", messages=messages, sampled=0.01) as source:
                 moments = source.result(timeout_s=300)["acknowledged"]
-            found = _Run(acknowledged_rate(moments), (running.cpu_s() - begun) * 1e6 / messages)
+            found = Run(acknowledged_rate(moments), (running.cpu_s() - begun) * 1e6 / messages)
         if exports and "spans" not in received:
             raise RuntimeError("the gateway has exported no spans; set no OTEL_TRACES_EXPORTER and no OTEL_SDK_DISABLED")
         return found
