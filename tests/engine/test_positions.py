@@ -94,6 +94,12 @@ def move(positions: StoredPositions, folder: Path, target: Target, *, drop: bool
     return change.after.sequence
 
 
+def contents(checkpoint: Path) -> dict[str, bytes]:
+    """The files of a checkpoint, without the votes, which the driver of a stopped query may still be writing."""
+    files = [path for path in checkpoint.rglob("*") if "headrace-votes.json" not in path.name]
+    return {str(path.relative_to(checkpoint)): path.read_bytes() for path in files if path.is_file()}
+
+
 # What a move gives
 
 
@@ -101,12 +107,12 @@ def test_messages_that_come_again_count_once_more_in_the_states(spark: SparkSess
     seen: Counter[int] = Counter()
     sinks = tmp_path / "sinks"
     assert run(spark, tmp_path, source, "checkpoint", sinks) == expected(seen, range(100, 145))
-    before = sorted(path.name for path in (tmp_path / "checkpoint").rglob("*"))
+    before = contents(tmp_path / "checkpoint")
     positions = stored(spark, tmp_path)
     assert (positions.kept, positions.sinks, positions.abandoned) == (Kept.FILES, ("out",), None)
     # Each number is four bytes, and the sequence of a file is the number of bytes to just past its record.
     assert move(positions, tmp_path, After(4 * 30)) == 120
-    assert sorted(path.name for path in (tmp_path / "checkpoint").rglob("*")) == before, "the old checkpoint stays as it was"
+    assert contents(tmp_path / "checkpoint") == before, "the old checkpoint stays as it was"
     add(source, range(145, 150))
     written = sorted([*expected(Counter(), range(100, 145)), *expected(seen, range(130, 150))])
     assert run(spark, tmp_path, source, "new", sinks) == written

@@ -262,6 +262,7 @@ class Interrupted:
         with server:
             while data := client.recv(MEBIBYTE):
                 server.sendall(data)
+            server.shutdown(socket.SHUT_RDWR)  # Wakes the thread that waits for an answer.
 
     def _answer(self, server: socket.socket, client: socket.socket, closes: bool) -> None:
         with client:
