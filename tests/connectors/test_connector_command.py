@@ -107,7 +107,7 @@ async def test_a_followed_file_is_streamed_until_a_signal(gateway, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "complaint"),
+    ("arguments", "code", "message"),
     [
         (["--path", "/not/there", "--source", "s", "--no-follow"], 2, "Error: no such file: /not/there"),
         (["--path", "x", "--source", "a/b"], 2, "source name 'a/b'"),
@@ -115,11 +115,11 @@ async def test_a_followed_file_is_streamed_until_a_signal(gateway, tmp_path):
         (["--path", "x"], 2, "--source"),
     ],
 )
-async def test_mistakes_are_told_in_a_line(arguments, code, complaint):
+async def test_mistakes_are_told_in_a_line(arguments, code, message):
     process = await headrace("run", "file", *arguments)
     _, errors = await asyncio.wait_for(process.communicate(), 20)
     assert process.returncode == code
-    assert complaint in errors.decode()
+    assert message in errors.decode()
     assert "Traceback" not in errors.decode()
 
 

@@ -222,11 +222,11 @@ def test_a_file_that_is_gone_has_lost_its_position(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"), [(prefixed(b"one") + b"\0\0", "byte 7 is incomplete"), (b"\xff" * 9, "byte 0 announces 4294967295")]
+    ("content", "message"), [(prefixed(b"one") + b"\0\0", "byte 7 is incomplete"), (b"\xff" * 9, "byte 0 announces 4294967295")]
 )
-def test_a_file_of_another_format_is_told(tmp_path, content, complaint):
+def test_a_file_of_another_format_is_told(tmp_path, content, message):
     (tmp_path / "f").write_bytes(content)
-    with pytest.raises(BadRecord, match=complaint):
+    with pytest.raises(BadRecord, match=message):
         read(tmp_path / "f", Format.LENGTH_PREFIXED)
 
 

@@ -771,7 +771,7 @@ async def test_what_other_partitions_read_is_sent_before_a_failure_ends_the_conn
 
 
 @pytest.mark.parametrize(
-    ("items", "complaint"),
+    ("items", "message"),
     [
         ([Message(b"a", sequence=5), Message(b"b", sequence=5)], "increase"),
         ([Message(b"a", sequence=5), Batch([b"b"], sequences=[4])], "sequence 4 follows 5"),
@@ -782,7 +782,7 @@ async def test_what_other_partitions_read_is_sent_before_a_failure_ends_the_conn
         ([Message(b"a", sequence=2**63)], r"2\*\*63"),
     ],
 )
-async def test_what_cannot_be_sent_ends_the_connector_with_the_reason(gateway, connect, items, complaint):
+async def test_what_cannot_be_sent_ends_the_connector_with_the_reason(gateway, connect, items, message):
     class Bad(Source):
         name = "bad"
 
@@ -791,7 +791,7 @@ async def test_what_cannot_be_sent_ends_the_connector_with_the_reason(gateway, c
 
     task = connect(Bad(), settings=Settings(drain_seconds=0.1))
     await (await gateway.session()).open()
-    with pytest.raises(InvalidMessage, match=f"bad/0.*{complaint}"):
+    with pytest.raises(InvalidMessage, match=f"bad/0.*{message}"):
         await task
 
 

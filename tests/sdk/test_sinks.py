@@ -268,8 +268,8 @@ async def test_what_is_refused_is_told_with_its_place(sink_gateway, attach, kind
 
 
 @PLAIN
-@pytest.mark.parametrize(("outcomes", "complaint"), WRONG_OUTCOMES)
-async def test_outcomes_that_are_not_one_each_confirm_nothing(sink_gateway, attach, kind, outcomes, complaint):
+@pytest.mark.parametrize(("outcomes", "message"), WRONG_OUTCOMES)
+async def test_outcomes_that_are_not_one_each_confirm_nothing(sink_gateway, attach, kind, outcomes, message):
     sink = kind()
     sink.outcomes = outcomes
     attach(sink)
@@ -280,7 +280,7 @@ async def test_outcomes_that_are_not_one_each_confirm_nothing(sink_gateway, atta
     session.end(id_, 4)
     failed = await session.next("failed")
     assert failed.part_id == id_
-    assert complaint in failed.reason
+    assert message in failed.reason
     sink.outcomes = lambda values: None
     await session.staged(part(0, attempt="b"), b"a", b"b")
     assert sink.values == [b"a", b"b", b"a", b"b"]
@@ -347,9 +347,9 @@ async def test_what_is_refused_never_reaches_write(sink_gateway, attach, kind):
 
 @IDEMPOTENT
 @pytest.mark.parametrize(
-    ("outcomes", "complaint"), [*WRONG_OUTCOMES, (lambda values: [WRITTEN, Refused("no")], "which only check() can: no")]
+    ("outcomes", "message"), [*WRONG_OUTCOMES, (lambda values: [WRITTEN, Refused("no")], "which only check() can: no")]
 )
-async def test_outcomes_of_a_transaction_are_checked(sink_gateway, attach, kind, outcomes, complaint):
+async def test_outcomes_of_a_transaction_are_checked(sink_gateway, attach, kind, outcomes, message):
     sink = kind()
     sink.last = None
     sink.outcomes = outcomes
@@ -367,7 +367,7 @@ async def test_outcomes_of_a_transaction_are_checked(sink_gateway, attach, kind,
     session.prepare(transaction(0), part(0))
     failed = await session.next("failed")
     assert failed.transaction == transaction(0)
-    assert complaint in failed.reason
+    assert message in failed.reason
     sink.outcomes = lambda values: [WRITTEN] * len(values)
     await session.prepared(transaction(0), part(0))
 
@@ -481,8 +481,8 @@ async def test_refused_messages_of_a_part(sink_gateway, attach, kind):
 
 
 @TWO_PHASE
-@pytest.mark.parametrize(("outcomes", "complaint"), WRONG_OUTCOMES)
-async def test_outcomes_of_a_part_are_checked(sink_gateway, attach, kind, outcomes, complaint):
+@pytest.mark.parametrize(("outcomes", "message"), WRONG_OUTCOMES)
+async def test_outcomes_of_a_part_are_checked(sink_gateway, attach, kind, outcomes, message):
     sink = kind()
     sink.outcomes = outcomes
     attach(sink)
@@ -492,7 +492,7 @@ async def test_outcomes_of_a_part_are_checked(sink_gateway, attach, kind, outcom
     session.end(id_, 2)
     failed = await session.next("failed")
     assert failed.part_id == id_
-    assert complaint in failed.reason
+    assert message in failed.reason
     assert sink.parts == {}
 
 

@@ -284,7 +284,7 @@ async def test_it_ends_in_good_order_when_it_is_told_to(receiver):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "complaint"),
+    ("parameters", "message"),
     [
         ({"url": "ftp://host/"}, "write it as http://HOST/PATH"),
         ({"url": "http://user:secret@host/"}, "remove user and password, which would be shown"),
@@ -294,8 +294,8 @@ async def test_it_ends_in_good_order_when_it_is_told_to(receiver):
         ({"headers": {"a b": "c"}}, "headers"),
     ],
 )
-def test_parameters_are_checked(parameters, complaint):
-    with pytest.raises(ValidationError, match=complaint) as error:
+def test_parameters_are_checked(parameters, message):
+    with pytest.raises(ValidationError, match=message) as error:
         HttpSinkParameters.model_validate({"url": "http://host/", "sink": "alerts", **parameters})
     assert "secret\n" not in str(error.value)
     assert "user:secret" not in str(error.value)

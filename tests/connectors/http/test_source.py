@@ -333,7 +333,7 @@ async def test_a_receiver_that_is_killed_loses_nothing_that_it_has_answered(tmp_
 
 
 @pytest.mark.parametrize(
-    ("parameters", "complaint"),
+    ("parameters", "message"),
     [
         ({"listen": "8080"}, "write it as HOST:PORT"),
         ({"paths": ["orders"]}, "paths"),
@@ -345,8 +345,8 @@ async def test_a_receiver_that_is_killed_loses_nothing_that_it_has_answered(tmp_
         ({"tls_client_ca": "k.pem"}, "tls_client_ca needs"),
     ],
 )
-def test_parameters_are_checked(parameters, complaint):
-    with pytest.raises(ValidationError, match=complaint):
+def test_parameters_are_checked(parameters, message):
+    with pytest.raises(ValidationError, match=message):
         HttpParameters(source="hooks", **parameters)
 
 

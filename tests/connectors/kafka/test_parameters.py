@@ -17,7 +17,7 @@ HERE = {"bootstrap_servers": "127.0.0.1:9092"}
 
 
 @pytest.mark.parametrize(
-    ("parameters", "complaint"),
+    ("parameters", "message"),
     [
         ({"topics": "t", "bootstrap_servers": "127.0.0.1"}, "'127.0.0.1' is not HOST:PORT"),
         ({"topics": "t", "tls_ca": "ca.pem"}, "require tls = true"),
@@ -31,13 +31,13 @@ HERE = {"bootstrap_servers": "127.0.0.1:9092"}
         ({"topic_pattern": "("}, "topic_pattern is not a valid regular expression"),
     ],
 )
-def test_parameters_that_do_not_add_up_are_refused(parameters, complaint):
-    with pytest.raises(ValidationError, match=complaint):
+def test_parameters_that_do_not_add_up_are_refused(parameters, message):
+    with pytest.raises(ValidationError, match=message):
         KafkaParameters(**{**HERE, "source": "s", **parameters})
 
 
 @pytest.mark.parametrize(
-    ("topic", "complaint"),
+    ("topic", "message"),
     [
         ("a b", "write a name of letters"),
         ("", "write a name of letters"),
@@ -46,8 +46,8 @@ def test_parameters_that_do_not_add_up_are_refused(parameters, complaint):
         ("x" * 250, "write a name of letters"),
     ],
 )
-def test_a_topic_that_cannot_be_is_refused(topic, complaint):
-    with pytest.raises(ValidationError, match=complaint):
+def test_a_topic_that_cannot_be_is_refused(topic, message):
+    with pytest.raises(ValidationError, match=message):
         KafkaSinkParameters(**HERE, sink="s", topic=topic)
 
 

@@ -106,14 +106,14 @@ async def test_a_network_that_fails_is_waited_for(postgresql, url, numbered, gat
     stream = Stream(gateway, "s/0")
     async with running(source(postgresql.url_at(between.port), numbered), gateway):
         await stream.attach()
-        for number, (fail, complaint) in enumerate(
+        for number, (fail, message) in enumerate(
             [(between.cut, "no answer within 1 s"), (between.refuse, ""), (between.reset, "")]
         ):
             insert(url, numbered, 10 * number, 10 * number + 4)
             assert values(await stream.read(5)) == numbers(10 * number, 10 * number + 4)
             fail()
             insert(url, numbered, 10 * number + 5, 10 * number + 9)
-            await until(lambda complaint=complaint: complaint in caplog.text)
+            await until(lambda message=message: message in caplog.text)
             between.restore()
             assert values(await stream.read(5)) == numbers(10 * number + 5, 10 * number + 9)
     assert "retrying" in caplog.text
@@ -138,7 +138,7 @@ async def test_a_source_that_is_killed_goes_on_where_it_was(url, numbered, gatew
 
 
 @pytest.mark.parametrize(
-    ("wrong", "complaint"),
+    ("wrong", "message"),
     [
         ({"password": "wrong"}, 'password authentication failed for user "headrace"'),
         ({"url": "nobody:x@"}, 'password authentication failed for user "nobody"'),
@@ -146,7 +146,7 @@ async def test_a_source_that_is_killed_goes_on_where_it_was(url, numbered, gatew
         ({"url": "?sslmode=require"}, "server does not support SSL"),
     ],
 )
-async def test_what_is_wrong_ends_the_connector(url, wrong, complaint, gateway):
+async def test_what_is_wrong_ends_the_connector(url, wrong, message, gateway):
     place = wrong.get("url", "")
     if place.endswith("@"):
         url = url.replace("headrace:headrace@", place)
@@ -157,7 +157,7 @@ async def test_what_is_wrong_ends_the_connector(url, wrong, complaint, gateway):
     options = {"url": url, **({"password": wrong["password"]} if "password" in wrong else {})}
     with pytest.raises(InvalidSource) as raised:
         await anext(PostgreSQLSource(PostgreSQLParameters(table="t", source="s", **options)).read("0", None))
-    assert complaint in str(raised.value)
+    assert message in str(raised.value)
     assert "headrace:headrace" not in str(raised.value)
     sink = PostgreSQLSink(PostgreSQLSinkParameters(table="t", sink="out", **options))
     with pytest.raises(InvalidSink, match="PostgreSQL at 127"):

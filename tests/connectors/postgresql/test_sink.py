@@ -324,7 +324,7 @@ async def test_batches_come_through_a_gateway(simple, gateway, database, t):
 
 
 @pytest.mark.parametrize(
-    ("columns", "options", "complaint"),
+    ("columns", "options", "message"),
     [
         ("a int, b int NOT NULL", {"columns": ["a"]}, "column b rejects nulls, has no default, and nothing fills it"),
         ("a int", {"columns": ["aa"]}, "has no column aa; did you mean a?"),
@@ -333,11 +333,11 @@ async def test_batches_come_through_a_gateway(simple, gateway, database, t):
         ("a int, at text", {"event_time_column": "at"}, "column at is of type text, and timestamp with time zone"),
     ],
 )
-async def test_a_table_that_does_not_fit_is_told(make, database, t, columns, options, complaint):
+async def test_a_table_that_does_not_fit_is_told(make, database, t, columns, options, message):
     await database.execute(f"CREATE TABLE {t} ({columns})")
     with pytest.raises(InvalidSink) as raised:
         await make(**options)
-    assert complaint in str(raised.value)
+    assert message in str(raised.value)
 
 
 async def test_a_server_without_prepared_transactions_is_told_what_to_do(url, database, schema, t):
@@ -363,13 +363,13 @@ async def test_a_table_whose_triggers_notify_cannot_be_prepared(simple, database
 
 
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("change", "message"),
     [
         ("DROP TABLE {}", 'relation "{}" does not exist'),
         ("ALTER TABLE {} RENAME a TO b", 'column "a" of relation "t" does not exist'),
     ],
 )
-async def test_a_table_that_changes_meanwhile_fails_the_batch_until_it_is_as_it_was(make, database, t, change, complaint):
+async def test_a_table_that_changes_meanwhile_fails_the_batch_until_it_is_as_it_was(make, database, t, change, message):
     columns = "id int GENERATED ALWAYS AS IDENTITY, a text"
     await database.execute(f"CREATE TABLE {t} ({columns})")
     sink, parts = await make(value_column="a"), [Part(FIRST, number, "r/a") for number in range(2)]
@@ -377,7 +377,7 @@ async def test_a_table_that_changes_meanwhile_fails_the_batch_until_it_is_as_it_
     await database.execute(change.format(t))
     with pytest.raises(psycopg.Error) as raised:
         await sink.prepare(FIRST, parts[:1])
-    assert complaint.format(t) in str(raised.value)
+    assert message.format(t) in str(raised.value)
     assert await sink.recover() == Recovered(parts[:1], [], [])
     await database.execute(f"DROP TABLE IF EXISTS {t}")
     await database.execute(f"CREATE TABLE {t} ({columns})")

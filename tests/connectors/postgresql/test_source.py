@@ -304,7 +304,7 @@ async def test_many_writers_that_commit_and_roll_back_in_any_order(url, table, n
 
 
 @pytest.mark.parametrize(
-    ("columns", "options", "complaint"),
+    ("columns", "options", "message"),
     [
         ("id bigint PRIMARY KEY, value text", {}, "column id has no default that draws from a sequence"),
         (
@@ -318,12 +318,12 @@ async def test_many_writers_that_commit_and_roll_back_in_any_order(url, table, n
         ("id bigserial PRIMARY KEY, value text", {"where": "nothing > 1"}, 'column "nothing" does not exist'),
     ],
 )
-async def test_a_table_that_cannot_be_read_safely_is_refused(url, table, columns, options, complaint):
+async def test_a_table_that_cannot_be_read_safely_is_refused(url, table, columns, options, message):
     in_database(url, f"CREATE TABLE {table} ({columns})")
     in_database(url, f"INSERT INTO {table} VALUES ({'7' if 'ALWAYS' not in columns else 'DEFAULT'}, 'x')")
     with pytest.raises(InvalidSource) as raised:
         await read_all(source(url, table, **options))
-    assert complaint in str(raised.value)
+    assert message in str(raised.value)
 
 
 async def test_a_table_that_is_not_there_and_a_view_are_refused(url, table, database):
@@ -336,7 +336,7 @@ async def test_a_table_that_is_not_there_and_a_view_are_refused(url, table, data
 
 
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("change", "message"),
     [
         ("DROP TABLE {0}", 'relation "public.{0}" does not exist'),
         ("ALTER TABLE {0} RENAME value TO text; INSERT INTO {0} DEFAULT VALUES", 'column "value" does not exist'),
@@ -344,7 +344,7 @@ async def test_a_table_that_is_not_there_and_a_view_are_refused(url, table, data
         ("REVOKE SELECT ON {0} FROM {0}", "permission denied for table {0}"),
     ],
 )
-async def test_a_table_that_changes_while_it_is_read_ends_the_connector(url, table, numbered, gateway, change, complaint):
+async def test_a_table_that_changes_while_it_is_read_ends_the_connector(url, table, numbered, gateway, change, message):
     in_database(url, f"INSERT INTO {table} (value) VALUES ('a')", f"CREATE ROLE {table} LOGIN PASSWORD 'secret'")
     try:
         in_database(url, f"GRANT SELECT ON {table} TO {table}")
@@ -357,7 +357,7 @@ async def test_a_table_that_changes_while_it_is_read_ends_the_connector(url, tab
         with pytest.raises(InvalidSource) as raised:
             await asyncio.wait_for(task, DEADLINE_S)
         assert str(raised.value).startswith("stream s/0: PostgreSQL at 127.0.0.1:")
-        assert complaint.format(table) in str(raised.value)
+        assert message.format(table) in str(raised.value)
         await stream.close()
     finally:
         in_database(url, f"DROP OWNED BY {table}", f"DROP ROLE {table}")

@@ -194,7 +194,7 @@ async def test_many_chunks_and_updates_come_through_a_gateway(make, gateway, dat
 
 
 @pytest.mark.parametrize(
-    ("columns", "options", "complaint"),
+    ("columns", "options", "message"),
     [
         ("k int, n int", {}, "there is no unique constraint on exactly k; run: ALTER TABLE"),
         ("k int UNIQUE, n int", {}, "column k of the key accepts nulls"),
@@ -202,8 +202,8 @@ async def test_many_chunks_and_updates_come_through_a_gateway(make, gateway, dat
         ("k int PRIMARY KEY DEFERRABLE, n int", {}, "there is no unique constraint on exactly k"),
     ],
 )
-async def test_a_table_that_does_not_fit_is_told(make, database, t, columns, options, complaint):
+async def test_a_table_that_does_not_fit_is_told(make, database, t, columns, options, message):
     await database.execute(f"CREATE TABLE {t} ({columns})")
     with pytest.raises(InvalidSink) as raised:
         await make(**options).pipelines()
-    assert complaint in str(raised.value)
+    assert message in str(raised.value)
