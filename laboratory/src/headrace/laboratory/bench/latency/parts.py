@@ -27,8 +27,8 @@ RATES = (100, 1_000, 10_000, 100_000)
 def warm_up(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
     """Runs all queries for a while without a figure, since the JVM is still compiling."""
     _floor(spark, quick)
-    _stateful(spark, Pace(RATE, 0, 2 if quick else 20))
-    _stateless(spark, Pace(RATE, 0, 2 if quick else 10))
+    _stateful(spark, Pace(RATE, 0, 20))
+    _stateless(spark, Pace(RATE, 0, 10))
     say("  done; from here on, the first seconds of each query do not count")
     yield from ()
 
@@ -75,11 +75,11 @@ def curves(plotted: Series, spark: SparkSession, say: Say, quick: bool) -> Itera
 
 
 def _pace(rate: int, quick: bool, seconds: float) -> Pace:
-    return Pace(rate, 2, 3) if quick else Pace(rate, 10, seconds)
+    return Pace(rate, 1, 2) if quick else Pace(rate, 10, seconds)
 
 
 def _floor(spark: SparkSession, quick: bool) -> list[float]:
-    return floor_ms(spark, 3, 5) if quick else floor_ms(spark, 20, 50)
+    return floor_ms(spark, 1, 2) if quick else floor_ms(spark, 20, 50)
 
 
 def _stateful(spark: SparkSession, pace: Pace) -> Latencies:

@@ -20,7 +20,7 @@ PARTS = {
 
 
 def run(parts: Sequence[str], quick: bool, say: Say, *, plot: Path | None) -> tuple[list[Figure], dict[str, Any]]:
-    """Runs the named parts in one warm session, one after the other. Returns their figures and the conditions.
+    """Runs the named parts in one session, one after the other, warm unless quick. Returns their figures and the conditions.
 
     Args:
         parts: Their names.
@@ -32,7 +32,7 @@ def run(parts: Sequence[str], quick: bool, say: Say, *, plot: Path | None) -> tu
     known: dict[str, Part] = {name: partial(part, plotted) for name, part in PARTS.items()}
     found = run_parts(
         known | {"warm-up": measured.warm_up},
-        ["warm-up", *parts],
+        parts if quick else ["warm-up", *parts],
         quick,
         say,
         quick_start=True,
