@@ -99,6 +99,28 @@ def test_a_clock_that_was_set(jump_ms: int, told: str) -> None:
 # Connectors
 
 
+def test_a_silent_connector_comes_before_what_it_has_reported() -> None:
+    degraded = reported(connector_pb2.CONNECTOR_STATE_DEGRADED, "half of it fails")
+    silent = session(peer="ipv4:192.0.2.7:4711", silent_ms=7_000, reported=degraded)
+    listed = found(status(sessions=[silent]))
+    assert kinds(status(sessions=[silent])) == {
+        "connector shop": (Kind.CONNECTOR_SILENT, ""),
+        "stream orders/0": (Kind.CONNECTOR_SILENT, "connector shop"),
+    }
+    assert listed["connector shop"].age_ms == 7_000
+    assert "ipv4:192.0.2.7:4711" in listed["connector shop"].cause
+
+
+def test_a_silent_sink_degrades_what_writes_to_it() -> None:
+    silent = sink_session(silent_ms=7_000)
+    root = "connector writer of sink out"
+    assert kinds(status(sink_sessions=[silent])) == {
+        root: (Kind.CONNECTOR_SILENT, ""),
+        "sink out": (Kind.CONNECTOR_SILENT, root),
+        "pipeline totals": (Kind.CONNECTOR_SILENT, root),
+    }
+
+
 def test_a_connector_that_has_left_is_named_once_as_the_root_of_all_its_streams() -> None:
     away = [stream(stream=f"orders/{n}", state=pb.STREAM_STATE_DETACHED, instance="", state_age_ms=7_000) for n in range(3)]
     listed = found(status(streams=away, sessions=[]))

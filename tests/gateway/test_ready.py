@@ -17,7 +17,7 @@ from tests.gateway.test_rights import OPERATOR, ORDERS
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, serve
 
 from headrace.gateway import Limits, observer
-from headrace.gateway.core import Gateway
+from headrace.gateway.core import Gateway, heartbeat
 from headrace.protocol.v1 import sink_pb2, source_pb2
 from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_KIND_BATCH_FAILED, RUN_FAULT_KIND_EXECUTORS_LOST, RunFault
 
@@ -132,6 +132,36 @@ async def test_a_killed_connector_of_a_source(site: Site) -> None:
     assert {problem["kind"] for problem in found.values()} == {"connector-away"}
     site.source = await new_source(site.address)
     await site.until()
+
+
+async def test_a_connector_that_is_silent_keeps_its_session(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    await site.source.close()
+    site.source = await new_source(site.address, capabilities=[source_pb2.CAPABILITY_HEARTBEAT])
+    await site.until()
+    # The sink, which promises no heartbeats, is as silent.
+    monkeypatch.setattr(heartbeat, "SILENT_AFTER_S", 1.0)
+    found = await site.until_kind("connector-silent", "connector test-0", "stream orders/0")
+    assert found["stream orders/0"]["root"] == "connector test-0"
+    assert "has sent nothing for more than" in found["connector test-0"]["cause"]
+    monkeypatch.setattr(heartbeat, "SILENT_AFTER_S", 3_600.0)
+    await site.source.send(frame=numbered(1, 4, 3))
+    await site.query.reader.plan_until("orders/0", 6)
+    await site.query.reader.plan({"orders/0": 6}, wait_ms=0)
+    await site.until()
+
+
+async def test_a_sink_that_is_silent_keeps_its_session(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    await site.sink.close()
+    site.sink = SinkClient(site.address)
+    await site.sink.hello(capabilities=[source_pb2.CAPABILITY_HEARTBEAT])
+    await site.until()
+    monkeypatch.setattr(heartbeat, "SILENT_AFTER_S", 1.0)
+    found = await site.until_kind("connector-silent", "connector i of sink out", "sink out", "pipeline p")
+    assert {problem["root"] for problem in found.values()} == {"connector i of sink out"}
+    monkeypatch.setattr(heartbeat, "SILENT_AFTER_S", 3_600.0)
+    await site.sink.send(busy=sink_pb2.SinkBusy())
+    await site.until()
+    await stage_and_vote(site.sink, site.query.writer, 0)
 
 
 async def test_a_killed_connector_of_a_sink(site: Site) -> None:

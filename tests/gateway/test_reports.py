@@ -56,8 +56,9 @@ async def stage(stack: AsyncExitStack) -> Any:
 
 
 async def test_the_gateway_says_what_it_can_do(stage: Stage) -> None:
-    assert list((await stage.session()).welcome.capabilities) == [source_pb2.CAPABILITY_PACE, source_pb2.CAPABILITY_REPORT]
-    assert list((await stage.sink().hello()).capabilities) == [source_pb2.CAPABILITY_REPORT]
+    both = [source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT]
+    assert list((await stage.session()).welcome.capabilities) == [source_pb2.CAPABILITY_PACE, *both]
+    assert list((await stage.sink().hello()).capabilities) == both
 
 
 async def test_the_status_of_a_source_says_what_its_connector_reports(stage: Stage) -> None:

@@ -91,8 +91,10 @@ class Connector:
         self.call = source_pb2_grpc.SourceServiceStub(self._channel).Ingest()
         self.welcome = source_pb2.Welcome()
 
-    async def hello(self, instance: str = "test-0", connector: str = "test", version: int = 1) -> source_pb2.Welcome:
-        await self.send(hello=source_pb2.Hello(protocol_version=version, connector=connector, instance=instance))
+    async def hello(
+        self, instance: str = "test-0", connector: str = "test", version: int = 1, **fields: Any
+    ) -> source_pb2.Welcome:
+        await self.send(hello=source_pb2.Hello(protocol_version=version, connector=connector, instance=instance, **fields))
         self.welcome = await self.expect("welcome")
         return self.welcome
 

@@ -1,66 +1,155 @@
-"""Faults of connectors and of the network between: each is named with its first cause, and is gone when it is repaired."""
+"""Faults of sources and of the network: each is named with its first cause, and is gone when it is repaired."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 
 import pytest
 from scripts.brokers import Nats
 from tests.brokers.network import FaultyNetwork
-from tests.connectors.nats.rig import server
+from tests.connectors.nats.rig import Server, connection, server
+from tests.gateway.processes import headrace
 from tests.gateway.wire import Engine
-from tests.health.site import Site, site
+from tests.health.site import Site
 
-from headrace.connectors.nats import NatsParameters, NatsSource
+from headrace.connectors.nats import NatsParameters, NatsRefused, NatsSource
 from headrace.sdk import AsyncSource, serve
 
 pytestmark = pytest.mark.timeout(400)
 
 
+def source(broker: Nats, name: str, stream: str, password: str | None = None) -> NatsSource:
+    reached = {**connection(broker), **({"password": password} if password else {})}
+    return NatsSource(NatsParameters.model_validate({"source": name, "stream": stream, **reached}))
+
+
 @asynccontextmanager
-async def reading(here: Site, source: AsyncSource, address: str) -> AsyncIterator[None]:
-    """A source that is served by way of an address, and a query that reads it."""
-    engine = Engine(here.address, "q", streams="s/*")
+async def querying(here: Site, name: str, *, skip_lost: bool = False, run: int = 1) -> AsyncIterator[Engine]:
+    """A query that reads a source, and calls as a planner does, so that its lease does not end."""
+    engine = Engine(here.address, f"reads-{name}", run, f"{name}/*", skip_lost=skip_lost)
     await engine.attach()
-    task = asyncio.create_task(serve(source, gateway=address))
-    calls = asyncio.create_task(_call(engine))
+
+    async def call() -> None:
+        while True:
+            await engine.renew()
+            await asyncio.sleep(0.5)
+
+    calls = asyncio.create_task(call())
     try:
-        async with asyncio.timeout(120):
-            while not (await engine.status()).streams:  # noqa: ASYNC110 - there is no event to wait on
-                await asyncio.sleep(0.05)
-        await here.is_well()
-        yield
+        yield engine
     finally:
-        for each in (task, calls):
-            each.cancel()
-            with suppress(asyncio.CancelledError):
-                await each
+        calls.cancel()
+        with suppress(asyncio.CancelledError):
+            await calls
+        await engine.detach()
         await engine.close()
 
 
-async def _call(engine: Engine) -> None:
-    """Calls as a planner does, so that the query's lease does not end."""
-    while True:
-        await engine.plan({}, wait_ms=0)
-        await asyncio.sleep(0.5)
+@asynccontextmanager
+async def connected(here: Site, made: AsyncSource, stream: str, gateway: str = "") -> AsyncIterator[None]:
+    """A connector that is well, and has sent the first message of its stream."""
+    task = asyncio.create_task(serve(made, gateway=gateway or here.address))
+    engine = Engine(here.address)
+    try:
+        async with asyncio.timeout(120):
+            while not await _has_sent(engine, stream):  # noqa: ASYNC110 - there is no event to wait on
+                assert not task.done(), task.exception()
+                await asyncio.sleep(0.05)
+        yield
+    finally:
+        await engine.close()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
-def through(broker: Nats, port: int, stream: str) -> NatsSource:
-    connection = {"servers": f"nats://127.0.0.1:{port}", "user": broker.user, "password": broker.password}
-    return NatsSource(NatsParameters(**{"source": "s", "stream": stream, **connection}))
+async def _has_sent(engine: Engine, stream: str) -> bool:
+    return any(each.stream == stream and each.received.sequence for each in (await engine.status()).streams)
 
 
-async def test_a_broker_that_is_stopped(nats: Nats, tmp_path: Path) -> None:
-    async with server(nats.url) as others, site(tmp_path) as here:
-        stream = await others.stream()
-        with FaultyNetwork(nats.port) as network:
-            async with reading(here, through(nats, network.port, stream), here.address):
-                # What a client sees of a broker that has ended: its connections are reset, and new ones refused.
-                network.refuse()
-                found = await here.names("connector-reports", f"stream s/{stream}")
-                assert found[f"stream s/{stream}"]["root"] == "connector s"
-                assert str(network.port) in found[f"stream s/{stream}"]["cause"]
-                assert (await here.status())[f"stream s/{stream}"]["root"] == "connector s"
-                network.restore()
-                await here.is_well()
+async def filled(others: Server, **config: int) -> str:
+    """A stream of the broker with one message."""
+    stream = await others.stream(**config)
+    await others.numbers(f"{stream}.x", 1)
+    return stream
+
+
+async def test_a_broker_that_is_stopped(nats: Nats, here: Site) -> None:
+    async with server(nats.url) as others:
+        stream = await filled(others)
+    part, root = f"stream b/{stream}", "connector b"
+    async with querying(here, "b"), connected(here, source(nats, "b", stream), f"b/{stream}"):
+        await here.clears(part, root)
+        await asyncio.to_thread(nats.stop)
+        await here.names("connector-reports", part, str(nats.port), root=root)
+        await asyncio.to_thread(nats.start)
+        await here.clears(part, root)
+
+
+async def test_a_network_that_is_cut_between_connector_and_gateway(nats: Nats, here: Site) -> None:
+    async with server(nats.url) as others:
+        stream = await filled(others)
+    part, root = f"stream n/{stream}", "connector n"
+    with FaultyNetwork(int(here.address.rpartition(":")[2])) as network:
+        async with querying(here, "n"), connected(here, source(nats, "n", stream), f"n/{stream}", network.address):
+            await here.clears(part, root)
+            network.cut()
+            await here.names("connector-silent", part, "has sent nothing", root=root)
+            network.restore()
+            await here.clears(part, root)
+
+
+async def test_a_wrong_password(nats: Nats, here: Site) -> None:
+    async with server(nats.url) as others:
+        stream = await filled(others)
+    part, root = f"stream w/{stream}", "connector w"
+    async with querying(here, "w"):
+        async with connected(here, source(nats, "w", stream), f"w/{stream}"):
+            await here.clears(part, root)
+        # Somebody has started it again with another password: it gives up.
+        with pytest.raises(NatsRefused):
+            await serve(source(nats, "w", stream, "guessed"), gateway=here.address)
+        await here.names("connector-away", part, "password", root=root)
+        async with connected(here, source(nats, "w", stream), f"w/{stream}"):
+            await here.clears(part, root)
+
+
+async def test_an_expired_position(nats: Nats, here: Site) -> None:
+    async with server(nats.url) as others:
+        stream = await filled(others, max_msgs=2)
+        part, reader = f"stream e/{stream}", "pipeline reads-e"
+        async with querying(here, "e") as query:
+            async with connected(here, source(nats, "e", stream), f"e/{stream}"):
+                await query.plan_until(f"e/{stream}", 1)
+                await query.plan({f"e/{stream}": 1}, wait_ms=0)
+            await others.numbers(f"{stream}.x", 9, first=1)
+            task = asyncio.create_task(serve(source(nats, "e", stream), gateway=here.address))
+            await here.names("position-lost", part, "no longer has messages 2 to 8")
+            await here.names("position-lost", reader, "no longer has messages 2 to 8", root=part)
+        # What the query does that is started again with failOnDataLoss=false.
+        async with querying(here, "e", skip_lost=True, run=2) as query:
+            await query.plan_until(f"e/{stream}", 10)
+            await here.clears(part, reader)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def test_a_paused_pipeline(nats: Nats, here: Site) -> None:
+    async with server(nats.url) as others:
+        stream = await filled(others)
+    part = "pipeline reads-p"
+    async with querying(here, "p"), connected(here, source(nats, "p", stream), f"p/{stream}"):
+        await here.clears(part)
+        for command, seen in (("pause", here.names("paused", part, "paused by")), ("resume", here.clears(part))):
+            done = await asyncio.to_thread(headrace, command, "pipeline", "reads-p", "--gateway", here.address)
+            assert done.returncode == 0, done.stderr
+            await seen
+
+
+@pytest.mark.parametrize(("seconds", "way"), [(7_200, "forward"), (-7_200, "back")])
+async def test_a_clock_that_is_set(here: Site, seconds: int, way: str) -> None:
+    here.shift.write_text(str(seconds))
+    await here.names("clock-jumped", "gateway", f"was set {way} by 7200.")
+    here.shift.write_text("0")
+    await here.clears("gateway")

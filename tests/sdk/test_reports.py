@@ -62,8 +62,8 @@ async def test_hello_names_the_sdk_and_what_it_can_do(gateway, connect, sink_gat
     assert source.hello.sdk == sink.hello.sdk == SDK
     assert (SDK.name, SDK.language) == ("headrace-python", "python")
     assert SDK.version
-    assert list(source.hello.capabilities) == list(CAPABLE)
-    assert list(sink.hello.capabilities) == [source_pb2.CAPABILITY_REPORT]
+    assert list(source.hello.capabilities) == [*CAPABLE, source_pb2.CAPABILITY_HEARTBEAT]
+    assert list(sink.hello.capabilities) == [source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT]
 
 
 @pytest.mark.usefixtures("quick")
@@ -210,6 +210,17 @@ async def test_a_second_passes_before_the_next_report(sent: tuple[Reports, Sent]
     [_, last] = received.reports
     assert (last.state, last.reason) == (DEGRADED, "why")
     assert [(error.message, error.stream) for error in last.errors] == [("one", ""), ("two", "orders/0")]
+
+
+async def test_a_gateway_that_counts_on_heartbeats_gets_reports_although_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_reports, "INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(_reports, "HEARTBEAT_SECONDS", 0.05)
+    reports, received = Reports(), Sent()
+    received.may.set()
+    task = asyncio.create_task(reports.send((*CAPABLE, source_pb2.CAPABILITY_HEARTBEAT), received.say))
+    await until(lambda: len(received.reports) == 3)
+    task.cancel()
+    assert {report.state for report in received.reports} == {connector_pb2.CONNECTOR_STATE_CONNECTING}
 
 
 @pytest.mark.usefixtures("quick")

@@ -108,7 +108,7 @@ async def test_a_source_is_read_acknowledged_and_ends(gateway, connect, log):
     task = connect(source, instance="one", token="secret")
     session = await gateway.session()
     assert (session.hello.connector, session.hello.connector_version, session.hello.instance) == ("log", "7", "one")
-    assert list(session.hello.capabilities) == [pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT]
+    assert list(session.hello.capabilities) == [pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT, pb.CAPABILITY_HEARTBEAT]
     assert session.metadata["authorization"] == "Bearer secret"
 
     stream = await session.open("log/0")

@@ -5,11 +5,11 @@ Its problem then has the cause of the part where it began, the root.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from headrace.contract.names import covers, source_of
+from headrace.gateway.core.heartbeat import SILENT_AFTER_S
 from headrace.gateway.core.pauses import CONFIGURATION
+from headrace.gateway.core.problem import Kind, Problem
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1 import connector_pb2, metrics_pb2
 
@@ -17,30 +17,6 @@ RECENT_ERROR_MS = 60_000
 """How long an error is a problem, in milliseconds, that a connector which says that it works has reported."""
 _CLOCK_MS = 1_000
 """How much earlier than a state its first error may have occurred, in milliseconds: both ages are rounded and sent."""
-
-
-class Kind(StrEnum):
-    """The kinds of problems."""
-
-    STOPPING = "stopping"
-    CLOCK_JUMPED = "clock-jumped"
-    CONNECTOR_AWAY = "connector-away"
-    CONNECTOR_REPORTS = "connector-reports"
-    POSITION_LOST = "position-lost"
-    NOT_SENT = "not-sent"
-    NOT_READ = "not-read"
-    SINK_AWAY = "sink-away"
-    SINK_FAILS = "sink-fails"
-    SINK_SLOW = "sink-slow"
-    SINK_LOST = "sink-lost"
-    PIPELINE_FAILS = "pipeline-fails"
-    EXECUTOR_LOST = "executor-lost"
-    COMMIT_SLOW = "commit-slow"
-    PIPELINE_AWAITED = "pipeline-awaited"
-    PIPELINE_DETACHED = "pipeline-detached"
-    PIPELINE_AWAY = "pipeline-away"
-    BATCH_STUCK = "batch-stuck"
-    PAUSED = "paused"
 
 
 _RUN_FAULTS = {
@@ -56,31 +32,6 @@ _RUN_FAULTS = {
 """The kinds of problems that drivers report, and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A degraded part, and why it is degraded."""
-
-    part: str
-    """What is degraded, such as `stream orders/0`."""
-    kind: Kind
-    cause: str
-    """The first cause."""
-    age_ms: int
-    """For how long, in milliseconds."""
-    remedy: str
-    root: str = ""
-    """The part where it began; empty if it is this one."""
-
-    @property
-    def is_fault(self) -> bool:
-        """Whether something is wrong; what somebody has paused, and what waits for it, is not."""
-        return self.kind is not Kind.PAUSED
-
-    def within(self, part: str) -> "Problem":
-        """Returns the problem of a part that is degraded because of this one."""
-        return self if part == self.part else replace(self, part=part, root=self.root or self.part)
-
-
 def problems(status: pb.GetStatusResponse, stuck_after_ms: int, slow_after_ms: int) -> list[Problem]:
     """Returns the problems of a status, roots before what follows from them; none if all is well.
 
@@ -93,9 +44,11 @@ def problems(status: pb.GetStatusResponse, stuck_after_ms: int, slow_after_ms: i
     _add(found, _gateway(status.gateway))
     connected = {session.instance for session in status.sessions}
     for session in status.sessions:
+        _add(found, _silent(f"connector {session.instance}", session))
         _add(found, _reports(f"connector {session.instance}", session.reported))
         _add(found, _paused(f"connector {session.instance}", session))
     for serving in status.sink_sessions:
+        _add(found, _silent(_connector_of(serving.sink, serving.instance), serving))
         _add(found, _reports(_connector_of(serving.sink, serving.instance), serving.reported))
     for stream in status.streams:
         _add(found, _stream(stream, connected, found))
@@ -131,6 +84,14 @@ def _gateway(gateway: pb.GatewayStatus) -> Iterator[Problem]:
         cause = f"the clock of its machine was set {way} by {abs(gateway.clock_jump_ms) / 1000:.1f} s"
         remedy = "check the machine's time service; functions that use the time of day may have been wrong"
         yield Problem("gateway", Kind.CLOCK_JUMPED, cause, gateway.clock_jump_age_ms, remedy)
+
+
+def _silent(part: str, session: pb.SessionStatus | pb.SinkSessionStatus) -> Iterator[Problem]:
+    """Yields that a connector sends nothing. It comes before what the connector has reported, which is out of date."""
+    if session.HasField("silent_ms"):
+        cause = f"it is connected from {session.peer}, and has sent nothing for more than {SILENT_AFTER_S:.0f} s"
+        remedy = "check the network between its host and the gateway, and whether its process runs; its session goes on meanwhile"
+        yield Problem(part, Kind.CONNECTOR_SILENT, cause, session.silent_ms, remedy)
 
 
 def _reports(part: str, reported: pb.ReportedStatus) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""Periodic work, once a second: checks the clock, sets the pace of connectors, ends leases, and forgets what is unused."""
+"""Periodic work, once a second: checks the clock and heartbeats, paces connectors, ends leases, and forgets what is unused."""
 
 import asyncio
 import time
@@ -30,6 +30,8 @@ async def run_housekeeping(gateway: Gateway) -> None:
     while True:
         await asyncio.sleep(interval_s)
         gateway.clock.check()
+        for session in (*gateway.sessions.values(), *gateway.sink_sessions.values()):
+            session.heartbeat.pass_round(interval_s)
         pace(gateway)
         end_leases(gateway)
         close_paused(gateway)

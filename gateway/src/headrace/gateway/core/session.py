@@ -8,6 +8,7 @@ from headrace.contract.position import Position
 from headrace.gateway.core.connectors import ConnectorCounts
 from headrace.gateway.core.credit import CreditAccount, CreditPool
 from headrace.gateway.core.errors import ProtocolError, ReadTimeout
+from headrace.gateway.core.heartbeat import Heartbeat
 from headrace.gateway.core.id_ranges import IdRanges
 from headrace.gateway.core.position import to_proto
 from headrace.gateway.core.reported import Reported
@@ -36,6 +37,7 @@ class Session:
         self.opened_at = time.monotonic()
         self.linger_ms = 0
         self.counts = counts
+        self.heartbeat = Heartbeat(hello.capabilities)
         self.reported = Reported(hello.sdk if hello.HasField("sdk") else None)
         self.account: CreditAccount = pool.open(self._grant)
         self.attachments: dict[int, Attachment] = {}

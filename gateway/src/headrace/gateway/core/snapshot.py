@@ -176,6 +176,7 @@ def _session(session: Session, gateway: Gateway, errors_bytes: int) -> pb.Sessio
         linger_ms=session.linger_ms,
         paused=pause_status(gateway.pauses.of(PartKind.CONNECTOR, session.instance)),
         reported=session.reported.status(errors_bytes),
+        silent_ms=session.heartbeat.silent_ms,
     )
 
 
@@ -189,6 +190,7 @@ def _sink_session(session: SinkSession, errors_bytes: int) -> pb.SinkSessionStat
         peer=session.peer,
         age_ms=_ms_since(session.opened_at),
         reported=session.reported.status(errors_bytes),
+        silent_ms=session.heartbeat.silent_ms,
     )
 
 

@@ -46,7 +46,7 @@ class SinkService(SinkServiceServicer):
                 gateway_version=VERSION,
                 session=session.id,
                 read_timeout_ms=self._gateway.limits.write_timeout_ms,
-                capabilities=[source_pb2.CAPABILITY_REPORT],
+                capabilities=[source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT],
             )
             session.send(pb.SinkServiceAttachResponse(welcome=welcome))
             sink = attach_sink(self._gateway, session)

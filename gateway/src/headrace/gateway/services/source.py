@@ -76,7 +76,7 @@ class SourceService(SourceServiceServicer):
                 frame_overhead_bytes=OVERHEAD_BYTES,
                 credit=pb.Credit(bytes=account.bytes_left, messages=account.messages_left),
                 pace=pb.Pace(linger_ms=SHORTEST_LINGER_MS),
-                capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT],
+                capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT, pb.CAPABILITY_HEARTBEAT],
             )
         )
 
@@ -85,6 +85,7 @@ class SourceService(SourceServiceServicer):
         async for request, frame, frame_bytes in requests:
             if session.failure is not None:
                 raise session.failure
+            session.heartbeat.heard()
             match request.WhichOneof("message"):
                 case "frame":
                     intake.take_frame(gateway, session, request.frame, frame, frame_bytes)

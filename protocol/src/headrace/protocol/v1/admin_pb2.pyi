@@ -953,6 +953,7 @@ class SessionStatus(_message.Message):
     LINGER_MS_FIELD_NUMBER: _builtins.int
     REPORTED_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
+    SILENT_MS_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     """Its id."""
     connector: _builtins.str
@@ -977,6 +978,10 @@ class SessionStatus(_message.Message):
     """Messages that it has outstanding."""
     linger_ms: _builtins.int
     """The linger that the gateway last sent it, in milliseconds."""
+    silent_ms: _builtins.int
+    """How long it has sent nothing although it promises heartbeats, in milliseconds, while the gateway could receive; absent if
+    that is no longer than the gateway accepts, or if it promises nothing (SES-35).
+    """
     @_builtins.property
     def reported(self) -> Global___ReportedStatus:
         """What the connector says of itself."""
@@ -1002,14 +1007,20 @@ class SessionStatus(_message.Message):
         linger_ms: _builtins.int = ...,
         reported: Global___ReportedStatus | None = ...,
         paused: Global___PauseStatus | None = ...,
+        silent_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_paused", b"_paused", "paused", b"paused", "reported", b"reported"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_paused", b"_paused", "_silent_ms", b"_silent_ms", "paused", b"paused", "reported", b"reported", "silent_ms", b"silent_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_paused", b"_paused", "age_ms", b"age_ms", "connector", b"connector", "connector_version", b"connector_version", "credit_bytes", b"credit_bytes", "credit_messages", b"credit_messages", "instance", b"instance", "linger_ms", b"linger_ms", "outstanding_bytes", b"outstanding_bytes", "outstanding_messages", b"outstanding_messages", "paused", b"paused", "peer", b"peer", "reported", b"reported", "session", b"session", "streams", b"streams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_paused", b"_paused", "_silent_ms", b"_silent_ms", "age_ms", b"age_ms", "connector", b"connector", "connector_version", b"connector_version", "credit_bytes", b"credit_bytes", "credit_messages", b"credit_messages", "instance", b"instance", "linger_ms", b"linger_ms", "outstanding_bytes", b"outstanding_bytes", "outstanding_messages", b"outstanding_messages", "paused", b"paused", "peer", b"peer", "reported", b"reported", "session", b"session", "silent_ms", b"silent_ms", "streams", b"streams"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__paused: _TypeAlias = _typing.Literal["paused"]  # noqa: Y015
     _WhichOneofArgType__paused: _TypeAlias = _typing.Literal["_paused", b"_paused"]  # noqa: Y015
+    _WhichOneofReturnType__silent_ms: _TypeAlias = _typing.Literal["silent_ms"]  # noqa: Y015
+    _WhichOneofArgType__silent_ms: _TypeAlias = _typing.Literal["_silent_ms", b"_silent_ms"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__paused) -> _WhichOneofReturnType__paused | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__silent_ms) -> _WhichOneofReturnType__silent_ms | None: ...
 
 Global___SessionStatus: _TypeAlias = SessionStatus  # noqa: Y015
 
@@ -1027,6 +1038,7 @@ class SinkSessionStatus(_message.Message):
     PEER_FIELD_NUMBER: _builtins.int
     AGE_MS_FIELD_NUMBER: _builtins.int
     REPORTED_FIELD_NUMBER: _builtins.int
+    SILENT_MS_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     """Its id."""
     sink: _builtins.str
@@ -1041,6 +1053,8 @@ class SinkSessionStatus(_message.Message):
     """The address that it connects from."""
     age_ms: _builtins.int
     """How long it has existed, in milliseconds."""
+    silent_ms: _builtins.int
+    """As in SessionStatus."""
     @_builtins.property
     def reported(self) -> Global___ReportedStatus:
         """What the connector says of itself."""
@@ -1056,12 +1070,15 @@ class SinkSessionStatus(_message.Message):
         peer: _builtins.str = ...,
         age_ms: _builtins.int = ...,
         reported: Global___ReportedStatus | None = ...,
+        silent_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["reported", b"reported"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_silent_ms", b"_silent_ms", "reported", b"reported", "silent_ms", b"silent_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "connector", b"connector", "connector_version", b"connector_version", "instance", b"instance", "peer", b"peer", "reported", b"reported", "session", b"session", "sink", b"sink"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_silent_ms", b"_silent_ms", "age_ms", b"age_ms", "connector", b"connector", "connector_version", b"connector_version", "instance", b"instance", "peer", b"peer", "reported", b"reported", "session", b"session", "silent_ms", b"silent_ms", "sink", b"sink"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__silent_ms: _TypeAlias = _typing.Literal["silent_ms"]  # noqa: Y015
+    _WhichOneofArgType__silent_ms: _TypeAlias = _typing.Literal["_silent_ms", b"_silent_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__silent_ms) -> _WhichOneofReturnType__silent_ms | None: ...
 
 Global___SinkSessionStatus: _TypeAlias = SinkSessionStatus  # noqa: Y015
 

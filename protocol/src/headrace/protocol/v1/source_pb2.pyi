@@ -33,6 +33,10 @@ class _CapabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Capability
     """A source follows Pace. A gateway sends it."""
     CAPABILITY_REPORT: _Capability.ValueType  # 2
     """A source or a sink sends Report. A gateway accepts it."""
+    CAPABILITY_HEARTBEAT: _Capability.ValueType  # 3
+    """A source or a sink sends a message at least every two seconds, a Report if there is nothing else. A gateway names one that
+    does not (SES-35).
+    """
 
 class Capability(_Capability, metaclass=_CapabilityEnumTypeWrapper):
     """Something that a connector or a gateway can do beyond the minimum. Each side lists its own: the connector in Hello or
@@ -45,6 +49,10 @@ CAPABILITY_PACE: Capability.ValueType  # 1
 """A source follows Pace. A gateway sends it."""
 CAPABILITY_REPORT: Capability.ValueType  # 2
 """A source or a sink sends Report. A gateway accepts it."""
+CAPABILITY_HEARTBEAT: Capability.ValueType  # 3
+"""A source or a sink sends a message at least every two seconds, a Report if there is nothing else. A gateway names one that
+does not (SES-35).
+"""
 Global___Capability: _TypeAlias = Capability  # noqa: Y015
 
 class _SourceKind:

@@ -128,7 +128,7 @@ async def _greet(call: _Call, driver: Driver, instance: str) -> pb.Welcome:
         connector=driver.connector,
         connector_version=driver.version,
         instance=instance,
-        capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT],
+        capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_REPORT, pb.CAPABILITY_HEARTBEAT],
         sdk=SDK,
     )
     await call.write(pb.IngestRequest(hello=hello))

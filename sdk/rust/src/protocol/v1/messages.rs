@@ -710,6 +710,9 @@ pub enum Capability {
     Pace = 1,
     /// A source or a sink sends Report. A gateway accepts it.
     Report = 2,
+    /// A source or a sink sends a message at least every two seconds, a Report if there is nothing else. A gateway names one that
+    /// does not (SES-35).
+    Heartbeat = 3,
 }
 impl Capability {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -721,6 +724,7 @@ impl Capability {
             Self::Unspecified => "CAPABILITY_UNSPECIFIED",
             Self::Pace => "CAPABILITY_PACE",
             Self::Report => "CAPABILITY_REPORT",
+            Self::Heartbeat => "CAPABILITY_HEARTBEAT",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -729,6 +733,7 @@ impl Capability {
             "CAPABILITY_UNSPECIFIED" => Some(Self::Unspecified),
             "CAPABILITY_PACE" => Some(Self::Pace),
             "CAPABILITY_REPORT" => Some(Self::Report),
+            "CAPABILITY_HEARTBEAT" => Some(Self::Heartbeat),
             _ => None,
         }
     }

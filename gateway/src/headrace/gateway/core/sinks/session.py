@@ -14,6 +14,7 @@ import structlog
 from headrace.gateway.core.connectors import ConnectorCounts
 from headrace.gateway.core.envelopes import part_frame
 from headrace.gateway.core.errors import MalformedMessage, OutOfTurn, ProtocolError, ReadTimeout, SinkAway, SinkFailed
+from headrace.gateway.core.heartbeat import Heartbeat
 from headrace.gateway.core.reported import Reported
 from headrace.gateway.core.signal import Signal
 from headrace.gateway.core.sinks.transaction import Part, Transaction
@@ -97,6 +98,7 @@ class SinkSession:
         self.identity = identity
         self.opened_at = time.monotonic()
         self.counts = counts
+        self.heartbeat = Heartbeat(hello.capabilities)
         self.reported = Reported(hello.sdk if hello.HasField("sdk") else None)
         self.failure: ProtocolError | None = None
         self.outgoing = Signal()
@@ -193,6 +195,7 @@ class SinkSession:
 
     def note_activity(self) -> None:
         """Notes that the sink has sent something, and so is alive, however slowly it reads."""
+        self.heartbeat.heard()
         if self._writing is not None and not self._writing.expired():
             self._writing.reschedule(asyncio.get_running_loop().time() + self._write_timeout_s)
 

@@ -61,7 +61,7 @@ class SinkDriver:
             staged=map(part_to_wire, recovered.staged),
             prepared=map(transaction_to_wire, recovered.prepared),
             committed=map(transaction_to_wire, recovered.committed),
-            capabilities=[source_pb2.CAPABILITY_REPORT],
+            capabilities=[source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT],
             sdk=SDK,
         )
 

@@ -22,6 +22,8 @@ MAX_TEXT_BYTES = 4096
 """The maximum size of a reason, and of an error's message, in bytes."""
 INTERVAL_SECONDS = 1.0
 """The minimum time between two Reports."""
+HEARTBEAT_SECONDS = 2.0
+"""The time after which a Report is sent although nothing has changed, so that the gateway knows that the connector is there."""
 
 Say = Callable[[pb.Report], Awaitable[None]]
 """Sends a Report, or queues it."""
@@ -94,10 +96,12 @@ class Reports:
     async def send(self, capabilities: Iterable[int], say: Say) -> None:
         """Sends a Report at once, and then whenever something has changed, at most once a second. Runs until it is cancelled.
 
+        If the gateway counts on heartbeats, a Report is sent every two seconds in any case.
         Returns at once if the gateway does not list the capability: a gateway of an earlier version would end the session.
         """
         if source_pb2.CAPABILITY_REPORT not in capabilities:
             return
+        unchanged = HEARTBEAT_SECONDS - INTERVAL_SECONDS if source_pb2.CAPABILITY_HEARTBEAT in capabilities else None
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def notify() -> None:
@@ -110,7 +114,9 @@ class Reports:
                 changed.clear()
                 await say(self._take())
                 await asyncio.sleep(INTERVAL_SECONDS)
-                await changed.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(unchanged):
+                        await changed.wait()
         finally:
             if self._changed is notify:
                 self._changed = None

@@ -1,0 +1,54 @@
+"""A degraded part of a gateway, and the kinds of reasons."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """The kinds of problems."""
+
+    STOPPING = "stopping"
+    CLOCK_JUMPED = "clock-jumped"
+    CONNECTOR_AWAY = "connector-away"
+    CONNECTOR_SILENT = "connector-silent"
+    CONNECTOR_REPORTS = "connector-reports"
+    POSITION_LOST = "position-lost"
+    NOT_SENT = "not-sent"
+    NOT_READ = "not-read"
+    SINK_AWAY = "sink-away"
+    SINK_FAILS = "sink-fails"
+    SINK_SLOW = "sink-slow"
+    SINK_LOST = "sink-lost"
+    PIPELINE_FAILS = "pipeline-fails"
+    EXECUTOR_LOST = "executor-lost"
+    COMMIT_SLOW = "commit-slow"
+    PIPELINE_AWAITED = "pipeline-awaited"
+    PIPELINE_DETACHED = "pipeline-detached"
+    PIPELINE_AWAY = "pipeline-away"
+    BATCH_STUCK = "batch-stuck"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A degraded part, and why it is degraded."""
+
+    part: str
+    """What is degraded, such as `stream orders/0`."""
+    kind: Kind
+    cause: str
+    """The first cause."""
+    age_ms: int
+    """For how long, in milliseconds."""
+    remedy: str
+    root: str = ""
+    """The part where it began; empty if it is this one."""
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether something is wrong; what somebody has paused, and what waits for it, is not."""
+        return self.kind is not Kind.PAUSED
+
+    def within(self, part: str) -> "Problem":
+        """Returns the problem of a part that is degraded because of this one."""
+        return self if part == self.part else replace(self, part=part, root=self.root or self.part)
