@@ -105,10 +105,18 @@ class SinkClient:
 
 
 class Writer:
-    """One run of a pipeline that writes to sink `out`."""
+    """One run of a pipeline that writes to a sink."""
 
     def __init__(
-        self, address: str, run: str = "r1", first_batch: int = 0, readers: Sequence[str] = (), number: int | None = None
+        self,
+        address: str,
+        run: str = "r1",
+        first_batch: int = 0,
+        readers: Sequence[str] = (),
+        number: int | None = None,
+        *,
+        pipeline: str = "query",
+        sink: str = "out",
     ) -> None:
         self._channel = grpc.aio.insecure_channel(address)
         self.stub = engine_pb2_grpc.EngineServiceStub(self._channel)
@@ -117,13 +125,15 @@ class Writer:
         self._reported = False
         self.first_batch = first_batch
         self.readers = readers
+        self.pipeline = pipeline
+        self.sink = sink
 
     def part(self, batch: int, partition: int = 0, attempt: str = "a") -> sink_pb2.Part:
-        return part(batch, partition, f"{self.run}/{attempt}")
+        return part(batch, partition, f"{self.run}/{attempt}", self.pipeline)
 
     def start(self, batch: int, partition: int = 0, attempt: str = "a") -> engine_pb2.DeliveryStart:
         """How a delivery of a part begins."""
-        return engine_pb2.DeliveryStart(sink="out", part=self.part(batch, partition, attempt), run_number=self.number)
+        return engine_pb2.DeliveryStart(sink=self.sink, part=self.part(batch, partition, attempt), run_number=self.number)
 
     def deliver(
         self, batch: int, values: Sequence[bytes] = (b"v",), partition: int = 0, attempt: str = "a", **start: Any
@@ -146,7 +156,7 @@ class Writer:
     ) -> "asyncio.Task[engine_pb2.DeliverResponse]":
         start.setdefault("run_number", self.number)
         requests = [
-            engine_pb2.DeliverRequest(start=engine_pb2.DeliveryStart(sink="out", part=part, **start)),
+            engine_pb2.DeliverRequest(start=engine_pb2.DeliveryStart(sink=self.sink, part=part, **start)),
             *(engine_pb2.DeliverRequest(frame=each) for each in frames),
             engine_pb2.DeliverRequest(end=engine_pb2.DeliveryEnd(messages=messages)),
         ]
@@ -155,8 +165,8 @@ class Writer:
     def vote(self, batch: int, *parts: sink_pb2.Part, instances: Sequence[str] = ()) -> "asyncio.Task[engine_pb2.VoteResponse]":
         """Asks for the vote; reports its commit log first, if it has not yet."""
         request = engine_pb2.VoteRequest(
-            sink="out",
-            transaction=transaction(batch),
+            sink=self.sink,
+            transaction=transaction(batch, self.pipeline),
             parts=parts or [self.part(batch)],
             instances=instances,
             run_number=self.number,
@@ -180,14 +190,14 @@ class Writer:
         """Reports the commit log; returns the answer."""
         self._reported = True
         request = engine_pb2.SettleRequest(
-            pipeline="query",
+            pipeline=self.pipeline,
             run=self.run,
             first_batch=self.first_batch,
             committed=committed,
             readers=self.readers,
-            sinks=["out"],
+            sinks=[self.sink],
             run_number=self.number,
-            **{"awaited": ["out"], **more},
+            **{"awaited": [self.sink], **more},
         )
         response = await self.stub.Settle(request, timeout=DEADLINE_S)
         assert isinstance(response, engine_pb2.SettleResponse)

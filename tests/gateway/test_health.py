@@ -15,6 +15,8 @@ SLOW_AFTER_MS = 5_000
 RUNNING = connector_pb2.CONNECTOR_STATE_RUNNING
 DEGRADED = connector_pb2.CONNECTOR_STATE_DEGRADED
 WAITING = connector_pb2.CONNECTOR_STATE_WAITING
+AGE_MS = 3_600_000
+"""How old sessions are."""
 
 
 def stream(**fields: Any) -> pb.StreamStatus:
@@ -24,11 +26,11 @@ def stream(**fields: Any) -> pb.StreamStatus:
 
 
 def session(**fields: Any) -> pb.SessionStatus:
-    return pb.SessionStatus(**{"session": "s1", "connector": "kafka", "instance": "shop", **fields})
+    return pb.SessionStatus(**{"session": "s1", "connector": "kafka", "instance": "shop", "age_ms": AGE_MS, **fields})
 
 
 def sink_session(**fields: Any) -> pb.SinkSessionStatus:
-    return pb.SinkSessionStatus(**{"session": "k1", "sink": "out", "instance": "writer", **fields})
+    return pb.SinkSessionStatus(**{"session": "k1", "sink": "out", "instance": "writer", "age_ms": AGE_MS, **fields})
 
 
 def pipeline(**fields: Any) -> pb.PipelineStatus:
@@ -164,9 +166,48 @@ def test_a_connector_that_gives_no_reason_is_not_well_either() -> None:
     assert listed["connector shop"].cause == "it reports that it waits for its system, and no reason"
 
 
+def running_with_error(age_ms: int, name: str = "", running_ms: int = AGE_MS) -> pb.ReportedStatus:
+    error = connector_pb2.ConnectorError(message="bad message", age_ms=age_ms, stream=name)
+    return pb.ReportedStatus(state=RUNNING, state_age_ms=running_ms, errors=[error])
+
+
 def test_an_error_of_a_connector_that_goes_on_counts_for_a_minute() -> None:
-    for age_ms, expected in ((59_000, {"connector shop", "stream orders/0"}), (60_000, set())):
-        assert found(status(sessions=[session(reported=reported(RUNNING, errors=(("bad message", age_ms),)))])).keys() == expected
+    for age_ms, expected in ((60_000, {"connector shop", "stream orders/0"}), (60_001, set())):
+        assert found(status(sessions=[session(reported=running_with_error(age_ms))])).keys() == expected
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"sessions": [session(age_ms=4_999, reported=running_with_error(5_000))]},
+        {"sessions": [session(reported=running_with_error(5_000, running_ms=4_999))]},
+        {"sessions": [session(reported=running_with_error(5_000, "orders/0"))], "streams": [stream(state_age_ms=4_999)]},
+        {"sink_sessions": [sink_session(age_ms=4_999, reported=running_with_error(5_000))]},
+        {"sink_sessions": [sink_session(success_age_ms=4_999, reported=running_with_error(5_000))]},
+    ],
+)
+def test_an_error_is_over_once_its_connector_has_shown_that_it_works(over: Any) -> None:
+    assert found(status(**over)) == {}
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"sessions": [session(reported=running_with_error(5_000, "orders/0"))], "streams": [stream(state_age_ms=5_000)]},
+        {"sessions": [session(reported=running_with_error(5_000, "orders/1"))], "streams": [stream(state_age_ms=4_999)]},
+        {"sink_sessions": [sink_session(success_age_ms=5_000, reported=running_with_error(5_000))]},
+    ],
+)
+def test_an_error_counts_while_nothing_shows_that_it_is_over(counts: Any) -> None:
+    assert Kind.CONNECTOR_REPORTS in {kind for kind, _ in kinds(status(**counts)).values()}
+
+
+def test_a_sink_that_fails_is_the_cause_rather_than_the_error_that_its_connector_reports_too() -> None:
+    failing = {"sinks": [sink(failure="instance writer: disk full")], "sink_sessions": [sink_session(reported=running_with_error(9))]}
+    assert kinds(status(**failing)) == {
+        "sink out": (Kind.SINK_FAILS, ""),
+        "pipeline totals": (Kind.SINK_FAILS, "sink out"),
+    }
 
 
 # Streams

@@ -321,6 +321,18 @@ async def test_the_last_error_of_a_connector_that_has_given_up(site: Site) -> No
     await site.until()
 
 
+async def test_the_last_error_of_a_connector_that_gives_up_before_it_opens_its_streams(site: Site) -> None:
+    await site.source.close()
+    await site.until_kind("connector-away", "connector test-0", "stream orders/0")
+    again = Connector(site.address)
+    await again.hello()
+    await again.send(goodbye=source_pb2.Goodbye(reason="the password is wrong"))
+    await again.ended()
+    found = await site.until("connector test-0", "stream orders/0")
+    assert found["stream orders/0"]["cause"] == "its session has ended: the password is wrong"
+    await again.close()
+
+
 async def test_a_clock_that_jumps_and_is_set_right(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     time_of_day = time.time
     monkeypatch.setattr(time, "time", lambda: time_of_day() + 7_200)
@@ -333,8 +345,7 @@ async def test_a_clock_that_jumps_and_is_set_right(site: Site, monkeypatch: pyte
 async def test_a_micro_batch_that_is_stuck(site: Site) -> None:
     await site.source.send(frame=numbered(1, 4, 3))
     await site.query.reader.plan_until("orders/0", 6)
-    found = await site.until("pipeline p")
-    assert found["pipeline p"]["kind"] == "batch-stuck"
+    await site.until_kind("batch-stuck", "pipeline p")
     await site.query.reader.plan({"orders/0": 6}, wait_ms=0)
     await site.until()
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +24,12 @@ _SHIFT = "TESTS_CLOCK_SHIFT_FILE"
 Problem = dict[str, Any]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Site:
     """A gateway, asked over HTTP and by the command line. Tests that share it look at parts of their own."""
 
-    gateway: GatewayProcess
-    shift: Path
-    """The seconds by which the gateway's clock is wrong."""
-
-    @property
-    def address(self) -> str:
-        return self.gateway.address
-
-    @cached_property
-    def http(self) -> str:
-        self.gateway.wait_for_log("gateway serves HTTP")
-        return re.findall(r"http://(127\.0\.0\.1:\d+)", self.gateway.log)[0]
+    address: str
+    http: str
 
     async def problems(self) -> dict[str, Problem]:
         """What `/readyz` lists, by part."""
@@ -90,12 +79,23 @@ class Site:
                 print(f"clear after {time.monotonic() - began:.1f} s")
 
 
+@dataclass(frozen=True)
+class OwnSite(Site):
+    """A gateway that a test may stop, and whose clock it may set."""
+
+    gateway: GatewayProcess
+    shift: Path
+    """The seconds by which the gateway's clock is wrong."""
+
+
 @contextmanager
-def site(folder: Path, listen: str = "127.0.0.1:0", http: str = "127.0.0.1:0", limits: str = "") -> Iterator[Site]:
+def site(folder: Path, listen: str = "127.0.0.1:0", http: str = "127.0.0.1:0", limits: str = "") -> Iterator[OwnSite]:
     """A gateway that calls something slow after a second, with a clock that a test may set."""
     config, shift = folder / "gateway.toml", folder / "shift"
     config.write_text(f'[http]\nlisten = "{http}"\nslow_after_ms = {SLOW_AFTER_MS}\n[limits]\n{limits}\n')
     shift.write_text("0")
     path = os.pathsep.join(filter(None, (str(_CLOCKS), os.environ.get("PYTHONPATH"))))
     with gateway_process("--config", config, "--listen", listen, environ={"PYTHONPATH": path, _SHIFT: str(shift)}) as process:
-        yield Site(process, shift)
+        process.wait_for_log("gateway serves HTTP")
+        (served,) = re.findall(r"http://(127\.0\.0\.1:\d+)", process.log)
+        yield OwnSite(process.address, served, process, shift)

@@ -3,16 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
+import grpc.aio
 import pytest
 from scripts.brokers import Nats
 from tests.brokers.network import FaultyNetwork
 from tests.connectors.nats.rig import Server, connection, server
 from tests.gateway.processes import headrace
 from tests.gateway.wire import Engine
-from tests.health.site import Site
+from tests.health.site import OwnSite, Site, site
 
 from headrace.connectors.nats import NatsParameters, NatsRefused, NatsSource
+from headrace.processes import free_address
 from headrace.sdk import AsyncSource, serve
 
 pytestmark = pytest.mark.timeout(400)
@@ -31,7 +34,8 @@ async def querying(here: Site, name: str, *, skip_lost: bool = False, run: int =
 
     async def call() -> None:
         while True:
-            await engine.renew()
+            with suppress(grpc.aio.AioRpcError):
+                await engine.renew()
             await asyncio.sleep(0.5)
 
     calls = asyncio.create_task(call())
@@ -148,8 +152,33 @@ async def test_a_paused_pipeline(nats: Nats, here: Site) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "way"), [(7_200, "forward"), (-7_200, "back")])
-async def test_a_clock_that_is_set(here: Site, seconds: int, way: str) -> None:
+async def test_a_clock_that_is_set(here: OwnSite, seconds: int, way: str) -> None:
     here.shift.write_text(str(seconds))
     await here.names("clock-jumped", "gateway", f"was set {way} by 7200.")
     here.shift.write_text("0")
     await here.clears("gateway")
+
+
+async def test_a_gateway_that_is_restarted(nats: Nats, tmp_path: Path) -> None:
+    async with server(nats.url) as others:
+        stream = await filled(others)
+        listen, http = free_address(), free_address()
+        name, part = f"g/{stream}", f"stream g/{stream}"
+        with site(tmp_path, listen, http, limits="drain_timeout_ms = 60000") as old:
+            query = Engine(listen, "reads-g", streams="g/*")
+            await query.attach()
+            async with connected(old, source(nats, "g", stream), name):
+                await query.plan_until(name, 1)
+                # It stops, and waits until what it has received is committed.
+                old.gateway.process.terminate()
+                await old.names("stopping", "gateway", "the gateway is stopping")
+                await query.plan({name: 1}, wait_ms=0)
+                await query.close()
+                assert await asyncio.to_thread(old.gateway.wait) == 0
+                with site(tmp_path, listen, http) as new:
+                    query = Engine(listen, "reads-g", streams="g/*")
+                    await query.attach({name: 1})
+                    await new.clears("gateway", part, "source g", "connector g")
+                    await others.numbers(f"{stream}.x", 1, first=1)
+                    await query.plan_until(name, 2)
+                    await query.close()

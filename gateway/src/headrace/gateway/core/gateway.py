@@ -137,6 +137,11 @@ class Gateway:
             if stream.attachment is attachment:
                 stream.last_error = session.reported.last_error
                 self.detach(stream)
+        if not session.attachments and session.reported.last_error:
+            # It has given up before it opened what it sent in earlier sessions.
+            for stream in self.streams.values():
+                if stream.attachment is None and stream.last_instance == session.instance:
+                    stream.last_error = session.reported.last_error
         self.credit.close(session.account)
         self.credit.rebalance()
         self._sessions_changed.notify()

@@ -10,11 +10,11 @@ from headrace.contract.names import covers, source_of
 from headrace.gateway.core.heartbeat import SILENT_AFTER_S
 from headrace.gateway.core.pauses import CONFIGURATION
 from headrace.gateway.core.problem import Kind, Problem
+from headrace.gateway.core.unresolved import errors_of_sink, errors_of_source
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1 import connector_pb2, metrics_pb2
+from headrace.protocol.v1.connector_pb2 import ConnectorError
 
-RECENT_ERROR_MS = 60_000
-"""How long an error is a problem, in milliseconds, that a connector which says that it works has reported."""
 _CLOCK_MS = 1_000
 """How much earlier than a state its first error may have occurred, in milliseconds: both ages are rounded and sent."""
 
@@ -43,13 +43,16 @@ def problems(status: pb.GetStatusResponse, stuck_after_ms: int, slow_after_ms: i
     found: dict[str, Problem] = {}
     _add(found, _gateway(status.gateway))
     connected = {session.instance for session in status.sessions}
+    live_ms = {stream.stream: stream.state_age_ms for stream in status.streams if stream.state == pb.STREAM_STATE_LIVE}
     for session in status.sessions:
         _add(found, _silent(f"connector {session.instance}", session))
-        _add(found, _reports(f"connector {session.instance}", session.reported))
+        _add(found, _reports(f"connector {session.instance}", session.reported, errors_of_source(session, live_ms)))
         _add(found, _paused(f"connector {session.instance}", session))
+    failing = {sink.sink for sink in status.sinks if sink.failure}
     for serving in status.sink_sessions:
+        errors = errors_of_sink(serving, fails=serving.sink in failing)
         _add(found, _silent(_connector_of(serving.sink, serving.instance), serving))
-        _add(found, _reports(_connector_of(serving.sink, serving.instance), serving.reported))
+        _add(found, _reports(_connector_of(serving.sink, serving.instance), serving.reported, errors))
     for stream in status.streams:
         _add(found, _stream(stream, connected, found))
     ages = {(session.sink, session.instance): session.age_ms for session in status.sink_sessions}
@@ -94,16 +97,22 @@ def _silent(part: str, session: pb.SessionStatus | pb.SinkSessionStatus) -> Iter
         yield Problem(part, Kind.CONNECTOR_SILENT, cause, session.silent_ms, remedy)
 
 
-def _reports(part: str, reported: pb.ReportedStatus) -> Iterator[Problem]:
-    """Yields what a connector reports: the first error of its state, not the last."""
+def _reports(part: str, reported: pb.ReportedStatus, errors: list[ConnectorError]) -> Iterator[Problem]:
+    """Yields what a connector reports: the first error of its state, not the last.
+
+    Args:
+        part: The connector.
+        reported: What it reports.
+        errors: The errors that count if it says that it runs.
+    """
     remedy = "restore the connector's system, or correct its configuration; its log has more"
     if reported.state in (connector_pb2.CONNECTOR_STATE_DEGRADED, connector_pb2.CONNECTOR_STATE_WAITING):
-        errors = [error for error in reported.errors if error.age_ms <= reported.state_age_ms + _CLOCK_MS]
-        cause = ": ".join(text for text in (reported.reason, errors[0].message if errors else "") if text)
+        of_state = [error for error in reported.errors if error.age_ms <= reported.state_age_ms + _CLOCK_MS]
+        cause = ": ".join(text for text in (reported.reason, of_state[0].message if of_state else "") if text)
         what = "is degraded" if reported.state == connector_pb2.CONNECTOR_STATE_DEGRADED else "waits for its system"
         cause = cause or f"it reports that it {what}, and no reason"
         yield Problem(part, Kind.CONNECTOR_REPORTS, cause, reported.state_age_ms, remedy)
-    elif errors := [error for error in reported.errors if error.age_ms < RECENT_ERROR_MS]:
+    elif errors:
         yield Problem(part, Kind.CONNECTOR_REPORTS, errors[0].message, errors[0].age_ms, remedy)
 
 

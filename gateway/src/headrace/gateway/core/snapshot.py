@@ -191,6 +191,7 @@ def _sink_session(session: SinkSession, errors_bytes: int) -> pb.SinkSessionStat
         age_ms=_ms_since(session.opened_at),
         reported=session.reported.status(errors_bytes),
         silent_ms=session.heartbeat.silent_ms,
+        success_age_ms=None if session.succeeded_at is None else _ms_since(session.succeeded_at),
     )
 
 

@@ -95,14 +95,14 @@ class SinkService(SinkServiceServicer):
                         log.info("ignored a vote for an aborted transaction", **session.for_logs, **transaction.for_logs)
                     else:
                         log.debug("transaction voted for", **session.for_logs, **transaction.for_logs)
-                        sink.note_success()
+                        sink.note_success(session)
                 case "committed":
                     transaction = Transaction.from_proto(request.committed.transaction)
                     if session.committed(transaction):
                         log.debug("transaction visible", **session.for_logs, **transaction.for_logs)
                         sink.note_committed(transaction)
                         note_visible(self._gateway, transaction)
-                        sink.note_success()
+                        sink.note_success(session)
                 case "failed":
                     _failed(sink, session, request.failed)
                 case "busy":
@@ -131,7 +131,7 @@ class SinkService(SinkServiceServicer):
 def _staged(sink: Sink, session: SinkSession, staged: pb.Staged) -> None:
     opened = session.staged(staged.id, list(staged.refused))
     if opened is not None:
-        sink.note_success()
+        sink.note_success(session)
         sink.staged_messages += opened.messages - len(staged.refused)
         sink.refused_messages += len(staged.refused)
 

@@ -1039,6 +1039,7 @@ class SinkSessionStatus(_message.Message):
     AGE_MS_FIELD_NUMBER: _builtins.int
     REPORTED_FIELD_NUMBER: _builtins.int
     SILENT_MS_FIELD_NUMBER: _builtins.int
+    SUCCESS_AGE_MS_FIELD_NUMBER: _builtins.int
     session: _builtins.str
     """Its id."""
     sink: _builtins.str
@@ -1055,6 +1056,8 @@ class SinkSessionStatus(_message.Message):
     """How long it has existed, in milliseconds."""
     silent_ms: _builtins.int
     """As in SessionStatus."""
+    success_age_ms: _builtins.int
+    """How long ago it last staged, voted or committed, in milliseconds; absent if it has not yet."""
     @_builtins.property
     def reported(self) -> Global___ReportedStatus:
         """What the connector says of itself."""
@@ -1071,14 +1074,20 @@ class SinkSessionStatus(_message.Message):
         age_ms: _builtins.int = ...,
         reported: Global___ReportedStatus | None = ...,
         silent_ms: _builtins.int | None = ...,
+        success_age_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_silent_ms", b"_silent_ms", "reported", b"reported", "silent_ms", b"silent_ms"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_silent_ms", b"_silent_ms", "_success_age_ms", b"_success_age_ms", "reported", b"reported", "silent_ms", b"silent_ms", "success_age_ms", b"success_age_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_silent_ms", b"_silent_ms", "age_ms", b"age_ms", "connector", b"connector", "connector_version", b"connector_version", "instance", b"instance", "peer", b"peer", "reported", b"reported", "session", b"session", "silent_ms", b"silent_ms", "sink", b"sink"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_silent_ms", b"_silent_ms", "_success_age_ms", b"_success_age_ms", "age_ms", b"age_ms", "connector", b"connector", "connector_version", b"connector_version", "instance", b"instance", "peer", b"peer", "reported", b"reported", "session", b"session", "silent_ms", b"silent_ms", "sink", b"sink", "success_age_ms", b"success_age_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__silent_ms: _TypeAlias = _typing.Literal["silent_ms"]  # noqa: Y015
     _WhichOneofArgType__silent_ms: _TypeAlias = _typing.Literal["_silent_ms", b"_silent_ms"]  # noqa: Y015
+    _WhichOneofReturnType__success_age_ms: _TypeAlias = _typing.Literal["success_age_ms"]  # noqa: Y015
+    _WhichOneofArgType__success_age_ms: _TypeAlias = _typing.Literal["_success_age_ms", b"_success_age_ms"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__silent_ms) -> _WhichOneofReturnType__silent_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__success_age_ms) -> _WhichOneofReturnType__success_age_ms | None: ...
 
 Global___SinkSessionStatus: _TypeAlias = SinkSessionStatus  # noqa: Y015
 

@@ -100,6 +100,8 @@ class SinkSession:
         self.counts = counts
         self.heartbeat = Heartbeat(hello.capabilities)
         self.reported = Reported(hello.sdk if hello.HasField("sdk") else None)
+        self.succeeded_at: float | None = None
+        """When it last staged, voted or committed, on the monotonic clock."""
         self.failure: ProtocolError | None = None
         self.outgoing = Signal()
         self.holdings = Holdings()

@@ -115,9 +115,10 @@ class Sink:
         self.outcomes["failed"] += 1
         self.failure = self.failure or Failure(f"instance {instance}: {reason}", time.monotonic())
 
-    def note_success(self) -> None:
+    def note_success(self, session: SinkSession) -> None:
         """Notes that an instance has staged, voted or committed."""
         self.failure = None
+        session.succeeded_at = time.monotonic()
 
     def note_failed(self, transaction: Transaction, reason: str) -> None:
         """Notes that an instance has failed a transaction before its vote was requested."""

@@ -1,0 +1,74 @@
+"""Faults of sinks: each is named with its first cause, and is gone when it is repaired."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import grpc.aio
+import pytest
+from tests.absent import absent
+from tests.connectors.http.receiver import receiving
+from tests.gateway.sink_wire import Writer
+from tests.health.site import Site
+
+from headrace.connectors import FileSink
+from headrace.connectors.http import HttpSink, HttpSinkParameters
+from headrace.sdk import AsyncSink, Sink, serve
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@asynccontextmanager
+async def attached(here: Site, sink: AsyncSink | Sink) -> AsyncIterator[Writer]:
+    """A sink that is served, and a query that writes to it."""
+    writer = Writer(here.address, pipeline=f"writes-{sink.name}", sink=sink.name)
+    task = asyncio.create_task(serve(sink, gateway=here.address))
+    try:
+        await writer.report_commits()
+        yield writer
+    finally:
+        await writer.close()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk with room for little; a skip where this machine cannot have one, and a failure with CI=true."""
+    if os.geteuid() != 0:
+        absent("a disk of its own needs root")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True, text=True, check=False)
+    if done.returncode:
+        absent(f"a disk of its own cannot be mounted: {done.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+async def test_a_sink_that_hangs(here: Site) -> None:
+    async with receiving() as receiver:
+        receiver.hold = asyncio.Event()
+        sink = HttpSink(HttpSinkParameters.model_validate({"url": receiver.url, "sink": "hangs"}))
+        async with attached(here, sink) as writer:
+            delivery = writer.deliver(0)
+            await here.names("sink-slow", "sink hangs", "has not written partition 0 of batch 0")
+            receiver.hold.set()
+            await here.clears("sink hangs")
+            await delivery
+
+
+async def test_a_full_disk_at_the_sink(here: Site, small_disk: Path) -> None:
+    sink = FileSink("full", small_disk / "out")
+    async with attached(here, sink) as writer:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await writer.deliver(0, [b"v" * 100_000])
+        await here.names("sink-fails", "sink full", "No space left on device")
+        subprocess.run(["mount", "-o", "remount,size=8m", small_disk], check=True)
+        await writer.deliver(0, [b"v" * 100_000], attempt="b")
+        await here.clears("sink full", "connector full of sink full")
+    sink.close()
