@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.cluster.hosts import OtherHost
 from tests.docs.pages import blocks
+from tests.health.site import Site
 
 from headrace.laboratory.cluster import SparkCluster
 from headrace.processes import OwnedProcess, free_address, headrace
@@ -35,7 +36,8 @@ class WordCount:
         self.lines.touch()
         self._offered: Counter[str] = Counter()
         self._choose = random.Random(1)
-        address = f"{there.address}:{free_address().rpartition(':')[2]}"
+        address, http = (f"{there.address}:{free_address().rpartition(':')[2]}" for _ in range(2))
+        self.site = Site(address, http)
         at = ("--gateway", address)
         environ = {**cluster.environ, "no_grpc_proxy": f"127.0.0.1,{there.address}", "PYTHONUNBUFFERED": "1"}
         run = ["--master", cluster.master, "--checkpoint", str(folder / "checkpoint"), "--shared-checkpoint", *at]
@@ -44,7 +46,7 @@ class WordCount:
         sink = ["--path", str(self.counts), "--sink", "counts", "--format", "lines"]
         commands = {
             "driver": headrace("run", str(folder / "app.py"), *run),
-            "gateway": there.command(*headrace("gateway", "--listen", address, "--insecure")),
+            "gateway": there.command(*headrace("gateway", "--listen", address, "--http-listen", http, "--insecure")),
             "source": there.command(*headrace("connector", "run", "file", *source, *at)),
             "sink": there.command(*headrace("connector", "run", "file-sink", *sink, *at)),
         }
@@ -118,6 +120,18 @@ def test_its_counts_are_those_of_a_plain_loop_whatever_is_killed(words: WordCoun
     FAULTS[fault](words, cluster)
     words.offer()
     words.check()
+
+
+async def test_lost_executors_are_named_until_others_have_replaced_them(words: WordCount, cluster: SparkCluster) -> None:
+    words.wait_for("executors on all workers", lambda: all(w.executors() for w in cluster.workers if w.runs))
+    part = "pipeline word-count"
+    await words.site.clears(part)
+    lost = next(worker for worker in cluster.workers if worker.executors())
+    cluster.kill_worker(lost.pid)
+    found = await words.site.names("executor-lost", part, "executors are left")
+    assert "was lost" in found["cause"]
+    cluster.restart_worker(lost)
+    await words.site.clears(part)
 
 
 def kill_executor(words: WordCount, cluster: SparkCluster) -> None:
