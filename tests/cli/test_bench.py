@@ -56,8 +56,9 @@ def test_a_quick_run_compares_the_latency_of_an_application_with_spark_alone(tmp
     assert ">stateful<" in plot.read_text()
 
 
-def test_a_quick_run_reads_the_metrics_of_a_gateway() -> None:
-    done = subprocess.run([*BENCH, "operate", "--quick", "--json"], capture_output=True, text=True, timeout=170, check=False)
+@pytest.mark.timeout(600)
+def test_a_quick_run_reads_the_metrics_of_a_gateway_and_names_a_fault() -> None:
+    done = subprocess.run([*BENCH, "operate", "--quick", "--json"], capture_output=True, text=True, timeout=540, check=False)
     assert done.returncode == 0, done.stderr
     figures = {figure["name"]: figure for figure in json.loads(done.stdout)["figures"]}
     assert list(figures) == [
@@ -68,7 +69,13 @@ def test_a_quick_run_reads_the_metrics_of_a_gateway() -> None:
         "traces_overhead",
         "traces_overhead_gateway_cpu",
         "console_update_ms_100_streams",
+        "names_paused_pipeline_s",
+        "clears_paused_pipeline_s",
+        "readyz_names_cause_s",
+        "readyz_clears_s",
     ]
+    assert figures["readyz_names_cause_s"]["value"] == figures["names_paused_pipeline_s"]["value"] > 0
+    assert figures["readyz_clears_s"]["target"] == "<= 10"
     assert figures["console_update_ms_100_streams"]["value"] > 0
     assert figures["traces_overhead"]["ratio"] > 0
     assert figures["metrics_overhead"]["ratio"] > 0

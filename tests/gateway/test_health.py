@@ -203,7 +203,10 @@ def test_an_error_counts_while_nothing_shows_that_it_is_over(counts: Any) -> Non
 
 
 def test_a_sink_that_fails_is_the_cause_rather_than_the_error_that_its_connector_reports_too() -> None:
-    failing = {"sinks": [sink(failure="instance writer: disk full")], "sink_sessions": [sink_session(reported=running_with_error(9))]}
+    failing = {
+        "sinks": [sink(failure="instance writer: disk full")],
+        "sink_sessions": [sink_session(reported=running_with_error(9))],
+    }
     assert kinds(status(**failing)) == {
         "sink out": (Kind.SINK_FAILS, ""),
         "pipeline totals": (Kind.SINK_FAILS, "sink out"),

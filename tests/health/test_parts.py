@@ -56,7 +56,7 @@ async def connected(here: Site, made: AsyncSource, stream: str, gateway: str = "
     engine = Engine(here.address)
     try:
         async with asyncio.timeout(120):
-            while not await _has_sent(engine, stream):  # noqa: ASYNC110 - there is no event to wait on
+            while not await _has_sent(engine, stream):
                 assert not task.done(), task.exception()
                 await asyncio.sleep(0.05)
         yield

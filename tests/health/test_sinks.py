@@ -68,7 +68,7 @@ async def test_a_full_disk_at_the_sink(here: Site, small_disk: Path) -> None:
         with pytest.raises(grpc.aio.AioRpcError):
             await writer.deliver(0, [b"v" * 100_000])
         await here.names("sink-fails", "sink full", "No space left on device")
-        subprocess.run(["mount", "-o", "remount,size=8m", small_disk], check=True)
+        await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,size=8m", small_disk], check=True)
         await writer.deliver(0, [b"v" * 100_000], attempt="b")
         await here.clears("sink full", "connector full of sink full")
     sink.close()

@@ -30,8 +30,7 @@ async def run_housekeeping(gateway: Gateway) -> None:
     while True:
         await asyncio.sleep(interval_s)
         gateway.clock.check()
-        for session in (*gateway.sessions.values(), *gateway.sink_sessions.values()):
-            session.heartbeat.pass_round(interval_s)
+        pass_round(gateway, interval_s)
         pace(gateway)
         end_leases(gateway)
         close_paused(gateway)
@@ -40,6 +39,14 @@ async def run_housekeeping(gateway: Gateway) -> None:
             forget(gateway, pipeline)
         forget_gone(gateway)
         forget_unused(gateway)
+
+
+def pass_round(gateway: Gateway, seconds: float) -> None:
+    """Lets a round of so many seconds count towards the silence of connectors."""
+    for session in gateway.sessions.values():
+        session.heartbeat.pass_round(seconds)
+    for sink_session in gateway.sink_sessions.values():
+        sink_session.heartbeat.pass_round(seconds)
 
 
 def pace(gateway: Gateway) -> None:

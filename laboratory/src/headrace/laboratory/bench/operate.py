@@ -1,4 +1,4 @@
-"""`headrace bench operate`: what it costs a gateway to be observed."""
+"""`headrace bench operate`: what it costs a gateway to be observed, and how soon it names a fault."""
 
 import statistics
 import tempfile
@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from headrace.laboratory.bench.core import drain
 from headrace.laboratory.bench.events import console_update
+from headrace.laboratory.bench.faults import readyz_names_cause
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.overhead import Run, overhead
 from headrace.laboratory.bench.parts import Part, Say, run_parts
@@ -119,4 +120,5 @@ PARTS: dict[str, Part] = {
     "scrape": scrape,
     "traces_overhead": traces_overhead,
     "console_update": console_update,
+    "readyz_names_cause": readyz_names_cause,
 }

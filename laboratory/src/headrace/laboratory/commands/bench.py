@@ -42,7 +42,7 @@ CONNECTORS_PARTS = (
     "nats_latency",
     "kafka_latency",
 )
-OPERATE_PARTS = ("metrics_overhead", "scrape", "traces_overhead", "console_update")
+OPERATE_PARTS = ("metrics_overhead", "scrape", "traces_overhead", "console_update", "readyz_names_cause")
 SDKS_PARTS = ("python", "go", "typescript", "java", "rust", "core_baseline")
 CLUSTER_PARTS = ("cluster_over_local", "worker_lost_pause_s", "submit_to_first_result_s")
 
@@ -230,13 +230,16 @@ def cluster(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> N
 def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None:
     """Measure what it costs a gateway that its metrics are read every second, and that it exports spans.
 
-    The part console_update measures how old the status is that ten clients of the events get.
+    The part console_update measures how old the status is that ten clients of the events get, and readyz_names_cause how long it
+    takes until /readyz names the first cause of a fault, and is clear after the repair: a paused pipeline, a connector that is
+    cut off, a sink that hangs, a full disk at the sink, and a function that raises.
 
-    Takes about five minutes. Progress goes to standard error.
+    Takes about seven minutes. Progress goes to standard error.
 
     \b
     Example:
       headrace bench operate --only metrics_overhead
+      headrace bench operate --only readyz_names_cause --json
     """
     from headrace.laboratory.bench.operate import run
 
