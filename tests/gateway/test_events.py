@@ -36,7 +36,7 @@ def apply(document: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, 
         if part in changed:
             removed = set(changed[part]["removed"])
             rows = {row[key]: row for row in document[part] if row[key] not in removed}
-            rows.update({row[key]: row for row in changed[part]["set"]})
+            rows.update({row[key]: {**rows.get(row[key], {}), **row} for row in changed[part]["set"]})
             result[part] = list(rows.values())
     return result
 

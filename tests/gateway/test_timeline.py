@@ -13,6 +13,7 @@ from tests.gateway.test_rights import bearer, token
 from tests.gateway.wire import DEADLINE_S, REDELIVERING, Connector, Engine, numbered, position, serve
 
 from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES
+from headrace.gateway.http import timeline as http_timeline
 from headrace.gateway_status import timeline_document
 from headrace.protocol.v1 import admin_pb2, engine_pb2
 
@@ -369,6 +370,47 @@ async def test_http_says_what_the_admin_service_says() -> None:
             assert code == 431 or "limit" in answer["detail"]
         code, answer = await get(http, "/api/v1/pipelines/other/batches")
         assert (code, answer["detail"]) == (404, "there is no pipeline 'other'; /api/v1/pipelines lists those that there are")
+
+
+async def test_http_answers_with_one_micro_batch_and_with_as_many_streams_as_are_wanted() -> None:
+    async with serve() as (gateway, address), serve_http(gateway) as http:
+        reader = Engine(address, checkpoint="c")
+        await reader.attach()
+        batches = [{"batch": n, "ends": {f"orders/{s}": (n, n + 1) for s in range(3)}, "committed_ms": 1} for n in range(3)]
+        await report(reader, *batches, history=True)
+        path = "/api/v1/pipelines/p/batches"
+        _, whole = await get(http, path)
+        assert [len(batch["streams"]) for batch in whole["batches"]] == [3, 3, 3]
+        _, one = await get(http, f"{path}?batch=1")
+        assert one["batches"] == whole["batches"][1:2]
+        _, fewer = await get(http, f"{path}?streams=0&limit=2")
+        assert fewer["batches"] == [{**batch, "streams": []} for batch in whole["batches"][:2]]
+        assert (await get(http, f"{path}?batch=7"))[1]["batches"] == []
+        for parameter in ("batch=-1", "batch=x", f"batch={2**63}", "streams=51", "streams=-1", "streams=" + "9" * 30):
+            code, answer = await get(http, f"{path}?{parameter}")
+            assert (code, parameter.partition("=")[0] in answer["detail"]) == (400, True), parameter
+        await reader.close()
+
+
+async def test_pages_that_ask_within_a_second_share_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_timeline, "MAX_KEPT", 2)
+    async with serve() as (gateway, address), serve_http(gateway) as http:
+        reader = Engine(address, checkpoint="c")
+        await reader.attach()
+
+        async def known(limit: int) -> list[int]:
+            _, answer = await get(http, f"/api/v1/pipelines/p/batches?limit={limit}")
+            return [batch["batch"] for batch in answer["batches"]]
+
+        monkeypatch.setattr(http_timeline, "_FRESH_S", 3600.0)
+        await report(reader, {"batch": 0, "ends": {"orders/0": (0, 1)}}, history=True)
+        assert [await known(limit) for limit in (7, 8)] == [[0], [0]]
+        await report(reader, {"batch": 1, "ends": {"orders/0": (1, 2)}})
+        assert await known(7) == [0]
+        assert await known(9) == [1, 0], "no more answers are kept than there may be"
+        monkeypatch.setattr(http_timeline, "_FRESH_S", 0.0)
+        assert await known(7) == [1, 0]
+        await reader.close()
 
 
 async def test_a_sink_that_writes_before_the_commit_has_no_stage_after_it(address: str, engine: Any, connector: Any) -> None:

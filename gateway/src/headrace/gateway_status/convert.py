@@ -33,6 +33,9 @@ from headrace.protocol.v1.connector_pb2 import ConnectorState
 from headrace.protocol.v1.frame_pb2 import Position
 from headrace.protocol.v1.sink_pb2 import SinkMode
 
+_STREAM_STATES = {number: name.removeprefix("STREAM_STATE_").lower() for name, number in StreamState.items()}
+_PIPELINE_STATES = {number: name.removeprefix("PIPELINE_STATE_").lower() for name, number in PipelineState.items()}
+
 
 def status_document(address: str, status: GetStatusResponse, at: datetime | None = None) -> StatusDocument:
     """Converts a status to plain data: absent values become None, enums lower-case words.
@@ -91,7 +94,7 @@ def problem_document(problem: Problem, at: datetime) -> ProblemDocument:
 def _stream(stream: StreamStatus) -> StreamDocument:
     return {
         "stream": stream.stream,
-        "state": cast(document.StreamState, StreamState.Name(stream.state).removeprefix("STREAM_STATE_").lower()),
+        "state": cast(document.StreamState, _STREAM_STATES[stream.state]),
         "detail": stream.detail,
         "state_age_ms": stream.state_age_ms,
         "instance": stream.instance or None,
@@ -188,7 +191,7 @@ def _pipeline(pipeline: PipelineStatus) -> PipelineDocument:
 
 
 def _pipeline_state(state: PipelineState.ValueType) -> document.PipelineState:
-    return cast(document.PipelineState, PipelineState.Name(state).removeprefix("PIPELINE_STATE_").lower())
+    return cast(document.PipelineState, _PIPELINE_STATES[state])
 
 
 def _sink(sink: SinkStatus) -> SinkDocument:

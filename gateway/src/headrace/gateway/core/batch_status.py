@@ -1,14 +1,25 @@
 """The micro-batches of a pipeline as protocol messages."""
 
+from headrace.contract.limits import MAX_BATCH_STREAMS
 from headrace.gateway.core.batch import Batch, BatchStream, Stage
 from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.position import BEGINNING, to_proto
 from headrace.protocol.v1 import admin_pb2 as pb
 
 
-def list_batches(pipeline: Pipeline, limit: int) -> pb.ListBatchesResponse:
-    """Returns the last micro-batches of a pipeline, newest first."""
-    return pb.ListBatchesResponse(pipeline=pipeline.name, batches=map(_batch, pipeline.timeline.batches(limit)))
+def list_batches(
+    pipeline: Pipeline, limit: int, number: int | None = None, streams: int = MAX_BATCH_STREAMS
+) -> pb.ListBatchesResponse:
+    """Returns the last micro-batches of a pipeline, newest first.
+
+    Args:
+        pipeline: The pipeline.
+        limit: How many of the last ones are considered.
+        number: The only one that is returned, if the pipeline has it; None for all.
+        streams: How many streams of each are named.
+    """
+    batches = (batch for batch in pipeline.timeline.batches(limit) if number in (None, batch.number))
+    return pb.ListBatchesResponse(pipeline=pipeline.name, batches=(_batch(batch, streams) for batch in batches))
 
 
 def stage_to_proto(stage: Stage) -> pb.BatchStage.ValueType:
@@ -16,7 +27,7 @@ def stage_to_proto(stage: Stage) -> pb.BatchStage.ValueType:
     return pb.BatchStage.Value(f"BATCH_STAGE_{stage.name}")
 
 
-def _batch(batch: Batch) -> pb.BatchStatus:
+def _batch(batch: Batch, streams: int) -> pb.BatchStatus:
     return pb.BatchStatus(
         batch=batch.number,
         rebuilt=batch.rebuilt,
@@ -25,7 +36,7 @@ def _batch(batch: Batch) -> pb.BatchStatus:
             for stage in Stage
             if (at := batch.time(stage)) is not None
         ],
-        streams=map(_stream, batch.streams),
+        streams=map(_stream, batch.streams[:streams]),
         streams_in_all=batch.streams_in_all,
         redelivered=batch.redelivered,
     )

@@ -1,4 +1,4 @@
-"""What has changed between two documents of the status: the rows that are new or different, and those that are gone."""
+"""What has changed between two documents of the status: rows that are new, fields that differ, and rows that are gone."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,11 +14,11 @@ def delta(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]
 
     Args:
         before: A status with `health`.
-        after: A later one.
+        after: A later one, with the same fields.
     """
     found: dict[str, Any] = {}
     for part in ("gateway", "health"):
-        if _lasting(before[part]) != _lasting(after[part]):
+        if _different(before[part], after[part]):
             found[part] = after[part]
     for part, key in KEYS.items():
         rows = _rows(before[part], after[part], key)
@@ -28,11 +28,18 @@ def delta(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _rows(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any] | None:
-    known = {row[key]: _lasting(row) for row in before}
-    changed = [row for row in after if known.get(row[key]) != _lasting(row)]
-    removed = sorted(known.keys() - {row[key] for row in after})
-    return {"set": changed, "removed": removed} if changed or removed else None
+    known = {row[key]: row for row in before}
+    changed: list[Mapping[str, Any]] = []
+    for row in after:
+        former = known.pop(row[key], None)
+        if former is None:
+            changed.append(row)
+        elif different := _different(former, row):
+            changed.append({key: row[key], **different})
+    return {"set": changed, "removed": sorted(known)} if changed or known else None
 
 
-def _lasting(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in GROWING}
+def _different(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields that differ; none if only those differ that grow with time."""
+    different = {name: value for name, value in after.items() if before[name] != value}
+    return different if different.keys() - GROWING else {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from headrace.contract.limits import MAX_BATCHES, MAX_SEQUENCE
+from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_SEQUENCE
 from headrace.gateway.core import VERSION
 from headrace.gateway.http.callers import COOKIE
 from headrace.gateway.http.changes import CHANGES_MADE
@@ -82,6 +82,8 @@ _SEQUENCE = {"type": "integer", "minimum": 0, "maximum": MAX_SEQUENCE}
 _PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "/api/v1/pipelines/{name:path}/batches": [
         {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": MAX_BATCHES}},
+        {"name": "batch", "in": "query", "schema": _SEQUENCE},
+        {"name": "streams", "in": "query", "schema": {"type": "integer", "minimum": 0, "maximum": MAX_BATCH_STREAMS}},
     ],
     "/api/v1/unacknowledged": [
         {"name": "stream", "in": "query", "required": True, "schema": {"type": "string"}},

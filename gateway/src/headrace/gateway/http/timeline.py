@@ -1,18 +1,26 @@
 """The paths of the API that show micro-batches, and where a message stands."""
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections.abc import Callable, Hashable, Mapping
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from headrace.contract.limits import MAX_BATCHES, MAX_SEQUENCE
+from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_SEQUENCE
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.batch_status import list_batches
 from headrace.gateway.core.locating import locate
 from headrace.gateway.http.guard import Endpoint, problem
+from headrace.gateway.http.status import encoded, json_response
 from headrace.gateway.observer import Observer
 from headrace.gateway_status import message_document, timeline_document
+from headrace.protocol.v1.admin_pb2 import ListBatchesResponse
+
+MAX_KEPT = 32
+"""How many answers with micro-batches are kept for others that ask the same."""
+_FRESH_S = 1.0
 
 
 def timeline_endpoints(gateway: Gateway, observer: Observer) -> Mapping[str, Endpoint]:
@@ -22,13 +30,17 @@ def timeline_endpoints(gateway: Gateway, observer: Observer) -> Mapping[str, End
         gateway: The gateway.
         observer: Knows what is wrong in it.
     """
+    kept = _Texts()
 
     async def batches(request: Request) -> Response:
-        limit, name = _number(request, "limit", 1, MAX_BATCHES, MAX_BATCHES), request.path_params["name"]
+        name, limit = request.path_params["name"], _number(request, "limit", 1, MAX_BATCHES, MAX_BATCHES)
+        number = _number(request, "batch", 0, MAX_SEQUENCE) if "batch" in request.query_params else None
+        streams = _number(request, "streams", 0, MAX_BATCH_STREAMS, MAX_BATCH_STREAMS)
         pipeline = gateway.pipelines.get(name)
         if pipeline is None:
             return problem(404, f"there is no pipeline {name[:80]!r}; /api/v1/pipelines lists those that there are")
-        return JSONResponse(timeline_document(list_batches(pipeline, limit)))
+        asked = (pipeline, limit, number, streams)
+        return json_response(await kept.of(asked, lambda: list_batches(pipeline, limit, number, streams)))
 
     async def unacknowledged(request: Request) -> Response:
         name = request.query_params.get("stream", "")
@@ -41,6 +53,28 @@ def timeline_endpoints(gateway: Gateway, observer: Observer) -> Mapping[str, End
         return JSONResponse(message_document(locate(gateway, stream, sequence, epoch, observed.status.problems)))
 
     return {"/api/v1/pipelines/{name:path}/batches": batches, "/api/v1/unacknowledged": unacknowledged}
+
+
+class _Texts:
+    """Answers that are less than a second old: pages that show the same pipeline cost the gateway as much as one of them."""
+
+    def __init__(self) -> None:
+        self._texts: dict[Hashable, tuple[float, bytes]] = {}
+        self._lock = asyncio.Lock()
+
+    async def of(self, asked: Hashable, read: Callable[[], ListBatchesResponse]) -> bytes:
+        """Returns the answer to a question, and reads it if there is none of the last second."""
+        async with self._lock:
+            now = time.monotonic()
+            self._texts = {key: kept for key, kept in self._texts.items() if now - kept[0] < _FRESH_S}
+            if asked in self._texts:
+                return self._texts[asked][1]
+            found = read()
+            # Hundreds of micro-batches are converted in a thread, so that sessions do not wait.
+            text = await asyncio.to_thread(lambda: encoded(timeline_document(found)))
+            if len(self._texts) < MAX_KEPT:
+                self._texts[asked] = now, text
+            return text
 
 
 def _number(request: Request, name: str, least: int, most: int, default: int | None = None) -> int:
