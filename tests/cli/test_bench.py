@@ -73,9 +73,12 @@ def test_a_quick_run_reads_the_metrics_of_a_gateway_and_names_a_fault() -> None:
         "clears_paused_pipeline_s",
         "readyz_names_cause_s",
         "readyz_clears_s",
+        "console_overhead",
+        "console_overhead_gateway_cpu",
     ]
     assert figures["readyz_names_cause_s"]["value"] == figures["names_paused_pipeline_s"]["value"] > 0
     assert figures["readyz_clears_s"]["target"] == "<= 10"
+    assert figures["console_overhead"]["ratio"] > 0
     assert figures["console_update_ms_100_streams"]["value"] > 0
     assert figures["traces_overhead"]["ratio"] > 0
     assert figures["metrics_overhead"]["ratio"] > 0

@@ -1,29 +1,24 @@
-"""How old the status is that pages of the console show: from the gateway's snapshot until the last of ten clients has it."""
+"""What pages of the console cost a gateway, and how old the status is that they have, as ten clients of the events see it."""
 
-import re
 import statistics
-import threading
-import time
-import urllib.request
-from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 from pyspark.sql import SparkSession
 
 from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.overhead import overhead
 from headrace.laboratory.bench.parts import Say
-from headrace.laboratory.bench.queries import headrace, noop
-from headrace.laboratory.bench.rig import connector, gateway, wait_for
-from headrace.processes import free_address
+from headrace.laboratory.bench.rig import wait_for
+from headrace.laboratory.bench.site import CLIENTS, Site, listening, site
 
-CLIENTS = 10
 _TIMEOUT_S = 60.0
-_CHANGES = re.compile(rb'data: \{"at_ms":(\d+),')
+_BATCH = 1_000
+"""With batches of so many messages, a site sends more than is acknowledged on two cores."""
 
 
 def console_update(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """The age of an update of 1,000 streams that all change every second, once the slowest of ten clients has all of it.
+    """The age of an update of 1,000 streams in 200 sessions that all change, once the slowest of ten clients has all of it.
 
     The baseline is a gateway with ten streams.
     """
@@ -37,14 +32,8 @@ def console_update(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figur
 
 def _ages(spark: SparkSession, streams: int, events: int) -> list[float]:
     """Returns how old each of so many events was at the client that had it last, in milliseconds."""
-    address = free_address()
-    with gateway("--http-listen", address) as running, noop(headrace(spark, running.address)):
-        options = {"sessions": streams, "rate": 10, "seconds": events + 15, "skip": 5}
-        with connector(running.address, "paced", **options) as source:
-            wait_for("all streams to be live", lambda: len(running.status().streams) == streams, 60)
-            with _listening(address) as arrived:
-                wait_for("the events", lambda: _complete(arrived) > events, _TIMEOUT_S)
-            source.result(timeout_s=180)
+    with site(spark, streams) as running, listening(running.http) as arrived:
+        wait_for("the events", lambda: _complete(arrived) > events, _TIMEOUT_S)
     return [max(ages) for ages in list(arrived.values()) if len(ages) == CLIENTS][1 : events + 1]
 
 
@@ -52,26 +41,20 @@ def _complete(arrived: dict[int, list[float]]) -> int:
     return sum(len(ages) == CLIENTS for ages in list(arrived.values()))
 
 
-@contextmanager
-def _listening(address: str) -> Iterator[dict[int, list[float]]]:
-    """Has clients listen; yields the ages of each event at those that have it, in milliseconds, by the time of its snapshot."""
-    arrived: dict[int, list[float]] = defaultdict(list)
-    stop = threading.Event()
+def console_overhead(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """Messages per second of a large site, while ten clients listen and while none does."""
+    yield from site_overhead(spark, say, quick, "console_overhead", "ten clients", lambda running: listening(running.http))
 
-    def listen() -> None:
-        with urllib.request.urlopen(f"http://{address}/api/v1/events", timeout=_TIMEOUT_S) as response:
-            while not stop.is_set():
-                found = _CHANGES.match(response.readline())
-                if found:
-                    taken_ms = int(found[1])
-                    arrived[taken_ms].append(time.time() * 1000 - taken_ms)
 
-    clients = [threading.Thread(target=listen) for _ in range(CLIENTS)]
-    for client in clients:
-        client.start()
-    try:
-        yield arrived
-    finally:
-        stop.set()
-        for client in clients:
-            client.join()
+def site_overhead(
+    spark: SparkSession, say: Say, quick: bool, name: str, what: str, observe: Callable[[Site], AbstractContextManager[object]]
+) -> Iterator[Figure]:
+    """Compares windows of time of one large site, whose sources send as fast as they may, with and without observers."""
+    with site(spark, 100 if quick else 1_000, _BATCH) as running:
+        yield from overhead(
+            name,
+            what,
+            lambda observed: running.window(observe(running) if observed else nullcontext(), 2 if quick else 8),
+            say,
+            quick,
+        )

@@ -20,6 +20,7 @@ from headrace.sdk import AsyncSource, Batch, FrameTarget, Headers, Message, Pack
 MESSAGE_BYTES = 61
 VALUE = b"m" * MESSAGE_BYTES
 TICK_S = 0.002
+STEADY_S = 0.5
 
 
 def packed(count: int, size: int = MESSAGE_BYTES) -> Packed:
@@ -123,6 +124,28 @@ class Paced(AsyncSource):
         self.settled = end
 
 
+class Steady(AsyncSource):
+    """Sends a batch of each of some partitions twice a second, so that all of these streams change."""
+
+    def __init__(self, name: str, partitions: int, batch: int) -> None:
+        self.name = name
+        self.names = [str(n) for n in range(partitions)]
+        self.values = packed(batch)
+        self.batch = batch
+
+    async def partitions(self) -> Sequence[str]:
+        """Returns all partitions, from the start."""
+        return self.names
+
+    async def read(self, partition: str, position: Position | None) -> AsyncIterator[Message | Batch | None]:
+        """Yields batches until the connector is killed."""
+        at = position.sequence + 1 if position else 0
+        while True:
+            yield Batch(self.values, sequences=range(at, at + self.batch))
+            at += self.batch
+            await asyncio.sleep(STEADY_S)
+
+
 class Stamped(AsyncSource):
     """Sends messages at a steady rate, each of which contains its due time as text."""
 
@@ -182,13 +205,24 @@ def paced(arguments: argparse.Namespace) -> dict[str, object]:
     }
 
 
+def steady(arguments: argparse.Namespace) -> dict[str, object]:
+    """Runs steady sources, one for each session, all in this process, until it is killed."""
+
+    async def crowd() -> None:
+        sources = [Steady(f"bench{n}", arguments.partitions, arguments.batch) for n in range(arguments.sessions)]
+        await asyncio.gather(*(serve(source, gateway=arguments.gateway) for source in sources))
+
+    uvloop.run(crowd())
+    return {}
+
+
 def stamped(arguments: argparse.Namespace) -> dict[str, object]:
     """Runs a source of stamped messages to its end."""
     run(Stamped(arguments.rate, arguments.seconds), gateway=arguments.gateway)
     return {"messages": int(arguments.rate * arguments.seconds)}
 
 
-KINDS = {"fast": fast, "paced": paced, "stamped": stamped}
+KINDS = {"fast": fast, "paced": paced, "steady": steady, "stamped": stamped}
 
 
 def main() -> None:

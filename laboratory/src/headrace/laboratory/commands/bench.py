@@ -42,7 +42,17 @@ CONNECTORS_PARTS = (
     "nats_latency",
     "kafka_latency",
 )
-OPERATE_PARTS = ("metrics_overhead", "scrape", "traces_overhead", "console_update", "readyz_names_cause")
+OPERATE_PARTS = (
+    "metrics_overhead",
+    "scrape",
+    "traces_overhead",
+    "console_update",
+    "readyz_names_cause",
+    "console_overhead",
+    "console_pages",
+)
+OPERATE_BROWSER_PARTS = ("console_pages",)
+"""The parts that need a browser, and only run if --only names them."""
 SDKS_PARTS = ("python", "go", "typescript", "java", "rust", "core_baseline")
 CLUSTER_PARTS = ("cluster_over_local", "worker_lost_pause_s", "submit_to_first_result_s")
 
@@ -228,22 +238,30 @@ def cluster(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> N
 
 @_benchmark(OPERATE_PARTS)
 def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> None:
-    """Measure what it costs a gateway that its metrics are read every second, and that it exports spans.
+    """Measure what it costs a gateway that its metrics are read every second, that it exports spans, and that pages show it.
 
-    The part console_update measures how old the status is that ten clients of the events get, and readyz_names_cause how long it
-    takes until /readyz names the first cause of a fault, and is clear after the repair: a paused pipeline, a connector that is
-    cut off, a sink that hangs, a full disk at the sink, and a function that raises.
+    The parts console_update and console_overhead have ten clients of the events, for a site of 1,000 streams in 200 sessions.
+    The part console_pages opens ten pages of the console in Chromium. It only runs if --only names it, and needs Playwright.
 
-    Takes about seven minutes. Progress goes to standard error.
+    The part readyz_names_cause measures how long it takes until /readyz names the first cause of a fault, and is clear after the
+    repair: a paused pipeline, a connector that is cut off, a sink that hangs, a full disk at the sink, and a function that raises.
+
+    Takes about nine minutes. Progress goes to standard error.
 
     \b
-    Example:
+    Examples:
       headrace bench operate --only metrics_overhead
       headrace bench operate --only readyz_names_cause --json
+      headrace bench operate --only console_pages
     """
     from headrace.laboratory.bench.operate import run
+    from headrace.laboratory.bench.pages import BrowserMissing
 
-    _report("headrace bench operate", run, parts or OPERATE_PARTS, quick, as_json, fail)
+    usual = tuple(part for part in OPERATE_PARTS if part not in OPERATE_BROWSER_PARTS)
+    try:
+        _report("headrace bench operate", run, parts or usual, quick, as_json, fail)
+    except BrowserMissing as error:
+        raise Failure(str(error), EXIT_ENVIRONMENT) from error
 
 
 @click.option(

@@ -1,0 +1,122 @@
+"""The console in Chromium, for a large site: needs Playwright and Chromium, which no other benchmark does."""
+
+import shutil
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from headrace.contract.errors import HeadraceError
+from headrace.laboratory.bench.events import site_overhead
+from headrace.laboratory.bench.figures import Figure
+from headrace.laboratory.bench.parts import Say
+from headrace.laboratory.bench.site import CLIENTS, Site, site
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+_VIEWS = ("streams", "graph", "health", "connectors", "timeline")
+_DEADLINE_MS = 120_000
+_MEASURE = """
+window.headraceAges = [];
+const idle = (then) => requestAnimationFrame(() => setTimeout(then, 0));
+window.headraceInteractive = new Promise((resolve) => {
+  const status = new MutationObserver(() => {
+    if (document.querySelector("footer") === null) return;
+    status.disconnect();
+    idle(() => resolve(performance.now()));
+  });
+  status.observe(document, { childList: true, subtree: true });
+});
+const Source = window.EventSource;
+window.EventSource = class extends Source {
+  constructor(address) {
+    super(address);
+    const at = /^.?"at_ms":([0-9]+)/;
+    this.addEventListener("changes", (event) => {
+      const taken = Number(at.exec(event.data)[1]);
+      idle(() => window.headraceAges.push(Date.now() - taken));
+    });
+  }
+};
+"""
+"""Notes when the page shows the status and takes input again, and how old each update is once it is painted."""
+
+
+class BrowserMissing(HeadraceError):
+    """What opens the pages is not installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What pages have measured themselves, in milliseconds."""
+
+    interactive: list[float]
+    ages: list[float]
+
+
+def console_pages(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """Ten pages of the console, two of each view: when they can be used, and how old an update is once it is painted."""
+    count, seconds = (100, 5) if quick else (1_000, 30)
+    with _browser() as browser:
+        with site(spark, count) as running, _opened(browser, running) as pages:
+            time.sleep(seconds)
+            shown = _shown(pages)
+        interactive, age = statistics.median(shown.interactive), statistics.median(shown.ages)
+        say(f"  interactive after {interactive:.0f} ms, at most {max(shown.interactive):.0f} ms")
+        say(f"  updates shown after {age:.0f} ms, at most {max(shown.ages):.0f} ms")
+        yield Figure(f"console_interactive_ms_{count}_streams", interactive, "ms", None, "< 1000", interactive < 1000)
+        yield Figure(f"console_shown_ms_{count}_streams", age, "ms", None, "< 250", age < 250)
+        yield from site_overhead(
+            spark, say, quick, "console_pages_overhead", "ten pages", lambda running: _opened(browser, running)
+        )
+
+
+@contextmanager
+def _browser() -> Iterator["Browser"]:
+    """Runs Chromium.
+
+    Raises:
+        BrowserMissing: Playwright or Chromium is not installed.
+    """
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError as error:
+        raise BrowserMissing("Playwright is not installed; run: pip install playwright") from error
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        raise BrowserMissing("Chromium is not installed; on Debian, run: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"], timeout=_DEADLINE_MS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def _opened(browser: "Browser", running: Site) -> Iterator[list["Page"]]:
+    """Opens ten pages one after the other, each in a context of its own: Chromium has six connections to a server for one."""
+    with ExitStack() as stack:
+        pages = []
+        for number in range(CLIENTS):
+            context = browser.new_context(viewport={"width": 1280, "height": 800})
+            stack.callback(context.close)
+            context.set_default_timeout(_DEADLINE_MS)
+            context.add_init_script(_MEASURE)
+            page = context.new_page()
+            page.goto(f"http://{running.http}/?view={_VIEWS[number % len(_VIEWS)]}")
+            page.evaluate("window.headraceInteractive")
+            pages.append(page)
+        yield pages
+
+
+def _shown(pages: list["Page"]) -> Shown:
+    return Shown(
+        [page.evaluate("window.headraceInteractive") for page in pages],
+        [age for page in pages for age in page.evaluate("window.headraceAges")],
+    )

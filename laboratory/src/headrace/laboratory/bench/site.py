@@ -1,0 +1,95 @@
+"""A large site: 1,000 streams in 200 sessions that all change every second, and ten clients that follow its status."""
+
+import re
+import threading
+import time
+import urllib.request
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from headrace.laboratory.bench.overhead import Run
+from headrace.laboratory.bench.queries import headrace, noop
+from headrace.laboratory.bench.rig import RunningGateway, connector, gateway, wait_for
+from headrace.processes import free_address
+
+CLIENTS = 10
+STREAMS_OF_A_SESSION = 5
+_START_S = 120.0
+_TIMEOUT_S = 60.0
+_SETTLE_S = 2.0
+_CHANGES = re.compile(rb'data: \{"at_ms":(\d+),')
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A gateway with many streams, which a query reads, and its HTTP address."""
+
+    gateway: RunningGateway
+    http: str
+
+    def window(self, observed: AbstractContextManager[object], seconds: float) -> Run:
+        """Measures for some seconds how fast messages are acknowledged, while something observes the site."""
+        with observed:
+            time.sleep(_SETTLE_S)
+            messages, cpu, begun = self.acknowledged(), self.gateway.cpu_s(), time.monotonic()
+            time.sleep(seconds)
+            messages, cpu = self.acknowledged() - messages, self.gateway.cpu_s() - cpu
+            return Run(messages / (time.monotonic() - begun), cpu * 1e6 / max(1, messages))
+
+    def acknowledged(self) -> int:
+        """Returns how many messages are acknowledged."""
+        return self.gateway.status().gateway.acknowledged_messages
+
+
+@contextmanager
+def site(spark: SparkSession, streams: int, batch: int = 1) -> Iterator[Site]:
+    """Runs a site; yields it once something of each stream is acknowledged.
+
+    Args:
+        spark: The session of the query that reads it.
+        streams: How many streams it has, of which each sends twice a second.
+        batch: How many messages a stream sends each time.
+    """
+    http = free_address()
+    sessions = max(1, streams // STREAMS_OF_A_SESSION)
+    options = {"sessions": sessions, "partitions": streams // sessions, "batch": batch}
+    with (
+        gateway("--http-listen", http) as running,
+        noop(headrace(spark, running.address)),
+        connector(running.address, "steady", **options),
+    ):
+        wait_for("all streams to be acknowledged", lambda: _flowing(running) == streams, _START_S)
+        yield Site(running, http)
+
+
+def _flowing(running: RunningGateway) -> int:
+    return sum(stream.acknowledged_messages > 0 for stream in running.status().streams)
+
+
+@contextmanager
+def listening(address: str) -> Iterator[dict[int, list[float]]]:
+    """Has clients listen; yields the ages of each event at those that have it, in milliseconds, by the time of its snapshot."""
+    arrived: dict[int, list[float]] = defaultdict(list)
+    stop = threading.Event()
+
+    def listen() -> None:
+        with urllib.request.urlopen(f"http://{address}/api/v1/events", timeout=_TIMEOUT_S) as response:
+            while not stop.is_set():
+                found = _CHANGES.match(response.readline())
+                if found:
+                    taken_ms = int(found[1])
+                    arrived[taken_ms].append(time.time() * 1000 - taken_ms)
+
+    clients = [threading.Thread(target=listen) for _ in range(CLIENTS)]
+    for client in clients:
+        client.start()
+    try:
+        yield arrived
+    finally:
+        stop.set()
+        for client in clients:
+            client.join()
