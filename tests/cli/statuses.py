@@ -11,6 +11,7 @@ from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
 from headrace.protocol.v1.connector_pb2 import CONNECTOR_STATE_DEGRADED, CONNECTOR_STATE_RUNNING, ConnectorError, Sdk
 from headrace.protocol.v1.frame_pb2 import Position, StreamPosition
+from headrace.protocol.v1.metrics_pb2 import RunMetrics, StepMetrics
 from headrace.protocol.v1.sink_pb2 import SINK_MODE_TWO_PHASE, Transaction
 
 BUSY = pb.GetStatusResponse(
@@ -116,6 +117,9 @@ BUSY = pb.GetStatusResponse(
             idle_ms=9,
             lag_messages=34_567,
             lag_bytes=2_108_587,
+            metrics=RunMetrics(
+                steps=[StepMetrics(step="price", received=900, sent=890, failed=10, late=3, keys=350, time_us=61_500)]
+            ),
         ),
         pb.PipelineStatus(pipeline="archive", patterns=["orders/*"], state=pb.PIPELINE_STATE_AWAITED),
         pb.PipelineStatus(pipeline="billing", patterns=["orders/*"], run=7, state=pb.PIPELINE_STATE_AWAY, away_ms=65_000),
@@ -136,6 +140,8 @@ BUSY = pb.GetStatusResponse(
             committed=[Transaction(pipeline="f3b5", batch=41)],
             lost=[pb.LostVote(instance="alerts-a", transaction=Transaction(pipeline="77aa", batch=7))],
             losses=2,
+            outstanding="instance alerts-a has not staged a part of batch 42",
+            outstanding_ms=700,
         ),
         pb.SinkStatus(sink="errors", absent_ms=4_000),
     ],

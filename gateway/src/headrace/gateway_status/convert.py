@@ -187,6 +187,18 @@ def _pipeline(pipeline: PipelineStatus) -> PipelineDocument:
         "paused": _pause(pipeline),
         "lag_messages": pipeline.lag_messages,
         "lag_bytes": pipeline.lag_bytes,
+        "steps": [
+            {
+                "step": step.step,
+                "received": step.received,
+                "sent": step.sent,
+                "failed": step.failed,
+                "late": step.late,
+                "keys": step.keys,
+                "time_ms": step.time_us // 1000,
+            }
+            for step in pipeline.metrics.steps
+        ],
     }
 
 
@@ -218,6 +230,8 @@ def _sink(sink: SinkStatus) -> SinkDocument:
         ],
         "losses": sink.losses,
         "paused": _pause(sink),
+        "outstanding": sink.outstanding or None,
+        "outstanding_ms": sink.outstanding_ms if sink.HasField("outstanding_ms") else None,
     }
 
 

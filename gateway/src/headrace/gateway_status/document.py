@@ -136,6 +136,18 @@ class SinkSessionDocument(ReportedDocument):
     age_ms: int
 
 
+class StepDocument(TypedDict):
+    """What a step of an application has done since its run started."""
+
+    step: str
+    received: int
+    sent: int
+    failed: int
+    late: int
+    keys: int
+    time_ms: int
+
+
 class PipelineDocument(TypedDict):
     """One pipeline."""
 
@@ -152,6 +164,7 @@ class PipelineDocument(TypedDict):
     paused: PauseDocument | None
     lag_messages: int
     lag_bytes: int
+    steps: list[StepDocument]
 
 
 class LostVoteDocument(TypedDict):
@@ -184,6 +197,8 @@ class SinkDocument(TypedDict):
     lost: list[LostVoteDocument]
     losses: int
     paused: PauseDocument | None
+    outstanding: str | None
+    outstanding_ms: int | None
 
 
 class ProblemDocument(TypedDict):
