@@ -29,7 +29,7 @@ async def violations(page: Page) -> list[Any]:
 async def test_every_view_is_accessible(page: Page, package: Package, troubled: str, width: int, scheme: Any) -> None:
     await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     await page.set_viewport_size({"width": width, "height": 800})
-    texts = {"health": "no connector serves it", "graph": "flowing", "timeline": "read, ", "streams": "orders/0"}
+    texts = {"health": "no connector serves it", "graph": "micro-batch for", "timeline": "read, ", "streams": "orders/0"}
     for view, text in {**texts, "connectors": "test-0"}.items():
         await page.goto(f"http://{troubled}/?view={view}")
         await expect(page.get_by_role("main")).to_contain_text(text)

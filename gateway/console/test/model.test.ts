@@ -1,16 +1,19 @@
 import { describe, expect, it } from "vitest";
 
 import { changedRows } from "../src/model/changes";
-import { bytes, count, duration, firstLine } from "../src/model/format";
+import { bytes, count, duration, firstLine, rate } from "../src/model/format";
+import { credit, flow } from "../src/model/flow";
+import { graph } from "../src/model/graph";
+import { History } from "../src/model/history";
+import { cursor, place } from "../src/model/position";
 import { bars, lastStage, scale, span } from "../src/model/lanes";
-import type { Batch } from "../src/model/documents";
+import type { Batch, Pipeline, Session, Status, Stream } from "../src/model/documents";
 
 interface Row {
   name: string;
   lag: number;
 }
 
-const key = (row: Row) => row.name;
 const rows: Row[] = [
   { name: "a", lag: 1 },
   { name: "b", lag: 2 },
@@ -25,15 +28,21 @@ describe("changes", () => {
       ],
       removed: ["a"],
     };
-    expect(changedRows(rows, changes, key)).toEqual([
+    expect(changedRows(rows, changes, "name")).toEqual([
       { name: "b", lag: 3 },
       { name: "c", lag: 4 },
     ]);
   });
 
+  it("changes the fields of a row that are different, and keeps the others", () => {
+    expect(changedRows([{ name: "a", lag: 1, state: "live" }], { set: [{ name: "a", lag: 2 }] }, "name")).toEqual([
+      { name: "a", lag: 2, state: "live" },
+    ]);
+  });
+
   it("keeps the same array if nothing has changed", () => {
-    expect(changedRows(rows, undefined, key)).toBe(rows);
-    expect(changedRows(rows, { set: [], removed: [] }, key)).toBe(rows);
+    expect(changedRows(rows, undefined, "name")).toBe(rows);
+    expect(changedRows(rows, { set: [], removed: [] }, "name")).toBe(rows);
   });
 });
 
@@ -66,17 +75,167 @@ describe("lanes", () => {
 
 describe("texts", () => {
   it("are short", () => {
-    expect([count(950), count(1234), bytes(2048), duration(65_000), duration(1500)]).toEqual([
+    expect([count(950), count(1234567), bytes(2048), duration(65_000), duration(1500)]).toEqual([
       "950",
-      "1.2 k",
-      "2 KiB",
+      "1,234,567",
+      "2.0 KiB",
       "1 min 5 s",
       "1.5 s",
     ]);
+    expect([rate(0), rate(0.53), rate(1234.5)]).toEqual(["0/s", "0.5/s", "1,235/s"]);
   });
 
   it("have one line of an error", () => {
     expect(firstLine("disk full\n  at line 3")).toBe("disk full");
     expect(firstLine("x".repeat(1000))).toHaveLength(300);
+  });
+});
+
+describe("positions", () => {
+  const at = (cursor: string | null) => ({ epoch: 0, sequence: 1234, cursor });
+
+  it("show a cursor that is text as text, and any other in hexadecimal digits", () => {
+    expect(cursor(at(btoa("part-7 at 4096")))).toBe("part-7 at 4096");
+    expect(cursor(at(btoa("\xc3\xa9t\xc3\xa9")))).toBe("été");
+    expect(cursor(at(btoa("\x00\xff\x10")))).toBe("0x00ff10");
+    expect(cursor(at(btoa("two\nlines")))).toBe("0x74776f0a6c696e6573");
+    expect([cursor(at(null)), cursor(null)]).toEqual(["–", "–"]);
+  });
+
+  it("have their epoch if there is one", () => {
+    expect([place(at(null)), place({ epoch: 3, sequence: 7, cursor: null }), place(null)]).toEqual([
+      "1,234",
+      "3:7",
+      "–",
+    ]);
+  });
+});
+
+const session = (free: number, held: number, instance = "orders") =>
+  ({
+    instance,
+    connector: "file",
+    state: null,
+    paused: null,
+    credit_bytes: free,
+    outstanding_bytes: held,
+    credit_messages: 100,
+    outstanding_messages: held ? 10 : 0,
+  }) as Session;
+const stream = (name: string, fields: Partial<Stream> = {}) =>
+  ({
+    stream: name,
+    state: "live",
+    instance: "orders",
+    holders: [],
+    paused: null,
+    received_messages: 0,
+    acknowledged_messages: 0,
+    lag_messages: 0,
+    oldest_unacknowledged_ms: 0,
+    ...fields,
+  }) as unknown as Stream;
+const pipeline = (fields: Partial<Pipeline>) =>
+  ({
+    pipeline: "totals",
+    committed: {},
+    lag_messages: 0,
+    batch_ms: null,
+    paused: null,
+    steps: [],
+    ...fields,
+  }) as Pipeline;
+const status = (parts: Partial<Status>) =>
+  ({
+    health: { problems: [] },
+    streams: [],
+    sessions: [],
+    pipelines: [],
+    sinks: [],
+    sink_sessions: [],
+    ...parts,
+  }) as unknown as Status;
+
+describe("what a part does", () => {
+  it("tells idle from stalled, and says what it lacks", () => {
+    expect([
+      flow(0, 0, 0),
+      flow(5, 2, 60_000),
+      flow(5, 0, 100),
+      flow(5, 0, 100, true),
+      flow(5, 0, 10_000, true),
+    ]).toEqual(["idle", "flows", "waits", "no credit", "stalled"]);
+  });
+
+  it("is without credit if bytes or messages are used up", () => {
+    expect([credit(session(50, 50)), credit(session(0, 50)), credit(session(0, 0))]).toEqual([0.5, 0, 1]);
+  });
+});
+
+describe("the graph", () => {
+  const draw = (now: Status) => graph(now, new History(), (ms) => `${ms} ms`);
+
+  it("joins a source, its stream, a pipeline with its steps, and a sink", () => {
+    const step = { step: "price", received: 9, sent: 8, failed: 1, late: 0, keys: 0, time_ms: 1 };
+    const sink = {
+      sink: "out",
+      writers: ["totals"],
+      open_parts: 1,
+      pending_transactions: 0,
+      staged_messages: 3,
+      paused: null,
+    };
+    const found = draw(
+      status({
+        sessions: [session(0, 50)],
+        streams: [stream("orders/0", { lag_messages: 4, oldest_unacknowledged_ms: 700 })],
+        pipelines: [pipeline({ committed: { "orders/0": null }, batch_ms: 20, lag_messages: 4, steps: [step] })],
+        sinks: [
+          {
+            ...sink,
+            outstanding: "instance a has not staged",
+            outstanding_ms: 11_000,
+          } as unknown as Status["sinks"][0],
+        ],
+      }),
+    );
+    expect(found.nodes.map((node) => [node.id, node.flow, node.pressure])).toEqual([
+      ["connector orders", "no credit", "no credit left"],
+      ["stream orders/0", "no credit", "oldest 700 ms"],
+      ["pipeline totals", "waits", "micro-batch for 20 ms"],
+      ["sink out", "stalled", "instance a has not staged, for 11000 ms"],
+    ]);
+    expect(found.nodes[2]?.steps).toEqual([{ name: "price", received: 0, sent: 0, failed: 1 }]);
+    expect(found.edges).toEqual([
+      ["connector orders", "stream orders/0"],
+      ["stream orders/0", "pipeline totals"],
+      ["pipeline totals", "sink out"],
+    ]);
+  });
+
+  it("has one node for many streams, which is stalled if one of them is", () => {
+    const many = Array.from({ length: 20 }, (_, n) => stream(`orders/${n}`));
+    many[7] = stream("orders/7", { lag_messages: 3, oldest_unacknowledged_ms: 20_000 });
+    const { nodes } = draw(status({ streams: many }));
+    expect(nodes.map((node) => [node.name, node.flow, node.lag])).toEqual([["stream orders/* (20)", "stalled", 3]]);
+  });
+});
+
+describe("the history", () => {
+  it("has the rates of streams, pipelines, steps and sinks", () => {
+    const history = new History();
+    const step = { step: "price", received: 0, sent: 0, failed: 0, late: 0, keys: 0, time_ms: 0 };
+    for (let n = 0; n <= 10; n += 1) {
+      const streams = [
+        stream("orders/0", { received_messages: 20 * n, acknowledged_messages: 10 * n, lag_messages: 10 * n }),
+      ];
+      const steps = [{ ...step, received: 20 * n, sent: 4 * n }];
+      const pipelines = [pipeline({ committed: { "orders/0": null }, lag_messages: 10 * n, steps })];
+      history.record(status({ streams, pipelines }), 2000 * (n + 1));
+    }
+    expect([history.rate("stream orders/0", "received"), history.rate("stream orders/0", "done")]).toEqual([10, 5]);
+    expect(history.rate("pipeline totals", "done")).toBe(5);
+    expect(history.rate("step totals\nprice", "done")).toBe(2);
+    expect(history.rate("stream none", "done")).toBe(0);
   });
 });

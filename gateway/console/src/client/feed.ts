@@ -95,7 +95,7 @@ export class Feed {
 
   private heard(status: Status): void {
     const now = Date.now();
-    this.history.record(status.streams, now);
+    this.history.record(status, now);
     this.publish({ status, heardAt: now, stale: false });
     if (this.events) this.watch();
   }

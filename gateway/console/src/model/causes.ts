@@ -1,6 +1,7 @@
 /** Groups what is wrong by its first cause. */
 
 import type { Problem } from "./documents";
+import { grouped } from "./group";
 
 export interface Cause {
   root: string;
@@ -10,11 +11,7 @@ export interface Cause {
 
 /** Returns one entry for each root, the oldest first and pauses last, with the other parts that it degrades. */
 export function causes(problems: Problem[]): Cause[] {
-  const groups = new Map<string, Problem[]>();
-  for (const problem of problems) {
-    const group = `${problem.root}\n${problem.kind}`;
-    groups.set(group, [...(groups.get(group) ?? []), problem]);
-  }
+  const groups = grouped(problems, (problem) => `${problem.root}\n${problem.kind}`);
   return [...groups.values()]
     .flatMap((group) => {
       const problem = group.find((one) => one.part === one.root) ?? group[0];

@@ -3,7 +3,8 @@
 import type { Gateway, Health, Pipeline, Session, Sink, SinkSession, Status, Stream } from "./documents";
 
 export interface RowChanges<Row> {
-  set?: Row[];
+  /** Rows that are new, and of the others the name and the fields that are different. */
+  set?: Partial<Row>[];
   removed?: string[];
 }
 
@@ -19,29 +20,29 @@ export interface Changes {
 }
 
 /** Returns rows with changes; the same array if nothing has changed, so that views need not draw again. */
-export function changedRows<Row>(rows: Row[], changes: RowChanges<Row> | undefined, key: (row: Row) => string): Row[] {
+export function changedRows<Row>(rows: Row[], changes: RowChanges<Row> | undefined, key: keyof Row): Row[] {
   if (changes === undefined || (!changes.set?.length && !changes.removed?.length)) return rows;
-  const set = new Map((changes.set ?? []).map((row) => [key(row), row]));
-  const removed = new Set(changes.removed);
+  const set = new Map((changes.set ?? []).map((row) => [row[key], row]));
+  const removed = new Set<unknown>(changes.removed);
   const kept = rows
-    .filter((row) => !removed.has(key(row)))
+    .filter((row) => !removed.has(row[key]))
     .map((row) => {
-      const next = set.get(key(row));
-      set.delete(key(row));
-      return next ?? row;
+      const next = set.get(row[key]);
+      set.delete(row[key]);
+      return next ? { ...row, ...next } : row;
     });
-  return [...kept, ...set.values()];
+  return [...kept, ...(set.values() as Iterable<Row>)];
 }
 
 export function changed(status: Status, changes: Changes): Status {
   return {
     gateway: changes.gateway ?? status.gateway,
     health: changes.health ?? status.health,
-    streams: changedRows(status.streams, changes.streams, (row) => row.stream),
-    sessions: changedRows(status.sessions, changes.sessions, (row) => row.session),
-    pipelines: changedRows(status.pipelines, changes.pipelines, (row) => row.pipeline),
-    sinks: changedRows(status.sinks, changes.sinks, (row) => row.sink),
-    sink_sessions: changedRows(status.sink_sessions, changes.sink_sessions, (row) => row.session),
+    streams: changedRows(status.streams, changes.streams, "stream"),
+    sessions: changedRows(status.sessions, changes.sessions, "session"),
+    pipelines: changedRows(status.pipelines, changes.pipelines, "pipeline"),
+    sinks: changedRows(status.sinks, changes.sinks, "sink"),
+    sink_sessions: changedRows(status.sink_sessions, changes.sink_sessions, "session"),
   };
 }
 

@@ -71,6 +71,16 @@ export interface SinkSession extends Reported {
   sink: string;
 }
 
+export interface Step {
+  step: string;
+  received: number;
+  sent: number;
+  failed: number;
+  late: number;
+  keys: number;
+  time_ms: number;
+}
+
 export interface Pipeline {
   pipeline: string;
   run: number;
@@ -84,6 +94,7 @@ export interface Pipeline {
   paused: Pause | null;
   lag_messages: number;
   lag_bytes: number;
+  steps: Step[];
 }
 
 export interface Sink {
@@ -91,6 +102,7 @@ export interface Sink {
   mode: string | null;
   instances: string[];
   away: string[];
+  absent_ms: number | null;
   writers: string[];
   failures: number;
   failure: string | null;
@@ -99,6 +111,8 @@ export interface Sink {
   pending_transactions: number;
   staged_messages: number;
   paused: Pause | null;
+  outstanding: string | null;
+  outstanding_ms: number | null;
 }
 
 export interface Problem {

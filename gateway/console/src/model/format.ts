@@ -1,30 +1,27 @@
 /** Texts for numbers. */
 
-const UNITS = ["", " k", " M", " G", " T"];
+const WHOLE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const TENTHS = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+const BYTES = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-function scaled(value: number, step: number): [number, number] {
+/** 1234567 becomes "1,234,567". */
+export function count(value: number): string {
+  return WHOLE.format(value);
+}
+
+/** 0.53 becomes "0.5/s", and 1234.5 becomes "1,235/s". */
+export function rate(perSecond: number): string {
+  return `${perSecond > 0 && perSecond < 10 ? TENTHS.format(perSecond) : WHOLE.format(perSecond)}/s`;
+}
+
+/** 2048 becomes "2.0 KiB". */
+export function bytes(value: number): string {
   let unit = 0;
-  while (Math.abs(value) >= step && unit < UNITS.length - 1) {
-    value /= step;
+  while (value >= 1024 && unit < BYTES.length - 1) {
+    value /= 1024;
     unit += 1;
   }
-  return [value, unit];
-}
-
-function digits(value: number): string {
-  return value < 10 && !Number.isInteger(value) ? value.toFixed(1) : String(Math.round(value));
-}
-
-/** 1234 becomes "1.2 k". */
-export function count(value: number): string {
-  const [amount, unit] = scaled(value, 1000);
-  return digits(amount) + (UNITS[unit] ?? "");
-}
-
-/** 2048 becomes "2 KiB". */
-export function bytes(value: number): string {
-  const [amount, unit] = scaled(value, 1024);
-  return `${digits(amount)} ${["B", "KiB", "MiB", "GiB", "TiB"][unit] ?? ""}`;
+  return `${unit && value < 10 ? TENTHS.format(value) : WHOLE.format(value)} ${BYTES[unit] ?? ""}`;
 }
 
 /** 65000 becomes "1 min 5 s". */
@@ -38,10 +35,6 @@ export function duration(ms: number): string {
   const hours = Math.floor(minutes / 60);
   if (hours < 48) return minutes % 60 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
   return `${Math.floor(hours / 24)} d`;
-}
-
-export function rate(perSecond: number): string {
-  return `${count(perSecond)}/s`;
 }
 
 /** The first line of an error, and no more than a screen shows of it. */

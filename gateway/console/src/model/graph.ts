@@ -1,18 +1,28 @@
-/** The graph of sources, streams, pipelines and sinks, in four columns. Many streams of one kind are one node. */
+/** The graph of sources, streams, pipelines and sinks, in four columns. Many parts of one kind are one node. */
 
-import type { Status } from "./documents";
-import type { History } from "./history";
+import type { Session, Sink, Status, Stream } from "./documents";
+import { credit, FLOWS, flow, hasNoCredit, streamFlow, type Flow } from "./flow";
+import { grouped } from "./group";
+import { stepPart, type History } from "./history";
 
-export type Condition = "flowing" | "idle" | "stalled" | "trouble" | "paused";
+export interface NodeStep {
+  name: string;
+  received: number;
+  sent: number;
+  failed: number;
+}
 
 export interface Node {
   id: string;
   column: 0 | 1 | 2 | 3;
   name: string;
-  condition: Condition;
-  /** The name, condition and numbers, as text. */
-  facts: string[];
-  part: string;
+  flow: Flow;
+  /** Messages in a second; null for a connector, whose streams have it. */
+  rate: number | null;
+  lag: number;
+  /** What holds it back; empty if nothing does. */
+  pressure: string;
+  steps: NodeStep[];
 }
 
 export interface Graph {
@@ -20,106 +30,129 @@ export interface Graph {
   edges: [from: string, to: string][];
 }
 
-/** Above this number, streams are shown by what is before the last slash of their names. */
+/** Above this number, streams are shown by what is before the last slash of their names, and sources by their connector. */
 export const SINGLE = 12;
 
-export function graph(
-  status: Status,
-  history: History,
-  text: { rate: (value: number) => string; count: (value: number) => string },
-): Graph {
+export function graph(status: Status, history: History, duration: (ms: number) => string): Graph {
   const troubled = new Set(status.health.problems.filter((one) => one.kind !== "paused").map((one) => one.part));
   const nodes: Node[] = [];
   const edges = new Map<string, [string, string]>();
   const join = (from: string, to: string): unknown => edges.set(`${from}>${to}`, [from, to]);
-  const many = status.streams.length > SINGLE;
-  const group = (stream: string): string =>
-    many && stream.includes("/") ? stream.slice(0, stream.lastIndexOf("/")) : stream;
+  const sessions = new Map(status.sessions.map((one) => [one.instance, one]));
 
-  for (const one of status.sessions) {
-    const id = `connector ${one.instance}`;
-    const starved = one.credit_bytes <= 0 || one.credit_messages <= 0;
-    const bad = troubled.has(id) || one.state === "degraded" || one.state === "waiting";
+  const ofSession = (one: Session): string =>
+    `connector ${status.sessions.length > SINGLE ? one.connector : one.instance}`;
+  for (const [id, members] of grouped(status.sessions, ofSession)) {
+    const flows = members.map((one): Flow => {
+      if (one.paused) return "paused";
+      const bad = one.state === "degraded" || one.state === "waiting" || troubled.has(`connector ${one.instance}`);
+      if (bad) return "trouble";
+      return hasNoCredit(one) ? "no credit" : one.outstanding_messages ? "flows" : "idle";
+    });
+    const used = 1 - Math.min(...members.map(credit));
     nodes.push({
       id,
       column: 0,
-      name: one.instance,
-      part: id,
-      condition: one.paused
-        ? "paused"
-        : bad
-          ? "trouble"
-          : starved
-            ? "stalled"
-            : one.outstanding_messages
-              ? "flowing"
-              : "idle",
-      facts: [`${text.count(one.outstanding_messages)} in flight`, ...(starved ? ["back pressure: no credit"] : [])],
+      name: labelled(id, members.length),
+      flow: worst(flows),
+      rate: null,
+      lag: sum(members.map((one) => one.outstanding_messages)),
+      pressure: flows.includes("no credit") ? "no credit left" : `${Math.round(used * 100)} % of credit used`,
+      steps: [],
     });
   }
-  for (const [name, streams] of Map.groupBy(status.streams, (one) => group(one.stream))) {
-    const id = `stream ${name}`;
-    const received = sum(streams.map((one) => history.rate(one.stream, "received")));
-    const acknowledged = sum(streams.map((one) => history.rate(one.stream, "acknowledged")));
-    const lag = sum(streams.map((one) => one.lag_messages));
-    const condition = streams.some((one) => troubled.has(`stream ${one.stream}`))
-      ? "trouble"
-      : streams.every((one) => one.paused)
-        ? "paused"
-        : received || acknowledged
-          ? "flowing"
-          : lag
-            ? "stalled"
-            : "idle";
-    const label = streams.length > 1 ? `${name}/* (${streams.length})` : name;
+
+  const many = status.streams.length > SINGLE;
+  const ofStream = (stream: string): string =>
+    `stream ${many && stream.includes("/") ? `${stream.slice(0, stream.lastIndexOf("/"))}/*` : stream}`;
+  const held = new Map<string, number>();
+  for (const [id, members] of grouped(status.streams, (one) => ofStream(one.stream))) {
+    const oldest = Math.max(...members.map((one) => (one.lag_messages ? one.oldest_unacknowledged_ms : 0)));
     nodes.push({
       id,
       column: 1,
-      name: label,
-      part: `stream ${name}`,
-      condition,
-      facts: [text.rate(received), `lag ${text.count(lag)}`],
+      name: labelled(id, members.length),
+      flow: worst(members.map((one) => ofOneStream(one, history, troubled, sessions))),
+      rate: sum(members.map((one) => history.rate(`stream ${one.stream}`, "received"))),
+      lag: sum(members.map((one) => one.lag_messages)),
+      pressure: oldest ? `oldest ${duration(oldest)}` : "",
+      steps: [],
     });
-    for (const one of streams) {
-      if (one.instance !== null) join(`connector ${one.instance}`, id);
-      for (const holder of one.holders) join(id, `pipeline ${holder.pipeline}`);
+    for (const one of members) {
+      const session = one.instance === null ? undefined : sessions.get(one.instance);
+      if (session) join(ofSession(session), id);
+      for (const holder of one.holders) {
+        join(id, `pipeline ${holder.pipeline}`);
+        held.set(holder.pipeline, Math.max(holder.held_ms, held.get(holder.pipeline) ?? 0));
+      }
     }
   }
+
   for (const one of status.pipelines) {
     const id = `pipeline ${one.pipeline}`;
-    const busy = one.batch_ms !== null;
+    const done = history.rate(id, "done");
+    const waits = Math.max(one.batch_ms ?? 0, held.get(one.pipeline) ?? 0);
     nodes.push({
       id,
       column: 2,
-      name: one.pipeline,
-      part: id,
-      condition: one.paused
-        ? "paused"
-        : troubled.has(id)
-          ? "trouble"
-          : busy
-            ? "flowing"
-            : one.lag_messages
-              ? "stalled"
-              : "idle",
-      facts: [`lag ${text.count(one.lag_messages)}`, `${text.count(one.planned_batches)} micro-batches`],
+      name: id,
+      flow: one.paused ? "paused" : troubled.has(id) ? "trouble" : flow(one.lag_messages, done, waits),
+      rate: done,
+      lag: one.lag_messages,
+      pressure: one.batch_ms === null ? "no micro-batch" : `micro-batch for ${duration(one.batch_ms)}`,
+      steps: one.steps.map((step) => ({
+        name: step.step,
+        received: history.rate(stepPart(one.pipeline, step.step), "received"),
+        sent: history.rate(stepPart(one.pipeline, step.step), "done"),
+        failed: step.failed,
+      })),
     });
-    for (const stream of Object.keys(one.committed)) join(`stream ${group(stream)}`, id);
+    for (const stream of Object.keys(one.committed)) join(ofStream(stream), id);
   }
+
   for (const one of status.sinks) {
     const id = `sink ${one.sink}`;
+    const done = history.rate(id, "done");
     nodes.push({
       id,
       column: 3,
-      name: one.sink,
-      part: id,
-      condition: one.paused ? "paused" : troubled.has(id) ? "trouble" : one.open_parts ? "flowing" : "idle",
-      facts: [`${text.count(one.pending_transactions)} pending`, `${text.count(one.staged_messages)} staged`],
+      name: id,
+      flow: one.paused ? "paused" : troubled.has(id) ? "trouble" : sinkFlow(one, done),
+      rate: done,
+      lag: one.pending_transactions,
+      pressure: one.outstanding === null ? "" : `${one.outstanding}, for ${duration(one.outstanding_ms ?? 0)}`,
+      steps: [],
     });
     for (const writer of one.writers) join(`pipeline ${writer}`, id);
   }
   const known = new Set(nodes.map((node) => node.id));
   return { nodes, edges: [...edges.values()].filter(([from, to]) => known.has(from) && known.has(to)) };
+}
+
+function ofOneStream(one: Stream, history: History, troubled: Set<string>, sessions: Map<string, Session>): Flow {
+  const found = streamFlow(
+    one,
+    history.rate(`stream ${one.stream}`, "done"),
+    one.instance === null ? undefined : sessions.get(one.instance),
+  );
+  if (troubled.has(`stream ${one.stream}`) || found === "lost") return "trouble";
+  return FLOWS.find((known) => known === found) ?? (one.lag_messages ? "waits" : "idle");
+}
+
+function sinkFlow(one: Sink, done: number): Flow {
+  const waits = one.open_parts + one.pending_transactions + (one.outstanding === null ? 0 : 1);
+  return flow(waits, done, one.outstanding_ms ?? 0);
+}
+
+/** The one that most needs attention; many that are paused among others do not. */
+function worst(flows: Flow[]): Flow {
+  if (flows.every((one) => one === "paused")) return "paused";
+  const order: Flow[] = ["trouble", "stalled", "no credit", "flows", "waits"];
+  return order.find((one) => flows.includes(one)) ?? "idle";
+}
+
+function labelled(id: string, members: number): string {
+  return members > 1 ? `${id} (${members})` : id;
 }
 
 function sum(values: number[]): number {

@@ -18,8 +18,8 @@ export function ViewLink({ to, children }: { to: Route; children: ReactNode }) {
   );
 }
 
-/** The name of a part, which leads to the view that shows it. */
-export function PartLink({ part }: { part: string }) {
+/** The name of a part, or another label, which leads to the view that shows the part. */
+export function PartLink({ part, label = part }: { part: string; label?: string }) {
   const [kind, name] = splitPart(part);
   const to: Record<string, Route> = {
     stream: { view: "streams", filter: name },
@@ -28,5 +28,5 @@ export function PartLink({ part }: { part: string }) {
     connector: { view: "connectors", filter: name },
   };
   const target = to[kind];
-  return target ? <ViewLink to={target}>{part}</ViewLink> : <>{part}</>;
+  return target ? <ViewLink to={target}>{label}</ViewLink> : <>{label}</>;
 }

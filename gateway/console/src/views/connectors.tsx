@@ -1,161 +1,233 @@
+import { useMemo } from "react";
+import { Button } from "react-aria-components";
 import type { Reported, Session, Sink, SinkSession, Status } from "../model/documents";
+import { credit, hasNoCredit } from "../model/flow";
 import { bytes, count, duration, firstLine } from "../model/format";
-import { useRoute } from "../model/route";
+import { adjust, useRoute } from "../model/route";
 import { Controls } from "../parts/control";
 import { FilterField } from "../parts/filter_field";
+import { FlowMark } from "../parts/flow_mark";
+import { Grid, type Column } from "../parts/grid";
 import { PartLink } from "../parts/link";
 
-const SHOWN = 100;
+/** A session of a source or of a sink, or a sink that no connector serves. */
+interface Row {
+  name: string;
+  serves: string;
+  state: string;
+  sinceMs: number;
+  reported: Reported | null;
+  session: Session | null;
+  sink: Sink | null;
+}
+
+const nameOf = (row: Row): string => row.name;
 
 export function Connectors({ status, mayControl }: { status: Status; mayControl: boolean }) {
-  const { filter = "" } = useRoute();
-  const wanted = (text: string): boolean => text.toLowerCase().includes(filter.toLowerCase());
-  const sources = status.sessions.filter((one) => wanted(`${one.connector} ${one.instance}`));
-  const sinks = status.sinks.filter((one) => wanted(`${one.sink} ${one.instances.join(" ")}`));
+  const { filter = "", sort = "name", connector: selected } = useRoute();
+  const rows = useMemo(() => rowsOf(status), [status]);
+  const shown = rows.find((row) => row.name === selected);
   return (
     <>
       <div className="tools">
         <FilterField value={filter} />
       </div>
-      <h2>
-        Sources <span className="muted">{sources.length}</span>
-      </h2>
-      {!sources.length && <p className="muted">No source is connected.</p>}
-      <ul className="cards">
-        {sources.slice(0, SHOWN).map((session) => (
-          <Source key={session.session} session={session} mayControl={mayControl} />
-        ))}
-      </ul>
-      {sources.length > SHOWN && <p className="muted">and {sources.length - SHOWN} more: use the filter</p>}
-      <h2>
-        Sinks <span className="muted">{sinks.length}</span>
-      </h2>
-      {!sinks.length && <p className="muted">No sink is known.</p>}
-      <ul className="cards">
-        {sinks.slice(0, SHOWN).map((sink) => (
-          <SinkCard
-            key={sink.sink}
-            sink={sink}
-            sessions={status.sink_sessions.filter((one) => one.sink === sink.sink)}
-            mayControl={mayControl}
-          />
-        ))}
-      </ul>
+      {shown && <Details row={shown} mayControl={mayControl} />}
+      <Grid
+        label="Connectors"
+        kind="connectors"
+        rows={rows}
+        columns={COLUMNS}
+        name={nameOf}
+        filter={filter}
+        sort={sort}
+        selected={selected}
+        onSelect={(connector) => adjust({ connector })}
+      />
     </>
   );
 }
 
-function Source({ session, mayControl }: { session: Session; mayControl: boolean }) {
-  const starved = session.credit_bytes <= 0 || session.credit_messages <= 0;
-  return (
-    <li className="card">
-      <h3>
-        {session.instance} <State reported={session} />
-        {session.paused && <span className="tag">paused by {session.paused.by}</span>}
-        {mayControl && <Controls kind="connector" name={session.instance} paused={session.paused !== null} />}
-      </h3>
-      <Who reported={session} />
-      <dl>
-        <dt>Streams</dt>
-        <dd>{count(session.streams)}</dd>
-        <dt>In flight</dt>
-        <dd>
-          {count(session.outstanding_messages)} messages, {bytes(session.outstanding_bytes)}
-        </dd>
-        <dt>Credit</dt>
-        <dd className={starved ? "warn" : ""}>
-          {starved ? "used up: waits for the gateway" : `${bytes(session.credit_bytes)} left`}
-        </dd>
-      </dl>
-      <Errors reported={session} />
-    </li>
-  );
+function rowsOf(status: Status): Row[] {
+  const sinks = new Map(status.sinks.map((one) => [one.sink, one]));
+  const of = (reported: Reported, serves: string, paused: boolean): Omit<Row, "session" | "sink"> => ({
+    name: reported.instance,
+    serves,
+    state: paused ? "paused" : (reported.state ?? "connected"),
+    sinceMs: reported.state_age_ms ?? reported.age_ms,
+    reported,
+  });
+  const sources = status.sessions.map((session) => ({
+    ...of(session, session.streams === 1 ? "1 stream" : `${count(session.streams)} streams`, session.paused !== null),
+    session,
+    sink: null,
+  }));
+  const served = status.sink_sessions.map((session: SinkSession) => {
+    const sink = sinks.get(session.sink) ?? null;
+    return {
+      ...of(session, `sink ${session.sink}`, sink?.paused != null),
+      name: `${session.sink} · ${session.instance}`,
+      session: null,
+      sink,
+    };
+  });
+  const unserved = status.sinks
+    .filter((sink) => !sink.instances.length)
+    .map((sink) => ({
+      name: `${sink.sink} · –`,
+      serves: `sink ${sink.sink}`,
+      state: "no connector",
+      sinceMs: sink.absent_ms ?? 0,
+      reported: null,
+      session: null,
+      sink,
+    }));
+  return [...sources, ...served, ...unserved];
 }
 
-function SinkCard({ sink, sessions, mayControl }: { sink: Sink; sessions: SinkSession[]; mayControl: boolean }) {
+const COLUMNS: Column<Row>[] = [
+  { key: "name", title: "Connector", value: nameOf, cell: nameOf },
+  { key: "state", title: "State", value: (row) => row.state, cell: (row) => <FlowMark flow={row.state} /> },
+  { key: "since", title: "Since", value: (row) => row.sinceMs, cell: (row) => duration(row.sinceMs) },
+  { key: "serves", title: "Serves", value: (row) => row.serves, cell: (row) => row.serves },
+  {
+    key: "credit",
+    title: "Credit left",
+    value: (row) => (row.session ? credit(row.session) : 2),
+    cell: (row) => (row.session ? `${Math.floor(credit(row.session) * 100)} %` : "–"),
+  },
+  {
+    key: "flight",
+    title: "In flight",
+    value: (row) => row.session?.outstanding_messages ?? row.sink?.pending_transactions ?? 0,
+    cell: (row) => (row.session ? count(row.session.outstanding_messages) : "–"),
+  },
+  {
+    key: "errors",
+    title: "Errors",
+    value: (row) => row.reported?.errors.length ?? 0,
+    cell: (row) => count(row.reported?.errors.length ?? 0),
+  },
+  {
+    key: "sdk",
+    title: "Language",
+    value: (row) => row.reported?.sdk?.language ?? "",
+    cell: (row) => (row.reported?.sdk ? `${row.reported.sdk.language} ${row.reported.sdk.version}` : "–"),
+  },
+  {
+    key: "reason",
+    title: "Last error",
+    value: reasonOf,
+    cell: reasonOf,
+  },
+];
+
+function reasonOf(row: Row): string {
+  const errors = row.reported?.errors ?? [];
+  return firstLine(row.reported?.reason || errors.at(-1)?.message || row.sink?.failure || "");
+}
+
+function Details({ row, mayControl }: { row: Row; mayControl: boolean }) {
+  const { reported, session, sink } = row;
   return (
-    <li className="card">
-      <h3>
-        {sink.sink} <span className="tag">{sink.mode ?? "never attached"}</span>
-        {!sink.instances.length && <span className="tag bad">no connector</span>}
-        {mayControl && <Controls kind="sink" name={sink.sink} paused={sink.paused !== null} />}
-      </h3>
-      {sink.failure && (
+    <section className="details" aria-label={`Connector ${row.name}`}>
+      <h2>
+        {row.name}
+        {mayControl && session && (
+          <Controls kind="connector" name={session.instance} paused={session.paused !== null} />
+        )}
+        {mayControl && sink && <Controls kind="sink" name={sink.sink} paused={sink.paused !== null} />}
+        <Button className="quiet" onPress={() => adjust({ connector: "" })}>
+          Close
+        </Button>
+      </h2>
+      {reported?.reason && <p className="cause">{firstLine(reported.reason)}</p>}
+      {sink?.failure && (
         <p className="cause">
           {firstLine(sink.failure)} <span className="muted">{duration(sink.failure_age_ms ?? 0)} ago</span>
         </p>
       )}
       <dl>
-        <dt>Written by</dt>
+        <dt>State</dt>
         <dd>
-          {sink.writers.map((name) => (
-            <PartLink key={name} part={`pipeline ${name}`} />
-          ))}
-          {!sink.writers.length && "nobody"}
+          {row.state} for {duration(row.sinceMs)}
         </dd>
-        <dt>Staged</dt>
-        <dd>{count(sink.staged_messages)} messages</dd>
-        <dt>Pending</dt>
-        <dd>{count(sink.pending_transactions)} transactions</dd>
-        <dt>Failures</dt>
-        <dd className={sink.failures ? "warn" : ""}>{count(sink.failures)}</dd>
+        {reported && (
+          <>
+            <dt>Connector</dt>
+            <dd>
+              {reported.connector} {reported.connector_version}, at {reported.peer}, connected for{" "}
+              {duration(reported.age_ms)}
+              {reported.sdk && ` · ${reported.sdk.language}, ${reported.sdk.name} ${reported.sdk.version}`}
+            </dd>
+          </>
+        )}
+        {session && <OfSource session={session} />}
+        {sink && <OfSink sink={sink} />}
       </dl>
-      {sessions.map((session) => (
-        <div key={session.session} className="instance">
-          <h4>
-            {session.instance} <State reported={session} />
-          </h4>
-          <Who reported={session} />
-          <Errors reported={session} />
-        </div>
-      ))}
-    </li>
+      {reported && <Errors reported={reported} />}
+    </section>
   );
 }
 
-function State({ reported }: { reported: Reported }) {
-  if (!reported.state) return <span className="tag">connected</span>;
-  return (
-    <span className={`tag ${reported.state === "running" ? "good" : "bad"}`}>
-      {reported.state} for {duration(reported.state_age_ms ?? 0)}
-    </span>
-  );
-}
-
-function Who({ reported }: { reported: Reported }) {
-  const { sdk } = reported;
+function OfSource({ session }: { session: Session }) {
   return (
     <>
-      <p className="muted">
-        {reported.connector} {reported.connector_version}
-        {sdk && ` · ${sdk.language}, ${sdk.name} ${sdk.version}`} · {reported.peer} · connected for{" "}
-        {duration(reported.age_ms)}
-      </p>
-      {reported.reason && <p className="cause">{firstLine(reported.reason)}</p>}
+      <dt>Streams</dt>
+      <dd>{count(session.streams)}</dd>
+      <dt>In flight</dt>
+      <dd>
+        {count(session.outstanding_messages)} messages, {bytes(session.outstanding_bytes)}
+      </dd>
+      <dt>Credit</dt>
+      <dd className={hasNoCredit(session) ? "warn" : ""}>
+        {hasNoCredit(session) ? "used up: it waits for the pipelines" : `${bytes(session.credit_bytes)} left`}
+      </dd>
+    </>
+  );
+}
+
+function OfSink({ sink }: { sink: Sink }) {
+  return (
+    <>
+      <dt>Mode</dt>
+      <dd>{sink.mode ?? "not known: no connector has served it yet"}</dd>
+      <dt>Written by</dt>
+      <dd>
+        {sink.writers.map((name) => (
+          <PartLink key={name} part={`pipeline ${name}`} />
+        ))}
+        {!sink.writers.length && "nobody"}
+      </dd>
+      <dt>Staged</dt>
+      <dd>
+        {count(sink.staged_messages)} messages, {count(sink.pending_transactions)} transactions pending,{" "}
+        {count(sink.failures)} failed
+      </dd>
+      <dt>Waits for</dt>
+      <dd className={sink.outstanding ? "warn" : ""}>
+        {sink.outstanding ? `${sink.outstanding}, for ${duration(sink.outstanding_ms ?? 0)}` : "nothing"}
+      </dd>
     </>
   );
 }
 
 function Errors({ reported }: { reported: Reported }) {
   const errors = reported.errors.toReversed();
-  const last = errors[0];
-  if (!last) return null;
+  if (!errors.length) return <p className="muted">It has reported no errors in this session.</p>;
   return (
-    <details>
-      <summary>
-        {errors.length} {errors.length === 1 ? "error" : "errors"}, the last {duration(last.age_ms)} ago:{" "}
-        {firstLine(last.message)}
-      </summary>
-      <ol>
+    <>
+      <h3>Errors, the last one first</h3>
+      <ol className="errors" tabIndex={0} aria-label="Errors, the last one first">
         {errors.map((error, index) => (
           <li key={index}>
-            <span className="muted">
-              {duration(error.age_ms)} ago{error.stream && `, ${error.stream}`}
-            </span>{" "}
-            {error.message}
+            <span className="age">{duration(error.age_ms)} ago</span>
+            <span>
+              {error.stream && <code>{error.stream}</code>} {error.message}
+            </span>
           </li>
         ))}
       </ol>
-    </details>
+    </>
   );
 }

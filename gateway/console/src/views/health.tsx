@@ -1,7 +1,7 @@
 import { Control, type Kind } from "../parts/control";
 import { causes, splitPart, type Cause } from "../model/causes";
 import type { Status } from "../model/documents";
-import { duration, firstLine } from "../model/format";
+import { count, duration, firstLine } from "../model/format";
 import { PartLink } from "../parts/link";
 import { useNow } from "../parts/now";
 
@@ -17,8 +17,8 @@ export function Health({ status, mayControl }: { status: Status; mayControl: boo
       <p className={troubles.length ? "verdict bad" : "verdict good"}>
         {troubles.length ? `${troubles.length} in trouble` : "All is well"}
         <span className="muted">
-          {status.streams.length} streams · {status.sessions.length + status.sink_sessions.length} connectors ·{" "}
-          {status.pipelines.length} pipelines · {status.sinks.length} sinks
+          {count(status.streams.length)} streams · {count(status.sessions.length + status.sink_sessions.length)}{" "}
+          connectors · {count(status.pipelines.length)} pipelines · {count(status.sinks.length)} sinks
         </span>
       </p>
       <List causes={troubles} mayControl={mayControl} />

@@ -1,136 +1,87 @@
-import { useVirtualizer } from "@tanstack/react-virtual";
-import { useMemo, useRef } from "react";
+import { useMemo } from "react";
 import { Button } from "react-aria-components";
-import type { Position, Status, Stream } from "../model/documents";
+import type { Session, Status, Stream } from "../model/documents";
+import { streamFlow } from "../model/flow";
 import { bytes, count, duration, rate } from "../model/format";
 import { SAMPLES, type History } from "../model/history";
+import { cursor, place } from "../model/position";
 import { adjust, useRoute } from "../model/route";
-import { arranged, type SortValue } from "../model/table";
 import { Controls } from "../parts/control";
 import { FilterField } from "../parts/filter_field";
+import { FlowMark } from "../parts/flow_mark";
+import { Grid, type Column } from "../parts/grid";
 import { Sparkline } from "../parts/sparkline";
 
-const ROW_PX = 34;
-const COLUMNS = [
-  ["name", "Stream"],
-  ["state", "State"],
-  ["lag", "Lag"],
-  ["rate", "Received"],
-  ["oldest", "Oldest"],
-  ["position", "Position"],
-  ["instance", "Connector"],
-] as const;
+const nameOf = (row: Stream): string => row.stream;
 
 export function Streams({ status, history, mayControl }: { status: Status; history: History; mayControl: boolean }) {
   const { filter = "", sort = "-lag", stream: selected } = useRoute();
-  const rows = useMemo(() => {
-    const columns: Record<string, (row: Stream) => SortValue> = {
-      name: (row) => row.stream,
-      state: (row) => row.state,
-      lag: (row) => row.lag_messages,
-      rate: (row) => history.rate(row.stream, "received"),
-      oldest: (row) => row.oldest_unacknowledged_ms,
-      position: (row) => row.received?.sequence ?? -1,
-      instance: (row) => row.instance ?? "",
-    };
-    return arranged(status.streams, filter, sort, (row) => row.stream, columns);
-  }, [status.streams, history, filter, sort]);
-  const body = useRef<HTMLDivElement>(null);
-  const virtual = useVirtualizer({
-    count: rows.length,
-    getScrollElement: () => body.current,
-    estimateSize: () => ROW_PX,
-    overscan: 8,
-  });
+  const columns = useMemo(() => columnsOf(status.sessions, history), [status.sessions, history]);
   const shown = status.streams.find((row) => row.stream === selected);
   return (
     <>
       <div className="tools">
         <FilterField value={filter} />
-        <span className="muted" role="status">
-          {rows.length} of {status.streams.length}
-        </span>
       </div>
       {shown && <Details row={shown} history={history} mayControl={mayControl} />}
-      <div
-        ref={body}
-        className="table"
-        role="table"
-        aria-label="Streams"
-        aria-rowcount={rows.length + 1}
-        // Scrolled by keyboard as well.
-        tabIndex={0}
-      >
-        <div role="rowgroup" className="head">
-          <div role="row" className="row" aria-rowindex={1}>
-            {COLUMNS.map(([key, title]) => (
-              <div key={key} role="columnheader" className={key} aria-sort={sorted(sort, key)}>
-                <Button className="quiet" onPress={() => adjust({ sort: sort === `-${key}` ? key : `-${key}` })}>
-                  {title}
-                  <span aria-hidden="true">{sort === key ? " ↑" : sort === `-${key}` ? " ↓" : ""}</span>
-                </Button>
-              </div>
-            ))}
-          </div>
-        </div>
-        <div role="rowgroup" className="rows" style={{ height: virtual.getTotalSize() }}>
-          {virtual.getVirtualItems().map((item) => {
-            const row = rows[item.index];
-            return row ? (
-              <div
-                key={row.stream}
-                role="row"
-                className={row.stream === selected ? "row selected" : "row"}
-                aria-rowindex={item.index + 2}
-                style={{ transform: `translateY(${item.start}px)` }}
-              >
-                <Cells row={row} history={history} />
-              </div>
-            ) : null;
-          })}
-        </div>
-      </div>
+      <Grid
+        label="Streams"
+        kind="streams"
+        rows={status.streams}
+        columns={columns}
+        name={nameOf}
+        filter={filter}
+        sort={sort}
+        selected={selected}
+        onSelect={(stream) => adjust({ stream })}
+      />
     </>
   );
 }
 
-function sorted(sort: string, key: string): "ascending" | "descending" | "none" {
-  return sort === key ? "ascending" : sort === `-${key}` ? "descending" : "none";
-}
-
-function Cells({ row, history }: { row: Stream; history: History }) {
-  return (
-    <>
-      <div role="cell" className="name">
-        <Button className="quiet" onPress={() => adjust({ stream: row.stream })}>
-          {row.stream}
-        </Button>
-      </div>
-      <div role="cell" className="state">
-        <span className={`dot ${row.state} ${row.paused ? "paused" : ""}`} aria-hidden="true" />
-        {row.paused ? "paused" : row.state}
-      </div>
-      <div role="cell" className="lag">
-        <Sparkline values={history.of(row.stream).map((sample) => sample.lag)} slots={SAMPLES} />
-        <span className="number">{count(row.lag_messages)}</span>
-      </div>
-      <div role="cell" className="rate">
-        {rate(history.rate(row.stream, "received"))}
-      </div>
-      <div role="cell" className="oldest">
-        {row.lag_messages ? duration(row.oldest_unacknowledged_ms) : "–"}
-      </div>
-      <div role="cell" className="position">
-        {place(row.received)}
-      </div>
-      <div role="cell" className="instance">
-        {row.instance ?? (row.last_instance ? `(${row.last_instance})` : "–")}
-      </div>
-    </>
-  );
+function columnsOf(sessions: Session[], history: History): Column<Stream>[] {
+  const byInstance = new Map(sessions.map((one) => [one.instance, one]));
+  const received = (row: Stream): number => history.rate(`stream ${row.stream}`, "received");
+  const flow = (row: Stream): string => {
+    const session = row.instance === null ? undefined : byInstance.get(row.instance);
+    return streamFlow(row, history.rate(`stream ${row.stream}`, "done"), session);
+  };
+  return [
+    { key: "name", title: "Stream", value: nameOf, cell: nameOf },
+    { key: "state", title: "State", value: flow, cell: (row) => <FlowMark flow={flow(row)} /> },
+    {
+      key: "trend",
+      title: "Last minutes",
+      value: (row) => row.lag_messages,
+      cell: (row) => (
+        <Sparkline values={history.of(`stream ${row.stream}`).map((sample) => sample.lag)} slots={SAMPLES} />
+      ),
+    },
+    { key: "lag", title: "Lag", value: (row) => row.lag_messages, cell: (row) => count(row.lag_messages) },
+    { key: "rate", title: "Received", value: received, cell: (row) => rate(received(row)) },
+    {
+      key: "oldest",
+      title: "Oldest",
+      value: (row) => row.oldest_unacknowledged_ms,
+      cell: (row) => (row.lag_messages ? duration(row.oldest_unacknowledged_ms) : "–"),
+    },
+    {
+      key: "position",
+      title: "Position",
+      value: (row) => row.received?.sequence ?? -1,
+      cell: (row) => place(row.received),
+    },
+    {
+      key: "instance",
+      title: "Connector",
+      value: (row) => row.instance ?? "",
+      cell: (row) => row.instance ?? (row.last_instance ? `(${row.last_instance})` : "–"),
+    },
+  ];
 }
 
 function Details({ row, history, mayControl }: { row: Stream; history: History; mayControl: boolean }) {
+  const part = `stream ${row.stream}`;
   return (
     <section className="details" aria-label={`Stream ${row.stream}`}>
       <h2>
@@ -149,35 +100,22 @@ function Details({ row, history, mayControl }: { row: Stream; history: History; 
         </dd>
         <dt>Received</dt>
         <dd>
-          {place(row.received)}, {rate(history.rate(row.stream, "received"))}
+          {place(row.received)}, {rate(history.rate(part, "received"))}, cursor <code>{cursor(row.received)}</code>
         </dd>
         <dt>Acknowledged</dt>
         <dd>
-          {place(row.acknowledged)}, {rate(history.rate(row.stream, "acknowledged"))}
+          {place(row.acknowledged)}, {rate(history.rate(part, "done"))}, cursor <code>{cursor(row.acknowledged)}</code>
         </dd>
         <dt>Lag</dt>
         <dd>
           {count(row.lag_messages)} messages, {bytes(row.lag_bytes)}
+          {row.lag_messages > 0 && `, the oldest for ${duration(row.oldest_unacknowledged_ms)}`}
         </dd>
-        <dt>Cursor</dt>
-        <dd>
-          <code>{cursor(row.received)}</code>
-        </dd>
+        <dt>Connector</dt>
+        <dd>{row.instance ?? (row.last_instance ? `none; ${row.last_instance} was the last one` : "none")}</dd>
         <dt>Waits for</dt>
         <dd>{row.holders.map((holder) => `${holder.pipeline} (${holder.state})`).join(", ") || "nothing"}</dd>
       </dl>
     </section>
   );
-}
-
-function place(position: Position | null): string {
-  if (!position) return "–";
-  return position.epoch ? `${position.epoch}:${position.sequence}` : String(position.sequence);
-}
-
-/** The cursor as text if it is text, and as base64 otherwise. */
-function cursor(position: Position | null): string {
-  if (!position?.cursor) return "–";
-  const binary = atob(position.cursor);
-  return /^[\x20-\x7e]*$/.test(binary) ? binary : position.cursor;
 }

@@ -2,7 +2,7 @@ import { useEffect, useState } from "react";
 import { Button, Form, Input, Label, TextField } from "react-aria-components";
 import { request } from "../client/api";
 import { STAGES, type Batch, type Located, type Status, type Timeline as Document } from "../model/documents";
-import { duration } from "../model/format";
+import { count, duration } from "../model/format";
 import { bars, lastStage, scale, span } from "../model/lanes";
 import { adjust, useRoute } from "../model/route";
 import { Controls } from "../parts/control";
@@ -51,7 +51,7 @@ function Batches({ pipeline }: { pipeline: string }) {
     let ended = false;
     async function ask(): Promise<void> {
       try {
-        const answer = await request(`pipelines/${encodeURIComponent(pipeline)}/batches?limit=${LIMIT}`);
+        const answer = await request(`pipelines/${encodeURIComponent(pipeline)}/batches?limit=${LIMIT}&streams=0`);
         if (!ended) {
           setFound(answer as Document);
           setError("");
@@ -101,7 +101,7 @@ function Batches({ pipeline }: { pipeline: string }) {
       </div>
       {!found.batches.length && <p className="muted">No micro-batch yet.</p>}
       <ol className="batches" aria-label="Micro-batches, the last one first">
-        {rows.map((batch) => {
+        {rows.map((batch, index) => {
           const key = keyOf(batch);
           return (
             <li key={key}>
@@ -110,13 +110,13 @@ function Batches({ pipeline }: { pipeline: string }) {
                 aria-expanded={chosen === key}
                 onPress={() => setChosen(chosen === key ? null : key)}
               >
-                <span className="batch">{batch.batch ?? "–"}</span>
+                <span className="batch">{batch.batch === null ? "–" : count(batch.batch)}</span>
                 <Lanes batch={batch} top={top} />
                 <span className="end">
                   {label(lastStage(batch) ?? "planned")}, {duration(span(batch))}
                 </span>
               </Button>
-              {chosen === key && <Details batch={batch} />}
+              {chosen === key && <Details pipeline={pipeline} batch={batch} index={index} />}
             </li>
           );
         })}
@@ -151,7 +151,27 @@ function Lanes({ batch, top }: { batch: Batch; top: number }) {
   );
 }
 
-function Details({ batch }: { batch: Batch }) {
+/** The list has no ranges, which would be most of it: those of the chosen micro-batch are requested. */
+function Details({ pipeline, batch, index }: { pipeline: string; batch: Batch; index: number }) {
+  const [found, setFound] = useState<Batch | null>(null);
+  const [error, setError] = useState("");
+  const key = keyOf(batch);
+  // One that has no number yet is among the last ones.
+  const which = batch.batch === null ? `limit=${index + 1}` : `batch=${batch.batch}`;
+  useEffect(() => {
+    let ended = false;
+    request(`pipelines/${encodeURIComponent(pipeline)}/batches?${which}`).then(
+      (answer) => {
+        if (!ended) setFound((answer as Document).batches.find((one) => keyOf(one) === key) ?? null);
+      },
+      (refused: unknown) => {
+        if (!ended) setError(refused instanceof Error ? refused.message : String(refused));
+      },
+    );
+    return () => {
+      ended = true;
+    };
+  }, [pipeline, which, key]);
   return (
     <div className="details">
       <p>
@@ -161,16 +181,29 @@ function Details({ batch }: { batch: Batch }) {
         {batch.rebuilt && " · rebuilt after a restart"}
         {batch.redelivered && " · redelivered"}
       </p>
-      <ul>
-        {batch.streams.map((one) => (
-          <li key={one.stream}>
-            <code>{one.stream}</code> after {one.after ?? "the beginning"} up to {one.end}
-            {one.messages !== null && `, ${one.messages} messages`}
-          </li>
-        ))}
-      </ul>
-      {batch.streams_in_all > batch.streams.length && (
-        <p className="muted">and {batch.streams_in_all - batch.streams.length} more streams</p>
+      {error && <p className="error">{error}</p>}
+      <table className="ranges">
+        <thead>
+          <tr>
+            <th scope="col">Stream</th>
+            <th scope="col">after</th>
+            <th scope="col">up to</th>
+            <th scope="col">messages</th>
+          </tr>
+        </thead>
+        <tbody>
+          {found?.streams.map((one) => (
+            <tr key={one.stream}>
+              <th scope="row">{one.stream}</th>
+              <td>{one.after === null ? "the beginning" : count(one.after)}</td>
+              <td>{count(one.end)}</td>
+              <td>{one.messages === null ? "–" : count(one.messages)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {found && found.streams_in_all > found.streams.length && (
+        <p className="muted">and {count(found.streams_in_all - found.streams.length)} more streams</p>
       )}
     </div>
   );
