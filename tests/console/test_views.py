@@ -1,28 +1,19 @@
 """Each view in a real browser, against a gateway with something in trouble."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.async_api import Page, expect
-from tests.console.conftest import CONSOLE, DEADLINE_MS, Package
+from tests.console.conftest import DEADLINE_MS, Package
+from tests.console.views import keep_picture, violations
 from tests.gateway.http_server import serve_http
 from tests.gateway.test_rights import token
 from tests.gateway.wire import Connector, serve
 
-PICTURES = os.environ.get("HEADRACE_CONSOLE_PICTURES")
-"""A folder, such as docs/console: the pictures of the page about the console are written there."""
+from headrace.protocol.v1 import connector_pb2
 
 expect.set_options(timeout=DEADLINE_MS)
 pytestmark = pytest.mark.timeout(300)
-
-
-async def violations(page: Page) -> list[Any]:
-    """What axe finds to be serious or worse."""
-    await page.evaluate((CONSOLE / "node_modules" / "axe-core" / "axe.min.js").read_text())
-    found = await page.evaluate("axe.run(document).then(found => found.violations)")
-    return [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
@@ -35,8 +26,10 @@ async def test_every_view_is_accessible(page: Page, package: Package, troubled: 
         await expect(page.get_by_role("main")).to_contain_text(text)
         assert not await violations(page), view
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), view
-        if PICTURES and (scheme == "light" or view == "health"):
-            await page.screenshot(path=Path(PICTURES) / f"{view}{'' if scheme == 'light' else '-narrow'}.png")
+        if scheme == "dark":
+            await keep_picture(page, f"{view}-narrow")
+        elif view in ("health", "streams"):
+            await keep_picture(page, view)
 
 
 async def test_health_names_the_first_cause_and_its_remedy(page: Page, troubled: str) -> None:
@@ -100,3 +93,63 @@ async def test_a_token_signs_in_and_rights_decide_on_buttons(page: Page) -> None
         await expect(page.get_by_role("button", name="Pause stream orders/0")).to_have_count(0)
         await page.get_by_role("button", name="Sign out").click()
         await expect(page.get_by_label("Token")).to_be_visible()
+
+
+async def test_a_token_without_the_right_admin_sees_nothing(page: Page) -> None:
+    tokens = [token("see", admin=True), token("change", control=True)]
+    async with serve(tokens=tokens) as (gateway, _), serve_http(gateway, tokens) as http:
+        gateway.stream("orders/0")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url.partition("/api/v1/")[2].partition("?")[0]))
+        for view in ("health", "graph", "timeline", "streams", "connectors"):
+            await page.goto(f"http://{http}/?view={view}")
+            if view == "health":
+                await page.get_by_label("Token").fill("change")
+                await page.get_by_role("button", name="Sign in").click()
+            await expect(page.get_by_role("alert")).to_have_text(
+                "The token change lacks the right admin. Sign in with another one."
+            )
+            await expect(page.get_by_role("navigation")).to_have_count(0)
+            await expect(page.get_by_text("orders/0")).to_have_count(0)
+        assert {path for path in asked if path} == {"me", "sign-in"}
+
+
+async def test_a_connector_has_the_errors_that_it_has_reported(page: Page) -> None:
+    async with serve() as (gateway, address), serve_http(gateway) as http:
+        connector = Connector(address)
+        await connector.hello()
+        errors = [connector_pb2.ConnectorError(message=f"error {n}", stream="orders/0") for n in range(100)]
+        state = connector_pb2.CONNECTOR_STATE_DEGRADED
+        await connector.send(report=connector_pb2.Report(state=state, reason="half of the reads fail", errors=errors))
+        await page.goto(f"http://{http}/?view=connectors")
+        row = page.get_by_role("table").get_by_role("row").filter(has_text="test-0")
+        await expect(row).to_contain_text("degraded")
+        await expect(row).to_contain_text("half of the reads fail")
+        await row.get_by_role("button", name="test-0").click()
+        shown = page.get_by_role("list", name="Errors, the last one first").get_by_role("listitem")
+        await expect(shown).to_have_count(100)
+        await expect(shown.first).to_contain_text("error 99")
+        await connector.close()
+
+
+async def test_a_thousand_streams_are_walked_through_by_keyboard(page: Page) -> None:
+    async with serve() as (gateway, _), serve_http(gateway) as http:
+        for number in range(1_000):
+            gateway.stream(f"orders/{number}")
+        await page.goto(f"http://{http}/?view=streams&sort=name")
+        table = page.get_by_role("table", name="Streams")
+        await expect(table).to_have_attribute("aria-rowcount", "1001")
+        await expect(page.get_by_text("1,000 of 1,000")).to_be_visible()
+        first = table.get_by_role("button", name="orders/0", exact=True)
+        await first.focus()
+        await page.keyboard.press("ArrowDown")
+        await expect(table.get_by_role("button", name="orders/1", exact=True)).to_be_focused()
+        await page.keyboard.press("End")
+        await expect(table.get_by_role("button", name="orders/999", exact=True)).to_be_focused()
+        assert await table.get_by_role("row").count() < 100, "only rows in view are drawn"
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("region", name="Stream orders/999")).to_be_visible()
+        await table.get_by_role("button", name="State").press("Enter")
+        await expect(page.get_by_role("columnheader", name="State")).to_have_attribute("aria-sort", "descending")
+        await page.get_by_role("searchbox").fill("99")
+        await expect(page.get_by_text("19 of 1,000")).to_be_visible()

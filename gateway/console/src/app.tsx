@@ -3,7 +3,7 @@ import { Button } from "react-aria-components";
 import { signOut } from "./client/api";
 import type { Feed, Snapshot } from "./client/feed";
 import { causes } from "./model/causes";
-import { bytes, count, duration } from "./model/format";
+import { bytes, counted, duration } from "./model/format";
 import { adjust, formatRoute, go, useRoute, VIEWS, type View } from "./model/route";
 import { Connectors } from "./views/connectors";
 import { Graph } from "./views/graph";
@@ -74,7 +74,7 @@ export function App({ feed }: { feed: Feed }) {
           <span>{status.gateway.address}</span>
           <span>version {status.gateway.version}</span>
           <span>up {duration(status.gateway.uptime_ms)}</span>
-          <span>{count(status.gateway.buffered_messages)} messages buffered</span>
+          <span>{counted(status.gateway.buffered_messages, "message")} buffered</span>
           <span>
             {bytes(status.gateway.buffered_bytes)} of {bytes(status.gateway.buffer_limit_bytes)}
           </span>

@@ -200,7 +200,7 @@ describe("the graph", () => {
       }),
     );
     expect(found.nodes.map((node) => [node.id, node.flow, node.pressure])).toEqual([
-      ["connector orders", "no credit", "no credit left"],
+      ["connector orders", "no credit", "0 % of credit left"],
       ["stream orders/0", "no credit", "oldest 700 ms"],
       ["pipeline totals", "waits", "micro-batch for 20 ms"],
       ["sink out", "stalled", "instance a has not staged, for 11000 ms"],

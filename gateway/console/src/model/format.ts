@@ -9,6 +9,11 @@ export function count(value: number): string {
   return WHOLE.format(value);
 }
 
+/** 1 becomes "1 message", and 1234 becomes "1,234 messages". */
+export function counted(value: number, thing: string): string {
+  return `${count(value)} ${thing}${value === 1 ? "" : "s"}`;
+}
+
 /** 0.53 becomes "0.5/s", and 1234.5 becomes "1,235/s". */
 export function rate(perSecond: number): string {
   return `${perSecond > 0 && perSecond < 10 ? TENTHS.format(perSecond) : WHOLE.format(perSecond)}/s`;

@@ -39,6 +39,10 @@ export function graph(status: Status, history: History, duration: (ms: number) =
   const edges = new Map<string, [string, string]>();
   const join = (from: string, to: string): unknown => edges.set(`${from}>${to}`, [from, to]);
   const sessions = new Map(status.sessions.map((one) => [one.instance, one]));
+  const streamsOf = grouped(status.streams, (one) => one.instance ?? "");
+  const oldest = (streams: Stream[]): number =>
+    Math.max(0, ...streams.map((one) => (one.lag_messages ? one.oldest_unacknowledged_ms : 0)));
+  const done = (streams: Stream[]): number => sum(streams.map((one) => history.rate(`stream ${one.stream}`, "done")));
 
   const ofSession = (one: Session): string =>
     `connector ${status.sessions.length > SINGLE ? one.connector : one.instance}`;
@@ -47,9 +51,9 @@ export function graph(status: Status, history: History, duration: (ms: number) =
       if (one.paused) return "paused";
       const bad = one.state === "degraded" || one.state === "waiting" || troubled.has(`connector ${one.instance}`);
       if (bad) return "trouble";
-      return hasNoCredit(one) ? "no credit" : one.outstanding_messages ? "flows" : "idle";
+      const streams = streamsOf.get(one.instance) ?? [];
+      return flow(one.outstanding_messages, done(streams), oldest(streams), hasNoCredit(one));
     });
-    const used = 1 - Math.min(...members.map(credit));
     nodes.push({
       id,
       column: 0,
@@ -57,7 +61,7 @@ export function graph(status: Status, history: History, duration: (ms: number) =
       flow: worst(flows),
       rate: null,
       lag: sum(members.map((one) => one.outstanding_messages)),
-      pressure: flows.includes("no credit") ? "no credit left" : `${Math.round(used * 100)} % of credit used`,
+      pressure: `${Math.floor(Math.min(...members.map(credit)) * 100)} % of credit left`,
       steps: [],
     });
   }
@@ -67,7 +71,7 @@ export function graph(status: Status, history: History, duration: (ms: number) =
     `stream ${many && stream.includes("/") ? `${stream.slice(0, stream.lastIndexOf("/"))}/*` : stream}`;
   const held = new Map<string, number>();
   for (const [id, members] of grouped(status.streams, (one) => ofStream(one.stream))) {
-    const oldest = Math.max(...members.map((one) => (one.lag_messages ? one.oldest_unacknowledged_ms : 0)));
+    const waits = oldest(members);
     nodes.push({
       id,
       column: 1,
@@ -75,7 +79,7 @@ export function graph(status: Status, history: History, duration: (ms: number) =
       flow: worst(members.map((one) => ofOneStream(one, history, troubled, sessions))),
       rate: sum(members.map((one) => history.rate(`stream ${one.stream}`, "received"))),
       lag: sum(members.map((one) => one.lag_messages)),
-      pressure: oldest ? `oldest ${duration(oldest)}` : "",
+      pressure: waits ? `oldest ${duration(waits)}` : "",
       steps: [],
     });
     for (const one of members) {
@@ -90,14 +94,14 @@ export function graph(status: Status, history: History, duration: (ms: number) =
 
   for (const one of status.pipelines) {
     const id = `pipeline ${one.pipeline}`;
-    const done = history.rate(id, "done");
+    const committed = history.rate(id, "done");
     const waits = Math.max(one.batch_ms ?? 0, held.get(one.pipeline) ?? 0);
     nodes.push({
       id,
       column: 2,
       name: id,
-      flow: one.paused ? "paused" : troubled.has(id) ? "trouble" : flow(one.lag_messages, done, waits),
-      rate: done,
+      flow: one.paused ? "paused" : troubled.has(id) ? "trouble" : flow(one.lag_messages, committed, waits),
+      rate: committed,
       lag: one.lag_messages,
       pressure: one.batch_ms === null ? "no micro-batch" : `micro-batch for ${duration(one.batch_ms)}`,
       steps: one.steps.map((step) => ({
@@ -112,13 +116,13 @@ export function graph(status: Status, history: History, duration: (ms: number) =
 
   for (const one of status.sinks) {
     const id = `sink ${one.sink}`;
-    const done = history.rate(id, "done");
+    const staged = history.rate(id, "done");
     nodes.push({
       id,
       column: 3,
       name: id,
-      flow: one.paused ? "paused" : troubled.has(id) ? "trouble" : sinkFlow(one, done),
-      rate: done,
+      flow: one.paused ? "paused" : troubled.has(id) ? "trouble" : sinkFlow(one, staged),
+      rate: staged,
       lag: one.pending_transactions,
       pressure: one.outstanding === null ? "" : `${one.outstanding}, for ${duration(one.outstanding_ms ?? 0)}`,
       steps: [],
@@ -139,9 +143,9 @@ function ofOneStream(one: Stream, history: History, troubled: Set<string>, sessi
   return FLOWS.find((known) => known === found) ?? (one.lag_messages ? "waits" : "idle");
 }
 
-function sinkFlow(one: Sink, done: number): Flow {
+function sinkFlow(one: Sink, staged: number): Flow {
   const waits = one.open_parts + one.pending_transactions + (one.outstanding === null ? 0 : 1);
-  return flow(waits, done, one.outstanding_ms ?? 0);
+  return flow(waits, staged, one.outstanding_ms ?? 0);
 }
 
 /** The one that most needs attention; many that are paused among others do not. */

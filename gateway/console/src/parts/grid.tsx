@@ -2,8 +2,10 @@
 
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useMemo, useRef, type KeyboardEvent, type ReactNode } from "react";
+import { count } from "../model/format";
 import { adjust } from "../model/route";
 import { arranged, type SortValue } from "../model/table";
+import { FilterField } from "./filter_field";
 
 const ROW_PX = 28;
 
@@ -25,9 +27,22 @@ interface Props<Row> {
   sort: string;
   selected: string | undefined;
   onSelect: (name: string) => void;
+  /** What stands between the filter and the rows. */
+  children: ReactNode;
 }
 
-export function Grid<Row>({ label, kind, rows: all, columns, name, filter, sort, selected, onSelect }: Props<Row>) {
+export function Grid<Row>({
+  label,
+  kind,
+  rows: all,
+  columns,
+  name,
+  filter,
+  sort,
+  selected,
+  onSelect,
+  children,
+}: Props<Row>) {
   const rows = useMemo(
     () => arranged(all, filter, sort, name, Object.fromEntries(columns.map((one) => [one.key, one.value]))),
     [all, filter, sort, name, columns],
@@ -53,9 +68,13 @@ export function Grid<Row>({ label, kind, rows: all, columns, name, filter, sort,
 
   return (
     <>
-      <p className="muted" role="status">
-        {rows.length} of {all.length}
-      </p>
+      <div className="tools">
+        <FilterField value={filter} />
+        <span className="muted" role="status">
+          {count(rows.length)} of {count(all.length)}
+        </span>
+      </div>
+      {children}
       <div
         ref={body}
         className={`table ${kind}`}

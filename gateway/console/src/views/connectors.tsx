@@ -2,10 +2,9 @@ import { useMemo } from "react";
 import { Button } from "react-aria-components";
 import type { Reported, Session, Sink, SinkSession, Status } from "../model/documents";
 import { credit, hasNoCredit } from "../model/flow";
-import { bytes, count, duration, firstLine } from "../model/format";
+import { bytes, count, counted, duration, firstLine } from "../model/format";
 import { adjust, useRoute } from "../model/route";
 import { Controls } from "../parts/control";
-import { FilterField } from "../parts/filter_field";
 import { FlowMark } from "../parts/flow_mark";
 import { Grid, type Column } from "../parts/grid";
 import { PartLink } from "../parts/link";
@@ -28,23 +27,19 @@ export function Connectors({ status, mayControl }: { status: Status; mayControl:
   const rows = useMemo(() => rowsOf(status), [status]);
   const shown = rows.find((row) => row.name === selected);
   return (
-    <>
-      <div className="tools">
-        <FilterField value={filter} />
-      </div>
+    <Grid
+      label="Connectors"
+      kind="connectors"
+      rows={rows}
+      columns={COLUMNS}
+      name={nameOf}
+      filter={filter}
+      sort={sort}
+      selected={selected}
+      onSelect={(connector) => adjust({ connector })}
+    >
       {shown && <Details row={shown} mayControl={mayControl} />}
-      <Grid
-        label="Connectors"
-        kind="connectors"
-        rows={rows}
-        columns={COLUMNS}
-        name={nameOf}
-        filter={filter}
-        sort={sort}
-        selected={selected}
-        onSelect={(connector) => adjust({ connector })}
-      />
-    </>
+    </Grid>
   );
 }
 
@@ -58,7 +53,7 @@ function rowsOf(status: Status): Row[] {
     reported,
   });
   const sources = status.sessions.map((session) => ({
-    ...of(session, session.streams === 1 ? "1 stream" : `${count(session.streams)} streams`, session.paused !== null),
+    ...of(session, counted(session.streams, "stream"), session.paused !== null),
     session,
     sink: null,
   }));
@@ -177,7 +172,7 @@ function OfSource({ session }: { session: Session }) {
       <dd>{count(session.streams)}</dd>
       <dt>In flight</dt>
       <dd>
-        {count(session.outstanding_messages)} messages, {bytes(session.outstanding_bytes)}
+        {counted(session.outstanding_messages, "message")}, {bytes(session.outstanding_bytes)}
       </dd>
       <dt>Credit</dt>
       <dd className={hasNoCredit(session) ? "warn" : ""}>
@@ -201,7 +196,7 @@ function OfSink({ sink }: { sink: Sink }) {
       </dd>
       <dt>Staged</dt>
       <dd>
-        {count(sink.staged_messages)} messages, {count(sink.pending_transactions)} transactions pending,{" "}
+        {counted(sink.staged_messages, "message")}, {counted(sink.pending_transactions, "transaction")} pending,{" "}
         {count(sink.failures)} failed
       </dd>
       <dt>Waits for</dt>
@@ -218,7 +213,7 @@ function Errors({ reported }: { reported: Reported }) {
   return (
     <>
       <h3>Errors, the last one first</h3>
-      <ol className="errors" tabIndex={0} aria-label="Errors, the last one first">
+      <ol className="error-list" tabIndex={0} aria-label="Errors, the last one first">
         {errors.map((error, index) => (
           <li key={index}>
             <span className="age">{duration(error.age_ms)} ago</span>

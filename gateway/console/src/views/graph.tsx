@@ -8,7 +8,7 @@ import { FlowMark } from "../parts/flow_mark";
 import { PartLink } from "../parts/link";
 import { useNarrow } from "../parts/narrow";
 
-const WIDTH = 268;
+const WIDTH = 266;
 const HEAD = 66;
 const STEP = 17;
 const GAP_X = 56;

@@ -1,7 +1,7 @@
 import { Control, type Kind } from "../parts/control";
 import { causes, splitPart, type Cause } from "../model/causes";
 import type { Status } from "../model/documents";
-import { count, duration, firstLine } from "../model/format";
+import { counted, duration, firstLine } from "../model/format";
 import { PartLink } from "../parts/link";
 import { useNow } from "../parts/now";
 
@@ -17,8 +17,9 @@ export function Health({ status, mayControl }: { status: Status; mayControl: boo
       <p className={troubles.length ? "verdict bad" : "verdict good"}>
         {troubles.length ? `${troubles.length} in trouble` : "All is well"}
         <span className="muted">
-          {count(status.streams.length)} streams · {count(status.sessions.length + status.sink_sessions.length)}{" "}
-          connectors · {count(status.pipelines.length)} pipelines · {count(status.sinks.length)} sinks
+          {counted(status.streams.length, "stream")} ·{" "}
+          {counted(status.sessions.length + status.sink_sessions.length, "connector")} ·{" "}
+          {counted(status.pipelines.length, "pipeline")} · {counted(status.sinks.length, "sink")}
         </span>
       </p>
       <List causes={troubles} mayControl={mayControl} />

@@ -2,12 +2,11 @@ import { useMemo } from "react";
 import { Button } from "react-aria-components";
 import type { Session, Status, Stream } from "../model/documents";
 import { streamFlow } from "../model/flow";
-import { bytes, count, duration, rate } from "../model/format";
+import { bytes, count, counted, duration, rate } from "../model/format";
 import { SAMPLES, type History } from "../model/history";
 import { cursor, place } from "../model/position";
 import { adjust, useRoute } from "../model/route";
 import { Controls } from "../parts/control";
-import { FilterField } from "../parts/filter_field";
 import { FlowMark } from "../parts/flow_mark";
 import { Grid, type Column } from "../parts/grid";
 import { Sparkline } from "../parts/sparkline";
@@ -19,23 +18,19 @@ export function Streams({ status, history, mayControl }: { status: Status; histo
   const columns = useMemo(() => columnsOf(status.sessions, history), [status.sessions, history]);
   const shown = status.streams.find((row) => row.stream === selected);
   return (
-    <>
-      <div className="tools">
-        <FilterField value={filter} />
-      </div>
+    <Grid
+      label="Streams"
+      kind="streams"
+      rows={status.streams}
+      columns={columns}
+      name={nameOf}
+      filter={filter}
+      sort={sort}
+      selected={selected}
+      onSelect={(stream) => adjust({ stream })}
+    >
       {shown && <Details row={shown} history={history} mayControl={mayControl} />}
-      <Grid
-        label="Streams"
-        kind="streams"
-        rows={status.streams}
-        columns={columns}
-        name={nameOf}
-        filter={filter}
-        sort={sort}
-        selected={selected}
-        onSelect={(stream) => adjust({ stream })}
-      />
-    </>
+    </Grid>
   );
 }
 
@@ -51,7 +46,7 @@ function columnsOf(sessions: Session[], history: History): Column<Stream>[] {
     { key: "state", title: "State", value: flow, cell: (row) => <FlowMark flow={flow(row)} /> },
     {
       key: "trend",
-      title: "Last minutes",
+      title: "Trend",
       value: (row) => row.lag_messages,
       cell: (row) => (
         <Sparkline values={history.of(`stream ${row.stream}`).map((sample) => sample.lag)} slots={SAMPLES} />
@@ -108,7 +103,7 @@ function Details({ row, history, mayControl }: { row: Stream; history: History; 
         </dd>
         <dt>Lag</dt>
         <dd>
-          {count(row.lag_messages)} messages, {bytes(row.lag_bytes)}
+          {counted(row.lag_messages, "message")}, {bytes(row.lag_bytes)}
           {row.lag_messages > 0 && `, the oldest for ${duration(row.oldest_unacknowledged_ms)}`}
         </dd>
         <dt>Connector</dt>

@@ -75,7 +75,7 @@ function Batches({ pipeline }: { pipeline: string }) {
       {error && <p className="error">{error}</p>}
       <div className="scroll" tabIndex={0} role="region" aria-label="Durations">
         <table className="summary">
-          <caption>Since planned, over the last {found.batches.length} micro-batches</caption>
+          <caption>Since planned, over the last {count(found.batches.length)} micro-batches</caption>
           <thead>
             <tr>
               <th scope="col">Stage</th>
