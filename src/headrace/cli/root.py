@@ -37,6 +37,7 @@ _COMMANDS = {
     "pause": _Lazy("headrace.gateway_cli", "pause", "Pause a stream, a connector, a pipeline or a sink."),
     "positions": _Lazy("headrace.cli.positions", "positions", "Show where a query continues in its streams, and move it."),
     "prepare": _Lazy("headrace.cli.prepare", "prepare", "Speed up Spark's startup on this machine, once after installing."),
+    "restart": _Lazy("headrace.cli.restart", "restart", "Restart a connector of a running deployment."),
     "resume": _Lazy("headrace.gateway_cli", "resume", "End the pause of a stream, a connector, a pipeline or a sink."),
     "run": _Lazy("headrace.cli.run", "run", "Run an application: a pipeline of Python functions, on Spark."),
     "soak": _Lazy(

@@ -1,7 +1,8 @@
 """Deployments: a gateway, connectors and an application on one machine, started together and kept running."""
 
-from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOptions, load_deployment
-from headrace.deploy.errors import AlreadyRuns, CannotChange, CannotRun, DeploymentError
+from headrace.deploy.asking import ask_restart
+from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOptions, load_deployment, run_folder
+from headrace.deploy.errors import AlreadyRuns, CannotChange, CannotRestart, CannotRun, DeploymentError, NotRunning
 from headrace.deploy.gateway import Flow, GatewayProbe, Known, NoProbe, StatusProbe
 from headrace.deploy.graph import ApplicationGraph, missing, read_graph
 from headrace.deploy.plan import Plan, Role, plan
@@ -13,6 +14,7 @@ __all__ = [
     "AlreadyRuns",
     "ApplicationGraph",
     "CannotChange",
+    "CannotRestart",
     "CannotRun",
     "Condition",
     "Deployment",
@@ -27,6 +29,7 @@ __all__ = [
     "LinesView",
     "LiveView",
     "NoProbe",
+    "NotRunning",
     "PipelineOptions",
     "Plan",
     "ProcessStatus",
@@ -35,8 +38,10 @@ __all__ = [
     "Status",
     "StatusProbe",
     "Supervisor",
+    "ask_restart",
     "load_deployment",
     "missing",
     "plan",
     "read_graph",
+    "run_folder",
 ]

@@ -120,7 +120,24 @@ def load_deployment(path: Path, environ: Mapping[str, str] = os.environ) -> Depl
     assert gateway is not None
     found = {name: configured for name, configured in connectors.items() if configured is not None}
     whole = path.absolute()
-    return Deployment(whole, top.folder or whole.with_suffix(".run"), gateway, found, pipeline, speaks_tls)
+    return Deployment(whole, _folder(whole, top), gateway, found, pipeline, speaks_tls)
+
+
+def run_folder(path: Path, environ: Mapping[str, str] = os.environ) -> Path:
+    """Returns the folder of a deployment, without checking the rest of its file, whose variables may be set elsewhere only.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or its key `folder` is invalid.
+    """
+    reading = ConfigurationFile(path, environ)
+    top = reading.take(_Top, {"folder": reading.value(("folder",))})
+    reading.check()
+    assert top is not None
+    return _folder(path.absolute(), top)
+
+
+def _folder(path: Path, top: _Top) -> Path:
+    return top.folder or path.with_suffix(".run")
 
 
 def _connector(reading: ConfigurationFile, name: str) -> Configured | None:

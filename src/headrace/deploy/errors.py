@@ -3,7 +3,9 @@
 DeploymentError
 ├── AlreadyRuns     another supervisor runs it
 ├── CannotChange    a running deployment cannot take over a change of its file
-└── CannotRun       one of its processes can never run as it is configured
+├── CannotRestart   a connector was not restarted
+├── CannotRun       one of its processes can never run as it is configured
+└── NotRunning      no supervisor runs it
 """
 
 from headrace.contract.errors import HeadraceError
@@ -23,6 +25,15 @@ class CannotChange(DeploymentError):
     """A change of the file needs a restart of the whole deployment."""
 
 
+class CannotRestart(DeploymentError):
+    """A connector was not restarted, or has failed since; `exit_code` is 2 if the request itself is wrong."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        """Takes the message and the exit code of the command."""
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
 class CannotRun(DeploymentError):
     """A process ended before it ever connected, because of a usage or configuration error or a missing requirement."""
 
@@ -30,3 +41,7 @@ class CannotRun(DeploymentError):
         """Takes the message and the exit code of the process."""
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class NotRunning(DeploymentError):
+    """No supervisor runs the deployment."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.deploy.commands import ADDRESS_FILE, reachable
-from headrace.deploy.errors import CannotChange
+from headrace.deploy.errors import CannotChange, CannotRestart
 from headrace.deploy.gateway import GatewayProbe, Known
 from headrace.deploy.plan import Plan, Role
 from headrace.deploy.status import Kind, ProcessStatus, State, Status, condition
@@ -84,6 +84,20 @@ class SupervisedProcesses:
             one.look(now, self._is_connected(one))
         self._others = [one for one in self._others if not one.leaves or one.process.runs]
 
+    def named(self, name: str) -> Supervised:
+        """Returns the process of a connector, to be restarted.
+
+        Raises:
+            CannotRestart: There is no such connector, or it has reached its end.
+        """
+        connectors = {one.role.name: one for kind in (Kind.SOURCE, Kind.SINK) for one in self.of(kind) if not one.leaves}
+        if name not in connectors:
+            has = f"it has {', '.join(connectors)}" if connectors else "it has none"
+            raise CannotRestart(f"the deployment has no connector {name}; {has}", 2)
+        if connectors[name].state is State.ENDED:
+            raise CannotRestart(f"{name} has reached its end, and is not started again as long as the deployment runs", 1)
+        return connectors[name]
+
     def apply(self, plan: Plan) -> list[str]:
         """Applies another plan by difference: starts what is new, stops what is gone, restarts what has changed.
 
@@ -107,7 +121,7 @@ class SupervisedProcesses:
             elif role.settings != one.role.settings or role.kind is not one.role.kind:
                 one.role, one.process.environ = role, role.environ
                 one.process.command = self._command(role)
-                one.restart()
+                one.restart(time.monotonic())
                 changes.append(f"{name} is restarted")
         for name in wanted.keys() - known.keys():
             self._others.append(self._supervised(wanted[name], self._command(wanted[name]), self._inherits))

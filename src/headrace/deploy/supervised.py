@@ -15,6 +15,8 @@ FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 30.0
 STABLE_S = 10.0
 """A process that ran for this long is considered stable: a later failure does not count as one in a row."""
+STOPS_WITHIN_S = 20.0
+"""How long a process may take to end before it is restarted; it is killed then."""
 _KEEPS_FAILING = 3
 _PERMANENT = (2, 3)
 """Exit codes for usage or configuration errors, and for missing requirements."""
@@ -39,12 +41,17 @@ class Supervised:
     """Why it last ended; None if it never has, or has been stable since."""
     exit_code: int | None = None
     """The exit code of its last run."""
+    stopped_with: int | None = None
+    """The exit code of the run that the last restart ended; None if it was not running then."""
     started_at: float = 0.0
     due_at: float = 0.0
     """When to start it, in seconds on the clock of `look`."""
     leaves: bool = False
     """Whether it was removed from the deployment: it is stopped, and not started again."""
-    _restarts_at_once: bool = False
+    _killed_at: float | None = None
+    """While it ends in order to be restarted at once: when it is killed, on the clock of `look`."""
+    _was_asked: bool = False
+    """Whether this run was asked to end: a second SIGTERM would end it without its last work."""
     _log_offset: int = 0
 
     @property
@@ -58,6 +65,7 @@ class Supervised:
             self.restarts += bool(self.process.pids)
             self._log_offset = _size(self.process.log)
             self.process.start()
+            self._was_asked = False
             self.started_at = now
             self.state = State.FAILS if self.state is State.FAILS else State.STARTS
 
@@ -74,7 +82,9 @@ class Supervised:
         if code is not None:
             self._ended(now, code)
         elif self.state is State.STOPS:
-            return
+            if self._killed_at is not None and now >= self._killed_at:
+                self.process.kill()
+                self._ended(now, -signal.SIGKILL)
         elif connected or connected is None:
             self.state, self.has_run = State.RUNS, self.has_run or bool(connected)
             if now - self.started_at >= STABLE_S:
@@ -84,19 +94,20 @@ class Supervised:
 
     def ask_to_stop(self) -> None:
         """Sends SIGTERM; a process that is not running counts as ended."""
+        self._killed_at = None
         if self.process.runs:
-            self.state = State.STOPS
-            self.process.ask_to_stop()
+            self._ask_to_stop()
         elif self.state is not State.ENDED:
             self.state = State.ENDED
 
-    def restart(self) -> None:
-        """Lets it end, and starts it again at once, as after a change of its settings."""
-        if self.process.runs:
-            self._restarts_at_once = True
-            self.process.ask_to_stop()
-        else:
-            self.state, self.due_at, self.failures, self.reason = State.WAITS, 0.0, 0, None
+    def restart(self, now: float) -> None:
+        """Lets it end, kills it if it does not end in time, and starts it again at once. This does not count as a failure."""
+        if not self.process.runs:
+            self.stopped_with = None
+            self._start_at_once(now)
+        elif self._killed_at is None:
+            self._killed_at = now + STOPS_WITHIN_S
+            self._ask_to_stop()
 
     def leave(self) -> None:
         """Lets it end for good."""
@@ -111,9 +122,9 @@ class Supervised:
 
     def _ended(self, now: float, code: int) -> None:
         self.exit_code = code
-        if self._restarts_at_once and self.state is not State.STOPS:
-            self._restarts_at_once = False
-            self.state, self.due_at, self.failures, self.reason = State.WAITS, now, 0, None
+        if self._killed_at is not None:
+            self._killed_at, self.stopped_with = None, code
+            self._start_at_once(now)
             return
         if self.state is State.STOPS or (code == 0 and self.role.may_end):
             # A process that has no handler yet is ended by the signal itself.
@@ -124,6 +135,15 @@ class Supervised:
         self.reason = self._why(code)
         self.due_at = now + wait(self.failures)
         self.state = State.FAILS if self.failures >= _KEEPS_FAILING else State.WAITS
+
+    def _ask_to_stop(self) -> None:
+        self.state = State.STOPS
+        if not self._was_asked:
+            self._was_asked = True
+            self.process.ask_to_stop()
+
+    def _start_at_once(self, now: float) -> None:
+        self.state, self.due_at, self.failures, self.reason = State.WAITS, now, 0, None
 
     def _why(self, code: int) -> str:
         """Returns one line: how it ended, and its last error if it printed one."""

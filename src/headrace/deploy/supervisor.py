@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from types import FrameType
 
 from headrace.contract.errors import HeadraceError
+from headrace.deploy.control import ControlSocket
 from headrace.deploy.errors import CannotRun
 from headrace.deploy.lock import exclusive_run
 from headrace.deploy.plan import Plan
 from headrace.deploy.processes import Connect, SupervisedProcesses
+from headrace.deploy.restarts import Restarts
 from headrace.deploy.status import Kind, State, Status
 from headrace.deploy.supervised import Supervised
 
@@ -69,11 +71,16 @@ class Supervisor:
             CannotRun: One of its processes can never run as it is configured.
         """
         self._plan.folder.mkdir(parents=True, exist_ok=True)
-        with exclusive_run(self._plan.folder, tell) as lock, self._signals_noted():
+        with (
+            exclusive_run(self._plan.folder, tell) as lock,
+            self._signals_noted(),
+            ControlSocket(self._plan.folder, tell) as control,
+        ):
             processes = SupervisedProcesses(self._plan, self._connect, lock)
+            restarts = Restarts(control, processes, tell)
             try:
-                cannot_run = self._until_over(processes, tell)
-                self._drain(processes)
+                cannot_run = self._until_over(processes, restarts, tell)
+                self._drain(processes, restarts)
                 self._show(processes.status(stopping=True))
             finally:
                 processes.close()
@@ -93,12 +100,13 @@ class Supervisor:
         else:
             tell(f"reloaded: {', '.join(changes) or 'nothing has changed'}")
 
-    def _until_over(self, processes: SupervisedProcesses, tell: Callable[[str], None]) -> Supervised | None:
+    def _until_over(self, processes: SupervisedProcesses, restarts: Restarts, tell: Callable[[str], None]) -> Supervised | None:
         """Starts what is due until there is a reason to end. Returns the process that can never run, if that is the reason."""
         while not self._signals:
             if self._reload_wanted:
                 self._reload(processes, tell)
             processes.look()
+            restarts.look()
             cannot_run = next((one for one in processes.all if one.cannot_run), None)
             if cannot_run is not None or processes.is_over:
                 return cannot_run
@@ -107,7 +115,7 @@ class Supervisor:
             time.sleep(_LOOK_EVERY_S)
         return None
 
-    def _drain(self, processes: SupervisedProcesses) -> None:
+    def _drain(self, processes: SupervisedProcesses, restarts: Restarts) -> None:
         """Stops the processes in order."""
         for kind, within_s in _STOP_ORDER:
             group = processes.of(kind)
@@ -115,6 +123,7 @@ class Supervisor:
                 one.ask_to_stop()
             deadline = time.monotonic() + within_s
             while any(one.process.runs for one in group) and time.monotonic() < deadline and len(self._signals) < 2:
+                restarts.refuse()
                 self._show(processes.status(stopping=True))
                 time.sleep(_LOOK_EVERY_S)
                 processes.look()

@@ -75,6 +75,11 @@ class ConfigurationFile:
                 _set(table, at[len(key) :], flag.value)
         return table
 
+    def value(self, key: Key) -> Any:
+        """Returns one value of the file with expanded variables; None if it does not exist."""
+        found = self._at(key)
+        return None if found is None else self._expanded(found, key)
+
     def names(self, key: Key = ()) -> list[str]:
         """Returns the keys of a table in the file, in order."""
         found = self._at(key)

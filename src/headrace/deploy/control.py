@@ -1,0 +1,183 @@
+"""Takes requests of commands on a Unix socket in the deployment's folder: one JSON line each, answered with one."""
+
+import contextlib
+import json
+import os
+import pwd
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+SOCKET_FILE = "supervisor.socket"
+LARGEST_REQUEST_BYTES = 4096
+MOST_REQUESTS = 16
+"""How many callers are heard before others are answered; the others wait in the kernel's queue."""
+SPEAK_WITHIN_S = 5.0
+_QUEUE = 64
+_CREDENTIALS = struct.Struct("3i")
+
+
+@dataclass(eq=False)
+class Request:
+    """A request, whose connection stays open until it is answered.
+
+    Attributes:
+        name: The process to restart.
+        by: Who requests it, as the kernel says: `ann (uid 1000, pid 4711)`.
+    """
+
+    name: str
+    by: str
+    _connection: socket.socket = field(repr=False)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not answered yet."""
+        return self._connection.fileno() >= 0
+
+    def answer(self, document: Mapping[str, Any]) -> None:
+        """Sends the answer. A caller who has left is none of the supervisor's concern."""
+        _answer(self._connection, document)
+
+
+@dataclass(eq=False)
+class _Caller:
+    """A connection whose request has not arrived completely."""
+
+    connection: socket.socket
+    since: float
+    received: bytes = b""
+
+
+class ControlSocket:
+    """The socket of a running deployment. Only the supervisor's user and root may use it. No call of it blocks."""
+
+    def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
+        """Listens in a folder; one that cannot have a socket is told to `tell`, and the deployment runs without."""
+        self._path = folder / SOCKET_FILE
+        # The lock of the folder proves that nobody listens on a socket that is already there.
+        self._path.unlink(missing_ok=True)
+        self._callers: list[_Caller] = []
+        self._requests: list[Request] = []
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with address_in(folder) as address:
+                self._listener.bind(address)
+            os.chmod(self._path, 0o600)
+            self._listener.listen(_QUEUE)
+            self._listener.setblocking(False)
+        except OSError as error:
+            self._listener.close()
+            tell(f"no connector can be restarted by a command: there can be no socket in {folder}: {error.strerror}")
+
+    def __enter__(self) -> Self:
+        """Returns itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Closes the socket and all connections."""
+        self._path.unlink(missing_ok=True)
+        self._listener.close()
+        for caller in self._callers:
+            caller.connection.close()
+        for request in self._requests:
+            request.answer(refusal("the deployment has ended"))
+
+    def requests(self) -> list[Request]:
+        """Returns the requests that have arrived since the last call."""
+        self._requests = [request for request in self._requests if request.is_open]
+        while len(self._callers) + len(self._requests) < MOST_REQUESTS:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                break
+            connection.setblocking(False)
+            self._callers.append(_Caller(connection, time.monotonic()))
+        arrived = [request for caller in self._callers if (request := _received(caller)) is not None]
+        self._callers = [caller for caller in self._callers if caller.connection.fileno() >= 0 and not _is_complete(caller)]
+        self._requests += arrived
+        return arrived
+
+
+@contextlib.contextmanager
+def address_in(folder: Path) -> Iterator[str]:
+    """Yields the address of the socket in a folder. Addresses have at most 107 bytes, paths of folders may have more."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{SOCKET_FILE}"
+    finally:
+        os.close(descriptor)
+
+
+def refusal(error: str, *, invalid: bool = False) -> dict[str, Any]:
+    """Returns the answer to a request that fails; `invalid` if the caller must write it differently."""
+    return {"ok": False, "invalid": invalid, "error": error}
+
+
+def _received(caller: _Caller) -> Request | None:
+    """Reads what a caller has sent. Returns its request once that is complete; ends the connection of one that is wrong."""
+    try:
+        sent = caller.connection.recv(LARGEST_REQUEST_BYTES + 1 - len(caller.received))
+    except BlockingIOError:
+        if time.monotonic() - caller.since > SPEAK_WITHIN_S:
+            _answer(caller.connection, refusal(f"no request has arrived within {SPEAK_WITHIN_S:.0f} s", invalid=True))
+        return None
+    except OSError:
+        sent = b""
+    caller.received += sent
+    if len(caller.received) > LARGEST_REQUEST_BYTES:
+        _answer(caller.connection, refusal(f"the request has more than {LARGEST_REQUEST_BYTES} bytes", invalid=True))
+    elif not sent:
+        caller.connection.close()
+    elif _is_complete(caller):
+        return _parsed(caller)
+    return None
+
+
+def _is_complete(caller: _Caller) -> bool:
+    return caller.received.endswith(b"\n")
+
+
+def _parsed(caller: _Caller) -> Request | None:
+    """Returns the request of a caller who has sent a whole line, or answers why it is none."""
+    _, uid, _ = _credentials(caller.connection)
+    if uid not in (os.getuid(), 0):
+        _answer(caller.connection, refusal("only the user who runs the deployment, and root, may control it"))
+        return None
+    try:
+        document = json.loads(caller.received)
+        command, name = document["command"], document["name"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        command, name = None, None
+    if command != "restart" or not isinstance(name, str):
+        shape = '{"command": "restart", "name": "..."}'
+        _answer(caller.connection, refusal(f"the request must be a line like {shape}", invalid=True))
+        return None
+    return Request(name, _who(caller.connection), caller.connection)
+
+
+def _credentials(connection: socket.socket) -> tuple[int, int, int]:
+    """Returns process, user and group of the peer, as they were when it connected."""
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, gid = _CREDENTIALS.unpack(found)
+    return pid, uid, gid
+
+
+def _who(connection: socket.socket) -> str:
+    pid, uid, _ = _credentials(connection)
+    try:
+        name = f"{pwd.getpwuid(uid).pw_name} "
+    except KeyError:
+        name = ""
+    return f"{name}(uid {uid}, pid {pid})"
+
+
+def _answer(connection: socket.socket, document: Mapping[str, Any]) -> None:
+    with contextlib.suppress(OSError):
+        # An answer is smaller than the socket's buffer, so that this does not wait for the caller.
+        connection.sendall(json.dumps(document).encode() + b"\n")
+    connection.close()

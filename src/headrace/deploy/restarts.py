@@ -1,0 +1,89 @@
+"""Restarts of connectors on request, each answered once it is known how it has ended."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.deploy.control import ControlSocket, Request, refusal
+from headrace.deploy.errors import CannotRestart
+from headrace.deploy.processes import SupervisedProcesses
+from headrace.deploy.status import State
+from headrace.deploy.supervised import Supervised
+
+ANSWER_WITHIN_S = 120.0
+"""A request is answered after this time at the latest, also if the connector has no session then."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A restart that is not known to have ended.
+
+    Attributes:
+        request: What was requested.
+        one: The process.
+        since: When it was requested.
+        pid: Its process id then; None if it was not running.
+        starts: How often it had been started.
+    """
+
+    request: Request
+    one: Supervised
+    since: float
+    pid: int | None
+    starts: int
+
+
+class Restarts:
+    """Carries out the requests that arrive on a socket, and logs each with who made it."""
+
+    def __init__(self, control: ControlSocket, processes: SupervisedProcesses, tell: Callable[[str], None]) -> None:
+        """Takes the socket, the processes of the deployment, and what is called with lines for people."""
+        self._control = control
+        self._processes = processes
+        self._tell = tell
+        self._pending: list[_Pending] = []
+
+    def look(self) -> None:
+        """Begins what is requested, and answers what is done. A second request for the same connector joins the first."""
+        now = time.monotonic()
+        for request in self._control.requests():
+            try:
+                one = self._processes.named(request.name)
+                pending = _Pending(request, one, now, one.process.pid if one.process.runs else None, len(one.process.pids))
+                one.restart(now)
+            except CannotRestart as error:
+                self._tell(f"change refused: restart of connector {request.name}, by {request.by}: {error}")
+                request.answer(refusal(str(error), invalid=error.exit_code == 2))
+            else:
+                self._tell(f"change made: restart of connector {request.name}, by {request.by}")
+                self._pending.append(pending)
+        for pending in self._pending:
+            answer = _answer(pending, now)
+            if answer is not None:
+                pending.request.answer(answer)
+        self._pending = [pending for pending in self._pending if pending.request.is_open]
+
+    def refuse(self) -> None:
+        """Answers all requests, since the deployment is stopping."""
+        for request in (*(pending.request for pending in self._pending), *self._control.requests()):
+            request.answer(refusal("the deployment is stopping"))
+        self._pending = []
+
+
+def _answer(pending: _Pending, now: float) -> dict[str, Any] | None:
+    """Returns the answer to a restart; None while it is under way."""
+    one = pending.one
+    name, seconds = one.role.name, round(now - pending.since, 1)
+    if one.leaves:
+        return refusal(f"{name} was removed from the deployment in the meantime")
+    started = len(one.process.pids) > pending.starts
+    if started and one.state in (State.RUNS, State.ENDED):
+        process = {"pid": one.process.pid, "stopped_pid": pending.pid, "stopped_exit_code": one.stopped_with}
+        return {"ok": True, "result": {"name": name, "state": str(one.state), **process, "seconds": seconds}}
+    if started and one.reason is not None:
+        return refusal(f"{name} was restarted, and has failed: {one.reason} (log: {one.process.log})")
+    if now - pending.since > ANSWER_WITHIN_S:
+        lacks = "no session at the gateway" if started else "not been started again"
+        return refusal(f"{name} has {lacks} after {seconds:.0f} s (log: {one.process.log})")
+    return None
