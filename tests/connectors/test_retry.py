@@ -22,7 +22,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     fake = SimpleNamespace(sleep=sleep, current_task=asyncio.current_task, CancelledError=asyncio.CancelledError)
     monkeypatch.setattr("headrace.connectors._retry.asyncio", fake)
-    monkeypatch.setattr("headrace.connectors._retry.time", SimpleNamespace(monotonic=lambda: sum(slept)))
+    for module in ("connectors._retry", "contract.repeats"):
+        monkeypatch.setattr(f"headrace.{module}.time", SimpleNamespace(monotonic=lambda: sum(slept)))
     return slept
 
 

@@ -136,7 +136,7 @@ def test_the_tables_have_all_options_of_the_commands() -> None:
     renamed = {"given": "options", "settings": "conf"}
     options = {renamed.get(option, option) for option in options_of("run")}
     connection = {"gateway", "token", "tls", "tls_ca", "tls_cert", "tls_key"}
-    assert set(PipelineOptions.model_fields) - {"app", "gateway"} == options - connection - {"dry_run", "as_json"}
+    assert set(PipelineOptions.model_fields) - {"app", "gateway"} == options - connection - {"dry_run", "as_json", "log_format"}
 
 
 def test_what_the_gateway_knows_of_each(tmp_path: Path) -> None:
@@ -241,3 +241,15 @@ def test_a_dry_run_shows_what_would_be_run(tmp_path: Path) -> None:
     assert ["lines", "source", "file"] in rows
     assert ["pipeline", "pipeline", "app.py:app"] in rows
     assert "note: no connector here serves the sink count" in result.output
+
+
+def test_the_format_of_logs_reaches_every_process(tmp_path: Path) -> None:
+    deployment = load(tmp_path, 'log_format = "json"\n' + WHOLE)
+    planned = plan(deployment, "orders")
+    assert {role.environ["HEADRACE_LOG_FORMAT"] for role in (planned.gateway, *planned.others)} == {"json"}
+    before = plan(load(tmp_path, WHOLE), "orders")
+    # A reload restarts what it changes; the gateway logs JSON anyway.
+    assert all(one.settings != other.settings for one, other in zip(planned.others, before.others, strict=True))
+    assert planned.gateway.settings == before.gateway.settings
+    with pytest.raises(ConfigurationError, match="log_format: must be 'console' or 'json'"):
+        load(tmp_path, 'log_format = "xml"\n' + WHOLE)

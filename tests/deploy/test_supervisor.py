@@ -95,9 +95,16 @@ def _is_down(name: str, status: Status) -> bool:
     return process_of(status, name).state == "waits"
 
 
-@pytest.mark.parametrize("line", ["Error: the queue is gone", "2026-01-31T12:00:00.250Z ERROR: the queue is gone"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Error: the queue is gone",
+        "2026-01-31T12:00:00.250Z ERROR: the queue is gone",
+        '{"level": "error", "event": "the queue is gone"}',
+    ],
+)
 def test_who_keeps_failing_is_told_with_what_it_said(tmp_path: Path, line: str) -> None:
-    script = f"echo '{line}'; echo 'at exit'; exit 1"
+    script = f'echo \'{line}\'; echo \'{{"level": "info", "event": "at exit"}}\'; exit 1'
     watched = Watched(plan(tmp_path, source=(Kind.SOURCE, script)))
     watched.when(lambda status: process_of(status, "source").restarts == 4, stop)
     watched.run()

@@ -63,3 +63,9 @@ def test_a_table_on_a_terminal() -> None:
     rows = [" ".join(line.split()) for line in lines]
     assert "gateway 127.0.0.1:7433 runs 10 0" in rows
     assert "lines file fails - 1 ended with exit code 1: no; restarts in 3.2 s (log: run/lines.log)" in rows
+
+
+def test_lines_of_a_log_have_no_time_of_their_own() -> None:
+    written: list[str] = []
+    LinesView(written.append, stamps=False)(RUNS)
+    assert written[0] == "gateway runs"

@@ -98,7 +98,7 @@ def test_the_tables_are_those_of_the_model() -> None:
 
 def test_the_variables_of_a_program_are_on_the_page() -> None:
     named = [code for row in table(PAGE, "What reaches the program") for code in codes(row[0])]
-    others = {"HEADRACE_PARAMETERS", "HEADRACE_SECRET_NAME", "HEADRACE_INSTANCE", "HEADRACE_VERBOSE"}
+    others = {"HEADRACE_PARAMETERS", "HEADRACE_SECRET_NAME", "HEADRACE_INSTANCE", "HEADRACE_LOG_FORMAT", "HEADRACE_VERBOSE"}
     assert set(named) == {*OF_THE_GATEWAY, *others}
 
 

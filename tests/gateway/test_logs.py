@@ -14,9 +14,9 @@ from headrace.protocol.v1 import sink_pb2
 
 EXPECTED = [
     ("run settles", {"pipeline": "query", "batch": -1, "run": "r1"}),
-    ("a sink failed", {"pipeline": "query", "batch": 0, "partition": 0, "sink": "out", "instance": "i", "reason": "full"}),
+    ("a sink failed", {"pipeline": "query", "batch": 0, "partition": 0, "sink": "out", "instance": "i", "error": "full"}),
     ("a delivery failed", {"pipeline": "query", "batch": 0, "partition": 0, "sink": "out", "status": "ABORTED"}),
-    ("a sink failed", {"pipeline": "query", "batch": 0, "sink": "out", "instance": "i", "reason": "no table"}),
+    ("a sink failed", {"pipeline": "query", "batch": 0, "sink": "out", "instance": "i", "error": "no table"}),
     ("a vote failed", {"pipeline": "query", "batch": 0, "sink": "out", "status": "ABORTED"}),
     ("transaction voted for", {"pipeline": "query", "batch": 0, "sink": "out", "instance": "i"}),
     ("transaction visible", {"pipeline": "query", "batch": 0, "sink": "out", "instance": "i"}),

@@ -21,7 +21,7 @@ from headrace.gateway.telemetry import export
 from headrace.gateway.telemetry.export import exporting_metrics
 from headrace.gateway.telemetry.instruments import INSTRUMENTS
 from headrace.gateway.telemetry.settings import export_interval_s
-from headrace.telemetry import Repeats, export_endpoint
+from headrace.telemetry import ExportRepeats, export_endpoint
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -138,7 +138,7 @@ async def test_an_exporter_that_cannot_be_made_leaves_the_gateway_alone(monkeypa
 
 
 def test_each_kind_of_error_is_logged_once_in_a_while() -> None:
-    repeats = Repeats(3_600)
+    repeats = ExportRepeats(3_600)
 
     def passes(level: int, text: str, *args: object) -> bool:
         return repeats.filter(logging.LogRecord("x", level, "", 0, text, args, None))
@@ -149,7 +149,7 @@ def test_each_kind_of_error_is_logged_once_in_a_while() -> None:
         *[False] * 4,
     ]
     assert not passes(logging.WARNING, "is tried again")
-    assert Repeats(0).filter(logging.LogRecord("x", logging.ERROR, "", 0, "again", (), None))
+    assert ExportRepeats(0).filter(logging.LogRecord("x", logging.ERROR, "", 0, "again", (), None))
 
 
 def test_the_endpoint_is_the_configured_one_or_that_of_the_standard_variables() -> None:

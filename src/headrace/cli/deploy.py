@@ -1,7 +1,10 @@
 """`headrace run deploy.toml`: a gateway, connectors and an application together."""
 
 import contextlib
+import logging
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,11 +12,16 @@ import click
 from click.core import ParameterSource
 
 from headrace.connectors_cli.loading import quiet_grpc
+from headrace.contract.logs import FORMAT_VARIABLE, configure_logging
 from headrace.terminal import EXIT_INVALID, Connection, Failure, console, print_action, print_json
 
 if TYPE_CHECKING:
     from headrace.deploy import ApplicationGraph, Deployment, Ending, GatewayProbe, Plan
 
+log = logging.getLogger("headrace.deploy")
+
+_PLACES = {"gateway": "in the table [gateway] of", "log_format": "at the top of"}
+"""Where the file has options that are not in its table [pipeline]."""
 _OWN = ("app", "dry_run", "as_json", "token", "tls", "tls_ca", "tls_cert", "tls_key")
 
 
@@ -37,9 +45,10 @@ def run_deployment(path: Path, connection: Connection, *, dry_run: bool, as_json
         if dry_run:
             _print_plan(planned, graph, notes, as_json)
             return
+        say = _log_or_print(deployment)
         for note in notes:
-            click.echo(f"note: {note}", err=True)
-        ending = _supervise(deployment, planned, connection, as_json)
+            say(f"note: {note}")
+        ending = _supervise(deployment, planned, connection, as_json, say)
     except (ConfigurationError, ConnectorUnavailable, DeploymentError) as error:
         if as_json and not dry_run:
             print_action("run", "failed", {"deployment": path.name}, str(error))
@@ -48,11 +57,25 @@ def run_deployment(path: Path, connection: Connection, *, dry_run: bool, as_json
         failure = ending.summary if ending.exit_code else None
         print_action("run", ending.summary, {"deployment": path.name}, failure)
     else:
-        click.echo(f"{path.name} {ending.summary}", err=True)
+        say(f"{path.name} {ending.summary}")
     click.get_current_context().exit(ending.exit_code)
 
 
-def _supervise(deployment: "Deployment", planned: "Plan", connection: Connection, as_json: bool) -> "Ending":
+def _log_or_print(deployment: "Deployment") -> Callable[[str], None]:
+    """Returns what writes a line to standard error, in the format of the deployment's logs."""
+    if not _logs_json(deployment):
+        return lambda line: click.echo(line, err=True)
+    configure_logging("json", logging.INFO)
+    return lambda line: log.info("%s", line)
+
+
+def _logs_json(deployment: "Deployment") -> bool:
+    return (deployment.log_format or os.environ.get(FORMAT_VARIABLE)) == "json"
+
+
+def _supervise(
+    deployment: "Deployment", planned: "Plan", connection: Connection, as_json: bool, say: Callable[[str], None]
+) -> "Ending":
     from headrace.deploy import JsonView, LinesView, LiveView, NoProbe, StatusProbe, Supervisor
 
     def connect(address: str) -> "GatewayProbe":
@@ -62,9 +85,6 @@ def _supervise(deployment: "Deployment", planned: "Plan", connection: Connection
             address, connection.token, connection.tls, connection.tls_ca, connection.tls_cert, connection.tls_key
         )
         return StatusProbe(reached.channel(), reached.metadata)
-
-    def say(line: str) -> None:
-        click.echo(line, err=True)
 
     def replan() -> "Plan":
         from headrace.deploy import load_deployment, plan, read_graph
@@ -80,7 +100,7 @@ def _supervise(deployment: "Deployment", planned: "Plan", connection: Connection
         elif sys.stdout.isatty():
             supervisor = Supervisor(planned, connect, stack.enter_context(LiveView(console())), replan)
         else:
-            supervisor = Supervisor(planned, connect, LinesView(say), replan)
+            supervisor = Supervisor(planned, connect, LinesView(say, stamps=not _logs_json(deployment)), replan)
         return supervisor.run(say)
 
 
@@ -90,10 +110,8 @@ def _refuse_options(path: Path) -> None:
     for name in ctx.params:
         if name not in _OWN and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = next(parameter.opts[0] for parameter in ctx.command.params if parameter.name == name)
-            table = "gateway" if name == "gateway" else "pipeline"
-            raise Failure(
-                f"{option} is not allowed with a deployment file; set it in the table [{table}] of {path}", EXIT_INVALID
-            )
+            place = _PLACES.get(name, "in the table [pipeline] of")
+            raise Failure(f"{option} is not allowed with a deployment file; set it {place} {path}", EXIT_INVALID)
 
 
 def _print_plan(planned: "Plan", graph: "ApplicationGraph | None", notes: list[str], as_json: bool) -> None:

@@ -1,5 +1,7 @@
 """`headrace run`: runs an application on Spark."""
 
+import logging
+import os
 import signal
 import sys
 import threading
@@ -11,9 +13,11 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.application import Application, load
+from headrace.cli.run_output import Output, Progress
 from headrace.cli.spark_options import SparkOptions, is_verbose, pairs, require_java, spark_options
+from headrace.contract.logs import FORMAT_VARIABLE, FORMATS, configure_logging
 from headrace.contract.units import UnitError, parse_duration, parse_size
-from headrace.terminal import EXIT_INVALID, Connection, Failure, connection_options, print_action, print_json
+from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Connection, Failure, connection_options, print_action, print_json
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -75,6 +79,13 @@ def _checked_by(parse: Callable[[str], object]) -> Callable[[click.Context, clic
 @click.option("--drop-states", metavar="STEP", multiple=True, help="Drop the states of a removed step. Repeatable.")
 @click.option("--migrate-states", metavar="STEP", multiple=True, help="Keep the states of a changed step. Repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print progress and the result as JSON lines.")
+@click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    envvar=FORMAT_VARIABLE,
+    default="console",
+    help=f"Format of the log on standard error, also of Spark's Python processes.  [default: {FORMAT_VARIABLE}, or console]",
+)
 @spark_options
 @connection_options
 def run(
@@ -92,6 +103,7 @@ def run(
     drop_states: tuple[str, ...],
     migrate_states: tuple[str, ...],
     as_json: bool,
+    log_format: str,
     on: SparkOptions,
     connection: Connection,
 ) -> None:
@@ -134,11 +146,16 @@ def run(
     if dry_run:
         click.echo(graph.describe())
         return
+    os.environ[FORMAT_VARIABLE] = log_format
+    configure_logging(log_format, logging.INFO if is_verbose() else logging.WARNING)
+    # These say nothing about the application.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    output = Output(graph.name, logs_json=log_format == "json", prints_json=as_json)
     stop = threading.Event()
     # No exception from the handler: it would cut a call to the JVM in two, and stopping needs that connection.
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())
-    conf = dict(on.conf)
+    conf = {f"spark.executorEnv.{FORMAT_VARIABLE}": log_format, **on.conf}
     options = {**_connection_options(connection), **pairs("--option", given)}
     if shared_checkpoint:
         options["sharedCheckpoint"] = "true"
@@ -167,28 +184,28 @@ def run(
             folder=application.folder,
             real_time=real_time,
         )
-        _watch(query, application, connection, stop, as_json)
+        _watch(query, application, connection, stop, output)
         discard_output(spark)
         query.stop()
         error = query.exception()
         failure = None if error is None else first_cause(str(error))
         if error is not None and not is_verbose():
             # Spark logs it too, but that log is shown with --verbose only.
-            click.echo(first_traceback(str(error)), err=True)
+            output.traceback(first_traceback(str(error)), str(query.id))
     except (OptionError, CheckpointError, StateError) as refusal:
-        raise Failure(str(refusal), EXIT_INVALID) from None
+        output.end(str(refusal), EXIT_INVALID)
     finally:
         spark.stop()
     if as_json:
         print_action("run", "stopped" if failure is None else "failed", {"pipeline": graph.name, "checkpoint": folder}, failure)
     if failure is not None:
         if as_json:
-            sys.exit(1)
-        raise Failure(failure)
+            sys.exit(EXIT_FAILED)
+        output.end(failure, EXIT_FAILED)
 
 
 def _watch(
-    query: "StreamingQuery", application: Application, connection: Connection, stop: threading.Event, as_json: bool
+    query: "StreamingQuery", application: Application, connection: Connection, stop: threading.Event, output: Output
 ) -> None:
     """Prints progress until the query ends or `stop` is set."""
     started = shown = time.monotonic()
@@ -205,22 +222,8 @@ def _watch(
         acknowledged, lag = figures
         rate = 0.0 if before is None else max(0, acknowledged - before) / (now - shown)
         before, shown = acknowledged, now
-        batch_ms = last.durationMs.get("triggerExecution", 0)
-        if as_json:
-            document = {
-                "batch": last.batchId,
-                "acknowledged": acknowledged,
-                "rate": round(rate),
-                "lag": lag,
-                "batch_ms": batch_ms,
-            }
-            print_json({"seconds": round(now - started, 1), **document}, compact=True)
-        else:
-            click.echo(
-                f"{time.strftime('%H:%M:%S')}  micro-batch {last.batchId}, {batch_ms} ms  "
-                f"{acknowledged:,} messages acknowledged, {rate:,.0f} a second  lag {lag:,}",
-                err=True,
-            )
+        progress = Progress(last.batchId, last.durationMs.get("triggerExecution", 0), acknowledged, rate, lag)
+        output.show(progress, str(query.id), now - started)
 
 
 def _figures(connection: Connection, patterns: list[str]) -> tuple[int, int] | None:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 
 from headrace.connectors.configuration import GatewayTable
+from headrace.contract.logs import FORMAT_VARIABLE
 from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOptions
 from headrace.processes import supervised
 
@@ -60,10 +61,14 @@ def graph_command(options: PipelineOptions) -> list[str]:
     return [sys.executable, "-m", "headrace.cli", "run", options.app, "--dry-run", "--json"]
 
 
-def environment(options: GatewayTable | None = None) -> Mapping[str, str]:
+def environment(deployment: Deployment, options: GatewayTable | None = None) -> Mapping[str, str]:
     """Returns the environment of a process. It carries the token, since other users can read command lines."""
     token = options.token if options is not None else None
-    return os.environ if token is None else {**os.environ, "HEADRACE_TOKEN": token.get_secret_value()}
+    added = {
+        FORMAT_VARIABLE: deployment.log_format,
+        "HEADRACE_TOKEN": None if token is None else token.get_secret_value(),
+    }
+    return {**os.environ, **{name: value for name, value in added.items() if value is not None}}
 
 
 def reachable(address: str) -> str:

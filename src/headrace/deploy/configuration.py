@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -76,6 +76,7 @@ class _Top(Parameters):
     """The top-level keys of the file."""
 
     folder: Path | None = None
+    log_format: Literal["console", "json"] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ class Deployment:
         connectors: The connectors by name.
         pipeline: The application; None if it runs elsewhere.
         speaks_tls: Whether the gateway speaks TLS.
+        log_format: The format in which the supervisor and its processes log; None for what each does by default.
     """
 
     path: Path
@@ -97,6 +99,7 @@ class Deployment:
     connectors: Mapping[str, Configured]
     pipeline: PipelineOptions | None
     speaks_tls: bool
+    log_format: str | None
 
 
 def load_deployment(path: Path, environ: Mapping[str, str] = os.environ) -> Deployment:
@@ -120,7 +123,7 @@ def load_deployment(path: Path, environ: Mapping[str, str] = os.environ) -> Depl
     assert gateway is not None
     found = {name: configured for name, configured in connectors.items() if configured is not None}
     whole = path.absolute()
-    return Deployment(whole, _folder(whole, top), gateway, found, pipeline, speaks_tls)
+    return Deployment(whole, _folder(whole, top), gateway, found, pipeline, speaks_tls, top.log_format)
 
 
 def run_folder(path: Path, environ: Mapping[str, str] = os.environ) -> Path:

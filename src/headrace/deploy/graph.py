@@ -42,7 +42,7 @@ def read_graph(deployment: Deployment) -> ApplicationGraph | None:
     command, folder = graph_command(options), deployment.path.parent
     try:
         done = subprocess.run(
-            command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=_WITHIN_S, check=False
+            command, cwd=folder, env=environment(deployment), capture_output=True, text=True, timeout=_WITHIN_S, check=False
         )
     except subprocess.TimeoutExpired:
         raise CannotRun(f"pipeline: {options.app} was not imported within {_WITHIN_S:.0f} s", 1) from None

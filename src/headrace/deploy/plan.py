@@ -70,7 +70,7 @@ def plan(deployment: Deployment, pipeline: str | None) -> Plan:
         Kind.GATEWAY,
         what="",
         command=lambda listen: gateway_command(deployment, listen),
-        environ=environment(),
+        environ=environment(deployment),
         is_connected=lambda _: True,
         settings=deployment.gateway,
     )
@@ -106,11 +106,11 @@ def _connector(deployment: Deployment, name: str, configured: Configured) -> Rol
         Kind.SOURCE if is_source else Kind.SINK,
         what=configured.connector.name,
         command=lambda address: connector_command(deployment, name, address or ""),
-        environ=environment(),
+        environ=environment(deployment),
         is_connected=is_connected,
         detail=detail,
         may_end=is_source,
-        settings=configured,
+        settings=(configured, deployment.log_format),
     )
 
 
@@ -122,8 +122,8 @@ def _application(deployment: Deployment, pipeline: str | None) -> Role:
         Kind.PIPELINE,
         what=options.app,
         command=lambda address: pipeline_command(options, address or ""),
-        environ=environment(options.gateway),
+        environ=environment(deployment, options.gateway),
         is_connected=lambda known: None if options.gateway.address is not None else pipeline in known.pipelines,
         may_end=options.available_now,
-        settings=(options, pipeline),
+        settings=(options, pipeline, deployment.log_format),
     )

@@ -1,5 +1,6 @@
 """A process of a deployment over its restarts: its state, its backoff, and why it ended."""
 
+import json
 import os
 import re
 import signal
@@ -163,8 +164,22 @@ def last_error_line(log: Path, offset: int) -> str:
     with log.open("rb") as file:
         file.seek(max(0 if offset > size else offset, size - _LAST_BYTES))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-    whys = [found["why"] for line in lines if (found := _SAYS_WHY.match(line))]
+    whys = [why for line in lines if (why := _why_of(line)) is not None]
     return (whys or lines or [""])[-1]
+
+
+def _why_of(line: str) -> str | None:
+    """Returns the error that a line of a log is about, in either format; None if it is about none."""
+    if not line.startswith("{"):
+        found = _SAYS_WHY.match(line)
+        return None if found is None else found["why"]
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if document.get("level") not in ("error", "critical"):
+        return None
+    return ": ".join(str(document[name]) for name in ("event", "error") if document.get(name))
 
 
 def _size(path: Path) -> int:

@@ -35,9 +35,10 @@ Said = tuple[object, ...]
 class LinesView:
     """Prints a line for each change, and the figures from time to time."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
-        """Writes lines by `write`."""
+    def __init__(self, write: Callable[[str], None], *, stamps: bool = True) -> None:
+        """Writes lines by `write`; with `stamps`, each begins with the time of day."""
         self._write = write
+        self._stamps = stamps
         self._before: dict[str, Said] = {}
         self._figures_at = time.monotonic()
 
@@ -58,7 +59,7 @@ class LinesView:
         return before != said
 
     def _say(self, line: str) -> None:
-        self._write(f"{time.strftime('%H:%M:%S')}  {line}")
+        self._write(f"{time.strftime('%H:%M:%S')}  {line}" if self._stamps else line)
 
 
 class JsonView:

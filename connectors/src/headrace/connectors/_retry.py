@@ -7,13 +7,12 @@ import time
 
 from headrace.connectors._waiting import Reporting, goes_on, waits
 from headrace.contract.backoff import Backoff
+from headrace.contract.repeats import Repeats
 
 FIRST_SECONDS = 0.1
 LONGEST_SECONDS = 5.0
 _STOOD_SECONDS = 2.0
 """A connection that breaks within this time, in seconds, counts as another failure."""
-_REPEAT_SECONDS = 10.0
-
 
 log = logging.getLogger(__name__)
 
@@ -33,16 +32,17 @@ class ThrottledLog:
         self._connector = connector
         self._part = part
         self._problem: str | None = None
-        self._reported_at = -math.inf
+        self._repeats = Repeats()
 
     def report(self, problem: str) -> None:
         """Reports that this problem exists, or still exists."""
         if self._connector is not None:
             waits(self._connector, self._part, problem.removesuffix("; retrying"))
-        now = time.monotonic()
-        if problem != self._problem or now - self._reported_at >= _REPEAT_SECONDS:
+        if problem != self._problem:
+            self._repeats.forget(problem)
+            self._problem = problem
+        if self._repeats.admit(problem) is not None:
             self._log.warning("%s", problem)
-            self._problem, self._reported_at = problem, now
 
     def over(self, text: str) -> None:
         """Reports that the problem is over, if there was one."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.connectors_cli.run import run_connector
+from headrace.connectors_cli.run import format_option, run_connector
 from headrace.terminal import Connection, Failure, ProgramGroup, connection_options, console, print_json
 
 if TYPE_CHECKING:
@@ -61,8 +61,9 @@ def show(path: Path, limit: int, as_json: bool) -> None:
 @click.option("--source", metavar="NAME", required=True, help="Streams are named NAME/<file name>.")
 @click.option("--sink", metavar="NAME", help="Only dead letters of this sink.")
 @click.option("-v", "--verbose", is_flag=True, help="Also log normal events, not only problems.")
+@format_option
 @connection_options
-def replay(path: Path, source: str, sink: str | None, verbose: bool, connection: Connection) -> None:
+def replay(path: Path, source: str, sink: str | None, verbose: bool, log_format: str, connection: Connection) -> None:
     """Stream the messages of the dead letters in PATH again, unchanged, until all are acknowledged.
 
     If you run it again, it continues from what the query that reads them has committed.
@@ -78,7 +79,7 @@ def replay(path: Path, source: str, sink: str | None, verbose: bool, connection:
         letters = DeadLetterSource(source, path, sink)
     except HeadraceError as error:
         raise Failure(str(error), error.exit_code) from None
-    run_connector(letters, connection, None, verbose)
+    run_connector(letters, connection, None, verbose, log_format)
 
 
 def _print(letters: "list[DeadLetter]", limit: int) -> None:

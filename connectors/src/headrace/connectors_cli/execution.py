@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
+from headrace.contract.logs import FORMAT_VARIABLE
 from headrace.terminal import EXIT_ENVIRONMENT, Connection, Failure
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ BEFORE: list[Callable[[], None]] = []
 """What to do before this process is replaced: what its threads have done until then ends with it."""
 
 
-def execute(program: "Program", connection: Connection, instance: str | None, verbose: bool) -> NoReturn:
+def execute(program: "Program", connection: Connection, instance: str | None, verbose: bool, log_format: str) -> NoReturn:
     """Replaces this process by a program: the program gets the signals, and its exit code is that of the command.
 
     Raises:
@@ -26,6 +27,7 @@ def execute(program: "Program", connection: Connection, instance: str | None, ve
     try:
         executable = program.executable()
         environ = {**program.environ(), **_reaching(connection), "HEADRACE_INSTANCE": instance or program.instance}
+        environ[FORMAT_VARIABLE] = log_format
         environ["HEADRACE_VERBOSE"] = "1" if verbose else environ.get("HEADRACE_VERBOSE", "0")
         for prepare in BEFORE:
             prepare()

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from headrace.connectors_cli.execution import execute
 from headrace.connectors_cli.group import ConnectorGroup, connector_command
 from headrace.connectors_cli.loading import built, configuration
-from headrace.connectors_cli.logs import configure_logging
+from headrace.contract.logs import FORMAT_VARIABLE, FORMATS, configure_logging
 from headrace.terminal import EXIT_INVALID, Connection, Failure, as_typed, connection_options
 
 if TYPE_CHECKING:
@@ -27,11 +27,18 @@ _instance_option = click.option(
     help="Name of this deployment; a newer process with it takes over.  [default: the source or sink]",
 )
 _verbose_option = click.option("-v", "--verbose", is_flag=True, help="Also log normal events, not only problems.")
+format_option = click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    envvar=FORMAT_VARIABLE,
+    default="console",
+    help=f"Format of the log, also of programs in other languages.  [default: {FORMAT_VARIABLE}, or console]",
+)
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options of every run."""
-    return _instance_option(_verbose_option(connection_options(command)))
+    return _instance_option(_verbose_option(format_option(connection_options(command))))
 
 
 class _RunGroup(ConnectorGroup):
@@ -45,9 +52,12 @@ class _RunGroup(ConnectorGroup):
 @click.option("-c", "--config", metavar="FILE[:NAME]", help="A TOML configuration file; the options below override it.")
 @_instance_option
 @_verbose_option
+@format_option
 @connection_options
 @click.pass_context
-def run(ctx: click.Context, config: str | None, instance: str | None, verbose: bool, connection: Connection) -> None:
+def run(
+    ctx: click.Context, config: str | None, instance: str | None, verbose: bool, log_format: str, connection: Connection
+) -> None:
     """Run a connector: a source until it has ended and everything is acknowledged, a sink until it is stopped.
 
     Give its name and options, or a configuration file. For a deployment (headrace run deploy.toml), also give the name of the
@@ -77,18 +87,20 @@ def run(ctx: click.Context, config: str | None, instance: str | None, verbose: b
     configured = configuration(config)
     connector = built(configured.implementation, configured.parameters)
     reached = _reached(configured.gateway, connection, ctx)
-    run_connector(connector, reached, instance or configured.instance, verbose)
+    run_connector(connector, reached, instance or configured.instance, verbose, log_format)
 
 
-def run_connector(connector: "AnyConnector | Program", connection: Connection, instance: str | None, verbose: bool) -> None:
+def run_connector(
+    connector: "AnyConnector | Program", connection: Connection, instance: str | None, verbose: bool, log_format: str
+) -> None:
     """Runs a connector and exits with its code."""
     from headrace.connectors.manifests import Program
     from headrace.sdk import Tls
     from headrace.sdk import run as run_to_end
 
     if isinstance(connector, Program):
-        execute(connector, connection, instance, verbose)
-    configure_logging(logging.INFO if verbose else logging.WARNING)
+        execute(connector, connection, instance, verbose, log_format)
+    configure_logging(log_format, logging.INFO if verbose else logging.WARNING)
     options: dict[str, Any] = {}
     if connection.encrypted:
         options["tls"] = Tls(ca=connection.tls_ca, certificate=connection.tls_cert, key=connection.tls_key)
@@ -102,9 +114,10 @@ def _run(
     *,
     instance: str | None,
     verbose: bool,
+    log_format: str,
     connection: Connection,
 ) -> None:
-    run_connector(built(implementation, parameters), connection, instance, verbose)
+    run_connector(built(implementation, parameters), connection, instance, verbose, log_format)
 
 
 def _reached(file: "GatewayTable", connection: Connection, ctx: click.Context) -> Connection:

@@ -79,7 +79,7 @@ def listen_http(config: Config) -> socket.socket | None:
     except ListenError as error:
         if config.http.listen != "auto":
             raise
-        _log.warning("gateway has no HTTP server", reason=str(error))
+        _log.warning("gateway has no HTTP server", error=str(error))
         return None
 
 

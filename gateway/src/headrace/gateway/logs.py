@@ -8,9 +8,9 @@ from typing import TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from headrace.contract.logs import hide_secrets
+from headrace.contract.repeats import RepeatsFilter
 from headrace.gateway.config import Log
-
-_SECRET_KEYS = frozenset({"authorization", "token", "sha256", "password"})
 
 
 def configure_logging(log: Log, stream: TextIO | None = None) -> None:
@@ -22,7 +22,7 @@ def configure_logging(log: Log, stream: TextIO | None = None) -> None:
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        hide_secrets,
+        _hide_secrets,
     ]
     if log.format == "json" or (log.format == "auto" and not terminal):
         render: list[Processor] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
@@ -35,6 +35,7 @@ def configure_logging(log: Log, stream: TextIO | None = None) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
         )
     )
+    handler.addFilter(RepeatsFilter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(log.level.upper())
@@ -51,8 +52,7 @@ def configure_logging(log: Log, stream: TextIO | None = None) -> None:
     )
 
 
-def hide_secrets(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Replaces the values of keys that may contain secrets."""
-    for key in _SECRET_KEYS & event.keys():
-        event[key] = "(hidden)"
-    return event
+def _hide_secrets(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    fields = dict(event)
+    hide_secrets(fields)
+    return fields

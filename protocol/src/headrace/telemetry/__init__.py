@@ -5,6 +5,6 @@ Only `spans` needs the packages of the extra `telemetry`; what decides whether t
 
 from headrace.telemetry._contexts import MOST_LINKS, Contexts, sampled
 from headrace.telemetry._endpoint import export_endpoint
-from headrace.telemetry._repeats import Repeats
+from headrace.telemetry._repeats import ExportRepeats
 
-__all__ = ["MOST_LINKS", "Contexts", "Repeats", "export_endpoint", "sampled"]
+__all__ = ["MOST_LINKS", "Contexts", "ExportRepeats", "export_endpoint", "sampled"]

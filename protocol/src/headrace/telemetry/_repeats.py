@@ -1,10 +1,11 @@
 """Keeps a collector that is away from filling the log."""
 
 import logging
-import time
+
+from headrace.contract.repeats import Repeats
 
 
-class Repeats(logging.Filter):
+class ExportRepeats(logging.Filter):
     """Passes an error of a kind once in a while: a collector that is away is no reason to fill the log.
 
     Args:
@@ -13,16 +14,11 @@ class Repeats(logging.Filter):
 
     def __init__(self, every_s: float) -> None:
         super().__init__()
-        self._every_s = every_s
-        self._due: dict[object, float] = {}
+        self._repeats = Repeats(every_s)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record is logged. Attempts that are repeated are not worth a line; there are few kinds of errors."""
         if record.levelno < logging.ERROR:
             return False
         kind = (record.msg, record.args[:1] if isinstance(record.args, tuple) else None)
-        now = time.monotonic()
-        if now < self._due.get(kind, 0.0):
-            return False
-        self._due[kind] = now + self._every_s
-        return True
+        return self._repeats.admit(kind) is not None

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from headrace.telemetry._repeats import Repeats
+from headrace.telemetry._repeats import ExportRepeats
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 """The version of the semantic conventions whose names are used."""
@@ -47,7 +47,7 @@ class Spans:
     """
 
     def __init__(self, endpoint: str, service: str, version: str, *, delay_ms: float | None = None) -> None:
-        self._repeats = Repeats(REPEAT_S)
+        self._repeats = ExportRepeats(REPEAT_S)
         for name in _LOGS:
             logging.getLogger(name).addFilter(self._repeats)
         resource = Resource.create({"service.name": service, "service.version": version})

@@ -1,7 +1,8 @@
 """Filters kafka-python's log: no secrets, and no repetition ten times a second while a broker is unavailable."""
 
 import logging
-import time
+
+from headrace.contract.repeats import Repeats
 
 _WITH_SECRETS = ("kafka.admin.client", "kafka.net.connection", "kafka.protocol.parser")
 """At debug level, these log the configuration of clients, and their credentials."""
@@ -25,13 +26,7 @@ def _seldom(record: logging.LogRecord) -> bool:
     """Returns whether this warning has not been logged recently."""
     if record.levelno < logging.WARNING:
         return True
-    now = time.monotonic()
-    warning = (record.name, record.lineno)
-    if now - _said.get(warning, -_REPEAT_SECONDS) < _REPEAT_SECONDS:
-        return False
-    _said[warning] = now
-    return True
+    return _repeats.admit((record.name, record.lineno)) is not None
 
 
-_said: dict[tuple[str, int], float] = {}
-"""When each warning was last logged."""
+_repeats = Repeats(_REPEAT_SECONDS)

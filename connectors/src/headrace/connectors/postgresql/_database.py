@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import socket
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, LiteralString
@@ -17,6 +16,7 @@ from headrace.connectors._waiting import Reporting, goes_on, waits
 from headrace.connectors.postgresql._chunk import Elements, ElementsDumper
 from headrace.connectors.postgresql._errors import in_a_line, is_passing
 from headrace.connectors.postgresql._parameters import PostgreSQLConnection
+from headrace.contract.repeats import Repeats
 from headrace.sdk import HeadraceError
 
 log = logging.getLogger("headrace.connectors")
@@ -24,7 +24,6 @@ log = logging.getLogger("headrace.connectors")
 Query = LiteralString | sql.SQL | sql.Composed
 
 _OLDEST_VERSION = 140_000
-_REPORT_SECONDS = 10.0
 _CONNECT_SECONDS = 10
 # With these, each side detects within half a minute that the other one is gone, unless the connection string overrides them.
 _CLIENT_OPTIONS = {
@@ -150,7 +149,7 @@ class Database:
         self._options.setdefault("application_name", f"headrace {who}")
         self._options.setdefault("connect_timeout", min(_CONNECT_SECONDS, max(2, int(parameters.timeout_seconds))))
         self._options["client_encoding"] = "utf8"
-        self._reported_at = -_REPORT_SECONDS
+        self._repeats = Repeats()
 
     @property
     def where(self) -> str:
@@ -221,6 +220,5 @@ class Database:
         """Reports the reason for retries, and logs it periodically."""
         if self._connector is not None:
             waits(self._connector, self.where, f"{self.where}: {in_a_line(error)}")
-        if time.monotonic() - self._reported_at >= _REPORT_SECONDS:
+        if self._repeats.admit(self.where) is not None:
             log.warning("%s: %s: %s; retrying", self.who, self.where, in_a_line(error))
-            self._reported_at = time.monotonic()

@@ -95,7 +95,7 @@ class Commits:
     def abort(self, batch: int) -> None:
         """Only logs: the sinks drop these parts when they prepare the batch, or when the query starts again."""
         # The query fails with the reason, or was stopped: neither needs a warning.
-        log.info("batch %d of an application was not written; its sinks discard their parts", batch)
+        log.info("batch %d of an application was not written; its sinks discard their parts", batch, extra={"batch": batch})
 
     def close(self) -> None:
         """Ends after the query: waits until files that are not needed any more are deleted."""

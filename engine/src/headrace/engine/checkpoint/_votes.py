@@ -82,7 +82,7 @@ class Votes:
         lost = tuple(map(Vote.from_proto, response.lost))
         for vote in lost:
             if vote not in self._lost:
-                log.error("%s", _sentence(vote))
+                log.error("%s", _sentence(vote), extra={"sink": vote.sink, "instance": vote.instance, "batch": vote.batch})
         self._lost = lost
         is_new = {(v.sink, v.instance) for v in self._votes} != {(v.sink, v.instance) for v in self._written}
         if is_new or time.monotonic() >= self._due:

@@ -11,6 +11,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from headrace.contract.errors import HeadraceError
+from headrace.contract.logs import configure_from_environment
 from headrace.engine._collector import freeze_modules
 from headrace.engine._errors import SinkRefused
 from headrace.engine.sink._dead_letters import dead_letters
@@ -112,6 +113,7 @@ class Writer(DataSourceStreamArrowWriter):
             HeadraceError: The sink votes against the batch, or was unavailable until the timeout.
         """
         freeze_modules()
+        configure_from_environment()
         written = [message for message in messages if isinstance(message, Written)]
         numbers = {w.task.run_number for w in written if w.task is not None}
         if not numbers:
@@ -124,7 +126,8 @@ class Writer(DataSourceStreamArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Only logs: the sink drops these parts when it prepares the batch, or when the query starts again."""
         # The query fails with the reason, or was stopped: neither needs a warning.
-        log.info("batch %d was not written to sink %s; the sink discards its parts", batchId, self._options.sink)
+        fields = {"sink": self._options.sink, "batch": batchId}
+        log.info("batch %d was not written to sink %s; the sink discards its parts", batchId, self._options.sink, extra=fields)
 
     def _vote(self, options: SinkOptions, parts: list[Part | None], run_number: int) -> None:
         there = sorted((part for part in parts if part is not None), key=lambda part: part[0].partition)
@@ -214,6 +217,7 @@ class TaskWriter:
             task.partition,
             shown,
             more,
+            extra={"sink": self._options.sink, "batch": task.batch, "partition": task.partition},
         )
 
 

@@ -143,6 +143,11 @@ class Planner:
         """Whether the end of a stream matters: it does for the event time of an application."""
         return self._options.application is not None
 
+    @property
+    def _fields(self) -> dict[str, object]:
+        """The fields of a log line about the query."""
+        return {"pipeline": self._name}
+
     def _await_sinks(self) -> None:
         """Waits until the query's sinks have connectors, so that the batch's tasks do not occupy slots while they wait.
 
@@ -157,7 +162,8 @@ class Planner:
             response = stub.AwaitSinks(request, timeout=timeout_s + CALL_TIMEOUT_S, metadata=self._connection.metadata)
         except grpc.RpcError as error:
             # Each task also waits for the gateway and the sink.
-            log.warning("cannot wait for the query's sinks before its tasks: %s", to_error(error, self._connection))
+            why = to_error(error, self._connection)
+            log.warning("cannot wait for the query's sinks before its tasks: %s", why, extra=self._fields)
             return
         if response.away and time.monotonic() >= deadline:
             raise sinks_away(response.away)
@@ -301,7 +307,7 @@ class Planner:
             self._attach(start.streams, moved(end.streams, start.streams))
         except GatewayError as error:
             # Each task also sends its ranges to the gateway, and waits for it.
-            log.warning("cannot announce a batch that is read again: %s", error)
+            log.warning("cannot announce a batch that is read again: %s", error, extra=self._fields)
 
     def read_inline(self, start: dict[str, Any], end: dict[str, Any], lists: list[list[Range]]) -> list[Columns] | None:
         """The messages of a small batch, fetched by the planner; None if executors should read it.
@@ -314,7 +320,7 @@ class Planner:
         try:
             return fetch_once(self._connection, self.pipeline_run.to_proto(self._options), lists[0], INLINE_TIMEOUT_S)
         except (GatewayError, FrameError) as error:
-            log.warning("executors read a small batch, which the planner could not fetch: %s", error)
+            log.warning("executors read a small batch, which the planner could not fetch: %s", error, extra=self._fields)
             return None
 
     def stop(self) -> None:
@@ -327,4 +333,4 @@ class Planner:
         try:
             self._connection.stub().Detach(request, timeout=DETACH_TIMEOUT_S, metadata=self._connection.metadata)
         except grpc.RpcError as error:
-            log.info("could not detach from the gateway: %s", to_error(error, self._connection))
+            log.info("could not detach from the gateway: %s", to_error(error, self._connection), extra=self._fields)

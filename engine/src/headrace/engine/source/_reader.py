@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
+from headrace.contract.logs import configure_from_environment
 from headrace.engine._collector import freeze_modules
 from headrace.engine.source._fetch import fetch
 from headrace.engine.source._options import Options
@@ -66,6 +67,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def planner(self) -> Planner:
         """The planner, in the one process where Spark plans."""
         if self._planner is None:
+            # Spark does not start the process of the planner with Headrace's daemon.
+            configure_from_environment()
             self._planner = self._new_planner()
             # Spark ends the planner process with SIGTERM, and calls stop() only on a regular exit.
             signal.signal(signal.SIGTERM, _exit)

@@ -132,7 +132,8 @@ def _send(run: BatchedRun, batch: Logged) -> None:
     except grpc.RpcError as error:
         code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
         run.is_refused = code in _LASTING
-        log.info("micro-batch %d is not on the timeline: %s", batch.number, to_error(error, connection))
+        fields = {"pipeline": batch.end.pipeline, "batch": batch.number}
+        log.info("micro-batch %d is not on the timeline: %s", batch.number, to_error(error, connection), extra=fields)
 
 
 def _call(connection: Connection, of_run: Offset, batches: Iterable[Logged], *, history: bool) -> pb.ReportBatchesResponse:

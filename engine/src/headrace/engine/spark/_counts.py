@@ -29,4 +29,6 @@ def log_counts(progress: Any) -> None:
     counts = counts_of(progress)
     if counts:
         told = ", ".join(f"{count:,} {name.partition(':')[0]} in step {name.partition(':')[2]}" for name, count in counts.items())
-        log.warning("query %s, micro-batch %d: values %s", progress.name(), int(progress.batchId()), told)
+        name, batch = progress.name(), int(progress.batchId())
+        fields = {"pipeline": name, "query": str(progress.id()), "batch": batch}
+        log.warning("query %s, micro-batch %d: values %s", name, batch, told, extra=fields)

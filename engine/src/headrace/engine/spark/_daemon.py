@@ -21,6 +21,7 @@ from typing import Any
 
 import pyspark.daemon
 
+from headrace.contract.logs import configure_from_environment
 from headrace.engine._collector import TaskGarbage
 
 QUIET = "HEADRACE_QUIET"
@@ -193,7 +194,8 @@ def report(*words: object, **options: Any) -> None:
 
 
 def main() -> None:
-    """Runs the daemon."""
+    """Runs the daemon, whose workers inherit how it logs."""
+    configure_from_environment()
     if os.environ.get(QUIET):
         vars(pyspark.daemon)["print"] = report
     sockets = ModuleType("socket")

@@ -8,6 +8,7 @@ import socket
 
 import pyspark.daemon
 
+from headrace.contract.logs import configure_from_environment
 from headrace.engine.spark._daemon import report
 
 _serve = pyspark.daemon.worker
@@ -23,4 +24,5 @@ def _serve_quietly(connection: socket.socket, authenticated: bool) -> int:
 
 if __name__ == "__main__":
     vars(pyspark.daemon).update(print=report, worker=_serve_quietly)
+    configure_from_environment()
     pyspark.daemon.manager()

@@ -149,7 +149,9 @@ class ReportedRun:
         except Exception as error:
             if not self.is_unavailable:
                 unexpected = not isinstance(error, HeadraceError)
-                log.warning("cannot report the commits of query %s: %s", self.query_id, error, exc_info=unexpected)
+                log.warning(
+                    "cannot report the commits of query %s: %s", self.query_id, error, exc_info=unexpected, extra=self._fields
+                )
             self.is_unavailable = True
             return None
         self.is_unavailable = False
@@ -170,7 +172,7 @@ class ReportedRun:
         except Replaced:
             raise
         except Exception:
-            log.warning("cannot check for other runs of query %s", self.query_id, exc_info=True)
+            log.warning("cannot check for other runs of query %s", self.query_id, exc_info=True, extra=self._fields)
 
     def _report_commits(self, connection: Connection, options: SinkOptions) -> int:
         """Calls the gateway; returns the number of pending transactions.
@@ -217,7 +219,7 @@ class ReportedRun:
         try:
             found = self.find_readers()
         except Exception:
-            log.info("cannot read the offset log of query %s", self.query_id, exc_info=True)
+            log.info("cannot read the offset log of query %s", self.query_id, exc_info=True, extra=self._fields)
             return
         if found:
             self.readers |= found
@@ -243,9 +245,14 @@ class ReportedRun:
             self.run = self.runs.correct(self.run, first)
         self._knows_first_batch = True
 
+    @property
+    def _fields(self) -> dict[str, object]:
+        """The fields of a log line about the query."""
+        return {"query": self.query_id, "run": self.run.id}
+
     def _end(self, error: Exception) -> None:
         self.replaced = True
-        log.error("query %s: %s", self.query_id, error)
+        log.error("query %s: %s", self.query_id, error, extra=self._fields)
         if self.log is not None and self.ends is None:
             self.log.fail(str(error))
 
@@ -261,7 +268,7 @@ class ReportedRun:
             if self._knows_first_batch and self.log is not None:
                 self.note(self.log.last())
         except Exception:
-            log.info("cannot read the commit log of query %s", self.query_id, exc_info=True)
+            log.info("cannot read the commit log of query %s", self.query_id, exc_info=True, extra=self._fields)
 
 
 class CommitReporter:

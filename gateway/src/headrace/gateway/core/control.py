@@ -199,7 +199,7 @@ def audited(caller: Caller, action: str, part: str, **more: object) -> Iterator[
     try:
         yield
     except ProtocolError as error:
-        log.warning("change refused", **facts, reason=str(error))
+        log.warning("change refused", **facts, error=str(error))
         raise
     log.info("change made", **facts)
 

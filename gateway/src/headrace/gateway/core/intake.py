@@ -219,7 +219,7 @@ def lose_position(session: Session, lost: source_pb2.PositionLost) -> None:
     earliest = lost.earliest_sequence if lost.HasField("earliest_sequence") else None
     stream.loss = Loss(stream.received, earliest, lost.reason[:500])
     stream.leave()
-    log.warning("position lost", stream=stream.name, detail=stream.loss.describe(stream.name))
+    log.warning("position lost", stream=stream.name, error=stream.loss.describe(stream.name))
     session.reject(lost.stream_id, source_pb2.REJECT_REASON_REOPEN, "open the stream again to learn where to resume")
     stream.tell_readers()
 

@@ -10,6 +10,10 @@ from headrace.protocol.v1 import frame_pb2
 class Sending(Protocol):
     """A part that is delivered to a sink."""
 
+    @property
+    def trace_id(self) -> str | None:
+        """The trace of its first sampled message; None if there is none."""
+
     def take(self, frame: frame_pb2.Frame) -> None:
         """Notes a frame of the part."""
 

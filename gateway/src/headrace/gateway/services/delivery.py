@@ -68,7 +68,7 @@ async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[
     received = await anext(requests, None)
     begun = await begin_part(gateway, identity, received and received.request)
     try:
-        with failure_logged("a delivery failed", begun.sink, begun.part), begun.traced():
+        with failure_logged("a delivery failed", begun.sink, begun.part, begun.sending), begun.traced():
             await fill_part(gateway, begun, requests)
             note_delivered(gateway, begun.part.transaction, begun.sink)
             refused = await begun.session.finish_part(begun.opened)
@@ -226,12 +226,13 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
 
 
 @contextmanager
-def failure_logged(what: str, sink: Sink, named: Part | Transaction) -> Iterator[None]:
+def failure_logged(what: str, sink: Sink, named: Part | Transaction, sending: Sending | None = None) -> Iterator[None]:
     """Logs an error with the micro-batch whose attempt it ends, and re-raises it."""
     try:
         yield
     except ProtocolError as error:
-        log.warning(what, sink=sink.name, **named.for_logs, status=error.status.name, detail=str(error))
+        trace = {"trace_id": sending.trace_id} if sending is not None and sending.trace_id else {}
+        log.warning(what, sink=sink.name, **trace, **named.for_logs, status=error.status.name, error=str(error))
         raise
 
 

@@ -54,7 +54,7 @@ class SinkService(SinkServiceServicer):
         except (ProtocolError, DecodeError) as failure:
             error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not a sink's message: {failure}")
             self._gateway.count_rejected(error)
-            log.warning("sink session ended", session=session and session.id, status=error.status.name, detail=str(error))
+            log.warning("sink session ended", session=session and session.id, status=error.status.name, error=str(error))
             self._close(session)
             session = None
             await end_call(context, error)
@@ -142,10 +142,10 @@ def _failed(sink: Sink, session: SinkSession, failed: pb.Failed) -> None:
     if failed.WhichOneof("what") == "part_id":
         # The part may have been dropped in the meantime.
         opened = session.open.get(failed.part_id)
-        log.warning("a sink failed", **session.for_logs, **(opened.part.for_logs if opened else {}), reason=reason)
+        log.warning("a sink failed", **session.for_logs, **(opened.part.for_logs if opened else {}), error=reason)
         session.part_failed(failed.part_id, reason)
         return
     transaction = Transaction.from_proto(failed.transaction)
-    log.warning("a sink failed", **session.for_logs, **transaction.for_logs, reason=reason)
+    log.warning("a sink failed", **session.for_logs, **transaction.for_logs, error=reason)
     if not session.transaction_failed(transaction, reason):
         sink.note_failed(transaction, f"instance {session.instance}: {reason}")

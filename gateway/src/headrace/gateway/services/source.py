@@ -49,7 +49,7 @@ class SourceService(SourceServiceServicer):
         except (ProtocolError, DecodeError) as failure:
             error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not an IngestRequest: {failure}")
             self._gateway.count_rejected(error)
-            log.warning("session ended", session=session and session.id, status=error.status.name, detail=str(error))
+            log.warning("session ended", session=session and session.id, status=error.status.name, error=str(error))
             self._close(session)
             session = None
             await end_call(context, error)

@@ -16,7 +16,7 @@ from headrace.gateway.core import Gateway
 from headrace.gateway.observer import Observation, Observer
 from headrace.gateway.telemetry.measuring import CARDINALITY_LIMITS, Measuring
 from headrace.gateway.telemetry.settings import export_interval_s
-from headrace.telemetry import Repeats
+from headrace.telemetry import ExportRepeats
 
 LAST_EXPORT_S = 2.0
 """How long the last export may take when the gateway stops, in seconds."""
@@ -37,7 +37,7 @@ async def exporting_metrics(gateway: Gateway, observer: Observer, endpoint: str,
         endpoint: The URL of the collector.
         of_streams: Whether there are series for each stream.
     """
-    repeats = Repeats(REPEAT_S)
+    repeats = ExportRepeats(REPEAT_S)
     exporter_log = logging.getLogger(_EXPORTER_LOG)
     exporter_log.addFilter(repeats)
     try:
@@ -45,7 +45,7 @@ async def exporting_metrics(gateway: Gateway, observer: Observer, endpoint: str,
             export = _Export(gateway, observer, endpoint, of_streams=of_streams)
         except Exception as error:
             # The exporter reads the standard variables itself, and files that they name.
-            _log.error("metrics are not exported", endpoint=endpoint, reason=f"{type(error).__name__}: {error}")
+            _log.error("metrics are not exported", endpoint=endpoint, error=f"{type(error).__name__}: {error}")
             yield
             return
         _log.info("gateway exports metrics", endpoint=endpoint, interval_s=export_interval_s())

@@ -36,7 +36,7 @@ async def exporting_spans(gateway: Gateway, endpoint: str) -> AsyncIterator[None
         spans = Spans(endpoint, "headrace-gateway", VERSION)
     except Exception as error:
         # The exporter reads the standard variables itself, and files that they name.
-        _log.error("spans are not exported", endpoint=endpoint, reason=f"{type(error).__name__}: {error}")
+        _log.error("spans are not exported", endpoint=endpoint, error=f"{type(error).__name__}: {error}")
         yield
         return
     _log.info("gateway exports spans", endpoint=endpoint)
@@ -116,6 +116,11 @@ class PartTracing:
         self._begun_ns = time.time_ns()
         self._contexts = Contexts()
         self._messages = 0
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace of its first sampled message; None if there is none."""
+        return next((context[3:35].decode() for context in self._contexts), None)
 
     def take(self, frame: frame_pb2.Frame) -> None:
         """Notes a frame of the part."""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 
 from headrace.contract.errors import HeadraceError
+from headrace.contract.logs import LogFormatError, configure_from_environment
 from headrace.sdk._serve import serve
 from headrace.sdk._settings import Settings, Tls
 from headrace.sdk.sinks._driver import AnySink
@@ -36,6 +37,9 @@ def run(
     resends everything that is not acknowledged by then. A sink finishes and answers what it has received, within that time. A
     second signal ends the process immediately.
 
+    If HEADRACE_LOG_FORMAT is `json` or `console`, the logs of the process go to standard error in this format, unless the program
+    has configured logging itself.
+
     Args:
         connector: The source or sink.
         gateway: As for `serve`.
@@ -48,6 +52,11 @@ def run(
         The exit code: 0 if the source has ended or the connector was stopped, 1 if it failed, 2 if the connector or a setting
         is invalid. Failures are logged. After a second signal, the process exits with 130 or 143.
     """
+    try:
+        configure_from_environment()
+    except LogFormatError as error:
+        log.error("%s", error)
+        return error.exit_code
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
 
     async def main() -> None:

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 
 from headrace.contract.backoff import Backoff
 from headrace.contract.limits import PROTOCOL_VERSION
+from headrace.contract.logs import log_fields
+from headrace.contract.repeats import Repeats
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceStub
 from headrace.sdk._errors import GatewayRefused, GatewayUnavailable, SinkFailed
@@ -26,7 +28,7 @@ from headrace.sdk.wire._reports import SDK, Reports
 log = logging.getLogger("headrace.sdk")
 
 _STOOD_SECONDS = 2.0
-_REPORT_SECONDS = 10.0
+_AWAY = "the gateway is away"
 
 _Call = Call[pb.IngestRequest, pb.IngestResponse]
 _Attempt = Callable[[asyncio.Event], Awaitable[Ending]]
@@ -86,7 +88,7 @@ async def serve(
 async def _keep_connected(attempt: _Attempt, reports: Reports, settings: Settings, stop: asyncio.Event) -> None:
     """Reconnects, with backoff, until a session ends for good."""
     backoff = Backoff(settings.first_backoff_seconds, settings.max_backoff_seconds)
-    reported_at = -_REPORT_SECONDS
+    repeats = Repeats()
     while not stop.is_set():
         began = time.monotonic()
         try:
@@ -95,12 +97,11 @@ async def _keep_connected(attempt: _Attempt, reports: Reports, settings: Setting
                 return
         except (GatewayUnavailable, SinkFailed) as error:
             reports.add_error(f"{error}; trying again")
-            if time.monotonic() - reported_at >= _REPORT_SECONDS:
+            if repeats.admit(_AWAY) is not None:
                 log.warning("%s; trying again", error)
-                reported_at = time.monotonic()
         if time.monotonic() - began >= _STOOD_SECONDS:
             backoff.reset()
-            reported_at = -_REPORT_SECONDS
+            repeats.forget(_AWAY)
         await _sleep(backoff.next(), stop)
 
 
@@ -113,8 +114,9 @@ async def _attempt(driver: Driver, settings: Settings, where: Endpoint, instance
             welcome = await welcomed(_greet(call, driver, instance), settings.welcome_seconds, stop)
             if welcome is None:
                 return Ending.STOPPED
-            log.info("connected to gateway %s %s as session %s", where.gateway, welcome.gateway_version, welcome.session)
-            return await Session(driver, settings, welcome, call.write, call.read, stop).run()
+            with log_fields(session=welcome.session, instance=instance):
+                log.info("connected to gateway %s %s as session %s", where.gateway, welcome.gateway_version, welcome.session)
+                return await Session(driver, settings, welcome, call.write, call.read, stop).run()
 
 
 async def _greet(call: _Call, driver: Driver, instance: str) -> pb.Welcome:

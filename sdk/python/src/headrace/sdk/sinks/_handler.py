@@ -69,7 +69,8 @@ class Answers:
     async def part_failed(self, id_: int, part: Part, error: Exception) -> None:
         """Answers that a part cannot be staged."""
         where = f"partition {part.partition} of batch {part.transaction.batch} of pipeline {part.transaction.pipeline}"
-        log.error("sink %s: %s: %s", self._name, where, describe(error), exc_info=error)
+        fields = {**self._fields(part.transaction), "partition": part.partition, "error": describe(error)}
+        log.error("sink %s: %s: %s", self._name, where, describe(error), exc_info=error, extra=fields)
         self._reports.add_error(f"{where}: {describe(error)}")
         await self._say(pb.SinkServiceAttachRequest(failed=pb.Failed(part_id=id_, reason=describe(error))))
 
@@ -82,5 +83,10 @@ class Answers:
     def abort_failed(self, transaction: Transaction, doing: str, error: Exception) -> None:
         """Logs that an abort failed; the gateway expects no answer to an abort."""
         where = f"batch {transaction.batch} of pipeline {transaction.pipeline}"
-        log.error("sink %s: %s of %s: %s", self._name, doing, where, describe(error), exc_info=error)
+        fields = {**self._fields(transaction), "error": describe(error)}
+        log.error("sink %s: %s of %s: %s", self._name, doing, where, describe(error), exc_info=error, extra=fields)
         self._reports.add_error(f"{doing} of {where}: {describe(error)}")
+
+    def _fields(self, transaction: Transaction) -> dict[str, object]:
+        """The fields of a log line about a transaction."""
+        return {"sink": self._name, "pipeline": transaction.pipeline, "batch": transaction.batch}

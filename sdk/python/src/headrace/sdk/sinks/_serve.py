@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+from headrace.contract.logs import log_fields
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceStub
 from headrace.sdk._errors import GatewayRefused
@@ -34,8 +35,9 @@ async def attach(driver: SinkDriver, settings: Settings, where: Endpoint, instan
             welcome = await welcomed(_greet(call, hello), settings.welcome_seconds, stop)
             if welcome is None:
                 return Ending.STOPPED
-            log.info("connected to gateway %s %s as session %s", where.gateway, welcome.gateway_version, welcome.session)
-            return await SinkSession(driver, settings, welcome, call.write, call.read, stop).run()
+            with log_fields(session=welcome.session, sink=hello.sink, instance=instance):
+                log.info("connected to gateway %s %s as session %s", where.gateway, welcome.gateway_version, welcome.session)
+                return await SinkSession(driver, settings, welcome, call.write, call.read, stop).run()
 
 
 async def _greet(call: _Call, hello: pb.SinkHello) -> pb.SinkWelcome:

@@ -126,7 +126,8 @@ class ThreadReader:
                     await self._closed.wait()
             except TimeoutError:
                 log.warning("stream %s: read() has not yielded for %s s; it must yield None when there is nothing",
-                            self._task.stream, self._task.stuck_seconds)  # fmt: skip
+                            self._task.stream, self._task.stuck_seconds,
+                            extra={"stream": self._task.stream})  # fmt: skip
                 if give_up.is_set():
                     return
 

@@ -151,7 +151,12 @@ class Session:
         self._acknowledged(stream, acknowledged)
         replayable = self._driver.kind is SourceKind.REPLAYABLE
         position = resume if replayable and not answer.skip_lost else None
-        log.info("stream %s: reading %s", stream.name, "from the start" if position is None else f"after {position.sequence}")
+        log.info(
+            "stream %s: reading %s",
+            stream.name,
+            "from the start" if position is None else f"after {position.sequence}",
+            extra={"stream": stream.name},
+        )
         stream.reader = self._driver.reader(
             ReaderTask(
                 stream=stream.name,
@@ -176,10 +181,10 @@ class Session:
             return
         retry = reject.retry_after_ms / 1000
         if reject.reason == pb.REJECT_REASON_REOPEN:
-            log.info("stream %s: %s", stream.name, reject.message)
+            log.info("stream %s: %s", stream.name, reject.message, extra={"stream": stream.name})
             self._reopen(stream, retry)
         elif reject.reason == pb.REJECT_REASON_OWNED:
-            log.warning("stream %s: %s; trying again", stream.name, reject.message)
+            log.warning("stream %s: %s; trying again", stream.name, reject.message, extra={"stream": stream.name})
             self._driver.reports.add_error(reject.message, stream.name)
             self._reopen(stream, retry or _OWNED_RETRY_SECONDS)
         else:
@@ -268,7 +273,7 @@ class Session:
     def _reader_ended_badly(self, stream: Stream, error: HeadraceError) -> None:
         """Handles an exception of the source."""
         if stream.muted:
-            log.debug("stream %s: raised while it was closed: %s", stream.name, error)
+            log.debug("stream %s: raised while it was closed: %s", stream.name, error, extra={"stream": stream.name})
         elif isinstance(error, PositionLost):
             self._position_lost(stream, error)
         else:
@@ -277,7 +282,7 @@ class Session:
 
     def _position_lost(self, stream: Stream, lost: PositionLost) -> None:
         """Reports the loss to the gateway, and reopens the stream, with increasing delays if the loss recurs."""
-        log.warning("stream %s: position lost: %s", stream.name, lost.reason)
+        log.warning("stream %s: position lost: %s", stream.name, lost.reason, extra={"stream": stream.name})
         self._driver.reports.add_error(f"position lost: {lost.reason}", stream.name)
         message = pb.PositionLost(stream_id=stream.id, earliest_sequence=lost.earliest, reason=lost.reason)
         self._sender.say(pb.IngestRequest(position_lost=message))

@@ -1,0 +1,129 @@
+"""The logs of all parts: one event per line on standard error, as JSON in one schema or for people."""
+
+import contextlib
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.contract.errors import HeadraceError
+from headrace.contract.repeats import RepeatsFilter, fields_of
+
+FORMAT_VARIABLE = "HEADRACE_LOG_FORMAT"
+VERBOSE_VARIABLE = "HEADRACE_VERBOSE"
+FORMATS = ("console", "json")
+HEAD = ("timestamp", "level", "logger", "event")
+"""The fields of every line."""
+FIELDS = (
+    "pipeline",
+    "query",
+    "run",
+    "batch",
+    "partition",
+    "stream",
+    "sink",
+    "session",
+    "instance",
+    "trace_id",
+    "error",
+    "exception",
+    "repeats",
+    "by",
+    "peer",
+)
+"""The fields that have the same meaning in all lines that have them."""
+SECRET_FIELDS = frozenset({"authorization", "token", "sha256", "password"})
+HIDDEN = "(hidden)"
+
+_context: ContextVar[dict[str, object] | None] = ContextVar("fields of the log", default=None)
+
+
+class LogFormatError(HeadraceError):
+    """HEADRACE_LOG_FORMAT names a format that does not exist."""
+
+    exit_code = 2
+
+
+@contextlib.contextmanager
+def log_fields(**fields: object) -> Iterator[None]:
+    """Adds fields to all lines that are logged in the block, also by the tasks that it creates."""
+    token = _context.set({**(_context.get() or {}), **fields})
+    try:
+        yield
+    finally:
+        _context.reset(token)
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as one line of JSON, with what `extra` has added to it and with the fields of `log_fields`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the line."""
+        document: dict[str, Any] = {
+            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+            **(_context.get() or {}),
+            **fields_of(record),
+        }
+        if record.exc_info:
+            document["exception"] = self.formatException(record.exc_info)
+        hide_secrets(document)
+        return json.dumps(document, default=str)
+
+
+class ConsoleFormatter(logging.Formatter):
+    """Formats a record for people: `2026-01-31T12:00:00.250Z WARNING: what happened`."""
+
+    # In UTC, so that logs of hosts in several time zones can be compared.
+    converter = staticmethod(time.gmtime)
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Returns the line without its traceback."""
+        repeats = fields_of(record).get("repeats")
+        return super().formatMessage(record) + (f" ({repeats} more like this)" if repeats else "")
+
+
+def hide_secrets(fields: dict[str, Any]) -> None:
+    """Replaces the values of fields that may contain secrets."""
+    for name in SECRET_FIELDS & fields.keys():
+        fields[name] = HIDDEN
+
+
+def configure_logging(form: str, level: int) -> None:
+    """Sends the standard library's logging to standard error, unless the program has configured it itself.
+
+    Args:
+        form: One of `FORMATS`.
+        level: The least level that is logged.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else ConsoleFormatter())
+    handler.addFilter(RepeatsFilter())
+    logging.basicConfig(handlers=[handler], level=level)
+
+
+def configure_from_environment() -> None:
+    """Configures logging if HEADRACE_LOG_FORMAT is set: at level info if HEADRACE_VERBOSE is 1, at level warning otherwise.
+
+    Raises:
+        LogFormatError: The variable has another value than one of `FORMATS`.
+    """
+    form = os.environ.get(FORMAT_VARIABLE)
+    if not form:
+        return
+    if form not in FORMATS:
+        raise LogFormatError(f"{FORMAT_VARIABLE}: {form!r} is not {' or '.join(FORMATS)}")
+    verbose = os.environ.get(VERBOSE_VARIABLE, "0") not in ("", "0")
+    configure_logging(form, logging.INFO if verbose else logging.WARNING)
