@@ -134,7 +134,7 @@ def test_an_error_of_the_application_is_shown_once_with_its_traceback(applicatio
     assert any(line.strip().startswith(f'File "{application.words.parent}/app.py", line 7, in count') for line in lines)
     assert lines[-2] == "ValueError: a word that cannot be counted"
     assert lines[-1].startswith("Error: ")
-    assert "pipeline words, step counts, stream words/words.txt, sequence " in lines[-1]
+    assert "pipeline words, step counts, key 'boom'" in lines[-1]
 
 
 def test_log4j_settings_of_a_user_stay_in_force(tmp_path: Path) -> None:

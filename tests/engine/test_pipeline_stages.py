@@ -363,7 +363,7 @@ def test_a_function_that_raises_fails_the_micro_batch_and_names_the_message() ->
     app = Pipeline("strict")
     app.source("n/*", decode=int).key_by().stateful(refuse, Seen).sink("out")
     stages = Stages(app)
-    with pytest.raises(StepError, match=r"pipeline strict, step refuse, stream n/0, sequence 7: ValueError: too large"):
+    with pytest.raises(StepError, match=r"pipeline strict, step refuse, key b'k', stream n/0, sequence 7: ValueError: too large"):
         stages.send(Message(b"5", b"k", stream="n/0", sequence=7))
 
 

@@ -59,7 +59,7 @@ def test_a_state_for_each_key(buckets: int) -> None:
 
 
 def test_a_function_that_raises_fails_the_query_and_names_the_place() -> None:
-    with pytest.raises(StepError, match="pipeline test, step add, stream s/0, sequence 2: ValueError: -3 is below zero"):
+    with pytest.raises(StepError, match="pipeline test, step add, key 'a', stream s/0, sequence 2: ValueError: -3 is below zero"):
         sent(counting(), "a@=1 a@=-3")
 
 

@@ -206,7 +206,7 @@ def test_windows_before_1970() -> None:
 
 
 def test_a_value_without_a_time_is_an_error_that_says_what_to_do() -> None:
-    with pytest.raises(StepError, match=r"step window, stream s/0, sequence 1: .*event_time\(\.\.\.\)"):
+    with pytest.raises(StepError, match=r"step window, key 'a', stream s/0, sequence 1: .*event_time\(\.\.\.\)"):
         sent(windows(tumbling("10s")), "a@")
 
 

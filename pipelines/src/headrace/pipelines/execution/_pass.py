@@ -158,19 +158,15 @@ class Pass:
             StepError: The policy is `OnError.FAIL`.
         """
         raised = f"{type(error).__name__}: {error}"
-        where = self._where(step, elements, index)
+        reason = f"{self._where(step, elements, index)}: {raised}"
         if step.on_error is OnError.FAIL:
-            raise StepError(f"{where}: {raised}. Correct the function, or use another on_error than OnError.FAIL") from error
+            raise StepError(f"{reason}. Correct the function, or use another on_error than OnError.FAIL") from error
         self.measures[step.name].failed += 1
         if step.on_error is OnError.SKIP:
             self.count(Counted.SKIPPED, step.name, 1)
-            log.warning("skipped: %s: %s", where, raised, extra={"step": step.name, "error": raised})
+            log.warning("skipped: %s", reason)
         else:
-            # A dead letter has the message itself, so that its reason may have the key.
-            key = f", key {elements.keys[index]!r}" if elements.keys is not None else ""
-            self.failed_elements.append(
-                Failed(step.name, elements, index, f"{self._where(step, elements, index, key)}: {raised}", raised)
-            )
+            self.failed_elements.append(Failed(step.name, elements, index, reason, raised))
 
     def _applied(self, step: Step, elements: Elements) -> Elements:
         """The results of a step, which is measured."""
@@ -187,9 +183,9 @@ class Pass:
             return watermark
         return min(watermark.get(key_by, NO_TIME) for key_by in self.graph.roots[number])
 
-    def _where(self, step: Step, elements: Elements, index: int, key: str = "") -> str:
-        """The place of an element: without anything of its content unless given, since logs and the status of queries show it."""
+    def _where(self, step: Step, elements: Elements, index: int) -> str:
         origin = elements.origin
+        key = f", key {elements.keys[index]!r}" if elements.keys is not None else ""
         sequence = int(origin.sequences[elements.place(index)])
         return f"pipeline {self.graph.name}, step {step.name}{key}, stream {origin.stream}, sequence {sequence}"
 
