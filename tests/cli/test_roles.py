@@ -34,6 +34,7 @@ OF_HEADRACE = {
     "headrace-gateway why": "headrace why",
     "headrace-gateway forget": "headrace forget",
     "headrace-gateway pause": "headrace pause",
+    "headrace-gateway peek": "headrace peek",
     "headrace-gateway resume": "headrace resume",
     "headrace-gateway": "headrace gateway",
 }
@@ -114,7 +115,7 @@ def test_an_error_of_a_configuration_names_the_command_that_is_installed(tmp_pat
 def test_commands_are_mounted_and_not_copied() -> None:
     context = click.Context(cli)
     assert isinstance(cli, click.Group)
-    of_gateway = ("drain", "forget", "pause", "resume", "status", "timeline", "top", "why")
+    of_gateway = ("drain", "forget", "pause", "peek", "resume", "status", "timeline", "top", "why")
     names = ("conformance", "connector", "dlq", "gateway", *of_gateway)
     mounted = {name: cli.get_command(context, name) for name in names}
 
@@ -126,6 +127,7 @@ def test_commands_are_mounted_and_not_copied() -> None:
         "forget": gateway_cli.forget,
         "gateway": gateway_cli.gateway,
         "pause": gateway_cli.pause,
+        "peek": gateway_cli.peek,
         "resume": gateway_cli.resume,
         "status": gateway_cli.status,
         "timeline": gateway_cli.timeline,

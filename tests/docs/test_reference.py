@@ -19,7 +19,7 @@ from headrace.engine.sink import _options as _sink_options
 from headrace.engine.source import _options
 from headrace.engine.wire import _gateway_options
 from headrace.engine.wire._encode import COLUMNS
-from headrace.gateway import Config, Http, Limits, Log, Paused, StreamRule, Telemetry, Tls, Token, load_config
+from headrace.gateway import Config, Http, Limits, Log, Paused, Peek, StreamRule, Telemetry, Tls, Token, load_config
 from headrace.gateway.core.errors import ProtocolError
 from headrace.gateway.statuses import reason_name
 from headrace.gateway_status import status_document
@@ -78,6 +78,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "`[limits]`": Limits,
     "`[[streams]]`": StreamRule,
     "`[paused]`": Paused,
+    "`[peek]`": Peek,
     "`[tls]`": Tls,
     "`[[tokens]]`": Token,
     "`[http]`": Http,
@@ -95,7 +96,7 @@ def test_configuration_keys(heading: str) -> None:
     assert set(names(GATEWAY, heading)) == expected
 
 
-@pytest.mark.parametrize("heading", ["Top level", "`[limits]`", "`[http]`", "`[telemetry]`", "`[log]`"])
+@pytest.mark.parametrize("heading", ["Top level", "`[limits]`", "`[peek]`", "`[http]`", "`[telemetry]`", "`[log]`"])
 def test_defaults_of_configuration_keys(heading: str) -> None:
     lines = "\n".join(f"{codes(row[0])[0]} = {codes(row[1])[0]}" for row in table(GATEWAY, heading))
     if heading == "Top level":

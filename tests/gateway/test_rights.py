@@ -35,6 +35,7 @@ ALL_NAMES: dict[str, Any] = {
     "writes": ("*",),
     "admin": True,
     "control": True,
+    "peek": ("*/*", "*"),
 }
 NEEDED = {
     "SourceService/Ingest": {"sources"},
@@ -60,6 +61,7 @@ NEEDED = {
     "AdminService/Drain": {"control"},
     "AdminService/Reload": {"control"},
     "AdminService/Resume": {"control"},
+    "AdminService/Peek": {"peek"},
 }
 """What the documentation says (docs/gateway.md, "What each call needs")."""
 

@@ -126,7 +126,7 @@ async def test_what_is_no_token_signs_nobody_in(body: Any, code: int) -> None:
 
 async def test_without_tokens_everybody_has_all_rights_and_gets_no_cookie() -> None:
     async with serve_http(Gateway(Limits())) as address, browser(address) as page:
-        everything = {"name": "anybody", "rights": ["admin", "control"], "tokens_needed": False}
+        everything = {"name": "anybody", "rights": ["admin", "control", "peek"], "tokens_needed": False}
         assert await page.get("/api/v1/me") == (200, everything)
         assert (await page.post("/api/v1/sign-in", {"token": "any"}))[0] == 204
         assert page.set_cookie == ""

@@ -35,6 +35,7 @@ _COMMANDS = {
     "gateway": _Lazy("headrace.gateway_cli", "gateway", "Run a gateway between connectors and Spark."),
     "new": _Lazy("headrace.cli.new", "new", "Create a project: a source, a sink or an application."),
     "pause": _Lazy("headrace.gateway_cli", "pause", "Pause a stream, a connector, a pipeline or a sink."),
+    "peek": _Lazy("headrace.gateway_cli", "peek", "Show a sample of a stream's messages."),
     "positions": _Lazy("headrace.cli.positions", "positions", "Show where a query continues in its streams, and move it."),
     "prepare": _Lazy("headrace.cli.prepare", "prepare", "Speed up Spark's startup on this machine, once after installing."),
     "restart": _Lazy("headrace.cli.restart", "restart", "Restart a connector of a running deployment."),

@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.gateway.config import Config, Http, Limits, Log, Paused, StreamRule, Telemetry, Tls, Token
+from headrace.gateway.config import Config, Http, Limits, Log, Paused, Peek, StreamRule, Telemetry, Tls, Token
 from headrace.gateway.errors import GatewayError, ListenError
 from headrace.gateway.identity import Identity, identity_of, token_digest
 from headrace.gateway.load import OPTION_KEYS, load_config, redacted_toml
@@ -26,6 +26,7 @@ __all__ = [
     "ListenError",
     "Log",
     "Paused",
+    "Peek",
     "StreamRule",
     "Telemetry",
     "Tls",

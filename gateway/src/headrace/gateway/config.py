@@ -45,6 +45,10 @@ def _name_pattern(value: str) -> str:
     return value
 
 
+def _pattern(value: str) -> str:
+    return _stream_pattern(value) if "/" in value else _name_pattern(value)
+
+
 def _file(value: Path, info: ValidationInfo) -> Path:
     """Resolves a path relative to the folder of the configuration file."""
     folder: Path = (info.context or {}).get("folder", Path())
@@ -56,6 +60,8 @@ def _file(value: Path, info: ValidationInfo) -> Path:
 
 StreamPattern = Annotated[str, AfterValidator(_stream_pattern)]
 NamePattern = Annotated[str, AfterValidator(_name_pattern)]
+AnyPattern = Annotated[str, AfterValidator(_pattern)]
+"""A stream pattern, or a name or pattern without a slash."""
 ExistingFile = Annotated[Path, AfterValidator(_file)]
 
 
@@ -125,6 +131,21 @@ class Paused(_Model):
     sinks: tuple[NamePattern, ...] = ()
 
 
+class Peek(_Model):
+    """What is shown of messages to people whose token has the right `peek`."""
+
+    enabled: bool = False
+    """Whether anything is shown."""
+    messages_per_s: int = Field(default=10, ge=1, le=100)
+    """The maximum number of messages that each listener is shown in a second."""
+    bytes_per_s: Size = Field(default=64 * 2**10, ge=2**10, le=2**20)
+    """The maximum number of bytes of messages that each listener is shown in a second."""
+    preview_bytes: Size = Field(default=2**10, ge=1, le=2**16)
+    """The maximum number of bytes of a value that are shown."""
+    max_listeners: int = Field(default=8, ge=1, le=64)
+    """The maximum number of listeners at a time."""
+
+
 class Tls(_Model):
     """PEM files. With `client_ca`, clients must present a certificate signed by it; their rights still depend on tokens."""
 
@@ -153,6 +174,8 @@ class Token(_Model):
     """Whether it may read the status."""
     control: bool = False
     """Whether it may change what the gateway does: pause, resume, forget, drain and reload."""
+    peek: tuple[AnyPattern, ...] = ()
+    """Streams of which it may see messages, and sinks of which it may see dead letters, if `[peek]` enables that."""
 
     @field_validator("sha256", mode="before")
     @classmethod
@@ -225,6 +248,7 @@ class Config(_Model):
     limits: Limits = Limits()
     streams: tuple[StreamRule, ...] = ()
     paused: Paused = Paused()
+    peek: Peek = Peek()
     tls: Tls | None = None
     tokens: tuple[Token, ...] = ()
     log: Log = Log()

@@ -37,6 +37,7 @@ class Identity:
     control: bool = False
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    peek: tuple[str, ...] = ()
     digest: str = field(default="", repr=False)
     """The SHA-256 of the token that was sent, so that revoking another token of the same name does not end the session."""
 
@@ -69,6 +70,10 @@ class Identity:
         """Returns whether its pipelines may write to this sink."""
         return _any_covers(self.writes, sink)
 
+    def may_peek(self, name: str) -> bool:
+        """Returns whether it may see messages of this stream, or dead letters of this sink."""
+        return _any_covers(self.peek, name)
+
     def may_administer(self) -> bool:
         """Returns whether it may read the status."""
         return self.admin
@@ -91,6 +96,7 @@ EVERYTHING = Identity(
     control=True,
     reads=("*/*",),
     writes=("*",),
+    peek=("*/*", "*"),
 )
 """The identity of all callers if no tokens are configured."""
 
@@ -169,6 +175,7 @@ def _identity(token: Token, digest: str) -> Identity:
         control=token.control,
         reads=token.reads,
         writes=token.writes,
+        peek=token.peek,
         digest=digest,
     )
 

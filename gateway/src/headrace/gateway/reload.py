@@ -32,6 +32,11 @@ RELOADABLE = frozenset(
         "paused.connectors",
         "paused.pipelines",
         "paused.sinks",
+        "peek.enabled",
+        "peek.messages_per_s",
+        "peek.bytes_per_s",
+        "peek.preview_bytes",
+        "peek.max_listeners",
         "streams",
         "tokens",
     }
@@ -112,7 +117,7 @@ class Reloading:
         if self._in_force.tokens and not config.tokens:
             raise ChangeRefused("the configuration no longer has tokens, so nothing has changed; restart the gateway for that")
         gateway = self._gateway
-        gateway.limits = config.limits
+        gateway.limits, gateway.peek = config.limits, config.peek
         if "streams" in changes:
             declare(gateway, config.streams)
         gateway.pauses.configure(config.paused)

@@ -14,6 +14,7 @@ class Right(Enum):
     WRITE = "writes"
     ADMINISTER = "admin"
     CONTROL = "control"
+    PEEK = "peek"
 
 
 _V1 = "/headrace.protocol.v1."
@@ -42,12 +43,14 @@ RULES: Mapping[str, frozenset[Right]] = {
     f"{_V1}AdminService/Drain": frozenset({Right.CONTROL}),
     f"{_V1}AdminService/Reload": frozenset({Right.CONTROL}),
     f"{_V1}AdminService/Resume": frozenset({Right.CONTROL}),
+    f"{_V1}AdminService/Peek": frozenset({Right.PEEK}),
     # Any token may list the gateway's services.
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": frozenset(),
 }
 """The rights that a caller must have for at least one name; the services check which names it may use."""
 
 EVENTS = "/api/v1/events"
+PEEK = "/api/v1/streams/{name:path}/peek"
 ME = "/api/v1/me"
 SIGN_IN = "/api/v1/sign-in"
 SIGN_OUT = "/api/v1/sign-out"
@@ -64,6 +67,7 @@ PATHS: Mapping[str, frozenset[Right]] = {
     EVENTS: frozenset({Right.ADMINISTER}),
     "/api/v1/gateway": frozenset({Right.ADMINISTER}),
     "/api/v1/streams": frozenset({Right.ADMINISTER}),
+    PEEK: frozenset({Right.PEEK}),
     "/api/v1/streams/{name:path}": frozenset({Right.ADMINISTER}),
     "/api/v1/sessions": frozenset({Right.ADMINISTER}),
     "/api/v1/pipelines": frozenset({Right.ADMINISTER}),

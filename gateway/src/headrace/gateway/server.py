@@ -48,7 +48,7 @@ async def serve(config: Config, *, ready: Callable[[str], None] | None = None, s
     Raises:
         ListenError: the gateway cannot listen on its address.
     """
-    gateway = Gateway(config.limits, config.streams, config.paused)
+    gateway = Gateway(config.limits, config.streams, config.paused, config.peek)
     registry = TokenRegistry(config.tokens)
     server = new_server(config, registry)
     observer = Observer(gateway, config.http)

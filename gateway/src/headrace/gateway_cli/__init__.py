@@ -7,10 +7,11 @@ from headrace.gateway_cli.drain import drain
 from headrace.gateway_cli.forget import forget
 from headrace.gateway_cli.gateway import gateway
 from headrace.gateway_cli.pause import pause, resume
+from headrace.gateway_cli.peek import peek
 from headrace.gateway_cli.program import main, program
 from headrace.gateway_cli.status import status
 from headrace.gateway_cli.timeline import timeline
 from headrace.gateway_cli.top import top
 from headrace.gateway_cli.why import why
 
-__all__ = ["drain", "forget", "gateway", "main", "pause", "program", "resume", "status", "timeline", "top", "why"]
+__all__ = ["drain", "forget", "gateway", "main", "pause", "peek", "program", "resume", "status", "timeline", "top", "why"]

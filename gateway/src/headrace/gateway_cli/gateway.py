@@ -69,6 +69,7 @@ def gateway(
       sinks = []                   # sinks it may attach as
       admin = false                # whether it may read the status
       control = false              # whether it may pause, forget, drain and reload
+      peek = []                    # streams of which it may see messages
 
     \b
       [[streams]]                  # acknowledged when all these have committed
@@ -171,7 +172,8 @@ def token(name: str) -> None:
     click.echo(f"HEADRACE_TOKEN={secret}", err=True)
     sys.stdout.write(
         f'\n[[tokens]]\nname = "{name}"\nsha256 = "{token_digest(secret)}"\n'
-        f'sources = ["{name}/*"]\npipelines = []\nreads = []\nwrites = []\nsinks = []\nadmin = false\ncontrol = false\n'
+        f'sources = ["{name}/*"]\npipelines = []\nreads = []\nwrites = []\nsinks = []\n'
+        "admin = false\ncontrol = false\npeek = []\n"
     )
 
 

@@ -6,6 +6,7 @@ from headrace.gateway_cli.drain import drain
 from headrace.gateway_cli.forget import forget
 from headrace.gateway_cli.gateway import gateway
 from headrace.gateway_cli.pause import pause, resume
+from headrace.gateway_cli.peek import peek
 from headrace.gateway_cli.status import status
 from headrace.gateway_cli.timeline import timeline
 from headrace.gateway_cli.top import top
@@ -24,6 +25,7 @@ _TYPED = {
     "headrace why": f"{_PROGRAM} why",
     "headrace drain": f"{_PROGRAM} drain",
     "headrace pause": f"{_PROGRAM} pause",
+    "headrace peek": f"{_PROGRAM} peek",
     "headrace resume": f"{_PROGRAM} resume",
     "headrace forget": f"{_PROGRAM} forget",
 }
@@ -35,6 +37,7 @@ program = gateway.program(
     drain=drain,
     forget=forget,
     pause=pause,
+    peek=peek,
     resume=resume,
     status=status,
     timeline=timeline,

@@ -11,11 +11,13 @@ from headrace.gateway_status.document import (
     StatusDocument,
     StreamDocument,
 )
+from headrace.gateway_status.peek import PeekDocument, peek_document
 from headrace.gateway_status.timeline import MessageDocument, TimelineDocument, message_document, timeline_document
 
 __all__ = [
     "GatewayDocument",
     "MessageDocument",
+    "PeekDocument",
     "PipelineDocument",
     "ProblemDocument",
     "SessionDocument",
@@ -25,6 +27,7 @@ __all__ = [
     "StreamDocument",
     "TimelineDocument",
     "message_document",
+    "peek_document",
     "problem_documents",
     "status_document",
     "timeline_document",

@@ -13,5 +13,7 @@ MAX_NAME_BYTES = 255
 """The maximum length of the name of a stream, pipeline, sink or instance, in bytes."""
 MAX_BATCHES = 500
 """How many micro-batches a gateway keeps of each pipeline, and how many a message names."""
+MAX_PEEK = 10_000
+"""The largest number of messages that a peek may be limited to."""
 MAX_BATCH_STREAMS = 50
 """How many streams a message names of a micro-batch."""

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from headrace.gateway.config import Limits, Paused, StreamRule
+from headrace.gateway.config import Limits, Paused, Peek, StreamRule
 from headrace.gateway.core.bounds import MAX_POSITIONS, MAX_SINKS, check_room
 from headrace.gateway.core.clock import Clock
 from headrace.gateway.core.connectors import Connectors
@@ -43,8 +43,13 @@ def _without_file() -> list[str]:
 class Gateway:
     """The state of one gateway."""
 
-    def __init__(self, limits: Limits, rules: Sequence[StreamRule] = (), paused: Paused | None = None) -> None:
+    def __init__(
+        self, limits: Limits, rules: Sequence[StreamRule] = (), paused: Paused | None = None, peek: Peek | None = None
+    ) -> None:
         self.limits = limits
+        self.peek = peek or Peek()
+        self.listeners = 0
+        """How many callers peek at streams."""
         self.started_at = time.monotonic()
         self.pauses = Pauses(paused or Paused())
         self.streams: dict[str, Stream] = {}

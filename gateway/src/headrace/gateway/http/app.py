@@ -17,6 +17,7 @@ from headrace.gateway.http.callers import Callers
 from headrace.gateway.http.changes import change_routes
 from headrace.gateway.http.console import console_routes
 from headrace.gateway.http.guard import Bounds, Endpoint, guarded, http_error, may_see
+from headrace.gateway.http.peeking import peek_endpoints
 from headrace.gateway.http.signing import signing_routes
 from headrace.gateway.http.status import Documents, is_degraded, json_response
 from headrace.gateway.http.timeline import timeline_endpoints
@@ -65,6 +66,7 @@ def new_app(
         "/metrics": measure,
         EVENTS: listen,
         **timeline_endpoints(gateway, observer),
+        **peek_endpoints(gateway, callers),
         **api_endpoints(documents),
     }
     app = Starlette(

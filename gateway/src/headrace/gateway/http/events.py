@@ -6,8 +6,8 @@ the whole status instead, so that nothing is kept for a slow client.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
 from typing import Any
 
 from starlette.requests import Request
@@ -48,7 +48,7 @@ class Events:
         self._observed: Observation | None = None
         self.listeners = 0
 
-    async def listen(self) -> AsyncIterator[bytes]:
+    async def listen(self) -> AsyncGenerator[bytes]:
         """Yields events, the whole status first, and comments while nothing changes."""
         self.listeners += 1
         try:
@@ -104,7 +104,7 @@ class Events:
         """Returns the event that has the whole status."""
         version, status, observed = self._version, self._status, self._observed
         if self._whole[0] != version and observed is not None:
-            text = await in_thread_if_large(observed, lambda: _event("status", version, status))
+            text = await in_thread_if_large(observed, lambda: event("status", version, status))
             self._whole = version, text
             return text
         return self._whole[1]
@@ -121,14 +121,15 @@ class Events:
 
 def _changes_text(number: int, before: Mapping[str, Any], after: Mapping[str, Any]) -> bytes:
     found = delta(before, after)
-    return _event("changes", number, {"at_ms": after["at_ms"], **found}) if found else b""
+    return event("changes", number, {"at_ms": after["at_ms"], **found}) if found else b""
 
 
-def _event(kind: str, number: int, document: Mapping[str, Any]) -> bytes:
+def event(kind: str, number: int, document: Mapping[str, Any]) -> bytes:
+    """Returns the text of an event."""
     return b"event: %s\nid: %d\ndata: %s\n\n" % (kind.encode(), number, encoded(document))
 
 
-class _EventStream(StreamingResponse):
+class EventStream(StreamingResponse):
     """A response without an end, to a client that must keep reading."""
 
     media_type = "text/event-stream"
@@ -155,17 +156,16 @@ async def answer(request: Request, events: Events, callers: Callers) -> Response
         text = f"{MAX_LISTENERS} clients listen already; close a page, or read /api/v1/status once in a while"
         return problem(503, text, **{"retry-after": "5"})
 
-    async def permitted() -> AsyncIterator[bytes]:
-        listening = events.listen()
-        try:
-            async for text in listening:
-                try:
-                    if callers.authenticate(request).lacks(PATHS[EVENTS], EVENTS):
-                        return
-                except Unauthenticated:
-                    return
-                yield text
-        finally:
-            await listening.aclose()  # type: ignore[attr-defined]  # it is a generator
+    return EventStream(while_permitted(request, EVENTS, callers, events.listen()))
 
-    return _EventStream(permitted())
+
+async def while_permitted(request: Request, path: str, callers: Callers, events: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """Yields events until their caller no longer has the rights that a path needs."""
+    async with aclosing(events):
+        async for text in events:
+            try:
+                if callers.authenticate(request).lacks(PATHS[path], path):
+                    return
+            except Unauthenticated:
+                return
+            yield text

@@ -29,6 +29,7 @@ MAX_BODY_BYTES = 16 * 2**10
 """The size in bytes of the body of a request that changes something."""
 _STATUSES = {
     grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
     grpc.StatusCode.NOT_FOUND: 404,
     grpc.StatusCode.FAILED_PRECONDITION: 409,
     grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
@@ -88,13 +89,23 @@ def guarded_change(
         wanted = await read_body(request, body)
         if isinstance(wanted, Response):
             return wanted
-        peer = f"{request.client.host}:{request.client.port}" if request.client is not None else "unknown"
         try:
-            return await change(Caller(found.name, peer), wanted)
+            return await change(caller_of(request, found), wanted)
         except ProtocolError as error:
-            return problem(_STATUSES.get(error.status, 500), str(error))
+            return refusal_of(error)
 
     return guard
+
+
+def caller_of(request: Request, identity: Identity) -> Caller:
+    """Returns who makes a request, for the log."""
+    peer = f"{request.client.host}:{request.client.port}" if request.client is not None else "unknown"
+    return Caller(identity.name, peer)
+
+
+def refusal_of(error: ProtocolError) -> Response:
+    """Returns the problem that an error of the protocol is."""
+    return problem(_STATUSES.get(error.status, 500), str(error))
 
 
 def _identity(request: Request, needed: frozenset[Any], path: str, callers: Callers) -> Identity | Response:

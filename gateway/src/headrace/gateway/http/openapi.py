@@ -7,16 +7,17 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_SEQUENCE
+from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_PEEK, MAX_SEQUENCE
 from headrace.gateway.core import VERSION
 from headrace.gateway.http.callers import COOKIE
 from headrace.gateway.http.changes import CHANGES_MADE
 from headrace.gateway.http.signing import MeDocument, SignInRequest
 from headrace.gateway.http.status import HealthDocument
-from headrace.gateway.rules import CHANGES, EVENTS, ME, PATHS, SIGN_IN, SIGN_OUT
+from headrace.gateway.rules import CHANGES, EVENTS, ME, PATHS, PEEK, SIGN_IN, SIGN_OUT
 from headrace.gateway_status import (
     GatewayDocument,
     MessageDocument,
+    PeekDocument,
     PipelineDocument,
     SessionDocument,
     SinkDocument,
@@ -31,6 +32,7 @@ _DOCUMENTS: tuple[Any, ...] = (
     HealthDocument,
     MeDocument,
     MessageDocument,
+    PeekDocument,
     PipelineDocument,
     SessionDocument,
     SinkDocument,
@@ -67,6 +69,7 @@ _OPERATIONS = {
     EVENTS: _Operation("The status, and then what changes in it, as server-sent events.", None),
     "/api/v1/gateway": _Operation("The gateway itself.", "GatewayDocument"),
     "/api/v1/streams": _Operation("All streams.", "StreamDocument", "streams"),
+    PEEK: _Operation("A sample of a stream's messages, as server-sent events.", "PeekDocument"),
     "/api/v1/streams/{name:path}": _Operation("One stream.", "StreamDocument"),
     "/api/v1/sessions": _Operation("The sessions of sources.", "SessionDocument", "sessions"),
     "/api/v1/pipelines": _Operation("All pipelines.", "PipelineDocument", "pipelines"),
@@ -78,6 +81,8 @@ _OPERATIONS = {
     "/api/v1/unacknowledged": _Operation("Where a message stands on its way to its acknowledgement.", "MessageDocument"),
 }
 
+_EVENTS = frozenset({EVENTS, PEEK})
+"""The paths that answer with events; the schema is that of their data."""
 _SEQUENCE = {"type": "integer", "minimum": 0, "maximum": MAX_SEQUENCE}
 _PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "/api/v1/pipelines/{name:path}/batches": [
@@ -89,6 +94,9 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"name": "stream", "in": "query", "required": True, "schema": {"type": "string"}},
         {"name": "sequence", "in": "query", "required": True, "schema": _SEQUENCE},
         {"name": "epoch", "in": "query", "schema": _SEQUENCE},
+    ],
+    PEEK: [
+        {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 0, "maximum": MAX_PEEK}},
     ],
 }
 """The parameters of queries, by path."""
@@ -129,13 +137,16 @@ def openapi_document() -> dict[str, Any]:
 
 def _operation(path: str) -> dict[str, Any]:
     operation = _OPERATIONS[path]
-    responses = {"200": _response("The answer.", _schema(operation), is_text=path == "/metrics", is_events=path == EVENTS)}
+    responses = {"200": _response("The answer.", _schema(operation), is_text=path == "/metrics", is_events=path in _EVENTS)}
     if path == "/readyz":
         responses["503"] = _response("Something is wrong.", _schema(operation))
     parameters = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}] if "{" in path else []
     parameters += _PARAMETERS.get(path, [])
     if parameters:
         responses["404"] = _error("There is none of that name.")
+    if path == PEEK:
+        responses["409"] = _error("The configuration does not enable it.")
+        responses["429"] = _error("Too many listen already.")
     if path in _PARAMETERS:
         responses["400"] = _error("A parameter is missing or invalid.")
     if PATHS[path]:

@@ -22,7 +22,7 @@ class SignInRequest(BaseModel):
 
 
 class MeDocument(TypedDict):
-    """Who calls: the name of the token, null if nobody is signed in, and whether it may see the status and change something."""
+    """Who calls: the name of the token, null if nobody is signed in, and which rights it has of those for people."""
 
     name: str | None
     rights: list[str]
@@ -63,7 +63,7 @@ def signing_routes(callers: Callers) -> list[Route]:
         except Unauthenticated:
             return JSONResponse(document)
         document["name"] = identity.name
-        document["rights"] = [right.value for right in (Right.ADMINISTER, Right.CONTROL) if identity.has(right)]
+        document["rights"] = [right.value for right in (Right.ADMINISTER, Right.CONTROL, Right.PEEK) if identity.has(right)]
         return JSONResponse(document)
 
     return [

@@ -33,9 +33,9 @@ def timeline_endpoints(gateway: Gateway, observer: Observer) -> Mapping[str, End
     kept = _Texts()
 
     async def batches(request: Request) -> Response:
-        name, limit = request.path_params["name"], _number(request, "limit", 1, MAX_BATCHES, MAX_BATCHES)
-        number = _number(request, "batch", 0, MAX_SEQUENCE) if "batch" in request.query_params else None
-        streams = _number(request, "streams", 0, MAX_BATCH_STREAMS, MAX_BATCH_STREAMS)
+        name, limit = request.path_params["name"], query_number(request, "limit", 1, MAX_BATCHES, MAX_BATCHES)
+        number = query_number(request, "batch", 0, MAX_SEQUENCE) if "batch" in request.query_params else None
+        streams = query_number(request, "streams", 0, MAX_BATCH_STREAMS, MAX_BATCH_STREAMS)
         pipeline = gateway.pipelines.get(name)
         if pipeline is None:
             return problem(404, f"there is no pipeline {name[:80]!r}; /api/v1/pipelines lists those that there are")
@@ -44,8 +44,8 @@ def timeline_endpoints(gateway: Gateway, observer: Observer) -> Mapping[str, End
 
     async def unacknowledged(request: Request) -> Response:
         name = request.query_params.get("stream", "")
-        sequence = _number(request, "sequence", 0, MAX_SEQUENCE)
-        epoch = _number(request, "epoch", 0, MAX_SEQUENCE) if "epoch" in request.query_params else None
+        sequence = query_number(request, "sequence", 0, MAX_SEQUENCE)
+        epoch = query_number(request, "epoch", 0, MAX_SEQUENCE) if "epoch" in request.query_params else None
         observed = await observer.observe()
         stream = gateway.streams.get(name)
         if stream is None:
@@ -77,7 +77,7 @@ class _Texts:
             return text
 
 
-def _number(request: Request, name: str, least: int, most: int, default: int | None = None) -> int:
+def query_number(request: Request, name: str, least: int, most: int, default: int | None = None) -> int:
     """Returns a parameter of a query.
 
     Raises:

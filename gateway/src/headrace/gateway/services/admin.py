@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import grpc
@@ -20,9 +21,10 @@ from headrace.gateway.core.control import (
     reload,
     resume,
 )
-from headrace.gateway.core.errors import MalformedMessage
+from headrace.gateway.core.errors import MalformedMessage, ReadTimeout
 from headrace.gateway.core.locating import locate
 from headrace.gateway.core.pauses import PartKind
+from headrace.gateway.core.peeking import begin_peek, peek
 from headrace.gateway.core.snapshot import pause_status
 from headrace.gateway.identity import identity_of
 from headrace.gateway.observer import Observer
@@ -161,6 +163,24 @@ class AdminService(AdminServiceServicer):
         except ProtocolError as error:
             await end_call(context, error)
         return pb.ReloadResponse()
+
+    async def Peek(  # type: ignore[override]  # it writes, so that it can limit how long that takes
+        self, request: pb.PeekRequest, context: grpc.aio.ServicerContext[pb.PeekRequest, pb.PeekResponse]
+    ) -> None:
+        """Shows a sample of a stream's messages."""
+        identity, timeout_ms = identity_of(context), self._gateway.limits.write_timeout_ms
+        try:
+            stream = begin_peek(self._gateway, Caller(identity.name, context.peer()), identity, request.stream, request.limit)
+            async with aclosing(peek(self._gateway, identity, stream, request.limit)) as samples:
+                async for sample in samples:
+                    try:
+                        async with asyncio.timeout(timeout_ms / 1000):
+                            await context.write(sample)
+                    except TimeoutError:
+                        text = f"the listener has read nothing for {timeout_ms} ms; keep reading"
+                        raise ReadTimeout(text, timeout_ms=timeout_ms) from None
+        except ProtocolError as error:
+            await end_call(context, error)
 
 
 _KINDS = {

@@ -212,6 +212,179 @@ MESSAGE_STATE_REDELIVERED: MessageState.ValueType  # 6
 Global___MessageState: _TypeAlias = MessageState  # noqa: Y015
 
 @_typing.final
+class PeekRequest(_message.Message):
+    """Asks for a sample of a stream's messages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STREAM_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    stream: _builtins.str
+    """The stream's name."""
+    limit: _builtins.int
+    """After how many messages the call ends, at most 10,000; 0 means that it does not."""
+    def __init__(
+        self,
+        *,
+        stream: _builtins.str = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "stream", b"stream"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PeekRequest: _TypeAlias = PeekRequest  # noqa: Y015
+
+@_typing.final
+class PeekResponse(_message.Message):
+    """A part of a sample. At least one is sent each second."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    NOT_SHOWN_FIELD_NUMBER: _builtins.int
+    not_shown: _builtins.int
+    """How many messages have passed since the call began without being shown, because of its limits."""
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessagePreview]:
+        """Messages, in the order of the stream; none if there is nothing new."""
+
+    def __init__(
+        self,
+        *,
+        messages: _abc.Iterable[Global___MessagePreview] | None = ...,
+        not_shown: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "not_shown", b"not_shown"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PeekResponse: _TypeAlias = PeekResponse  # noqa: Y015
+
+@_typing.final
+class MessagePreview(_message.Message):
+    """The beginning of a message. What looks like a secret by its name is replaced with `(hidden)`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    EVENT_TIME_US_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    HEADERS_FIELD_NUMBER: _builtins.int
+    HEADERS_IN_ALL_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    """The generation of its stream's sequences."""
+    sequence: _builtins.int
+    """Its sequence."""
+    event_time_us: _builtins.int
+    """When it happened, in microseconds since 1970-01-01 UTC; absent if unknown."""
+    headers_in_all: _builtins.int
+    """How many headers it has."""
+    @_builtins.property
+    def key(self) -> Global___BytesPreview:
+        """Its key; absent for null."""
+
+    @_builtins.property
+    def value(self) -> Global___BytesPreview:
+        """Its value; absent for null."""
+
+    @_builtins.property
+    def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeaderPreview]:
+        """Its first headers."""
+
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+        sequence: _builtins.int = ...,
+        event_time_us: _builtins.int | None = ...,
+        key: Global___BytesPreview | None = ...,
+        value: Global___BytesPreview | None = ...,
+        headers: _abc.Iterable[Global___HeaderPreview] | None = ...,
+        headers_in_all: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_event_time_us", b"_event_time_us", "_key", b"_key", "_value", b"_value", "event_time_us", b"event_time_us", "key", b"key", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_event_time_us", b"_event_time_us", "_key", b"_key", "_value", b"_value", "epoch", b"epoch", "event_time_us", b"event_time_us", "headers", b"headers", "headers_in_all", b"headers_in_all", "key", b"key", "sequence", b"sequence", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__event_time_us: _TypeAlias = _typing.Literal["event_time_us"]  # noqa: Y015
+    _WhichOneofArgType__event_time_us: _TypeAlias = _typing.Literal["_event_time_us", b"_event_time_us"]  # noqa: Y015
+    _WhichOneofReturnType__key: _TypeAlias = _typing.Literal["key"]  # noqa: Y015
+    _WhichOneofArgType__key: _TypeAlias = _typing.Literal["_key", b"_key"]  # noqa: Y015
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__event_time_us) -> _WhichOneofReturnType__event_time_us | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__key) -> _WhichOneofReturnType__key | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___MessagePreview: _TypeAlias = MessagePreview  # noqa: Y015
+
+@_typing.final
+class BytesPreview(_message.Message):
+    """The beginning of some bytes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    first: _builtins.bytes
+    """The first bytes."""
+    size: _builtins.int
+    """How many bytes there are in all."""
+    def __init__(
+        self,
+        *,
+        first: _builtins.bytes = ...,
+        size: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BytesPreview: _TypeAlias = BytesPreview  # noqa: Y015
+
+@_typing.final
+class HeaderPreview(_message.Message):
+    """A header of a message."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The beginning of its name."""
+    @_builtins.property
+    def value(self) -> Global___BytesPreview:
+        """Its value; absent for null."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        value: Global___BytesPreview | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "name", b"name", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___HeaderPreview: _TypeAlias = HeaderPreview  # noqa: Y015
+
+@_typing.final
 class PauseRequest(_message.Message):
     """Names a part to pause."""
 

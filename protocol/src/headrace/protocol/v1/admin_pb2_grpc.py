@@ -80,6 +80,11 @@ class AdminServiceStub:
                 request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReloadRequest.SerializeToString,
                 response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReloadResponse.FromString,
                 _registered_method=True)
+        self.Peek = channel.unary_stream(
+                '/headrace.protocol.v1.AdminService/Peek',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.PeekRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.PeekResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -157,6 +162,16 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Peek(self, request, context):
+        """Shows a sample of a stream's messages, those that the gateway holds and then those that arrive, until the limit of the
+        request is reached or the caller leaves. Acknowledgements and credit do not wait for it. Needs the right `peek` for the
+        stream. FAILED_PRECONDITION if the configuration does not enable it, NOT_FOUND if there is no stream of that name,
+        RESOURCE_EXHAUSTED if too many listen already, DEADLINE_EXCEEDED for a caller that does not read what it is sent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -204,6 +219,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Reload,
                     request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReloadRequest.FromString,
                     response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReloadResponse.SerializeToString,
+            ),
+            'Peek': grpc.unary_stream_rpc_method_handler(
+                    servicer.Peek,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.PeekRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.PeekResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -450,6 +470,33 @@ class AdminService:
             '/headrace.protocol.v1.AdminService/Reload',
             headrace_dot_protocol_dot_v1_dot_admin__pb2.ReloadRequest.SerializeToString,
             headrace_dot_protocol_dot_v1_dot_admin__pb2.ReloadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Peek(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/headrace.protocol.v1.AdminService/Peek',
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.PeekRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.PeekResponse.FromString,
             options,
             channel_credentials,
             insecure,

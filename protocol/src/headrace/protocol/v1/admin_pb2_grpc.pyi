@@ -66,6 +66,12 @@ class AdminServiceStub:
     """Reads the configuration file again, and applies all that has changed, or nothing. FAILED_PRECONDITION if the file is
     invalid, or if a change needs a restart.
     """
+    Peek: _grpc.UnaryStreamMultiCallable[_admin_pb2.PeekRequest, _admin_pb2.PeekResponse]
+    """Shows a sample of a stream's messages, those that the gateway holds and then those that arrive, until the limit of the
+    request is reached or the caller leaves. Acknowledgements and credit do not wait for it. Needs the right `peek` for the
+    stream. FAILED_PRECONDITION if the configuration does not enable it, NOT_FOUND if there is no stream of that name,
+    RESOURCE_EXHAUSTED if too many listen already, DEADLINE_EXCEEDED for a caller that does not read what it is sent.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -104,6 +110,12 @@ class AdminServiceAsyncStub(AdminServiceStub):
     Reload: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReloadRequest, _admin_pb2.ReloadResponse]  # type: ignore[assignment]
     """Reads the configuration file again, and applies all that has changed, or nothing. FAILED_PRECONDITION if the file is
     invalid, or if a change needs a restart.
+    """
+    Peek: _aio.UnaryStreamMultiCallable[_admin_pb2.PeekRequest, _admin_pb2.PeekResponse]  # type: ignore[assignment]
+    """Shows a sample of a stream's messages, those that the gateway holds and then those that arrive, until the limit of the
+    request is reached or the caller leaves. Acknowledgements and credit do not wait for it. Needs the right `peek` for the
+    stream. FAILED_PRECONDITION if the configuration does not enable it, NOT_FOUND if there is no stream of that name,
+    RESOURCE_EXHAUSTED if too many listen already, DEADLINE_EXCEEDED for a caller that does not read what it is sent.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -194,6 +206,18 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_pb2.ReloadResponse, _abc.Awaitable[_admin_pb2.ReloadResponse]]:
         """Reads the configuration file again, and applies all that has changed, or nothing. FAILED_PRECONDITION if the file is
         invalid, or if a change needs a restart.
+        """
+
+    @_abc_1.abstractmethod
+    def Peek(
+        self,
+        request: _admin_pb2.PeekRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_admin_pb2.PeekResponse], _abc.AsyncIterator[_admin_pb2.PeekResponse]]:
+        """Shows a sample of a stream's messages, those that the gateway holds and then those that arrive, until the limit of the
+        request is reached or the caller leaves. Acknowledgements and credit do not wait for it. Needs the right `peek` for the
+        stream. FAILED_PRECONDITION if the configuration does not enable it, NOT_FOUND if there is no stream of that name,
+        RESOURCE_EXHAUSTED if too many listen already, DEADLINE_EXCEEDED for a caller that does not read what it is sent.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

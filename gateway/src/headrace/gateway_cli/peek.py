@@ -1,0 +1,59 @@
+"""`headrace peek`: a sample of a stream's messages."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.contract.limits import MAX_PEEK
+from headrace.gateway_cli.previews import FORMS, preview_lines
+from headrace.terminal import Connection, ProgramCommand, connection_options, print_json
+
+if TYPE_CHECKING:
+    from headrace.protocol.v1.admin_pb2 import PeekResponse
+
+
+@click.command(cls=ProgramCommand)
+@click.argument("stream")
+@click.option("--limit", type=click.IntRange(0, MAX_PEEK), default=10, show_default=True, help="End after so many; 0: never.")
+@click.option("--form", type=click.Choice(FORMS), default="auto", show_default=True, help="How to show values.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON documents, one per line.")
+@connection_options
+def peek(stream: str, limit: int, form: str, as_json: bool, connection: Connection) -> None:
+    """Show messages of a stream, those that the gateway holds and then those that arrive.
+
+    Peeking needs the right `peek` for the stream, and a gateway whose configuration enables it. What is shown is a sample:
+    the gateway limits how many messages it shows in a second, and how much of each. Nothing is acknowledged or removed.
+
+    \b
+    Examples:
+      headrace peek orders/0
+      headrace peek orders/0 --limit 0 --form hex
+      headrace peek orders/0 --json | jq '.messages[].value.text'
+
+    Exit codes: 0 the limit is reached or Ctrl-C, 1 the gateway does not know the stream, refuses or is away.
+    """
+    import grpc
+
+    from headrace.gateway_status import peek_document
+    from headrace.protocol.v1.admin_pb2 import PeekRequest
+    from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
+
+    sample: PeekResponse | None = None
+    with connection.channel() as channel:
+        try:
+            # Ctrl-C is how it ends without a limit.
+            with suppress(KeyboardInterrupt):
+                for sample in AdminServiceStub(channel).Peek(
+                    PeekRequest(stream=stream, limit=limit), metadata=connection.metadata
+                ):
+                    document = peek_document(sample)
+                    if not as_json:
+                        for message in document["messages"]:
+                            click.echo("\n".join(preview_lines(message, form)))
+                    elif sample.messages:
+                        print_json(document, compact=True)
+        except grpc.RpcError as error:
+            raise connection.failure(error) from None
+    if sample is not None and not as_json:
+        click.echo(f"{sample.not_shown:,} messages were not shown", err=True)
