@@ -7,8 +7,11 @@ from playwright.async_api import Page, expect
 from tests.console.conftest import DEADLINE_MS, Package
 from tests.console.views import keep_picture, violations
 from tests.gateway.http_server import serve_http
+from tests.gateway.test_peeking import rigged
 from tests.gateway.test_rights import token
-from tests.gateway.wire import Connector, serve
+from tests.gateway.wire import Connector, frame, serve
+
+from headrace.gateway import Peek
 
 from headrace.protocol.v1 import connector_pb2
 
@@ -66,6 +69,24 @@ async def test_a_part_is_paused_and_resumed(page: Page, troubled: str) -> None:
     await expect(page.get_by_role("button", name="Pause stream orders/0")).to_be_visible()
 
 
+async def test_messages_of_a_stream_are_peeked_at(page: Page, package: Package) -> None:
+    async with rigged() as rig, serve_http(rig.gateway) as http:
+        await rig.send(frame(1, 1, [b'{"n":1}', b"hello"]))
+        await page.goto(f"http://{http}/?view=streams&stream=orders/0")
+        await page.get_by_role("button", name="Peek at messages").click()
+        messages = page.get_by_role("region", name="Messages of orders/0")
+        await expect(messages.get_by_role("listitem")).to_have_count(2)
+        await expect(messages.get_by_role("listitem").first).to_contain_text("hello")
+        await expect(messages).to_contain_text('"n": 1')
+        await page.get_by_label("Show as").select_option("hex")
+        await expect(messages).to_contain_text("68 65 6c 6c 6f")
+        assert not await violations(page)
+        rig.gateway.peek = Peek()
+        await expect(messages.get_by_role("alert")).to_contain_text("this gateway shows no messages")
+        await page.get_by_role("button", name="Peek at messages").click()
+        await expect(messages.get_by_role("alert")).to_contain_text("this gateway shows no messages")
+
+
 async def test_rows_stay_and_are_stale_without_a_gateway(page: Page) -> None:
     async with serve() as (gateway, address):
         connector = Connector(address)
@@ -91,6 +112,7 @@ async def test_a_token_signs_in_and_rights_decide_on_buttons(page: Page) -> None
         await page.get_by_role("button", name="Sign in").click()
         await expect(page.get_by_role("region", name="Stream orders/0")).to_be_visible()
         await expect(page.get_by_role("button", name="Pause stream orders/0")).to_have_count(0)
+        await expect(page.get_by_role("button", name="Peek at messages")).to_have_count(0)
         await page.get_by_role("button", name="Sign out").click()
         await expect(page.get_by_label("Token")).to_be_visible()
 

@@ -85,7 +85,7 @@ export function App({ feed }: { feed: Feed }) {
 }
 
 function shown(view: View, feed: Feed, snapshot: Snapshot, status: NonNullable<Snapshot["status"]>): ReactNode {
-  const { mayControl } = snapshot;
+  const { mayControl, mayPeek } = snapshot;
   switch (view) {
     case "health":
       return <Health status={status} mayControl={mayControl} />;
@@ -94,7 +94,7 @@ function shown(view: View, feed: Feed, snapshot: Snapshot, status: NonNullable<S
     case "timeline":
       return <Timeline status={status} mayControl={mayControl} />;
     case "streams":
-      return <Streams status={status} history={feed.history} mayControl={mayControl} />;
+      return <Streams status={status} history={feed.history} mayControl={mayControl} mayPeek={mayPeek} />;
     case "connectors":
       return <Connectors status={status} mayControl={mayControl} />;
   }

@@ -6,6 +6,7 @@ import { credit, flow } from "../src/model/flow";
 import { graph } from "../src/model/graph";
 import { History } from "../src/model/history";
 import { cursor, place } from "../src/model/position";
+import { line, shownAs } from "../src/model/preview";
 import { bars, lastStage, scale, span } from "../src/model/lanes";
 import type { Batch, Pipeline, Session, Status, Stream } from "../src/model/documents";
 
@@ -237,5 +238,21 @@ describe("the history", () => {
     expect(history.rate("pipeline totals", "done")).toBe(5);
     expect(history.rate("step totals\nprice", "done")).toBe(2);
     expect(history.rate("stream none", "done")).toBe(0);
+  });
+});
+
+describe("previews", () => {
+  const of = (text: string | null, binary: string) => ({ text, base64: btoa(binary), size: binary.length });
+
+  it("are JSON that is laid out, else text, else hex", () => {
+    expect(shownAs(of('{"a":1}', '{"a":1}'), "auto")).toBe('{\n  "a": 1\n}');
+    expect(shownAs(of('{"a":1}', '{"a":1}'), "text")).toBe('{"a":1}');
+    expect(shownAs(of('{"a', '{"a'), "json")).toBe('{"a');
+    expect(shownAs(of(null, "\xffA\x00"), "auto")).toBe(`0000  ${"ff 41 00".padEnd(47)}  .A.`);
+    expect(shownAs(of("ab", "ab"), "hex")).toBe(`0000  ${"61 62".padEnd(47)}  ab`);
+  });
+
+  it("fit on a line", () => {
+    expect([line(null), line(of("k", "k")), line(of(null, "\xff")).slice(0, 8)]).toEqual(["null", "k", "0000  ff"]);
   });
 });

@@ -19,13 +19,39 @@ const TIMEOUT_MS = 10_000;
 
 export async function request(path: string, init: RequestInit = {}): Promise<unknown> {
   const response = await fetch(`/api/v1/${path}`, { ...init, signal: AbortSignal.timeout(TIMEOUT_MS) });
+  await refuse(response);
   const text = await response.text();
-  const body: unknown = response.headers.get("content-type")?.includes("json") ? JSON.parse(text) : null;
-  if (!response.ok) {
-    const detail = (body as { detail?: string } | null)?.detail;
-    throw new ApiError(response.status, detail ?? `The gateway answered ${response.status}`);
+  return response.headers.get("content-type")?.includes("json") ? (JSON.parse(text) as unknown) : null;
+}
+
+/** Raises the error that a response is, if it is one. */
+async function refuse(response: Response): Promise<void> {
+  if (response.ok) return;
+  const isJson = response.headers.get("content-type")?.includes("json");
+  const detail = isJson ? ((await response.json()) as { detail?: string }).detail : undefined;
+  throw new ApiError(response.status, detail ?? `The gateway answered ${response.status}`);
+}
+
+/** Passes on each event of a path until it ends. Unlike an EventSource, it says why it was refused, and does not return. */
+export async function follow(
+  path: string,
+  signal: AbortSignal,
+  take: (kind: string, data: unknown) => void,
+): Promise<void> {
+  const response = await fetch(`/api/v1/${path}`, { signal });
+  await refuse(response);
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let waiting = "";
+  for (;;) {
+    const { done, value } = (await reader?.read()) ?? { done: true, value: undefined };
+    if (done) return;
+    const events = (waiting + value).split("\n\n");
+    waiting = events.pop() ?? "";
+    for (const event of events) {
+      const fields = new Map(event.split("\n").map((line) => [line.split(": ", 1)[0], line.replace(/^\w*: /, "")]));
+      take(fields.get("event") ?? "", JSON.parse(fields.get("data") ?? "null"));
+    }
   }
-  return body;
 }
 
 export async function post(path: string, body: unknown): Promise<unknown> {

@@ -14,6 +14,7 @@ export interface Snapshot {
   signInNeeded: boolean;
   me: Me | null;
   mayControl: boolean;
+  mayPeek: boolean;
 }
 
 const SILENCE_MS = 15_000;
@@ -28,6 +29,7 @@ export class Feed {
     signInNeeded: false,
     me: null,
     mayControl: false,
+    mayPeek: false,
   };
   private listeners = new Set<() => void>();
   private events: EventSource | null = null;
@@ -49,7 +51,8 @@ export class Feed {
       const who = await me();
       if (generation !== this.generation) return;
       const barred = !who.rights.includes("admin");
-      this.publish({ me: who, signInNeeded: barred, mayControl: who.rights.includes("control") });
+      const may = (right: string): boolean => who.rights.includes(right);
+      this.publish({ me: who, signInNeeded: barred, mayControl: may("control"), mayPeek: may("peek") });
       if (!barred) this.listen();
     } catch {
       if (generation === this.generation) this.lost();
@@ -66,7 +69,7 @@ export class Feed {
   /** Forgets what the one who signs out has seen. */
   clear(): void {
     this.stop();
-    this.publish({ status: null, signInNeeded: true, mayControl: false, me: null });
+    this.publish({ status: null, signInNeeded: true, mayControl: false, mayPeek: false, me: null });
   }
 
   private listen(): void {

@@ -9,11 +9,19 @@ import { adjust, useRoute } from "../model/route";
 import { Controls } from "../parts/control";
 import { FlowMark } from "../parts/flow_mark";
 import { Grid, type Column } from "../parts/grid";
+import { Peek } from "../parts/peek";
 import { Sparkline } from "../parts/sparkline";
 
 const nameOf = (row: Stream): string => row.stream;
 
-export function Streams({ status, history, mayControl }: { status: Status; history: History; mayControl: boolean }) {
+interface Shown {
+  status: Status;
+  history: History;
+  mayControl: boolean;
+  mayPeek: boolean;
+}
+
+export function Streams({ status, history, mayControl, mayPeek }: Shown) {
   const { filter = "", sort = "-lag", stream: selected } = useRoute();
   const columns = useMemo(() => columnsOf(status.sessions, history), [status.sessions, history]);
   const shown = status.streams.find((row) => row.stream === selected);
@@ -30,6 +38,7 @@ export function Streams({ status, history, mayControl }: { status: Status; histo
       onSelect={(stream) => adjust({ stream })}
     >
       {shown && <Details row={shown} history={history} mayControl={mayControl} />}
+      {shown && mayPeek && <Peek key={shown.stream} stream={shown.stream} />}
     </Grid>
   );
 }

@@ -1,0 +1,68 @@
+import { useEffect, useState } from "react";
+import { Button } from "react-aria-components";
+import { follow } from "../client/api";
+import { count } from "../model/format";
+import type { Form, MessagePreview, Sample } from "../model/preview";
+import { FormField, Message } from "./message";
+
+const KEPT = 50;
+
+/** A sample of a stream's messages, newest first, while somebody wants to see it. */
+export function Peek({ stream }: { stream: string }) {
+  const [on, setOn] = useState(false);
+  const [form, setForm] = useState<Form>("auto");
+  const [messages, setMessages] = useState<MessagePreview[]>([]);
+  const [notShown, setNotShown] = useState(0);
+  const [ended, setEnded] = useState("");
+
+  useEffect(() => {
+    if (!on) return;
+    const leaving = new AbortController();
+    const end = (reason: string): void => {
+      if (leaving.signal.aborted) return;
+      leaving.abort();
+      setOn(false);
+      setEnded(reason);
+    };
+    void follow(`streams/${stream}/peek`, leaving.signal, (kind, data) => {
+      if (kind === "end") end((data as { reason: string }).reason);
+      if (kind !== "sample") return;
+      const sample = data as Sample;
+      setNotShown(sample.not_shown);
+      if (sample.messages.length) {
+        setMessages((before) => [...sample.messages.toReversed(), ...before].slice(0, KEPT));
+      }
+    })
+      .then(() => end("The connection was closed."))
+      .catch((refused: unknown) => end(refused instanceof Error ? refused.message : String(refused)));
+    return () => leaving.abort();
+  }, [on, stream]);
+
+  return (
+    <section className="peek" aria-label={`Messages of ${stream}`}>
+      <div className="tools">
+        <Button
+          onPress={() => {
+            setEnded("");
+            if (!on) setMessages([]);
+            setOn(!on);
+          }}
+        >
+          {on ? "Stop peeking" : "Peek at messages"}
+        </Button>
+        <FormField value={form} onChange={setForm} />
+        <span className="muted" role="status">
+          {on && `${count(notShown)} not shown`}
+        </span>
+      </div>
+      {ended && <p role="alert">{ended}</p>}
+      <ol className="messages">
+        {messages.map((message) => (
+          <li key={`${message.epoch}:${message.sequence}`}>
+            <Message message={message} form={form} />
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
