@@ -137,6 +137,7 @@ BUSY = pb.GetStatusResponse(
             pending_transactions=2,
             staged_messages=1_234_567,
             refused_messages=3,
+            dead_letters=2,
             committed=[Transaction(pipeline="f3b5", batch=41)],
             lost=[pb.LostVote(instance="alerts-a", transaction=Transaction(pipeline="77aa", batch=7))],
             losses=2,

@@ -28,6 +28,7 @@ OF_HEADRACE = {
     "headrace-connectors dlq": "headrace dlq",
     "headrace-connectors": "headrace connector",
     "headrace-gateway status": "headrace status",
+    "headrace-gateway dead-letters": "headrace dead-letters",
     "headrace-gateway drain": "headrace drain",
     "headrace-gateway timeline": "headrace timeline",
     "headrace-gateway top": "headrace top",
@@ -115,7 +116,7 @@ def test_an_error_of_a_configuration_names_the_command_that_is_installed(tmp_pat
 def test_commands_are_mounted_and_not_copied() -> None:
     context = click.Context(cli)
     assert isinstance(cli, click.Group)
-    of_gateway = ("drain", "forget", "pause", "peek", "resume", "status", "timeline", "top", "why")
+    of_gateway = ("dead-letters", "drain", "forget", "pause", "peek", "resume", "status", "timeline", "top", "why")
     names = ("conformance", "connector", "dlq", "gateway", *of_gateway)
     mounted = {name: cli.get_command(context, name) for name in names}
 
@@ -123,6 +124,7 @@ def test_commands_are_mounted_and_not_copied() -> None:
         "conformance": conformance.conformance,
         "connector": connectors_cli.connector,
         "dlq": connectors_cli.dlq,
+        "dead-letters": gateway_cli.dead_letters,
         "drain": gateway_cli.drain,
         "forget": gateway_cli.forget,
         "gateway": gateway_cli.gateway,

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import blocks, section, text
 
+from headrace.contract.limits import MAX_DEAD_LETTERS
 from headrace.gateway import load_config
 from headrace.gateway.core.previews import HEADER_BYTES, KEY_BYTES, MAX_HEADERS, is_secret
+from headrace.gateway.core.sinks.dead_letters import MAX_OF_PART, MAX_SINK_BYTES
 from headrace.gateway.http.events import READ_TIMEOUT_S
 
 PAGE = "docs/peek.md"
@@ -17,6 +19,8 @@ def test_limits_are_what_the_page_says() -> None:
     assert f"at most {KEY_BYTES} bytes of the key" in page
     assert f"{MAX_HEADERS} headers with at most {HEADER_BYTES} bytes each" in page
     assert f"by HTTP after {READ_TIMEOUT_S:g} s" in page
+    assert f"the last {MAX_DEAD_LETTERS} of each sink in memory, at most {MAX_SINK_BYTES // 1024} KiB" in page
+    assert f"the last {MAX_OF_PART} are kept" in page
 
 
 def test_every_name_of_a_secret_on_the_page_is_hidden() -> None:
@@ -33,5 +37,4 @@ def test_examples_of_configurations_are_valid(example: object, tmp_path: Path) -
     file = tmp_path / "gateway.toml"
     file.write_text(example.text)  # type: ignore[attr-defined]
     config = load_config(file, environ={"SUPPORT_TOKEN": "one"})
-    assert config.peek.enabled
-    assert config.tokens[0].peek == ("orders/*",)
+    assert config.tokens[0].peek[0] == "orders/*"

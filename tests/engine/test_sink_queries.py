@@ -199,6 +199,7 @@ def test_refused_messages_go_to_the_dead_letter_sink_in_the_same_transaction(rig
     rig.run(rig.load(readTasks="1"), deadLetters="errors")
     alerts, errors = rig.gateway.delivered
     assert (alerts.start.sink, errors.start.sink) == ("alerts", "errors")
+    assert (alerts.start.dead_letters, errors.start.dead_letters) == (False, True)
     assert alerts.start.part.transaction == errors.start.part.transaction
     assert [row["value"] for row in errors.rows] == [alerts.rows[n]["value"] for n in (2, 4)]
     assert [{h["name"]: h["value"] for h in row["headers"]} for row in errors.rows] == [

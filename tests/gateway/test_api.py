@@ -12,14 +12,14 @@ from tests.gateway.wire import Engine, numbered, serve
 
 from headrace.gateway import Limits, observer
 from headrace.gateway.core import Gateway
-from headrace.gateway.rules import CHANGES, EVENTS, ME, PATHS, PEEK, SIGN_IN, SIGN_OUT, Right
+from headrace.gateway.rules import CHANGES, DEAD_LETTERS, EVENTS, ME, PATHS, PEEK, SIGN_IN, SIGN_OUT, Right
 from headrace.gateway_status import status_document
 
+OTHERS: dict[str, set[Right]] = {PEEK: {Right.PEEK}, DEAD_LETTERS: {Right.PEEK}, "/api/v1/openapi.json": set()}
+"""The paths of the API that do not need the right `admin`, and what they need."""
 READ_AT_ONCE = [path for path in PATHS if path not in (EVENTS, PEEK)]
 """The paths whose answers end; `test_events.py` and `test_peeking.py` have the others."""
-ADMIN_PATHS = [
-    path for path in PATHS if path == "/metrics" or (path.startswith("/api/") and "openapi" not in path and path != PEEK)
-]
+ADMIN_PATHS = [path for path in PATHS if path == "/metrics" or (path.startswith("/api/") and path not in OTHERS)]
 LISTS = {
     "streams": "streams",
     "sessions": "sessions",
@@ -59,8 +59,8 @@ async def test_each_path_needs_its_rights_and_no_others() -> None:
         for path, needed in PATHS.items():
             if path == EVENTS:
                 continue
-            right = {Right.ADMINISTER} if path in ADMIN_PATHS else {Right.PEEK} if path == PEEK else set()
-            assert needed == right, path
+            assert needed == ({Right.ADMINISTER} if path in ADMIN_PATHS else OTHERS.get(path, set())), path
+            lacking = f"does not allow {path}: it has no {' '.join(right.value for right in needed)}"
             for caller in (None, "unknown"):
                 code, answer = await get(address, named(path), caller)
                 assert (code == 401) == bool(needed), path
@@ -68,11 +68,7 @@ async def test_each_path_needs_its_rights_and_no_others() -> None:
             for caller, rights in sets.items():
                 code, answer = await get(address, named(path), caller)
                 assert (code == 403) == (not {right.value for right in needed} <= rights.keys()), (path, caller)
-                assert (
-                    code != 403
-                    or f"the token of '{caller}' does not allow {path}: it has no {' '.join(right.value for right in needed)}"
-                    in answer["detail"]
-                )
+                assert code != 403 or f"the token of '{caller}' {lacking}" in answer["detail"]
 
 
 async def test_a_gateway_without_tokens_answers_everybody() -> None:

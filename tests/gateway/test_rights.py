@@ -62,6 +62,7 @@ NEEDED = {
     "AdminService/Reload": {"control"},
     "AdminService/Resume": {"control"},
     "AdminService/Peek": {"peek"},
+    "AdminService/ListDeadLetters": {"peek"},
 }
 """What the documentation says (docs/gateway.md, "What each call needs")."""
 

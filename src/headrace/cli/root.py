@@ -27,6 +27,7 @@ _COMMANDS = {
     "completion": _Lazy("headrace.terminal.completion", "completion", "Print the script that completes commands in a shell."),
     "conformance": _Lazy("headrace.conformance", "conformance", "Judge whether a connector keeps the rules of the protocol."),
     "connector": _Lazy("headrace.connectors_cli", "connector", "List, describe, check and run connectors."),
+    "dead-letters": _Lazy("headrace.gateway_cli", "dead_letters", "Show the last dead letters that a gateway has passed on."),
     "demo": _Lazy("headrace.laboratory.commands.demo", "demo", "Run a complete job on real flight data, and check its result."),
     "dlq": _Lazy("headrace.connectors_cli", "dlq", "Show dead letters, and replay them."),
     "doctor": _Lazy("headrace.cli.doctor", "doctor", "Check this machine, and suggest fixes."),

@@ -118,6 +118,8 @@ class Reloading:
             raise ChangeRefused("the configuration no longer has tokens, so nothing has changed; restart the gateway for that")
         gateway = self._gateway
         gateway.limits, gateway.peek = config.limits, config.peek
+        if not config.peek.enabled:
+            gateway.dead_letters.clear()
         if "streams" in changes:
             declare(gateway, config.streams)
         gateway.pauses.configure(config.paused)

@@ -44,6 +44,7 @@ RULES: Mapping[str, frozenset[Right]] = {
     f"{_V1}AdminService/Reload": frozenset({Right.CONTROL}),
     f"{_V1}AdminService/Resume": frozenset({Right.CONTROL}),
     f"{_V1}AdminService/Peek": frozenset({Right.PEEK}),
+    f"{_V1}AdminService/ListDeadLetters": frozenset({Right.PEEK}),
     # Any token may list the gateway's services.
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": frozenset(),
 }
@@ -51,6 +52,7 @@ RULES: Mapping[str, frozenset[Right]] = {
 
 EVENTS = "/api/v1/events"
 PEEK = "/api/v1/streams/{name:path}/peek"
+DEAD_LETTERS = "/api/v1/dead-letters"
 ME = "/api/v1/me"
 SIGN_IN = "/api/v1/sign-in"
 SIGN_OUT = "/api/v1/sign-out"
@@ -76,6 +78,7 @@ PATHS: Mapping[str, frozenset[Right]] = {
     "/api/v1/sinks": frozenset({Right.ADMINISTER}),
     "/api/v1/sinks/{name:path}": frozenset({Right.ADMINISTER}),
     "/api/v1/sink-sessions": frozenset({Right.ADMINISTER}),
+    DEAD_LETTERS: frozenset({Right.PEEK}),
     "/api/v1/unacknowledged": frozenset({Right.ADMINISTER}),
 }
 """The rights that each path of the HTTP server requires, as for `RULES`. A path without rights requires no token either."""

@@ -3,6 +3,7 @@
 Only the command that runs the gateway imports it.
 """
 
+from headrace.gateway_cli.dead_letters import dead_letters
 from headrace.gateway_cli.drain import drain
 from headrace.gateway_cli.forget import forget
 from headrace.gateway_cli.gateway import gateway
@@ -14,4 +15,18 @@ from headrace.gateway_cli.timeline import timeline
 from headrace.gateway_cli.top import top
 from headrace.gateway_cli.why import why
 
-__all__ = ["drain", "forget", "gateway", "main", "pause", "peek", "program", "resume", "status", "timeline", "top", "why"]
+__all__ = [
+    "dead_letters",
+    "drain",
+    "forget",
+    "gateway",
+    "main",
+    "pause",
+    "peek",
+    "program",
+    "resume",
+    "status",
+    "timeline",
+    "top",
+    "why",
+]

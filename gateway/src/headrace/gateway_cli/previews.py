@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.gateway_status.peek import MessagePreviewDocument, PreviewDocument
+    from headrace.gateway_status.peek import ContentDocument, MessagePreviewDocument, PreviewDocument
 
 FORMS = ("auto", "text", "json", "hex")
 """How a value is shown; auto is JSON or text if it is one of them, and otherwise hex."""
@@ -16,9 +16,14 @@ _HEX_WIDTH = 16
 def preview_lines(message: "MessagePreviewDocument", form: str) -> list[str]:
     """Returns the lines that show a message: what identifies it, its headers, and how its value begins."""
     place = str(message["sequence"]) if not message["epoch"] else f"{message['epoch']}:{message['sequence']}"
+    first, *more = content_lines(message, form)
+    return [f"{place}  {first}", *more]
+
+
+def content_lines(message: "ContentDocument", form: str) -> list[str]:
+    """Returns the lines that show the parts of a message: its key, time and size, its headers, and how its value begins."""
     value, key = message["value"], message["key"]
     facts = [
-        place,
         *([f"key {_one_line(key)}"] if key is not None else []),
         *([message["event_time"]] if message["event_time"] is not None else []),
         "null" if value is None else f"{value['size']:,} bytes",

@@ -2,6 +2,7 @@
 
 from typing import NoReturn
 
+from headrace.gateway_cli.dead_letters import dead_letters
 from headrace.gateway_cli.drain import drain
 from headrace.gateway_cli.forget import forget
 from headrace.gateway_cli.gateway import gateway
@@ -23,6 +24,7 @@ _TYPED = {
     "headrace timeline": f"{_PROGRAM} timeline",
     "headrace top": f"{_PROGRAM} top",
     "headrace why": f"{_PROGRAM} why",
+    "headrace dead-letters": f"{_PROGRAM} dead-letters",
     "headrace drain": f"{_PROGRAM} drain",
     "headrace pause": f"{_PROGRAM} pause",
     "headrace peek": f"{_PROGRAM} peek",
@@ -34,6 +36,7 @@ program = gateway.program(
     _PROGRAM,
     _TYPED,
     completion=completion,
+    **{"dead-letters": dead_letters},
     drain=drain,
     forget=forget,
     pause=pause,

@@ -62,7 +62,8 @@ def status(ctx: click.Context, as_json: bool, watch: bool, check: bool, interval
                  idle_ms, planned_batches, batch_ms, lag_messages, lag_bytes, paused]
       sinks      [sink, mode (two-phase, batch-idempotent, at-least-once), instances, away, absent_ms,
                  writers, committed_transactions, aborted_transactions, failures, failure,
-                 failure_age_ms, open_parts, pending_transactions, staged_messages, refused_messages, committed {pipeline: batch},
+                 failure_age_ms, open_parts, pending_transactions, staged_messages, refused_messages, dead_letters,
+                 committed {pipeline: batch},
                  lost [instance, pipeline, batch], losses, paused]
       sink_sessions  [session, sink, connector, connector_version, instance, peer, age_ms, sdk, state,
                  state_age_ms, reason, errors]

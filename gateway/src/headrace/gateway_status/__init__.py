@@ -1,6 +1,7 @@
 """The status of a gateway as plain data, for `headrace status --json` and the HTTP API. Its names and types are stable."""
 
 from headrace.gateway_status.convert import problem_documents, status_document
+from headrace.gateway_status.dead_letters import DeadLettersDocument, dead_letters_document
 from headrace.gateway_status.document import (
     GatewayDocument,
     PipelineDocument,
@@ -15,6 +16,7 @@ from headrace.gateway_status.peek import PeekDocument, peek_document
 from headrace.gateway_status.timeline import MessageDocument, TimelineDocument, message_document, timeline_document
 
 __all__ = [
+    "DeadLettersDocument",
     "GatewayDocument",
     "MessageDocument",
     "PeekDocument",
@@ -26,6 +28,7 @@ __all__ = [
     "StatusDocument",
     "StreamDocument",
     "TimelineDocument",
+    "dead_letters_document",
     "message_document",
     "peek_document",
     "problem_documents",

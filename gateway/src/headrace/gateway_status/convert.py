@@ -223,6 +223,7 @@ def _sink(sink: SinkStatus) -> SinkDocument:
         "pending_transactions": sink.pending_transactions,
         "staged_messages": sink.staged_messages,
         "refused_messages": sink.refused_messages,
+        "dead_letters": sink.dead_letters,
         "committed": {transaction.pipeline: transaction.batch for transaction in sink.committed},
         "lost": [
             {"instance": lost.instance, "pipeline": lost.transaction.pipeline, "batch": lost.transaction.batch}

@@ -193,6 +193,7 @@ class SinkDocument(TypedDict):
     pending_transactions: int
     staged_messages: int
     refused_messages: int
+    dead_letters: int
     committed: dict[str, int]
     lost: list[LostVoteDocument]
     losses: int

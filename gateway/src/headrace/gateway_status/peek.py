@@ -26,16 +26,21 @@ class HeaderDocument(TypedDict):
     value: PreviewDocument | None
 
 
-class MessagePreviewDocument(TypedDict):
-    """The beginning of a message. Its key, its value and its time, in UTC, are null if it has none."""
+class ContentDocument(TypedDict):
+    """How the parts of a message begin. Its key, its value and its time, in UTC, are null if it has none."""
 
-    epoch: int
-    sequence: int
     event_time: str | None
     key: PreviewDocument | None
     value: PreviewDocument | None
     headers: list[HeaderDocument]
     headers_in_all: int
+
+
+class MessagePreviewDocument(ContentDocument):
+    """The beginning of a message of a stream."""
+
+    epoch: int
+    sequence: int
 
 
 class PeekDocument(TypedDict):
@@ -47,14 +52,15 @@ class PeekDocument(TypedDict):
 
 def peek_document(sample: pb.PeekResponse) -> PeekDocument:
     """Converts a sample to plain data."""
-    return {"messages": [preview_document(message) for message in sample.messages], "not_shown": sample.not_shown}
+    messages: list[MessagePreviewDocument] = [
+        {"epoch": message.epoch, "sequence": message.sequence, **content_document(message)} for message in sample.messages
+    ]
+    return {"messages": messages, "not_shown": sample.not_shown}
 
 
-def preview_document(message: pb.MessagePreview) -> MessagePreviewDocument:
-    """Converts the preview of a message to plain data."""
+def content_document(message: pb.MessagePreview) -> ContentDocument:
+    """Converts how the parts of a message begin to plain data."""
     return {
-        "epoch": message.epoch,
-        "sequence": message.sequence,
         "event_time": _time(message.event_time_us) if message.HasField("event_time_us") else None,
         "key": _preview(message.key) if message.HasField("key") else None,
         "value": _preview(message.value) if message.HasField("value") else None,

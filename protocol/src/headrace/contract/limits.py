@@ -15,5 +15,7 @@ MAX_BATCHES = 500
 """How many micro-batches a gateway keeps of each pipeline, and how many a message names."""
 MAX_PEEK = 10_000
 """The largest number of messages that a peek may be limited to."""
+MAX_DEAD_LETTERS = 50
+"""How many dead letters a gateway keeps of each sink."""
 MAX_BATCH_STREAMS = 50
 """How many streams a message names of a micro-batch."""

@@ -157,6 +157,7 @@ def delivery_start(options: SinkOptions, part: sink_pb2.Part, run_number: int) -
         accept_lost=options.accept_lost,
         wait_ms=max(1, int(min(options.sink_timeout_s, options.gateway_timeout_s) * 1000)),
         run_number=run_number,
+        dead_letters=options.sink == options.failed,
     )
 
 

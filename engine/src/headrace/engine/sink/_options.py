@@ -39,7 +39,7 @@ class SinkOptions(GatewayOptions):
     further: tuple[str, ...] = ()
     """The other sinks that an application writes to."""
     failed: str | None = None
-    """The application's sink for messages whose functions raise; an internal option."""
+    """The sink for dead letters: of an application, also for messages whose functions raise; an internal option."""
     run: str | None = None
     """Identifies the start of the application; an internal option."""
 
@@ -59,7 +59,8 @@ class SinkOptions(GatewayOptions):
 
     def for_dead_letters(self) -> "SinkOptions | None":
         """The options for writing rejected messages; None if there is no dead-letter sink."""
-        return None if self.dead_letters is None else replace(self, sink=self.dead_letters, dead_letters=None)
+        dead = self.dead_letters
+        return None if dead is None else replace(self, sink=dead, failed=dead, dead_letters=None)
 
 
 def parse_sink(given: Mapping[str, str], defaults: Defaults) -> SinkOptions:

@@ -21,6 +21,7 @@ from headrace.gateway.core.position import BEGINNING
 from headrace.gateway.core.session import Session
 from headrace.gateway.core.signal import Signal
 from headrace.gateway.core.sinks.commit_log import CommitLog, VotedBatch
+from headrace.gateway.core.sinks.dead_letters import DeadLetters
 from headrace.gateway.core.sinks.owners import QueryOwners
 from headrace.gateway.core.sinks.session import SinkSession
 from headrace.gateway.core.sinks.sink import Sink
@@ -67,6 +68,7 @@ class Gateway:
         """Notified when a run has reported its commit log."""
         self.voted_batches: dict[str, VotedBatch] = {}
         """The last batch of each pipeline that its sinks voted for, until its commit is known."""
+        self.dead_letters = DeadLetters()
         self.owners = QueryOwners()
         self.sinks_changed = Signal()
         """Notified when an instance of a sink has attached, or a pipeline has reported its commit log."""

@@ -54,7 +54,9 @@ class _Bytes:
         return BytesPreview(first=without_secrets(self.joined[begin : begin + min(size, most)]), size=size)
 
 
-def previews(frame: frame_pb2.Frame, epoch: int, most_bytes: int, first: int, count: int) -> Iterator[MessagePreview]:
+def previews(
+    frame: frame_pb2.Frame, epoch: int, most_bytes: int, first: int, count: int, *, last_headers: bool = False
+) -> Iterator[MessagePreview]:
     """Yields previews of consecutive messages of a frame whose columns were checked.
 
     Args:
@@ -63,6 +65,7 @@ def previews(frame: frame_pb2.Frame, epoch: int, most_bytes: int, first: int, co
         most_bytes: How many bytes of a value are shown.
         first: The index of the first message.
         count: How many messages, at most.
+        last_headers: Whether the last headers of a message are shown if there are too many, and not the first.
     """
     end = min(first + count, frame.count)
     keys = _Bytes.of(frame.keys, frame.key_lengths, end)
@@ -76,13 +79,14 @@ def previews(frame: frame_pb2.Frame, epoch: int, most_bytes: int, first: int, co
     for index in range(first, end):
         in_all = int(header_counts[index]) if len(header_counts) else 0
         before = int(header_counts[:index].sum(dtype=np.int64))
+        begin = before + (max(0, in_all - MAX_HEADERS) if last_headers else 0)
         yield MessagePreview(
             epoch=epoch,
             sequence=frame.first_sequence + (int(deltas[:index].sum(dtype=np.uint64)) if len(deltas) else index),
             event_time_us=int(times[index]) if len(times) and times[index] != _NO_TIME else None,
             key=keys.first(index, KEY_BYTES),
             value=values.first(index, most_bytes),
-            headers=_headers(names, header_values, range(before, before + min(in_all, MAX_HEADERS))),
+            headers=_headers(names, header_values, range(begin, begin + min(in_all, MAX_HEADERS))),
             headers_in_all=in_all,
         )
 

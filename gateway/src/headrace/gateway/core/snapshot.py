@@ -231,6 +231,7 @@ def _sink(sink: Sink, gateway: Gateway) -> pb.SinkStatus:
         pending_transactions=len(pending),
         staged_messages=sink.staged_messages,
         refused_messages=sink.refused_messages,
+        dead_letters=gateway.dead_letters.count(sink.name),
         committed=[Transaction(pipeline, batch).to_proto() for pipeline, batch in sorted(sink.committed.items())],
         lost=[
             pb.LostVote(instance=voter.instance, transaction=Transaction(voter.pipeline, batch).to_proto())

@@ -7,14 +7,15 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_PEEK, MAX_SEQUENCE
+from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_DEAD_LETTERS, MAX_PEEK, MAX_SEQUENCE
 from headrace.gateway.core import VERSION
 from headrace.gateway.http.callers import COOKIE
 from headrace.gateway.http.changes import CHANGES_MADE
 from headrace.gateway.http.signing import MeDocument, SignInRequest
 from headrace.gateway.http.status import HealthDocument
-from headrace.gateway.rules import CHANGES, EVENTS, ME, PATHS, PEEK, SIGN_IN, SIGN_OUT
+from headrace.gateway.rules import CHANGES, DEAD_LETTERS, EVENTS, ME, PATHS, PEEK, SIGN_IN, SIGN_OUT
 from headrace.gateway_status import (
+    DeadLettersDocument,
     GatewayDocument,
     MessageDocument,
     PeekDocument,
@@ -28,6 +29,7 @@ from headrace.gateway_status import (
 )
 
 _DOCUMENTS: tuple[Any, ...] = (
+    DeadLettersDocument,
     GatewayDocument,
     HealthDocument,
     MeDocument,
@@ -78,6 +80,7 @@ _OPERATIONS = {
     "/api/v1/sinks": _Operation("All sinks.", "SinkDocument", "sinks"),
     "/api/v1/sinks/{name:path}": _Operation("One sink.", "SinkDocument"),
     "/api/v1/sink-sessions": _Operation("The sessions of sinks.", "SinkSessionDocument", "sink_sessions"),
+    DEAD_LETTERS: _Operation("The last dead letters of each sink.", "DeadLettersDocument"),
     "/api/v1/unacknowledged": _Operation("Where a message stands on its way to its acknowledgement.", "MessageDocument"),
 }
 
@@ -94,6 +97,10 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"name": "stream", "in": "query", "required": True, "schema": {"type": "string"}},
         {"name": "sequence", "in": "query", "required": True, "schema": _SEQUENCE},
         {"name": "epoch", "in": "query", "schema": _SEQUENCE},
+    ],
+    DEAD_LETTERS: [
+        {"name": "sink", "in": "query", "schema": {"type": "string"}},
+        {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 0, "maximum": MAX_DEAD_LETTERS}},
     ],
     PEEK: [
         {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 0, "maximum": MAX_PEEK}},

@@ -1,20 +1,21 @@
-"""The path of the API that shows messages of a stream, as server-sent events."""
+"""The paths of the API that show messages: those of a stream, as server-sent events, and dead letters."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
-from headrace.contract.limits import MAX_PEEK
+from headrace.contract.limits import MAX_DEAD_LETTERS, MAX_PEEK
 from headrace.gateway.core import Gateway, ProtocolError
+from headrace.gateway.core.listing_letters import list_dead_letters
 from headrace.gateway.core.peeking import begin_peek, peek
 from headrace.gateway.http.callers import Callers
 from headrace.gateway.http.events import EventStream, event, while_permitted
 from headrace.gateway.http.guard import Endpoint, caller_of, refusal_of
 from headrace.gateway.http.timeline import query_number
-from headrace.gateway.rules import PEEK
-from headrace.gateway_status import peek_document
+from headrace.gateway.rules import DEAD_LETTERS, PEEK
+from headrace.gateway_status import dead_letters_document, peek_document
 
 
 def peek_endpoints(gateway: Gateway, callers: Callers) -> Mapping[str, Endpoint]:
@@ -46,4 +47,12 @@ def peek_endpoints(gateway: Gateway, callers: Callers) -> Mapping[str, Endpoint]
 
         return EventStream(while_permitted(request, PEEK, callers, events()))
 
-    return {PEEK: listen}
+    async def dead_letters(request: Request) -> Response:
+        limit, identity = query_number(request, "limit", 0, MAX_DEAD_LETTERS, 0), callers.authenticate(request)
+        try:
+            caller, sink = caller_of(request, identity), request.query_params.get("sink", "")
+            return JSONResponse(dead_letters_document(list_dead_letters(gateway, caller, identity, sink, limit)))
+        except ProtocolError as error:
+            return refusal_of(error)
+
+    return {PEEK: listen, DEAD_LETTERS: dead_letters}

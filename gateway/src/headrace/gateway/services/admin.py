@@ -22,6 +22,7 @@ from headrace.gateway.core.control import (
     resume,
 )
 from headrace.gateway.core.errors import MalformedMessage, ReadTimeout
+from headrace.gateway.core.listing_letters import list_dead_letters
 from headrace.gateway.core.locating import locate
 from headrace.gateway.core.pauses import PartKind
 from headrace.gateway.core.peeking import begin_peek, peek
@@ -163,6 +164,20 @@ class AdminService(AdminServiceServicer):
         except ProtocolError as error:
             await end_call(context, error)
         return pb.ReloadResponse()
+
+    async def ListDeadLetters(
+        self,
+        request: pb.ListDeadLettersRequest,
+        context: grpc.aio.ServicerContext[pb.ListDeadLettersRequest, pb.ListDeadLettersResponse],
+    ) -> pb.ListDeadLettersResponse:
+        """Returns the last dead letters of sinks."""
+        identity = identity_of(context)
+        caller = Caller(identity.name, context.peer())
+        try:
+            return list_dead_letters(self._gateway, caller, identity, request.sink, request.limit)
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.ListDeadLettersResponse()
 
     async def Peek(  # type: ignore[override]  # it writes, so that it can limit how long that takes
         self, request: pb.PeekRequest, context: grpc.aio.ServicerContext[pb.PeekRequest, pb.PeekResponse]

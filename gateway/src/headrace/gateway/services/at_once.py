@@ -52,7 +52,7 @@ async def _take(gateway: Gateway, identity: Identity, requests: AsyncIterator[De
             try:
                 with failure_logged("a delivery failed", begun.sink, begun.part, begun.sending):
                     await fill_part(gateway, begun, requests)
-                await answers.put(asyncio.create_task(_written(begun)))
+                await answers.put(asyncio.create_task(_written(gateway, begun)))
             except BaseException:
                 begun.session.drop_part(begun.opened)
                 raise
@@ -63,13 +63,16 @@ async def _take(gateway: Gateway, identity: Identity, requests: AsyncIterator[De
         await answers.put(last)
 
 
-async def _written(begun: Begun) -> Refused:
+async def _written(gateway: Gateway, begun: Begun) -> Refused:
     """Waits until the sink has written a part."""
     try:
         with begun.traced():
             refused = await begun.session.finish_part(begun.opened)
         # No vote will name it.
         begun.session.holdings.staged.discard(begun.part)
+        if begun.letters is not None:
+            begun.letters.voted = True
+            gateway.dead_letters.add(begun.sink.name, begun.part, begun.letters)
         return refused
     finally:
         begun.session.drop_part(begun.opened)

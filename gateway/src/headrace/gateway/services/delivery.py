@@ -14,6 +14,7 @@ from headrace.gateway.core.leases import renew
 from headrace.gateway.core.run_faults import Fault, after_report
 from headrace.gateway.core.sinks import delivering
 from headrace.gateway.core.sinks.commit_log import CommitLog, Segment
+from headrace.gateway.core.sinks.dead_letters import PartLetters
 from headrace.gateway.core.sinks.runs import wait_until_current
 from headrace.gateway.core.sinks.session import OpenPart, SinkSession
 from headrace.gateway.core.sinks.sink import Sink
@@ -44,6 +45,8 @@ class Begun:
     opened: OpenPart
     sending: Sending | None
     """Follows the part; None if there are no spans."""
+    letters: PartLetters | None
+    """Takes the dead letters; None if the part has none."""
 
     @contextmanager
     def traced(self) -> Iterator[None]:
@@ -73,6 +76,8 @@ async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[
             note_delivered(gateway, begun.part.transaction, begun.sink)
             refused = await begun.session.finish_part(begun.opened)
             note_staged(gateway, begun.part.transaction)
+            if begun.letters is not None:
+                gateway.dead_letters.add(begun.sink.name, begun.part, begun.letters)
             return pb.DeliverResponse(refused=refused, instance=begun.session.instance)
     finally:
         begun.session.drop_part(begun.opened)
@@ -109,7 +114,8 @@ async def begin_part(gateway: Gateway, identity: Identity, request: pb.DeliverRe
         if not start.accept_older:
             delivering.check_newer(sink, transaction)
         sending = None if gateway.tracing is None else gateway.tracing.sending(sink.name, session.instance, part)
-        return Begun(sink, part, session, session.start_part(part), sending)
+        letters = PartLetters() if start.dead_letters else None
+        return Begun(sink, part, session, session.start_part(part), sending, letters)
 
 
 async def fill_part(gateway: Gateway, begun: Begun, requests: AsyncIterator[Delivered]) -> None:
@@ -125,6 +131,8 @@ async def fill_part(gateway: Gateway, begun: Begun, requests: AsyncIterator[Deli
                 _check(gateway, request.frame, len(frame), opened.messages, where)
                 if begun.sending is not None:
                     begun.sending.take(request.frame)
+                if begun.letters is not None:
+                    begun.letters.take(begun.part, request.frame, gateway.peek)
                 await begun.session.deliver(opened, request.frame.count, frame)
             case "end":
                 if request.end.messages != opened.messages:

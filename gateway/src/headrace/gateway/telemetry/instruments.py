@@ -229,6 +229,14 @@ INSTRUMENTS = (
         of_sinks(lambda s: s.refused_messages),
     ),
     Instrument(
+        "sink_dead_letters",
+        Type.COUNTER,
+        "{message}",
+        "Dead letters that queries have delivered to the sink, in committed micro-batches.",
+        ("sink",),
+        of_sinks(lambda s: s.dead_letters),
+    ),
+    Instrument(
         "sink_losses",
         Type.COUNTER,
         "{loss}",

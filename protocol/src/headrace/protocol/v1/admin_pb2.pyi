@@ -212,6 +212,150 @@ MESSAGE_STATE_REDELIVERED: MessageState.ValueType  # 6
 Global___MessageState: _TypeAlias = MessageState  # noqa: Y015
 
 @_typing.final
+class ListDeadLettersRequest(_message.Message):
+    """Asks for dead letters."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINK_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    sink: _builtins.str
+    """The name of the sink that takes them; empty for all sinks."""
+    limit: _builtins.int
+    """How many of each sink to list at most; 0 means 50."""
+    def __init__(
+        self,
+        *,
+        sink: _builtins.str = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "sink", b"sink"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDeadLettersRequest: _TypeAlias = ListDeadLettersRequest  # noqa: Y015
+
+@_typing.final
+class ListDeadLettersResponse(_message.Message):
+    """Dead letters by sink."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINKS_FIELD_NUMBER: _builtins.int
+    KEPT_FIELD_NUMBER: _builtins.int
+    kept: _builtins.bool
+    """False if the configuration does not enable peeks, so that dead letters are only counted."""
+    @_builtins.property
+    def sinks(self) -> _containers.RepeatedCompositeFieldContainer[Global___SinkDeadLetters]:
+        """The sinks that have some, by name, and the sink of the request."""
+
+    def __init__(
+        self,
+        *,
+        sinks: _abc.Iterable[Global___SinkDeadLetters] | None = ...,
+        kept: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kept", b"kept", "sinks", b"sinks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDeadLettersResponse: _TypeAlias = ListDeadLettersResponse  # noqa: Y015
+
+@_typing.final
+class SinkDeadLetters(_message.Message):
+    """The dead letters of a sink."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINK_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    LETTERS_FIELD_NUMBER: _builtins.int
+    sink: _builtins.str
+    """The name of the sink that takes them."""
+    count: _builtins.int
+    """How many it has taken since the gateway started."""
+    @_builtins.property
+    def letters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetter]:
+        """The last ones, newest first."""
+
+    def __init__(
+        self,
+        *,
+        sink: _builtins.str = ...,
+        count: _builtins.int = ...,
+        letters: _abc.Iterable[Global___DeadLetter] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "letters", b"letters", "sink", b"sink"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SinkDeadLetters: _TypeAlias = SinkDeadLetters  # noqa: Y015
+
+@_typing.final
+class DeadLetter(_message.Message):
+    """A message that could not be processed or written, as far as its query states it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIPELINE_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    COMMITTED_MS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    SINK_FIELD_NUMBER: _builtins.int
+    STEP_FIELD_NUMBER: _builtins.int
+    STREAM_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    pipeline: _builtins.str
+    """The pipeline that has written it."""
+    batch: _builtins.int
+    """The micro-batch."""
+    committed_ms: _builtins.int
+    """When the gateway learned that the micro-batch is committed, in milliseconds since 1970-01-01 UTC."""
+    reason: _builtins.str
+    """Why it is a dead letter."""
+    sink: _builtins.str
+    """The sink that has refused it; empty if none has."""
+    step: _builtins.str
+    """The step whose function has failed; empty if none has."""
+    stream: _builtins.str
+    """The stream that it comes from; empty if unknown."""
+    sequence: _builtins.int
+    """Its sequence there; absent if unknown."""
+    @_builtins.property
+    def message(self) -> Global___MessagePreview:
+        """How it begins, without the headers that state the above, and without a sequence."""
+
+    def __init__(
+        self,
+        *,
+        pipeline: _builtins.str = ...,
+        batch: _builtins.int = ...,
+        committed_ms: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        sink: _builtins.str = ...,
+        step: _builtins.str = ...,
+        stream: _builtins.str = ...,
+        sequence: _builtins.int | None = ...,
+        message: Global___MessagePreview | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_sequence", b"_sequence", "message", b"message", "sequence", b"sequence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sequence", b"_sequence", "batch", b"batch", "committed_ms", b"committed_ms", "message", b"message", "pipeline", b"pipeline", "reason", b"reason", "sequence", b"sequence", "sink", b"sink", "step", b"step", "stream", b"stream"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__sequence: _TypeAlias = _typing.Literal["sequence"]  # noqa: Y015
+    _WhichOneofArgType__sequence: _TypeAlias = _typing.Literal["_sequence", b"_sequence"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sequence) -> _WhichOneofReturnType__sequence | None: ...
+
+Global___DeadLetter: _TypeAlias = DeadLetter  # noqa: Y015
+
+@_typing.final
 class PeekRequest(_message.Message):
     """Asks for a sample of a stream's messages."""
 
@@ -1409,6 +1553,7 @@ class SinkStatus(_message.Message):
     OUTSTANDING_FIELD_NUMBER: _builtins.int
     OUTSTANDING_MS_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
+    DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     sink: _builtins.str
     """Its name."""
     mode: _sink_pb2.SinkMode.ValueType
@@ -1441,6 +1586,8 @@ class SinkStatus(_message.Message):
     """How long that has been outstanding, in milliseconds; absent if nothing is."""
     last_error: _builtins.str
     """The same for its last instance, if it has none now."""
+    dead_letters: _builtins.int
+    """How many dead letters queries have delivered to it in committed micro-batches, since the gateway started."""
     @_builtins.property
     def instances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Its live instances."""
@@ -1492,10 +1639,11 @@ class SinkStatus(_message.Message):
         outstanding: _builtins.str = ...,
         outstanding_ms: _builtins.int | None = ...,
         last_error: _builtins.str = ...,
+        dead_letters: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_outstanding_ms", b"_outstanding_ms", "_paused", b"_paused", "absent_ms", b"absent_ms", "failure_age_ms", b"failure_age_ms", "outstanding_ms", b"outstanding_ms", "paused", b"paused"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_outstanding_ms", b"_outstanding_ms", "_paused", b"_paused", "aborted_transactions", b"aborted_transactions", "absent_ms", b"absent_ms", "away", b"away", "committed", b"committed", "committed_transactions", b"committed_transactions", "failure", b"failure", "failure_age_ms", b"failure_age_ms", "failures", b"failures", "instances", b"instances", "last_error", b"last_error", "losses", b"losses", "lost", b"lost", "mode", b"mode", "open_parts", b"open_parts", "outstanding", b"outstanding", "outstanding_ms", b"outstanding_ms", "paused", b"paused", "pending_transactions", b"pending_transactions", "refused_messages", b"refused_messages", "sink", b"sink", "staged_messages", b"staged_messages", "writers", b"writers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms", "_failure_age_ms", b"_failure_age_ms", "_outstanding_ms", b"_outstanding_ms", "_paused", b"_paused", "aborted_transactions", b"aborted_transactions", "absent_ms", b"absent_ms", "away", b"away", "committed", b"committed", "committed_transactions", b"committed_transactions", "dead_letters", b"dead_letters", "failure", b"failure", "failure_age_ms", b"failure_age_ms", "failures", b"failures", "instances", b"instances", "last_error", b"last_error", "losses", b"losses", "lost", b"lost", "mode", b"mode", "open_parts", b"open_parts", "outstanding", b"outstanding", "outstanding_ms", b"outstanding_ms", "paused", b"paused", "pending_transactions", b"pending_transactions", "refused_messages", b"refused_messages", "sink", b"sink", "staged_messages", b"staged_messages", "writers", b"writers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__absent_ms: _TypeAlias = _typing.Literal["absent_ms"]  # noqa: Y015
     _WhichOneofArgType__absent_ms: _TypeAlias = _typing.Literal["_absent_ms", b"_absent_ms"]  # noqa: Y015

@@ -85,6 +85,11 @@ class AdminServiceStub:
                 request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.PeekRequest.SerializeToString,
                 response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.PeekResponse.FromString,
                 _registered_method=True)
+        self.ListDeadLetters = channel.unary_unary(
+                '/headrace.protocol.v1.AdminService/ListDeadLetters',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ListDeadLettersRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ListDeadLettersResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -172,6 +177,16 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListDeadLetters(self, request, context):
+        """The dead letters that queries have delivered to their sinks since the gateway started, in committed micro-batches: how many
+        there are, and the last ones, if the configuration enables peeks. Needs the right `peek` for the sink; without a sink in
+        the request, those of all sinks for which the caller has it. NOT_FOUND if there is no sink of that name, INVALID_ARGUMENT
+        if the limit is above 50.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -224,6 +239,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Peek,
                     request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.PeekRequest.FromString,
                     response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.PeekResponse.SerializeToString,
+            ),
+            'ListDeadLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDeadLetters,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ListDeadLettersRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ListDeadLettersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -497,6 +517,33 @@ class AdminService:
             '/headrace.protocol.v1.AdminService/Peek',
             headrace_dot_protocol_dot_v1_dot_admin__pb2.PeekRequest.SerializeToString,
             headrace_dot_protocol_dot_v1_dot_admin__pb2.PeekResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDeadLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.AdminService/ListDeadLetters',
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.ListDeadLettersRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.ListDeadLettersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -72,6 +72,12 @@ class AdminServiceStub:
     stream. FAILED_PRECONDITION if the configuration does not enable it, NOT_FOUND if there is no stream of that name,
     RESOURCE_EXHAUSTED if too many listen already, DEADLINE_EXCEEDED for a caller that does not read what it is sent.
     """
+    ListDeadLetters: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListDeadLettersRequest, _admin_pb2.ListDeadLettersResponse]
+    """The dead letters that queries have delivered to their sinks since the gateway started, in committed micro-batches: how many
+    there are, and the last ones, if the configuration enables peeks. Needs the right `peek` for the sink; without a sink in
+    the request, those of all sinks for which the caller has it. NOT_FOUND if there is no sink of that name, INVALID_ARGUMENT
+    if the limit is above 50.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -116,6 +122,12 @@ class AdminServiceAsyncStub(AdminServiceStub):
     request is reached or the caller leaves. Acknowledgements and credit do not wait for it. Needs the right `peek` for the
     stream. FAILED_PRECONDITION if the configuration does not enable it, NOT_FOUND if there is no stream of that name,
     RESOURCE_EXHAUSTED if too many listen already, DEADLINE_EXCEEDED for a caller that does not read what it is sent.
+    """
+    ListDeadLetters: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListDeadLettersRequest, _admin_pb2.ListDeadLettersResponse]  # type: ignore[assignment]
+    """The dead letters that queries have delivered to their sinks since the gateway started, in committed micro-batches: how many
+    there are, and the last ones, if the configuration enables peeks. Needs the right `peek` for the sink; without a sink in
+    the request, those of all sinks for which the caller has it. NOT_FOUND if there is no sink of that name, INVALID_ARGUMENT
+    if the limit is above 50.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -218,6 +230,18 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request is reached or the caller leaves. Acknowledgements and credit do not wait for it. Needs the right `peek` for the
         stream. FAILED_PRECONDITION if the configuration does not enable it, NOT_FOUND if there is no stream of that name,
         RESOURCE_EXHAUSTED if too many listen already, DEADLINE_EXCEEDED for a caller that does not read what it is sent.
+        """
+
+    @_abc_1.abstractmethod
+    def ListDeadLetters(
+        self,
+        request: _admin_pb2.ListDeadLettersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListDeadLettersResponse, _abc.Awaitable[_admin_pb2.ListDeadLettersResponse]]:
+        """The dead letters that queries have delivered to their sinks since the gateway started, in committed micro-batches: how many
+        there are, and the last ones, if the configuration enables peeks. Needs the right `peek` for the sink; without a sink in
+        the request, those of all sinks for which the caller has it. NOT_FOUND if there is no sink of that name, INVALID_ARGUMENT
+        if the limit is above 50.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -893,6 +893,7 @@ class DeliveryStart(_message.Message):
     RUN_NUMBER_FIELD_NUMBER: _builtins.int
     ACCEPT_LOST_FIELD_NUMBER: _builtins.int
     WAIT_MS_FIELD_NUMBER: _builtins.int
+    DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     sink: _builtins.str
     """The sink's name."""
     accept_older: _builtins.bool
@@ -904,6 +905,10 @@ class DeliveryStart(_message.Message):
     wait_ms: _builtins.int
     """How long to wait for an instance if none is attached, in milliseconds; DEADLINE_EXCEEDED afterwards. Absent means up to
     the caller's deadline.
+    """
+    dead_letters: _builtins.bool
+    """True if all messages of the part are dead letters: messages that another sink has refused, or for which a step has failed,
+    with the reason in their headers.
     """
     @_builtins.property
     def part(self) -> _sink_pb2.Part:
@@ -918,10 +923,11 @@ class DeliveryStart(_message.Message):
         run_number: _builtins.int = ...,
         accept_lost: _builtins.bool = ...,
         wait_ms: _builtins.int = ...,
+        dead_letters: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_lost", b"accept_lost", "accept_older", b"accept_older", "part", b"part", "run_number", b"run_number", "sink", b"sink", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_lost", b"accept_lost", "accept_older", b"accept_older", "dead_letters", b"dead_letters", "part", b"part", "run_number", b"run_number", "sink", b"sink", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -142,6 +142,7 @@ async def vote(gateway: Gateway, sink: Sink, transaction: Transaction, parts: Ma
             session.holdings.drop(transaction)
             session.note_visible(transaction)
     note_vote(gateway, transaction, sink)
+    gateway.dead_letters.vote(sink.name, parts)
     if not sink.writes_at_once:
         gateway.votes.record(transaction, run_id, sink.name, [session.instance for session in shares])
 
@@ -279,6 +280,7 @@ def commit_proven(gateway: Gateway, pipeline: Pipeline) -> None:
 
 def _send_decisions(gateway: Gateway, commit_log: CommitLog) -> Pending:
     pending, undecided = 0, set[int]()
+    gateway.dead_letters.settle(commit_log)
     gateway.votes.note_committed(commit_log.pipeline, commit_log.run_id, commit_log.first_batch, commit_log.committed)
     for sink in map(gateway.sink, commit_log.sinks):
         for session in sink.sessions.values():

@@ -1,0 +1,75 @@
+"""`headrace dead-letters`: those that the gateway has passed on to sinks."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.contract.limits import MAX_DEAD_LETTERS
+from headrace.gateway_cli.previews import FORMS, content_lines, printable
+from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramCommand, connection_options, print_json
+
+if TYPE_CHECKING:
+    from headrace.gateway_status.dead_letters import DeadLetterDocument, DeadLettersDocument
+
+
+@click.command("dead-letters", cls=ProgramCommand)
+@click.argument("sink", default="")
+@click.option("--limit", type=click.IntRange(1, MAX_DEAD_LETTERS), default=10, show_default=True, help="How many of each sink.")
+@click.option("--form", type=click.Choice(FORMS), default="auto", show_default=True, help="How to show values.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@connection_options
+def dead_letters(sink: str, limit: int, form: str, as_json: bool, connection: Connection) -> None:
+    """Show the last dead letters that queries have delivered to SINK since the gateway started, or to all sinks.
+
+    This needs the right `peek` for the sink, and a gateway whose configuration enables it; without, dead letters are only
+    counted. The sink has all of them: `headrace dlq` shows and replays those of the bundled file sink.
+
+    \b
+    Examples:
+      headrace dead-letters
+      headrace dead-letters errors --limit 50 --form hex
+      headrace dead-letters --json | jq '.sinks[].letters[].reason'
+
+    Exit codes: 0 shown, 1 the gateway does not know the sink, refuses or is away.
+    """
+    import grpc
+
+    from headrace.gateway_status import dead_letters_document
+    from headrace.protocol.v1.admin_pb2 import ListDeadLettersRequest
+    from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
+
+    request = ListDeadLettersRequest(sink=sink, limit=limit)
+    try:
+        with connection.channel() as channel:
+            answer = AdminServiceStub(channel).ListDeadLetters(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
+    except grpc.RpcError as error:
+        raise connection.failure(error) from None
+    document = dead_letters_document(answer)
+    if as_json:
+        print_json(document)
+    else:
+        click.echo("\n".join(_lines(document, form)))
+
+
+def _lines(document: "DeadLettersDocument", form: str) -> Iterator[str]:
+    for sink in document["sinks"]:
+        yield f"sink {sink['sink']}: {sink['count']:,} dead letter{'' if sink['count'] == 1 else 's'} since the gateway started"
+        for letter in sink["letters"]:
+            yield ""
+            yield from _letter_lines(letter, form)
+    if not document["sinks"]:
+        yield "no dead letters since the gateway started"
+    if not document["kept"]:
+        yield "the gateway only counts them: set enabled = true in [peek] of its configuration to see them"
+    if any(sink["count"] for sink in document["sinks"]):
+        yield f"\nto replay those that the bundled file sink has written to a folder: {document['replay']}"
+
+
+def _letter_lines(letter: "DeadLetterDocument", form: str) -> Iterator[str]:
+    origin = [] if letter["stream"] is None else [" ".join(str(part) for part in (letter["stream"], letter["sequence"]) if part)]
+    by = [f"refused by sink {letter['sink']}"] if letter["sink"] else [f"step {letter['step']}"] if letter["step"] else []
+    batch = f"batch {letter['batch']} of pipeline {letter['pipeline']}"
+    yield printable("  ".join([letter["committed_at"], batch, *origin, *by]))
+    yield f"  {printable(letter['reason'])}"
+    yield from (f"  {line}" for line in content_lines(letter, form))
