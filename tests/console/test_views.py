@@ -7,6 +7,8 @@ from playwright.async_api import Page, expect
 from tests.console.conftest import DEADLINE_MS, Package
 from tests.console.views import keep_picture, violations
 from tests.gateway.http_server import serve_http
+from tests.gateway.test_dead_letters import letters
+from tests.gateway.test_dead_letters import rigged as with_dead_letters
 from tests.gateway.test_peeking import rigged
 from tests.gateway.test_rights import token
 from tests.gateway.wire import Connector, frame, serve
@@ -87,6 +89,25 @@ async def test_messages_of_a_stream_are_peeked_at(page: Page, package: Package) 
         await expect(messages.get_by_role("alert")).to_contain_text("this gateway shows no messages")
 
 
+async def test_dead_letters_are_shown_with_their_reasons(page: Page, package: Package) -> None:
+    async with with_dead_letters() as rig, serve_http(rig.gateway) as http:
+        await rig.committed(0, letters([b'{"n":1}', b"hello"], reason="not a number"))
+        await page.goto(f"http://{http}/?view=letters")
+        shown = page.get_by_role("region", name="Dead letters of sink out").get_by_role("listitem")
+        await expect(shown.filter(has_text="not a number")).to_have_count(2)
+        for text in ("hello", "orders/0 8", "refused by sink totals"):
+            await expect(shown.filter(has_text="hello")).to_contain_text(text)
+        await expect(page.get_by_role("main")).to_contain_text("headrace dlq replay FOLDER --source NAME")
+        assert not await violations(page)
+        await rig.committed(1, letters([b"late"]))
+        await expect(page.get_by_text("1 more since then")).to_be_visible()
+        await page.get_by_role("button", name="Refresh").click()
+        await expect(shown.filter(has_text="late")).to_have_count(1)
+        rig.gateway.peek = Peek()
+        await page.get_by_role("button", name="Refresh").click()
+        await expect(page.get_by_role("main")).to_contain_text("The gateway only counts them")
+
+
 async def test_rows_stay_and_are_stale_without_a_gateway(page: Page) -> None:
     async with serve() as (gateway, address):
         connector = Connector(address)
@@ -113,6 +134,7 @@ async def test_a_token_signs_in_and_rights_decide_on_buttons(page: Page) -> None
         await expect(page.get_by_role("region", name="Stream orders/0")).to_be_visible()
         await expect(page.get_by_role("button", name="Pause stream orders/0")).to_have_count(0)
         await expect(page.get_by_role("button", name="Peek at messages")).to_have_count(0)
+        await expect(page.get_by_role("link", name="Dead letters")).to_have_count(0)
         await page.get_by_role("button", name="Sign out").click()
         await expect(page.get_by_label("Token")).to_be_visible()
 

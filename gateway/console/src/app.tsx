@@ -6,6 +6,7 @@ import { causes } from "./model/causes";
 import { bytes, counted, duration } from "./model/format";
 import { adjust, formatRoute, go, useRoute, VIEWS, type View } from "./model/route";
 import { Connectors } from "./views/connectors";
+import { Letters } from "./views/dead_letters";
 import { Graph } from "./views/graph";
 import { Health } from "./views/health";
 import { SignIn } from "./views/sign_in";
@@ -18,6 +19,7 @@ const TITLES: Record<View, string> = {
   timeline: "Commit timeline",
   streams: "Streams",
   connectors: "Connectors",
+  letters: "Dead letters",
 };
 
 export function App({ feed }: { feed: Feed }) {
@@ -37,7 +39,7 @@ export function App({ feed }: { feed: Feed }) {
       <header className="top">
         <span className="brand">Headrace</span>
         <nav aria-label="Views">
-          {VIEWS.map((name) => (
+          {VIEWS.filter((name) => name !== "letters" || snapshot.mayPeek).map((name) => (
             <a
               key={name}
               href={formatRoute({ view: name })}
@@ -97,6 +99,8 @@ function shown(view: View, feed: Feed, snapshot: Snapshot, status: NonNullable<S
       return <Streams status={status} history={feed.history} mayControl={mayControl} mayPeek={mayPeek} />;
     case "connectors":
       return <Connectors status={status} mayControl={mayControl} />;
+    case "letters":
+      return <Letters status={status} />;
   }
 }
 

@@ -110,6 +110,7 @@ export interface Sink {
   open_parts: number;
   pending_transactions: number;
   staged_messages: number;
+  dead_letters: number;
   paused: Pause | null;
   outstanding: string | null;
   outstanding_ms: number | null;

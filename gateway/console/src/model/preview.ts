@@ -6,14 +6,39 @@ export interface Preview {
   size: number;
 }
 
-export interface MessagePreview {
-  epoch: number;
-  sequence: number;
+/** How the parts of a message begin. */
+export interface Content {
   event_time: string | null;
   key: Preview | null;
   value: Preview | null;
   headers: { name: string; value: Preview | null }[];
   headers_in_all: number;
+}
+
+export interface MessagePreview extends Content {
+  epoch: number;
+  sequence: number;
+}
+
+export interface DeadLetter extends Content {
+  pipeline: string;
+  batch: number;
+  committed_at: string;
+  reason: string;
+  /** The sink that has refused it. */
+  sink: string | null;
+  /** The step whose function has failed. */
+  step: string | null;
+  stream: string | null;
+  sequence: number | null;
+}
+
+export interface DeadLetters {
+  sinks: { sink: string; count: number; letters: DeadLetter[] }[];
+  /** Whether the gateway keeps any. */
+  kept: boolean;
+  /** The command that replays them. */
+  replay: string;
 }
 
 export interface Sample {

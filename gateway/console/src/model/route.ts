@@ -2,7 +2,7 @@
 
 import { useSyncExternalStore } from "react";
 
-export const VIEWS = ["health", "graph", "timeline", "streams", "connectors"] as const;
+export const VIEWS = ["health", "graph", "timeline", "streams", "connectors", "letters"] as const;
 export type View = (typeof VIEWS)[number];
 export type Route = { view: View } & Partial<Record<string, string>>;
 

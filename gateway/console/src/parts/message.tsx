@@ -1,14 +1,14 @@
 import { bytes } from "../model/format";
-import { FORMS, line, shownAs, type Form, type MessagePreview } from "../model/preview";
+import { FORMS, line, shownAs, type Content, type Form } from "../model/preview";
 
-/** A preview of a message: its headers, and how its value begins. */
-export function Message({ message, form }: { message: MessagePreview; form: Form }) {
+/** A preview of a message: where it is, its headers, and how its value begins. */
+export function Message({ place, message, form }: { place: string; message: Content; form: Form }) {
   const { key, value, headers } = message;
   const more = message.headers_in_all - headers.length;
   return (
     <>
       <p className="muted">
-        {message.epoch ? `${message.epoch}:${message.sequence}` : message.sequence}
+        {place}
         {key && ` · key ${line(key)}`}
         {message.event_time && ` · ${message.event_time}`}
         {value && ` · ${bytes(value.size)}`}

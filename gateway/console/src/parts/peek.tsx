@@ -56,10 +56,14 @@ export function Peek({ stream }: { stream: string }) {
         </span>
       </div>
       {ended && <p role="alert">{ended}</p>}
-      <ol className="messages">
+      <ol className="messages" tabIndex={0}>
         {messages.map((message) => (
           <li key={`${message.epoch}:${message.sequence}`}>
-            <Message message={message} form={form} />
+            <Message
+              place={message.epoch ? `${message.epoch}:${message.sequence}` : String(message.sequence)}
+              message={message}
+              form={form}
+            />
           </li>
         ))}
       </ol>

@@ -1,0 +1,86 @@
+import { useEffect, useState } from "react";
+import { Button } from "react-aria-components";
+import { request } from "../client/api";
+import type { Status } from "../model/documents";
+import { count } from "../model/format";
+import type { DeadLetter, DeadLetters, Form } from "../model/preview";
+import { ViewLink } from "../parts/link";
+import { FormField, Message } from "../parts/message";
+
+/** The last dead letters of each sink, fetched when somebody asks for them: the gateway logs who has seen them. */
+export function Letters({ status }: { status: Status }) {
+  const [found, setFound] = useState<DeadLetters | null>(null);
+  const [error, setError] = useState("");
+  const [form, setForm] = useState<Form>("auto");
+  const [asked, setAsked] = useState(0);
+
+  useEffect(() => {
+    let left = false;
+    request("dead-letters")
+      .then((answer) => {
+        if (left) return;
+        setFound(answer as DeadLetters);
+        setError("");
+      })
+      .catch((refused: unknown) => {
+        if (!left) setError(refused instanceof Error ? refused.message : String(refused));
+      });
+    return () => {
+      left = true;
+    };
+  }, [asked]);
+
+  const counts = new Map(status.sinks.map((sink) => [sink.sink, sink.dead_letters]));
+  const news = (found?.sinks ?? []).reduce((sum, one) => sum + Math.max(0, (counts.get(one.sink) ?? 0) - one.count), 0);
+  return (
+    <>
+      <div className="tools">
+        <Button onPress={() => setAsked(asked + 1)}>Refresh</Button>
+        <FormField value={form} onChange={setForm} />
+        <span className="muted" role="status">
+          {news > 0 && `${count(news)} more since then`}
+        </span>
+      </div>
+      {error && <p role="alert">{error}</p>}
+      {found?.sinks.length === 0 && <p className="muted">No dead letters since the gateway started.</p>}
+      {found && !found.kept && (
+        <p>The gateway only counts them. To see them, set enabled = true in [peek] of its configuration.</p>
+      )}
+      {found?.sinks.map((one) => (
+        <section key={one.sink} aria-label={`Dead letters of sink ${one.sink}`}>
+          <h2>
+            {one.sink} <span className="muted">{count(one.count)}</span>
+          </h2>
+          <ol className="messages" tabIndex={0}>
+            {one.letters.map((letter, at) => (
+              <li key={at}>
+                <Letter letter={letter} form={form} />
+              </li>
+            ))}
+          </ol>
+        </section>
+      ))}
+      {found && found.sinks.length > 0 && (
+        <p>
+          To replay those that the bundled file sink has written to a folder: <code>{found.replay}</code>
+        </p>
+      )}
+    </>
+  );
+}
+
+function Letter({ letter, form }: { letter: DeadLetter; form: Form }) {
+  const by = letter.sink ? `refused by sink ${letter.sink}` : letter.step ? `step ${letter.step}` : "";
+  return (
+    <>
+      <p className="cause">{letter.reason}</p>
+      <p className="affected">
+        <ViewLink to={{ view: "timeline", pipeline: letter.pipeline }}>{letter.pipeline}</ViewLink>
+        <span>micro-batch {letter.batch}</span>
+        {by && <span>{by}</span>}
+        <span>committed {new Date(letter.committed_at).toLocaleString()}</span>
+      </p>
+      <Message place={letter.stream ? `${letter.stream} ${letter.sequence ?? ""}` : "–"} message={letter} form={form} />
+    </>
+  );
+}
