@@ -26,7 +26,7 @@ async def test_every_view_is_accessible(page: Page, package: Package, troubled: 
     await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     await page.set_viewport_size({"width": width, "height": 800})
     texts = {"health": "no connector serves it", "graph": "micro-batch for", "timeline": "read, ", "streams": "orders/0"}
-    for view, text in {**texts, "connectors": "test-0"}.items():
+    for view, text in {**texts, "connectors": "test-0", "letters": "No dead letters"}.items():
         await page.goto(f"http://{troubled}/?view={view}")
         await expect(page.get_by_role("main")).to_contain_text(text)
         assert not await violations(page), view

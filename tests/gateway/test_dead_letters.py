@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -18,9 +19,11 @@ from tests.gateway.wire import serve
 from tests.vectors.packing import pack
 
 from headrace.contract.limits import MAX_DEAD_LETTERS, MAX_NAME_BYTES
-from headrace.gateway import Peek
+from headrace.gateway import Config, Peek
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.sinks import dead_letters
+from headrace.gateway.identity import TokenRegistry
+from headrace.gateway.reload import ConfigSource, Reloading
 from headrace.gateway_status import dead_letters_document
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, engine_pb2, frame_pb2
 
@@ -223,11 +226,13 @@ async def test_without_peeks_they_are_counted_and_not_kept() -> None:
         assert [sink.dead_letters for sink in status.sinks] == [1]
 
 
-async def test_what_is_kept_is_dropped_when_peeks_are_disabled() -> None:
+async def test_a_reload_that_disables_peeks_drops_what_is_kept() -> None:
     async with rigged() as rig:
+        source = ConfigSource(Path("gateway.toml"), Config)
+        reloading = Reloading(source, Config(peek=ENABLED), TokenRegistry(()), rig.gateway)
         await rig.committed(0, letters([b"x"]))
         await rig.deliver(1, letters([b"y"]))
-        rig.gateway.dead_letters.clear()
+        assert reloading.reload() == ["peek.enabled: True -> False"]
         await rig.vote(1)
         await rig.commit(1)
         assert await rig.one() == {"sink": "out", "count": 2, "letters": []}

@@ -19,7 +19,7 @@ from headrace.contract.limits import MAX_NAME_BYTES, MAX_PEEK
 from headrace.gateway import Limits, Peek, Token
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.peeking import WINDOW_S
-from headrace.gateway.core.previews import HIDDEN, KEY_BYTES, MAX_HEADERS, is_secret, previews, without_secrets
+from headrace.gateway.core.previews import HEADER_BYTES, HIDDEN, KEY_BYTES, MAX_HEADERS, is_secret, previews, without_secrets
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.rules import PEEK
 from headrace.gateway_status import peek_document
@@ -183,7 +183,8 @@ async def test_messages_of_a_queue_that_delivers_again_are_shown_in_their_new_ep
 
 
 @pytest.mark.parametrize(
-    "name", ["Authorization", "cookie", "X-Api-Key", "apikey", "access_token", "db-password", "CLIENT_SECRET"]
+    "name",
+    ["Authorization", "X-Api-Key", "access_token", "db-password", "CLIENT_SECRET", "n" * 300 + "-token"],
 )
 async def test_a_header_with_the_name_of_a_secret_is_hidden(name: str) -> None:
     async with rigged() as rig:
@@ -195,7 +196,10 @@ async def test_a_header_with_the_name_of_a_secret_is_hidden(name: str) -> None:
         await rig.send(sent)
         (sample,) = [sample async for sample in rig.peek(limit=1)]
         (message,) = sample.messages
-        assert [(header.name, header.value.first) for header in message.headers] == [(name, HIDDEN), ("trace", b"0af7")]
+        assert [(header.name, header.value.first) for header in message.headers] == [
+            (name[:HEADER_BYTES], HIDDEN),
+            ("trace", b"0af7"),
+        ]
         assert b"opensesame" not in sample.SerializeToString()
 
 
@@ -344,7 +348,7 @@ async def test_each_start_is_logged_with_who_and_what_and_no_payload_is() -> Non
 
 async def test_nothing_waits_for_a_listener_that_does_not_read_and_it_is_dropped() -> None:
     greedy = Peek(enabled=True, messages_per_s=100, bytes_per_s=2**20, preview_bytes=2**16)
-    async with rigged(greedy, write_timeout_ms=500) as rig:
+    async with rigged(greedy, write_timeout_ms=3_000) as rig:
         call = rig.peek()
         assert await call.initial_metadata() is not None
         sent = 0

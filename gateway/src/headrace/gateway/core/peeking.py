@@ -122,7 +122,7 @@ async def peek(gateway: Gateway, identity: Identity, stream: Stream, limit: int 
         while True:
             ends_at, settings = loop.time() + WINDOW_S, gateway.peek
             left = _Allowance(settings.messages_per_s, settings.bytes_per_s)
-            while (wait_s := ends_at - loop.time()) > 0:
+            while True:
                 _check_going_on(gateway, call, stream)
                 at = min(at, stream.received)
                 found = _look(stream, at, left, settings.preview_bytes, limit - shown if limit else left.messages)
@@ -131,9 +131,12 @@ async def peek(gateway: Gateway, identity: Identity, stream: Stream, limit: int 
                     yield PeekResponse(messages=found, not_shown=_not_shown(stream, before, shown))
                 if limit and shown >= limit:
                     return
+                wait_s = max(0.0, ends_at - loop.time())
                 if left.is_spent:
                     await asyncio.sleep(wait_s)
-                elif at >= stream.received:
+                if left.is_spent or not wait_s:
+                    break
+                if at >= stream.received:
                     await stream.news.wait(wait_s)
             yield PeekResponse(not_shown=_not_shown(stream, before, shown))
     finally:

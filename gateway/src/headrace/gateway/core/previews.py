@@ -45,13 +45,17 @@ class _Bytes:
         found = np.frombuffer(lengths, _U32, min(count, len(lengths) // 4))
         return cls(joined, found, np.cumsum(np.where(found == NULL, 0, found), dtype=np.int64))
 
-    def first(self, index: int, most: int) -> BytesPreview | None:
-        """Returns how an entry begins; None if it is null."""
+    def entry(self, index: int) -> bytes | None:
+        """Returns an entry; None if it is null."""
         if index >= len(self.lengths) or self.lengths[index] == NULL:
             return None
-        end, size = int(self.ends[index]), int(self.lengths[index])
-        begin = end - size
-        return BytesPreview(first=without_secrets(self.joined[begin : begin + min(size, most)]), size=size)
+        end = int(self.ends[index])
+        return self.joined[end - int(self.lengths[index]) : end]
+
+    def first(self, index: int, most: int) -> BytesPreview | None:
+        """Returns how an entry begins; None if it is null."""
+        entry = self.entry(index)
+        return None if entry is None else BytesPreview(first=without_secrets(entry[:most]), size=len(entry))
 
 
 def previews(
@@ -93,12 +97,11 @@ def previews(
 
 def _headers(names: _Bytes, values: _Bytes, shown: Sequence[int]) -> Iterator[HeaderPreview]:
     for at in shown:
-        name, value = names.first(at, HEADER_BYTES), values.first(at, HEADER_BYTES)
+        name, value = names.entry(at), values.first(at, HEADER_BYTES)
         assert name is not None, "a header has a name"
-        if value is not None and is_secret(name.first):
-            value.first = HIDDEN
-            value.size = 0
-        yield HeaderPreview(name=name.first.decode(errors="replace"), value=value)
+        if value is not None and is_secret(name):
+            value = BytesPreview(first=HIDDEN)
+        yield HeaderPreview(name=name[:HEADER_BYTES].decode(errors="replace"), value=value)
 
 
 def is_secret(name: bytes) -> bool:
