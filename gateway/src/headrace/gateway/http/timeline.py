@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -16,11 +17,11 @@ from headrace.gateway.http.guard import Endpoint, problem
 from headrace.gateway.http.status import encoded, json_response
 from headrace.gateway.observer import Observer
 from headrace.gateway_status import message_document, timeline_document
-from headrace.protocol.v1.admin_pb2 import ListBatchesResponse
 
 MAX_KEPT = 32
 """How many answers with micro-batches are kept for others that ask the same."""
 _FRESH_S = 1.0
+_T = TypeVar("_T")
 
 
 def timeline_endpoints(gateway: Gateway, observer: Observer) -> Mapping[str, Endpoint]:
@@ -40,7 +41,7 @@ def timeline_endpoints(gateway: Gateway, observer: Observer) -> Mapping[str, End
         if pipeline is None:
             return problem(404, f"there is no pipeline {name[:80]!r}; /api/v1/pipelines lists those that there are")
         asked = (pipeline, limit, number, streams)
-        return json_response(await kept.of(asked, lambda: list_batches(pipeline, limit, number, streams)))
+        return json_response(await kept.of(asked, lambda: list_batches(pipeline, limit, number, streams), timeline_document))
 
     async def unacknowledged(request: Request) -> Response:
         name = request.query_params.get("stream", "")
@@ -62,8 +63,8 @@ class _Texts:
         self._texts: dict[Hashable, tuple[float, bytes]] = {}
         self._lock = asyncio.Lock()
 
-    async def of(self, asked: Hashable, read: Callable[[], ListBatchesResponse]) -> bytes:
-        """Returns the answer to a question, and reads it if there is none of the last second."""
+    async def of(self, asked: Hashable, read: Callable[[], _T], convert: Callable[[_T], Mapping[str, Any]]) -> bytes:
+        """Returns the answer to a question, and reads and converts it if there is none of the last second."""
         async with self._lock:
             now = time.monotonic()
             self._texts = {key: kept for key, kept in self._texts.items() if now - kept[0] < _FRESH_S}
@@ -71,7 +72,7 @@ class _Texts:
                 return self._texts[asked][1]
             found = read()
             # Hundreds of micro-batches are converted in a thread, so that sessions do not wait.
-            text = await asyncio.to_thread(lambda: encoded(timeline_document(found)))
+            text = await asyncio.to_thread(lambda: encoded(convert(found)))
             if len(self._texts) < MAX_KEPT:
                 self._texts[asked] = now, text
             return text
