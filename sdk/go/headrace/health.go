@@ -12,6 +12,8 @@ const (
 	maxReportedErrors = 100
 	maxReportedBytes  = 4096
 	reportInterval    = time.Second
+	// heartbeatAfter is when a report is sent although there is no news: at the second look, 2 s after the one before.
+	heartbeatAfter = 3 * reportInterval / 2
 )
 
 // Health is how a connector is, for operators: headrace status shows it. It changes nothing else. The zero value is ready; put
@@ -36,6 +38,7 @@ type Health struct {
 	since    time.Time // of the state
 	errors   []survived
 	news     bool
+	told     time.Time // when the last report was made
 }
 
 // problem is what a stream or a sink suffers from.
@@ -149,11 +152,11 @@ func (h *Health) decide() {
 	h.news = true
 }
 
-// report returns what is new; nil if nothing is.
-func (h *Health) report(now time.Time) *pb.Report {
+// report returns what is new, and how the connector is if a heartbeat is due; nil if there is nothing to say.
+func (h *Health) report(now time.Time, heartbeats bool) *pb.Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.news {
+	if !h.news && !(heartbeats && now.Sub(h.told) >= heartbeatAfter) {
 		return nil
 	}
 	report := &pb.Report{State: h.state, StateAgeMs: milliseconds(now.Sub(h.since)), Reason: truncated(h.why, maxReportedBytes)}
@@ -165,7 +168,7 @@ func (h *Health) report(now time.Time) *pb.Report {
 			Message: truncated(e.message, maxReportedBytes), AgeMs: milliseconds(now.Sub(e.at)), Stream: e.stream,
 		})
 	}
-	h.errors, h.news = nil, false
+	h.errors, h.news, h.told = nil, false, now
 	return report
 }
 

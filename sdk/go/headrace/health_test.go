@@ -38,6 +38,19 @@ func reported(s *sourceSession, state pb.ConnectorState, reason string, errors .
 	}
 }
 
+func TestAGatewayThatCountsOnHeartbeatsGetsReportsAlthoughThereIsNoNews(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t)
+	g.welcome.Capabilities = append([]pb.Capability{pb.Capability_CAPABILITY_HEARTBEAT}, reporting...)
+	g.start(&headrace.Source{Name: "orders", Read: func(ctx context.Context, _ *headrace.Partition) messages {
+		return func(func(headrace.Message, error) bool) { <-ctx.Done() }
+	}})
+	s, _ := g.connected()
+	for range 3 {
+		reported(s, works, "")
+	}
+}
+
 func TestASourceThatSuffersIsDegradedUntilItHasRecovered(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)

@@ -210,7 +210,7 @@ func (s *sinkSession) tell() {
 }
 
 func (s *sinkSession) report() {
-	if report := s.c.options.Health.report(time.Now()); report != nil && !s.leaving.Load() {
+	if report := s.c.options.Health.report(time.Now(), wantsHeartbeats(s.welcome.GetCapabilities())); report != nil && !s.leaving.Load() {
 		s.say(&pb.SinkServiceAttachRequest{Message: &pb.SinkServiceAttachRequest_Report{Report: report}})
 	}
 }

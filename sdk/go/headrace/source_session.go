@@ -68,8 +68,10 @@ func (c *sourceConnector) connect(ctx context.Context) error {
 		Connector:        c.name,
 		ConnectorVersion: c.version,
 		Instance:         c.options.Instance,
-		Capabilities:     []pb.Capability{pb.Capability_CAPABILITY_PACE, pb.Capability_CAPABILITY_REPORT},
-		Sdk:              sdk(),
+		Capabilities: []pb.Capability{
+			pb.Capability_CAPABILITY_PACE, pb.Capability_CAPABILITY_REPORT, pb.Capability_CAPABILITY_HEARTBEAT,
+		},
+		Sdk: sdk(),
 	}}}
 	ingest := func(ctx context.Context, connection *grpc.ClientConn) (
 		grpc.BidiStreamingClient[pb.IngestRequest, pb.IngestResponse], error,
@@ -313,7 +315,7 @@ func (s *sourceSession) lookAtNudged() {
 // report tells the gateway how the connector is, if that is news and the gateway wants to know.
 func (s *sourceSession) report(now time.Time) {
 	if wantsReports(s.welcome.GetCapabilities()) && s.leaving == nil {
-		if report := s.c.options.Health.report(now); report != nil {
+		if report := s.c.options.Health.report(now, wantsHeartbeats(s.welcome.GetCapabilities())); report != nil {
 			s.send.say(&pb.IngestRequest{Message: &pb.IngestRequest_Report{Report: report}})
 		}
 	}
@@ -363,4 +365,8 @@ func lingerOf(pace *pb.Pace) time.Duration {
 
 func wantsReports(capabilities []pb.Capability) bool {
 	return slices.Contains(capabilities, pb.Capability_CAPABILITY_REPORT)
+}
+
+func wantsHeartbeats(capabilities []pb.Capability) bool {
+	return slices.Contains(capabilities, pb.Capability_CAPABILITY_HEARTBEAT)
 }

@@ -90,8 +90,8 @@ export class Health {
    *
    * @internal
    */
-  takeReport(): Report | undefined {
-    if (!this.#isNews) return undefined;
+  takeReport(isHeartbeat = false): Report | undefined {
+    if (!this.#isNews && !isHeartbeat) return undefined;
     this.#isNews = false;
     const now = performance.now();
     const errors = this.#errors.map(({ message, at, stream }) => ({

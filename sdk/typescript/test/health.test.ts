@@ -56,6 +56,13 @@ describe("the health of a connector", () => {
     assert.equal(health.takeReport(), undefined);
   });
 
+  it("is reported by a heartbeat although there is no news", () => {
+    const health = new Health();
+    health.waiting("for the database");
+    health.takeReport();
+    assert.equal(health.takeReport(true)?.reason, "for the database");
+  });
+
   it("keeps the last hundred errors until they are reported", () => {
     const health = new Health();
     for (let i = 0; i < 150; i++) health.survived(`error ${i}`, "orders/0");

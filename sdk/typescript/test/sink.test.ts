@@ -131,7 +131,7 @@ describe("a sink", () => {
       assert.deepEqual(session.metadata.get("authorization"), ["Bearer secret"]);
       assert.deepEqual([hello.sink, hello.instance, hello.mode], ["memory", "m-1", SinkMode.TWO_PHASE]);
       assert.equal(hello.sdk?.name, "headrace-typescript");
-      assert.deepEqual(hello.capabilities, [Capability.REPORT]);
+      assert.deepEqual(hello.capabilities, [Capability.REPORT, Capability.HEARTBEAT]);
       assert.equal(hello.staged[0].attempt, "1/0");
       assert.equal(hello.prepared[0].batch, 3n);
       assert.equal(hello.committed[0].batch, 2n);

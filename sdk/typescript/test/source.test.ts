@@ -239,7 +239,7 @@ describe("a source and a gateway that the test speaks for", () => {
     assert.equal(hello.connector, "counter");
     assert.equal(hello.connectorVersion, "1.2");
     assert.equal(hello.instance, "n-1");
-    assert.deepEqual(hello.capabilities, [Capability.PACE, Capability.REPORT]);
+    assert.deepEqual(hello.capabilities, [Capability.PACE, Capability.REPORT, Capability.HEARTBEAT]);
     assert.equal(hello.sdk?.name, "headrace-typescript");
     assert.equal(hello.sdk?.language, "typescript");
   });

@@ -70,7 +70,7 @@ export class SinkDriver {
       staged: recovered.staged.map((part) => ({ ...part })),
       prepared: [...recovered.prepared],
       committed: [...recovered.committed],
-      capabilities: [Capability.REPORT],
+      capabilities: [Capability.REPORT, Capability.HEARTBEAT],
       sdk: SDK,
     };
   }

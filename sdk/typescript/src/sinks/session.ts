@@ -60,7 +60,7 @@ export class SinkSession {
       this.#fail(error);
     });
     if (welcome.capabilities.includes(Capability.REPORT)) {
-      this.#reporter = new Reporter(health, (report) => {
+      this.#reporter = new Reporter(health, welcome.capabilities, (report) => {
         void say({ case: "report", value: report });
       });
     }

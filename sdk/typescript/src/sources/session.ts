@@ -88,7 +88,7 @@ export class SourceSession {
       this.#sent(stream);
     });
     if (welcome.capabilities.includes(Capability.REPORT)) {
-      this.#reporter = new Reporter(health, (report) => {
+      this.#reporter = new Reporter(health, welcome.capabilities, (report) => {
         this.#sender.say({ case: "report", value: report });
       });
     }

@@ -1,19 +1,27 @@
 import type { Report } from "../gen/headrace/protocol/v1/connector_pb.js";
+import { Capability } from "../gen/headrace/protocol/v1/source_pb.js";
 import type { Health } from "../health.js";
 
 const REPORT_MS = 1000;
+const HEARTBEAT_MS = 2000;
 
-/** Sends a session's reports: at once when something has changed, but at most one a second. */
+/**
+ * Sends a session's reports: at once when something has changed, but at most one a second. To a gateway that counts on
+ * heartbeats, it sends one every two seconds in any case.
+ */
 export class Reporter {
   #timer: NodeJS.Timeout | undefined;
+  #heartbeats: NodeJS.Timeout | undefined;
   #sentAt = -Infinity;
 
   /**
    * @param health - What is reported.
+   * @param capabilities - What the gateway can do.
    * @param send - Sends a report.
    */
   constructor(
     private readonly health: Health,
+    private readonly capabilities: readonly Capability[],
     private readonly send: (report: Report) => void,
   ) {}
 
@@ -24,23 +32,33 @@ export class Reporter {
       this.#soon();
     });
     this.#soon();
+    if (this.capabilities.includes(Capability.HEARTBEAT)) {
+      this.#heartbeats = setInterval(() => {
+        this.#report(true);
+      }, HEARTBEAT_MS);
+    }
   }
 
   /** Sends no more. */
   stop(): void {
     this.health.onChange(undefined);
     clearTimeout(this.#timer);
+    clearInterval(this.#heartbeats);
   }
 
   #soon(): void {
     this.#timer ??= setTimeout(
       () => {
         this.#timer = undefined;
-        this.#sentAt = performance.now();
-        const report = this.health.takeReport();
-        if (report !== undefined) this.send(report);
+        this.#report(false);
       },
       Math.max(0, this.#sentAt + REPORT_MS - performance.now()),
     );
+  }
+
+  #report(isHeartbeat: boolean): void {
+    this.#sentAt = performance.now();
+    const report = this.health.takeReport(isHeartbeat);
+    if (report !== undefined) this.send(report);
   }
 }
