@@ -1,5 +1,6 @@
 package io.headrace.sdk.internal;
 
+import io.headrace.protocol.v1.Capability;
 import io.headrace.protocol.v1.ConnectorError;
 import io.headrace.protocol.v1.ConnectorState;
 import io.headrace.protocol.v1.Report;
@@ -8,6 +9,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.locks.ReentrantLock;
 
@@ -19,6 +21,7 @@ public final class Reports implements Reporter {
   private static final int MOST_ERRORS = 100;
   private static final int MOST_BYTES = 4096;
   private static final long INTERVAL_NANOS = Duration.ofSeconds(1).toNanos();
+  private static final long HEARTBEAT_NANOS = Duration.ofSeconds(2).toNanos();
 
   private final ReentrantLock lock = new ReentrantLock();
   private final ArrayDeque<Noted> errors = new ArrayDeque<>();
@@ -29,6 +32,7 @@ public final class Reports implements Reporter {
   private ConnectorState state = ConnectorState.CONNECTOR_STATE_RUNNING;
   private long stateSince = System.nanoTime();
   private boolean wanted;
+  private boolean heartbeats;
   private boolean stateReported;
   private boolean saidReported = true;
   private long reportedAt;
@@ -65,11 +69,12 @@ public final class Reports implements Reporter {
     say(ConnectorState.CONNECTOR_STATE_WAITING, reason);
   }
 
-  /** A session begins. */
-  public void begin(boolean gatewayWantsThem) {
+  /** A session begins with a gateway that can do this. */
+  public void begin(List<Capability> gateway) {
     lock.lock();
     try {
-      wanted = gatewayWantsThem;
+      wanted = gateway.contains(Capability.CAPABILITY_REPORT);
+      heartbeats = gateway.contains(Capability.CAPABILITY_HEARTBEAT);
       stateReported = false;
       problems.clear();
       updateState();
@@ -125,7 +130,7 @@ public final class Reports implements Reporter {
     lock.lock();
     try {
       long now = System.nanoTime();
-      boolean due = hasNews() && now - reportedAt >= INTERVAL_NANOS;
+      boolean due = isAwaited() && now - reportedAt >= pause();
       if (!wanted || (stateReported && !due)) {
         return null;
       }
@@ -154,8 +159,8 @@ public final class Reports implements Reporter {
   public long nextLook(long otherwise) {
     lock.lock();
     try {
-      long due = reportedAt + INTERVAL_NANOS;
-      return wanted && hasNews() && due - otherwise < 0 ? due : otherwise;
+      long due = reportedAt + pause();
+      return wanted && isAwaited() && due - otherwise < 0 ? due : otherwise;
     } finally {
       lock.unlock();
     }
@@ -164,6 +169,16 @@ public final class Reports implements Reporter {
   /** Whether there is something to report that may wait until a second has passed. */
   private boolean hasNews() {
     return !errors.isEmpty() || !saidReported;
+  }
+
+  /** Whether a report will be due although nothing happens. */
+  private boolean isAwaited() {
+    return heartbeats || hasNews();
+  }
+
+  /** How long after the last report that is. */
+  private long pause() {
+    return hasNews() ? INTERVAL_NANOS : HEARTBEAT_NANOS;
   }
 
   /** Takes what the source or sink says of itself. */

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.headrace.protocol.v1.Capability;
 import io.headrace.protocol.v1.ConnectorError;
 import io.headrace.protocol.v1.ConnectorState;
 import io.headrace.protocol.v1.Credit;
@@ -407,6 +408,22 @@ class SourceFeaturesTest {
       assertEquals(3, session.next(MessageCase.BACKLOG).getBacklog().getLatestSequence());
       connector.stop();
       session.acknowledge(1, 3);
+      session.goodbye();
+    }
+  }
+
+  @Test
+  void aGatewayThatCountsOnHeartbeatsGetsReportsAlthoughNothingChanges() throws Exception {
+    try (Connector connector =
+        Connector.start(new Numbers(3, Progress.IDLE, "0"), gateway.settings())) {
+      SourceGateway session =
+          SourceGateway.accept(gateway)
+              .welcome(SourceGateway.limits().addCapabilities(Capability.CAPABILITY_HEARTBEAT));
+      for (int reports = 0; reports < 3; reports++) {
+        Report report = session.next(MessageCase.REPORT).getReport();
+        assertEquals(ConnectorState.CONNECTOR_STATE_RUNNING, report.getState());
+      }
+      connector.stop();
       session.goodbye();
     }
   }

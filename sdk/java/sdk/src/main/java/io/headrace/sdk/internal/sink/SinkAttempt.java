@@ -1,7 +1,6 @@
 package io.headrace.sdk.internal.sink;
 
 import io.grpc.ManagedChannel;
-import io.headrace.protocol.v1.Capability;
 import io.headrace.protocol.v1.SinkHello;
 import io.headrace.protocol.v1.SinkServiceAttachRequest;
 import io.headrace.protocol.v1.SinkServiceAttachResponse;
@@ -71,7 +70,7 @@ public final class SinkAttempt implements Attempt {
           welcome.getGatewayVersion(),
           welcome.getSession());
       settings.metrics().connected(welcome.getSession());
-      reports.begin(welcome.getCapabilitiesList().contains(Capability.CAPABILITY_REPORT));
+      reports.begin(welcome.getCapabilitiesList());
       return new SinkSession(driver, settings, welcome, call, signal, stopping, reports).run();
     } finally {
       channel.shutdownNow();

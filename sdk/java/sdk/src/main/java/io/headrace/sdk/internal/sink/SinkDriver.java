@@ -92,6 +92,7 @@ final class SinkDriver {
         .addAllPrepared(recovered.prepared().stream().map(Wire::transaction).toList())
         .addAllCommitted(recovered.committed().stream().map(Wire::transaction).toList())
         .addCapabilities(Capability.CAPABILITY_REPORT)
+        .addCapabilities(Capability.CAPABILITY_HEARTBEAT)
         .setSdk(Sdk.SELF)
         .build();
   }

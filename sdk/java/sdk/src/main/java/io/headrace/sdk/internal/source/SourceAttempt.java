@@ -71,7 +71,7 @@ public final class SourceAttempt implements Attempt {
           welcome.getGatewayVersion(),
           welcome.getSession());
       settings.metrics().connected(welcome.getSession());
-      reports.begin(welcome.getCapabilitiesList().contains(Capability.CAPABILITY_REPORT));
+      reports.begin(welcome.getCapabilitiesList());
       return new SourceSession(driver, settings, welcome, call, signal, stopping, reports).run();
     } finally {
       channel.shutdownNow();
@@ -92,6 +92,7 @@ public final class SourceAttempt implements Attempt {
         .setInstance(settings.instance().orElse(source.name()))
         .addCapabilities(Capability.CAPABILITY_PACE)
         .addCapabilities(Capability.CAPABILITY_REPORT)
+        .addCapabilities(Capability.CAPABILITY_HEARTBEAT)
         .setSdk(Sdk.SELF)
         .build();
   }
