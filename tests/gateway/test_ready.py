@@ -136,6 +136,7 @@ async def test_a_killed_connector_of_a_source(site: Site) -> None:
 
 async def test_a_connector_that_is_silent_keeps_its_session(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     await site.source.close()
+    monkeypatch.setattr(heartbeat, "SILENT_AFTER_S", 3_600.0)
     site.source = await new_source(site.address, capabilities=[source_pb2.CAPABILITY_HEARTBEAT])
     await site.until()
     # The sink, which promises no heartbeats, is as silent.
@@ -153,6 +154,7 @@ async def test_a_connector_that_is_silent_keeps_its_session(site: Site, monkeypa
 async def test_a_sink_that_is_silent_keeps_its_session(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     await site.sink.close()
     site.sink = SinkClient(site.address)
+    monkeypatch.setattr(heartbeat, "SILENT_AFTER_S", 3_600.0)
     await site.sink.hello(capabilities=[source_pb2.CAPABILITY_HEARTBEAT])
     await site.until()
     monkeypatch.setattr(heartbeat, "SILENT_AFTER_S", 1.0)

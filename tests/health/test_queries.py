@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -81,8 +82,8 @@ async def test_a_function_that_raises_for_ever(spark: SparkSession, here: Site, 
 @pytest.fixture
 def disk_of_commits(tmp_path: Path) -> Iterator[Path]:
     """A disk that holds nothing but the commit log of a checkpoint; a skip where this machine cannot have one."""
-    if os.geteuid() != 0:
-        absent("a disk of its own needs root")
+    if os.geteuid() != 0 or not all(map(shutil.which, ("mkfs.ext4", "fsfreeze"))):
+        absent("a disk that can be frozen needs root, mkfs.ext4 and fsfreeze; run: apt-get install e2fsprogs util-linux")
     image, commits = tmp_path / "disk", tmp_path / "checkpoint" / "commits"
     commits.mkdir(parents=True)
     with image.open("wb") as empty:
