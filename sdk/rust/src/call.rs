@@ -27,7 +27,8 @@ pub(crate) struct Task {
 impl Task {
     /// Returns what sends reports, if the gateway accepts them (SES-22).
     pub(crate) fn reporter(&self, capabilities: &[i32]) -> Option<Reporter> {
-        capabilities.contains(&pb::Capability::Report.into()).then(|| self.health.reporter())
+        let heartbeats = capabilities.contains(&pb::Capability::Heartbeat.into());
+        capabilities.contains(&pb::Capability::Report.into()).then(|| self.health.reporter(heartbeats))
     }
 }
 

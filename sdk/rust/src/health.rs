@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
-use tokio::time::{Duration, Instant, sleep_until};
+use tokio::time::{Duration, Instant, sleep_until, timeout_at};
 
 use crate::protocol as pb;
 
@@ -12,6 +12,7 @@ const MAX_ERRORS: usize = 100;
 const MAX_TEXT_BYTES: usize = 4096;
 const MAX_STREAM_BYTES: usize = 255;
 const INTERVAL: Duration = Duration::from_secs(1);
+const HEARTBEAT: Duration = Duration::from_secs(2);
 
 /// What a connector is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,11 +123,11 @@ impl Health {
         self.shared.changed.send_replace(());
     }
 
-    /// Returns what sends reports in a session.
-    pub(crate) fn reporter(&self) -> Reporter {
+    /// Returns what sends reports in a session, also when nothing has changed if the gateway counts on heartbeats.
+    pub(crate) fn reporter(&self, heartbeats: bool) -> Reporter {
         let mut changed = self.shared.changed.subscribe();
         changed.mark_changed();
-        Reporter { shared: Arc::clone(&self.shared), changed, next_at: Instant::now() }
+        Reporter { shared: Arc::clone(&self.shared), changed, next_at: Instant::now(), heartbeats }
     }
 }
 
@@ -142,6 +143,7 @@ pub(crate) struct Reporter {
     shared: Arc<Shared>,
     changed: watch::Receiver<()>,
     next_at: Instant,
+    heartbeats: bool,
 }
 
 impl Reporter {
@@ -149,7 +151,11 @@ impl Reporter {
     pub(crate) async fn next(reporter: &mut Option<Self>) -> pb::Report {
         let Some(reporter) = reporter else { return std::future::pending().await };
         sleep_until(reporter.next_at).await;
-        if reporter.changed.changed().await.is_err() {
+        let changed = reporter.changed.changed();
+        if reporter.heartbeats {
+            // No matter which is first: either is a reason to report.
+            let _ = timeout_at(reporter.next_at + (HEARTBEAT - INTERVAL), changed).await;
+        } else if changed.await.is_err() {
             return std::future::pending().await;
         }
         reporter.next_at = Instant::now() + INTERVAL;

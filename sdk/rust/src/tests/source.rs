@@ -436,6 +436,22 @@ async fn a_source_that_says_nothing_of_itself_is_reported_as_running_once_it_has
     connector.abort();
 }
 
+#[tokio::test]
+async fn a_gateway_that_counts_on_heartbeats_gets_reports_although_nothing_changes() {
+    let mut gateway = Gateway::start().await;
+    let connector = start(&gateway, Once::of(Vec::new(), false), &Arc::new(Notify::new()));
+    let mut call = gateway.source().await;
+    let both = vec![pb::Capability::Report.into(), pb::Capability::Heartbeat.into()];
+    greet(&mut call, 1 << 20, 1000, 1 << 20, both).await;
+    let mut running = 0;
+    while running < 3 {
+        if let Some(Request::Report(report)) = call.next().await.expect("a message").message {
+            running += usize::from(report.state() == pb::ConnectorState::Running);
+        }
+    }
+    connector.abort();
+}
+
 /// A source whose partitions end after one message.
 struct Many {
     partitions: Vec<&'static str>,
