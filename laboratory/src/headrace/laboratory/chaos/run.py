@@ -11,6 +11,7 @@ from pathlib import Path
 from headrace.laboratory.chaos.evidence import JournalReader
 from headrace.laboratory.chaos.roles import Role
 from headrace.laboratory.chaos.schedule import How, Strike, schedule
+from headrace.laboratory.chaos.shown import eventually_shown
 from headrace.laboratory.chaos.validator import Finding
 from headrace.laboratory.chaos.workload import STREAMS
 from headrace.laboratory.chaos.world import World
@@ -104,7 +105,9 @@ class Run:
                     self._carry_out(world, strike)
             self.say(f"{self._now():6.1f} s  {len(self.kills)} kills; waiting for the last messages")
             world.rest(RESTS_WITHIN_S)
-            findings = world.verdict()
+            gateway_ran_on = not any(Role.GATEWAY in killed.roles for killed in self.kills)
+            shown = eventually_shown(world.gateway, world.http, world.layout, world.offered, counts_all=gateway_ran_on)
+            findings = [*world.verdict(), *shown]
             failures = len(list(JournalReader(world.layout.failures).new()))
             return Outcome(tuple(self.kills), world.offered * len(STREAMS), failures, tuple(findings), self._now())
         finally:

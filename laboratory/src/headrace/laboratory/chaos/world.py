@@ -61,7 +61,7 @@ class World:
         # The scratch folder holds sockets, whose paths must be short, and what a killed JVM leaves behind.
         self._scratch = Scratch()
         self._site = site or Site()
-        self._address = self._site.free_address()
+        self._address, self._http = self._site.free_address(), self._site.free_address()
         self._is_cluster = master.startswith("local-cluster")
         scratch = self._scratch.path
         self._environ = {**spark_environ(scratch), "SPARK_WORKER_DIR": str(scratch / "work"), **(environ or {})}
@@ -108,6 +108,11 @@ class World:
     def gateway(self) -> str:
         """The gateway's address."""
         return self._address
+
+    @property
+    def http(self) -> str:
+        """The address of its HTTP server, which only a gateway on this machine has."""
+        return self._http
 
     # Its processes
 
@@ -260,7 +265,8 @@ class World:
     def _commands(self, master: str, instances: int) -> dict[Role, list[list[str]]]:
         folder, gateway = str(self.folder), ("--gateway", self._address)
         config = str(self.folder / "gateway.toml")
-        listen = ["--listen", self._address, *([] if self._site.host == "127.0.0.1" else ["--insecure"])]
+        here = self._site.host == "127.0.0.1"
+        listen = ["--listen", self._address, *(["--http-listen", self._http] if here else ["--insecure"])]
         sink = [*headrace("connector", "run", "file-sink"), "--sink", TWO_PHASE, "--format", "length-prefixed"]
         sink += ["--rotate-bytes", "200000"]
         submit = [*self._site.submit, str(_QUERY)] if self._site.submit else [*_python("query"), "--master", master]
