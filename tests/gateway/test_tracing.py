@@ -11,6 +11,7 @@ from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import StatusCode
+from structlog.testing import capture_logs
 from tests.gateway.sink_wire import sink_and_source
 from tests.gateway.wire import DEADLINE_S, frame, numbered, serve, until_gone
 
@@ -129,9 +130,10 @@ async def test_parts_have_spans_with_the_type_of_the_error_if_they_fail(monkeypa
             lost = writer.deliver_packed(writer.part(0, 1), traced(frame(0, 0, [b"secret"])))
             await sink.expect("start_part")
             await sink.expect("frame")
-            await sink.close()
-            with pytest.raises(grpc.aio.AioRpcError):
-                await lost
+            with capture_logs() as logs:
+                await sink.close()
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await lost
             sent, failed = created.take()
     assert [span.name for span in (sent, failed)] == ["send out", "send out"]
     attributes = dict(sent.attributes or {})
@@ -139,3 +141,5 @@ async def test_parts_have_spans_with_the_type_of_the_error_if_they_fail(monkeypa
     assert sent.status.status_code is StatusCode.UNSET
     assert (failed.status.status_code, failed.status.description) == (StatusCode.ERROR, None)
     assert dict(failed.attributes or {})["error.type"] == "SinkAway"
+    (logged,) = (line for line in logs if line["event"] == "a delivery failed")
+    assert (logged["trace_id"], logged["batch"], logged["partition"]) == (SAMPLED[3:35].decode(), 0, 1)
