@@ -14,7 +14,6 @@ from tests.gateway.test_rights import token
 from tests.gateway.wire import Connector, frame, serve
 
 from headrace.gateway import Peek
-
 from headrace.protocol.v1 import connector_pb2
 
 expect.set_options(timeout=DEADLINE_MS)

@@ -76,7 +76,7 @@ def count(value, state):
 
 
 app = Pipeline("priced")
-app.source("right/*", decode=bytes.decode).key_by(str.upper).stateful(count, dict, name="counts").sink("out")
+app.source("right/*", decode=bytes.decode).key_by(len).stateful(count, dict, name="counts").sink("out")
 """
 SINK = """
 import sys

@@ -6,7 +6,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,8 +45,8 @@ def run(parts: Sequence[str], quick: bool, say: Say) -> tuple[list[Figure], dict
 
 def metrics_overhead(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
     """Messages per second while the metrics are read every second, against a gateway without an HTTP server."""
-    messages = 2_000_000 if quick else 8_000_000
-    drain(spark, messages=2_000_000)
+    messages = 500_000 if quick else 8_000_000
+    drain(spark, messages=200_000 if quick else 2_000_000)
     yield from overhead("metrics_overhead", "metrics", partial(_run, spark, messages), say, quick)
 
 
@@ -69,11 +69,10 @@ def _scraping(address: str) -> Iterator[None]:
     stop, times = threading.Event(), list[float]()
 
     def scrape() -> None:
-        while not stop.wait(SCRAPE_INTERVAL_S):
-            try:
+        while not stop.is_set():
+            with suppress(OSError):  # The gateway does not serve them yet, or no longer.
                 times.append(_scrape(address)[0])
-            except OSError:
-                continue  # The gateway does not serve them yet, or no longer.
+            stop.wait(SCRAPE_INTERVAL_S)
 
     reader = threading.Thread(target=scrape)
     reader.start()

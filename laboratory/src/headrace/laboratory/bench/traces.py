@@ -30,7 +30,7 @@ def traces_overhead(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figu
     All messages have a `traceparent`, and 1 % are sampled.
     """
     messages = 400_000 if quick else 4_000_000
-    drain(spark, messages=400_000, sampled=0.01)
+    drain(spark, messages=100_000 if quick else 400_000, sampled=0.01)
     yield from overhead("traces_overhead", "spans", partial(_run, spark, messages), say, quick)
 
 

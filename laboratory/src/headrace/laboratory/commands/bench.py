@@ -243,8 +243,8 @@ def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> N
     The parts console_update and console_overhead have ten clients of the events, for a site of 1,000 streams in 200 sessions.
     The part console_pages opens ten pages of the console in Chromium. It only runs if --only names it, and needs Playwright.
 
-    The part readyz_names_cause measures how long it takes until /readyz names the first cause of a fault, and is clear after the
-    repair: a paused pipeline, a connector that is cut off, a sink that hangs, a full disk at the sink, and a function that raises.
+    The part readyz_names_cause measures how long it takes until /readyz names the first cause of a fault, and is clear after its
+    repair: a paused pipeline, a connector that is cut off, a sink that hangs, a full disk at the sink, a function that raises.
 
     Takes about nine minutes. Progress goes to standard error.
 
