@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -339,9 +340,18 @@ def test_late_skipped_and_too_far_ahead_are_in_the_progress_of_the_query_and_in_
     assert sorted(found["late"]) == [b"5", b"6"]
     counted = {name: sum(row[name] or 0 for row in rows) for name in rows[0]}
     assert {name: count for name, count in counted.items() if count} == {"late:sums": 2, "skipped:check": 1, "ahead:by": 1}
-    told = [record.getMessage() for record in caplog.records if "query counting, micro-batch" in record.getMessage()]
-    for part in ("2 late in step sums", "1 skipped in step check", "1 ahead in step by"):
-        assert sum(part in line for line in told) == 1, told
+
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if "query counting, micro-batch" in record.getMessage()]
+
+    parts = ("2 late in step sums", "1 skipped in step check", "1 ahead in step by")
+    # Spark tells its listeners of a micro-batch some time after it has ended.
+    deadline = time.monotonic() + 60
+    while not all(any(part in line for line in told()) for part in parts):
+        assert time.monotonic() < deadline, told()
+        time.sleep(0.02)
+    for part in parts:
+        assert sum(part in line for line in told()) == 1, told()
 
 
 def test_a_checkpoint_that_is_not_whole_is_refused(spark: SparkSession, tmp_path: Path, source: Path) -> None:
