@@ -4,7 +4,7 @@ import asyncio
 import re
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -95,7 +95,10 @@ def append(file: Path, line: str) -> None:
 async def test_a_sink_that_hangs_and_a_function_that_raises(
     spark: SparkSession, page: Page, package: Package, file: Path, tmp_path: Path
 ) -> None:
-    async with site(tmp_path) as here, connected(here, file) as gate, running(here, spark, tmp_path / "checkpoint") as query:
+    async with AsyncExitStack() as stack:
+        here = stack.enter_context(site(tmp_path))
+        gate = await stack.enter_async_context(connected(here, file))
+        query = await stack.enter_async_context(running(here, spark, tmp_path / "checkpoint"))
         here.gateway.wait_for_log("gateway serves HTTP")
         (http,) = re.findall(r"http://(127\.0\.0\.1:\d+)", here.gateway.log)[-1:]
 
