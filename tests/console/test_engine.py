@@ -21,7 +21,7 @@ from headrace.engine import start
 from headrace.pipelines import Pipeline
 from headrace.sdk import Outcomes, Rows, Sink, serve
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(700)
 expect.set_options(timeout=DEADLINE_MS)
 
 
