@@ -134,6 +134,10 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
+    def __init__(self, events: AsyncGenerator[bytes]) -> None:
+        super().__init__(events)
+        self._events = events
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends events. While it does, the server's limit on the time of a response does not apply."""
 
@@ -143,7 +147,9 @@ class EventStream(StreamingResponse):
 
         scope["state"]["is_stream"] = True
         try:
-            await super().__call__(scope, receive, send_in_time)
+            # Left to the garbage collector, the generator of a client that has gone would count as a listener until then.
+            async with aclosing(self._events):
+                await super().__call__(scope, receive, send_in_time)
         except* TimeoutError:
             pass
         finally:
