@@ -35,11 +35,13 @@ def _samples_of(item: pytest.Item) -> list[tuple[tuple[str, ...], str]]:
     """The groups of which a test takes part in a sample, each with its value."""
     if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
         return []
-    params, found = item.callspec.params, []
+    params = item.callspec.params
+    found: list[tuple[tuple[str, ...], str]] = []
     for mark in item.iter_markers("sampled"):
         name, count, per = _arguments(*mark.args, **mark.kwargs)
         if name in params:
-            found.append(((item.module.__name__, name, str(count), params[per] if per else ""), params[name]))
+            group = (item.module.__name__, name, str(count), str(params[per]) if per else "")
+            found.append((group, str(params[name])))
     return found
 
 

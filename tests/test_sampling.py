@@ -1,4 +1,4 @@
-"""Samples of expensive cases: as many as a mark says, the same ones for the same seed, and all of them where that is asked for."""
+"""Samples of expensive cases: as many as a mark says, the same for the same seed, and all of them where that is asked for."""
 
 from pathlib import Path
 

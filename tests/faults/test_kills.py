@@ -171,14 +171,19 @@ CASES: dict[str, Case[World]] = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Of the kills during a recovery, a sample by `--kill-seed` has each part first and second; `--every-pair` has all."""
+    """A sample by `--kill-seed` has each part first and second in a kill during a recovery, one part alone, and one more.
+
+    With `--every-pair`, there are all cases.
+    """
     if "name" not in metafunc.fixturenames:
         return
     config = metafunc.config
-    seconds = random.Random(str(config.getoption("kill_seed"))).sample(PARTS, len(PARTS))
-    left_out = {during(a, b) for a in PARTS for b in PARTS} - {during(a, b) for a, b in zip(PARTS, seconds, strict=True)}
-    whole = bool(config.getoption("every_pair"))
-    metafunc.parametrize("name", [name for name in CASES if whole or name not in left_out])
+    chosen = random.Random(str(config.getoption("kill_seed")))
+    seconds = chosen.sample(PARTS, len(PARTS))
+    pairs = [during(a, b) for a, b in zip(PARTS, seconds, strict=True)]
+    others = ("driver without its children", "everything at once", "again and again")
+    sample = [chosen.choice(PARTS), *pairs, chosen.choice(others)]
+    metafunc.parametrize("name", list(CASES) if config.getoption("every_pair") else sample)
 
 
 @pytest.fixture(scope="module")

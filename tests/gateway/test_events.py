@@ -218,7 +218,10 @@ async def test_a_client_that_does_not_read_is_dropped_and_the_others_go_on(monke
     monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 1.0)
     large = b"event: status\nid: 1\ndata: {}\n\n: " + b"x" * 2**24 + b"\n\n"
 
+    serving = set[events.Events]()
+
     async def text(self: events.Events) -> bytes:
+        serving.add(self)
         return large
 
     monkeypatch.setattr(events.Events, "_whole_text", text)
@@ -229,7 +232,10 @@ async def test_a_client_that_does_not_read_is_dropped_and_the_others_go_on(monke
         await writer.drain()
         async with listening(http) as other:
             assert await other.next() == "status"
+            (published,) = serving
             for _ in range(100):
+                assert await other.next() == "comment"
+            while published.listeners > 1:
                 assert await other.next() == "comment"
         async with asyncio.timeout(DEADLINE_S):
             read = 0

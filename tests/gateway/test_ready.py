@@ -95,6 +95,16 @@ class Site:
                     return found
                 await asyncio.sleep(0.02)
 
+    async def until_cause(self, cause: str, part: str) -> None:
+        """Waits until this is what is wrong with a part."""
+        found: Problems = {}
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while part not in (found := await self.problems()) or found[part]["cause"] != cause:  # noqa: ASYNC110 - no event
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"expected {cause!r}, and these are the problems: {found}") from None
+
 
 async def new_source(address: str, **hello: Any) -> Connector:
     source = Connector(address)
@@ -330,8 +340,7 @@ async def test_the_last_error_of_a_connector_that_gives_up_before_it_opens_its_s
     await again.hello()
     await again.send(goodbye=source_pb2.Goodbye(reason="the password is wrong"))
     await again.ended()
-    found = await site.until("connector test-0", "stream orders/0")
-    assert found["stream orders/0"]["cause"] == "its session has ended: the password is wrong"
+    await site.until_cause("its session has ended: the password is wrong", "stream orders/0")
     await again.close()
 
 
