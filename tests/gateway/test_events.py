@@ -237,6 +237,9 @@ async def test_a_client_that_does_not_read_is_dropped_and_the_others_go_on(monke
                 assert await other.next() == "comment"
             while published.listeners > 1:
                 assert await other.next() == "comment"
+            # What it has been sent and has not read is given up after another REQUEST_TIMEOUT_S at most.
+            for _ in range(150):
+                assert await other.next() == "comment"
         async with asyncio.timeout(DEADLINE_S):
             read = 0
             while data := await reader.read(2**20):
