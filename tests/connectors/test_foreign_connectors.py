@@ -94,6 +94,7 @@ def test_parameters_secrets_and_the_connection_reach_it_in_the_environment(folde
         "HEADRACE_INSTANCE": "blue",
         "HEADRACE_TLS": "1",
         "HEADRACE_TLS_CA": sys.executable,
+        "HEADRACE_LOG_FORMAT": "console",
         "HEADRACE_VERBOSE": "1",
         "HEADRACE_CONNECTORS": str(folder),
     }
