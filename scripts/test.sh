@@ -43,16 +43,16 @@ session() {
 
 # lane: runs one session after the other that no other lane has taken, and shows what each has printed when it has ended.
 lane() {
-  local name child code=0
-  trap 'kill -TERM "$child" 2>/dev/null; wait "$child"; exit 143' TERM
+  local name child=
+  trap 'kill -TERM $child 2>/dev/null; wait; exit 143' TERM
   for name in "${names[@]}"; do
     mkdir "$logs/$name.taken" 2>/dev/null || continue
     (session "$name") >"$logs/$name" 2>&1 &
     child=$!
-    wait "$child" && rm "$logs/$name.failed" || code=1
-    { echo "=== $name"; cat "$logs/$name"; }
+    wait "$child" && rm "$logs/$name.failed"
+    echo "=== $name"
+    cat "$logs/$name"
   done
-  exit "$code"
 }
 
 # progress: prints once a minute how far the test sessions are.

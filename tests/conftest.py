@@ -1,3 +1,4 @@
+import os
 import random
 import signal
 import tomllib
@@ -29,8 +30,9 @@ hypothesis.settings.load_profile("tests")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What `tests/exactly_once` is run in full with. Pytest takes options from this file only, whatever folder is run."""
-    parser.addoption("--every-pair", action="store_true", help="kill in all cases, not in a sample: takes hours")
-    parser.addoption("--fuzz-seconds", type=float, default=15.0, help="how long to fuzz the gateway's wire")
+    parser.addoption("--every-pair", action="store_true", help="run all cases of what is sampled, such as kills: takes hours")
+    seconds = 60.0 if os.environ.get("CI") else 15.0
+    parser.addoption("--fuzz-seconds", type=float, default=seconds, help="how long to fuzz the gateway's wire")
     parser.addoption("--fuzz-seed", default=f"{random.getrandbits(32):08x}", help="which calls to make; the default is random")
     parser.addoption(
         "--kill-seed", default=f"{random.getrandbits(32):08x}", help="which processes to kill where; random by default"

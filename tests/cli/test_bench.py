@@ -18,8 +18,9 @@ from scripts.brokers import Kafka, Nats, RabbitMQ
 
 from headrace.laboratory.bench.connectors.run import PARTS as OF_CONNECTORS
 from headrace.laboratory.bench.latency.run import PARTS as OF_LATENCY
+from headrace.laboratory.bench.operate import PARTS as OF_OPERATION
 from headrace.laboratory.bench.pipelines.run import PARTS
-from headrace.laboratory.commands.bench import CONNECTORS_PARTS, LATENCY_PARTS, PIPELINES_PARTS
+from headrace.laboratory.commands.bench import CONNECTORS_PARTS, LATENCY_PARTS, OPERATE_PARTS, PIPELINES_PARTS
 
 BENCH = (sys.executable, "-m", "headrace.cli", "bench")
 
@@ -65,19 +66,17 @@ def test_a_quick_run_observes_a_gateway_and_names_a_fault(overhead: str) -> None
     done = subprocess.run(command, capture_output=True, text=True, timeout=540, check=False)
     assert done.returncode == 0, done.stderr
     figures = {figure["name"]: figure for figure in json.loads(done.stdout)["figures"]}
-    assert sorted(figures) == sorted(
-        [
-            overhead,
-            f"{overhead}_gateway_cpu",
-            "scrape_100_streams",
-            "series_100_streams",
-            "console_update_ms_100_streams",
-            "names_paused_pipeline_s",
-            "clears_paused_pipeline_s",
-            "readyz_names_cause_s",
-            "readyz_clears_s",
-        ]
-    )
+    assert list(figures) == [
+        overhead,
+        f"{overhead}_gateway_cpu",
+        "scrape_100_streams",
+        "series_100_streams",
+        "console_update_ms_100_streams",
+        "names_paused_pipeline_s",
+        "clears_paused_pipeline_s",
+        "readyz_names_cause_s",
+        "readyz_clears_s",
+    ]
     assert figures[overhead]["ratio"] > 0
     assert figures["readyz_names_cause_s"]["value"] == figures["names_paused_pipeline_s"]["value"] > 0
     assert figures["readyz_clears_s"]["target"] == "<= 10"
@@ -175,6 +174,19 @@ def test_the_command_knows_the_parts_that_there_are() -> None:
     assert tuple(OF_LATENCY) == LATENCY_PARTS
     assert tuple(PARTS) == PIPELINES_PARTS
     assert tuple(OF_CONNECTORS) == CONNECTORS_PARTS
+    assert tuple(OF_OPERATION) == OPERATE_PARTS
+
+
+def test_operation_is_measured_whole_but_for_what_needs_a_browser() -> None:
+    program = (
+        "from headrace.cli import main\n"
+        "from headrace.laboratory.bench import operate\n"
+        "operate.run = lambda parts, quick, say: ([], {'parts': parts})\n"
+        "main()"
+    )
+    command = [sys.executable, "-c", program, "bench", "operate", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(done.stdout)["conditions"]["parts"] == [part for part in OPERATE_PARTS if part != "console_pages"]
 
 
 def test_an_unknown_part_is_refused_with_the_known_ones() -> None:

@@ -22,7 +22,7 @@ WORKERS = 2
 ONE_EXECUTOR = {"SPARK_SUBMIT_OPTS": "-Dspark.cores.max=1"}
 """Added to `cluster.environ` where the claim is not about several executors: each takes seconds to start."""
 FAULTS = ("executor", "driver", "worker")
-"""What is killed under each of the two applications that run on the cluster; in one test run, each under one of them."""
+"""What is killed under each of the two applications that run on the cluster; in one test run, another one under each."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -88,22 +88,18 @@ class Site:
 
     async def until_kind(self, kind: str, *parts: str) -> Problems:
         """What is wrong, once exactly these parts are degraded, for a cause of this kind."""
-        async with asyncio.timeout(DEADLINE_S):
-            while True:
-                found = await self.until(*parts)
-                if all(problem["kind"] == kind for problem in found.values()):
-                    return found
-                await asyncio.sleep(0.02)
+        return await self.until_holds(lambda found: all(problem["kind"] == kind for problem in found.values()), *parts)
 
-    async def until_cause(self, cause: str, part: str) -> None:
-        """Waits until this is what is wrong with a part."""
+    async def until_holds(self, condition: Callable[[Problems], bool], *parts: str) -> Problems:
+        """What is wrong, once exactly these parts are degraded, and a condition holds."""
         found: Problems = {}
         try:
             async with asyncio.timeout(DEADLINE_S):
-                while part not in (found := await self.problems()) or found[part]["cause"] != cause:  # noqa: ASYNC110 - no event
+                while not condition(found := await self.until(*parts)):  # noqa: ASYNC110 - there is no event to wait on
                     await asyncio.sleep(0.02)
         except TimeoutError:
-            raise AssertionError(f"expected {cause!r}, and these are the problems: {found}") from None
+            raise AssertionError(f"the condition never held for {found}") from None
+        return found
 
 
 async def new_source(address: str, **hello: Any) -> Connector:
@@ -340,7 +336,8 @@ async def test_the_last_error_of_a_connector_that_gives_up_before_it_opens_its_s
     await again.hello()
     await again.send(goodbye=source_pb2.Goodbye(reason="the password is wrong"))
     await again.ended()
-    await site.until_cause("its session has ended: the password is wrong", "stream orders/0")
+    wanted = "its session has ended: the password is wrong"
+    await site.until_holds(lambda found: found["stream orders/0"]["cause"] == wanted, "connector test-0", "stream orders/0")
     await again.close()
 
 
