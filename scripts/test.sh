@@ -20,7 +20,7 @@ done
 
 # With more on two cores, each waits so long for the others that deadlines pass, and all of them take more processor time.
 at_once=3
-# The same seed for all, so that one option gives the same kills, and the same samples, again.
+# The same seed for all, so that one option gives the same kills again.
 seed=$(printf '%08x' "$((RANDOM << 15 | RANDOM))")
 arguments=("$@")
 if [ $# -gt 0 ]; then

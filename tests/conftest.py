@@ -17,8 +17,8 @@ _names = [tomllib.loads((_root / member / "pyproject.toml").read_text())["projec
 if missing := [name for name in _names if not any(distributions(name=name))]:
     raise pytest.UsageError(f"{', '.join(missing)} is not in .venv: run make setup-dev")
 
-# The temporary folder of this session, the real brokers, where a test asks for one, and samples of expensive cases.
-pytest_plugins = ["tests.scratch", "tests.brokers.plugin", "tests.sampling"]
+# The temporary folder of this session, and the real brokers, where a test asks for one.
+pytest_plugins = ["tests.scratch", "tests.brokers.plugin"]
 
 # A shell has what it runs in the background ignore SIGINT, and so would every program that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -30,7 +30,7 @@ hypothesis.settings.load_profile("tests")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What `tests/exactly_once` is run in full with. Pytest takes options from this file only, whatever folder is run."""
-    parser.addoption("--every-pair", action="store_true", help="run all cases of what is sampled, such as kills: takes hours")
+    parser.addoption("--every-pair", action="store_true", help="kill in all cases, not in a sample: takes hours")
     seconds = 60.0 if os.environ.get("CI") else 15.0
     parser.addoption("--fuzz-seconds", type=float, default=seconds, help="how long to fuzz the gateway's wire")
     parser.addoption("--fuzz-seed", default=f"{random.getrandbits(32):08x}", help="which calls to make; the default is random")

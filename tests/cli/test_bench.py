@@ -18,15 +18,14 @@ from scripts.brokers import Kafka, Nats, RabbitMQ
 
 from headrace.laboratory.bench.connectors.run import PARTS as OF_CONNECTORS
 from headrace.laboratory.bench.latency.run import PARTS as OF_LATENCY
-from headrace.laboratory.bench.operate import PARTS as OF_OPERATION
 from headrace.laboratory.bench.pipelines.run import PARTS
-from headrace.laboratory.commands.bench import CONNECTORS_PARTS, LATENCY_PARTS, OPERATE_PARTS, PIPELINES_PARTS
+from headrace.laboratory.commands.bench import CONNECTORS_PARTS, LATENCY_PARTS, PIPELINES_PARTS
 
 BENCH = (sys.executable, "-m", "headrace.cli", "bench")
 
 
 def test_a_quick_run_prints_its_figures_as_json() -> None:
-    command = [*BENCH, "core", "--only", "latency", "--quick", "--json"]
+    command = [sys.executable, "-m", "headrace.cli", "bench", "core", "--only", "latency", "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True)
     document = json.loads(done.stdout)
     assert set(document) == {"figures", "conditions"}
@@ -58,29 +57,31 @@ def test_a_quick_run_compares_the_latency_of_an_application_with_spark_alone(tmp
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.sampled("overhead")
-@pytest.mark.parametrize("overhead", ["metrics_overhead", "traces_overhead", "console_overhead"])
-def test_a_quick_run_observes_a_gateway_and_names_a_fault(overhead: str) -> None:
-    parts = [overhead, "scrape", "console_update", "readyz_names_cause"]
-    command = [*BENCH, "operate", *(word for part in parts for word in ("--only", part)), "--quick", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=540, check=False)
+def test_a_quick_run_reads_the_metrics_of_a_gateway_and_names_a_fault() -> None:
+    done = subprocess.run([*BENCH, "operate", "--quick", "--json"], capture_output=True, text=True, timeout=540, check=False)
     assert done.returncode == 0, done.stderr
     figures = {figure["name"]: figure for figure in json.loads(done.stdout)["figures"]}
     assert list(figures) == [
-        overhead,
-        f"{overhead}_gateway_cpu",
+        "metrics_overhead",
+        "metrics_overhead_gateway_cpu",
         "scrape_100_streams",
         "series_100_streams",
+        "traces_overhead",
+        "traces_overhead_gateway_cpu",
         "console_update_ms_100_streams",
         "names_paused_pipeline_s",
         "clears_paused_pipeline_s",
         "readyz_names_cause_s",
         "readyz_clears_s",
+        "console_overhead",
+        "console_overhead_gateway_cpu",
     ]
-    assert figures[overhead]["ratio"] > 0
     assert figures["readyz_names_cause_s"]["value"] == figures["names_paused_pipeline_s"]["value"] > 0
     assert figures["readyz_clears_s"]["target"] == "<= 10"
+    assert figures["console_overhead"]["ratio"] > 0
     assert figures["console_update_ms_100_streams"]["value"] > 0
+    assert figures["traces_overhead"]["ratio"] > 0
+    assert figures["metrics_overhead"]["ratio"] > 0
     assert figures["scrape_100_streams"]["value"] > 0
     # Four for each stream, five for each connector, of which there are as many here, and those of the gateway.
     assert 900 < figures["series_100_streams"]["value"] < 1_100
@@ -110,7 +111,7 @@ def folder() -> Iterator[Path]:
 
 
 def test_a_benchmark_that_is_told_to_stop_leaves_nothing_behind(folder: Path) -> None:
-    command = [*BENCH, "core", "--only", "sessions", "--quick"]
+    command = [sys.executable, "-m", "headrace.cli", "bench", "core", "--only", "sessions", "--quick"]
     environ = {**os.environ, "TMPDIR": str(folder)}
     with subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as bench:
         deadline = time.monotonic() + 100
@@ -131,7 +132,17 @@ def test_a_benchmark_that_is_told_to_stop_leaves_nothing_behind(folder: Path) ->
 
 @pytest.mark.timeout(400)
 def test_pipelines_give_the_same_results_as_a_plain_loop_or_there_are_no_figures() -> None:
-    command = [*BENCH, "pipelines", "--only", "market_spread_spark_part", "--quick", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "headrace.cli",
+        "bench",
+        "pipelines",
+        "--only",
+        "market_spread_spark_part",
+        "--quick",
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=360, check=True)
     document = json.loads(done.stdout)
     assert [f["name"] for f in document["figures"]] == ["market_spread_spark_part", "market_spread_functions_alone"]
@@ -143,28 +154,30 @@ def test_pipelines_give_the_same_results_as_a_plain_loop_or_there_are_no_figures
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.sampled("broker")
-@pytest.mark.parametrize(("broker", "client"), [("rabbitmq", "pika"), ("nats", "nats-py"), ("kafka", "kafka-python")])
-def test_a_connector_brings_all_messages_of_a_real_broker_or_there_are_no_figures(
-    broker: str, client: str, request: pytest.FixtureRequest
+def test_connectors_bring_all_messages_of_real_brokers_or_there_are_no_figures(
+    rabbitmq: RabbitMQ, nats: Nats, kafka: Kafka
 ) -> None:
-    running: RabbitMQ | Nats | Kafka = request.getfixturevalue(broker)
-    command = [*BENCH, "connectors", "--only", f"{broker}_drain", f"--{broker}", running.url, "--quick", "--json"]
+    only = [argument for part in ("rabbitmq_drain", "nats_drain", "kafka_drain") for argument in ("--only", part)]
+    brokers = ["--rabbitmq", rabbitmq.url, "--nats", nats.url, "--kafka", kafka.url]
+    command = [sys.executable, "-m", "headrace.cli", "bench", "connectors", *only, *brokers, "--quick", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=360, check=False)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    drain, memory = document["figures"]
-    assert (drain["name"], memory["name"]) == (f"{broker}_drain", f"{broker}_memory")
-    assert (drain["unit"], memory["unit"]) == ("messages/s", "MB")
-    assert drain["ratio"] == pytest.approx(drain["value"] / drain["baseline"])
-    assert min(memory["value"], memory["baseline"]) > 1
-    assert client in document["conditions"]["clients"]
-    if isinstance(running, RabbitMQ):
-        assert running.ctl("list_queues", "name").count("headrace-bench") == 0
+    figures = {figure["name"]: figure for figure in document["figures"]}
+    assert list(figures) == [
+        *("rabbitmq_drain", "rabbitmq_memory", "nats_drain", "nats_memory", "kafka_drain", "kafka_memory"),
+    ]
+    for name in ("rabbitmq", "nats", "kafka"):
+        drain, memory = figures[f"{name}_drain"], figures[f"{name}_memory"]
+        assert (drain["unit"], memory["unit"]) == ("messages/s", "MB")
+        assert drain["ratio"] == pytest.approx(drain["value"] / drain["baseline"])
+        assert min(memory["value"], memory["baseline"]) > 1
+    assert "pika" in document["conditions"]["clients"]
+    assert rabbitmq.ctl("list_queues", "name").count("headrace-bench") == 0
 
 
 def test_brokers_that_are_not_there_are_named_with_what_to_do() -> None:
-    command = [*BENCH, "connectors", "--only", "nats_drain", "--nats", "127.0.0.1"]
+    command = [sys.executable, "-m", "headrace.cli", "bench", "connectors", "--only", "nats_drain", "--nats", "127.0.0.1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "nats://" in done.stderr
@@ -174,23 +187,10 @@ def test_the_command_knows_the_parts_that_there_are() -> None:
     assert tuple(OF_LATENCY) == LATENCY_PARTS
     assert tuple(PARTS) == PIPELINES_PARTS
     assert tuple(OF_CONNECTORS) == CONNECTORS_PARTS
-    assert tuple(OF_OPERATION) == OPERATE_PARTS
-
-
-def test_operation_is_measured_whole_but_for_what_needs_a_browser() -> None:
-    program = (
-        "from headrace.cli import main\n"
-        "from headrace.laboratory.bench import operate\n"
-        "operate.run = lambda parts, quick, say: ([], {'parts': parts})\n"
-        "main()"
-    )
-    command = [sys.executable, "-c", program, "bench", "operate", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert json.loads(done.stdout)["conditions"]["parts"] == [part for part in OPERATE_PARTS if part != "console_pages"]
 
 
 def test_an_unknown_part_is_refused_with_the_known_ones() -> None:
-    command = [*BENCH, "core", "--only", "speed"]
+    command = [sys.executable, "-m", "headrace.cli", "bench", "core", "--only", "speed"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "throughput" in done.stderr

@@ -22,7 +22,7 @@ WORKERS = 2
 ONE_EXECUTOR = {"SPARK_SUBMIT_OPTS": "-Dspark.cores.max=1"}
 """Added to `cluster.environ` where the claim is not about several executors: each takes seconds to start."""
 FAULTS = ("executor", "driver", "worker")
-"""What is killed under each of the two applications that run on the cluster; in one test run, another one under each."""
+"""What is killed under each of the two applications that run on the cluster; in one test run, each under one of them."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -31,7 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     config = metafunc.config
     shuffled = random.Random(str(config.getoption("kill_seed"))).sample(FAULTS, len(FAULTS))
-    shares = {"test_application": shuffled[:1], "test_exactly_once": shuffled[1:2]}
+    shares = {"test_application": shuffled[:1], "test_exactly_once": shuffled[1:]}
     module = metafunc.module.__name__.rpartition(".")[2]
     metafunc.parametrize("fault", FAULTS if config.getoption("every_pair") else shares[module])
 

@@ -18,7 +18,7 @@ from tests.gateway.processes import gateway_process
 from headrace.laboratory.cluster import SparkCluster
 from headrace.processes import OwnedProcess, headrace
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.sampled("store")]
+pytestmark = pytest.mark.timeout(600)
 
 DEADLINE_S = 180.0
 WORDS = 97

@@ -16,11 +16,9 @@ pytestmark = pytest.mark.timeout(900)  # The first builds fetch and compile gRPC
 
 Checked = Callable[[str, str], tuple[Project, str]]
 BOTH_KINDS = pytest.mark.parametrize("kind", ["source", "sink"])
-ONE_KIND = pytest.mark.sampled("kind", per="language")
 ALL_LANGUAGES = pytest.mark.parametrize("language", LANGUAGES)
 
 
-@ONE_KIND
 @BOTH_KINDS
 @ALL_LANGUAGES
 def test_a_project_passes_its_ci_with_the_whole_kit(checked: Checked, kind: str, language: str) -> None:
@@ -30,7 +28,6 @@ def test_a_project_passes_its_ci_with_the_whole_kit(checked: Checked, kind: str,
     assert (int(verdict[1]) >= (41 if kind == "source" else 48), verdict[2]) == (True, "0"), printed
 
 
-@ONE_KIND
 @BOTH_KINDS
 @ALL_LANGUAGES
 async def test_a_project_is_a_plugin_that_runs(

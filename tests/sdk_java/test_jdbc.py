@@ -45,27 +45,25 @@ def test_it_is_formatted_linted_and_its_own_tests_pass(built_jdbc: subprocess.Co
     assert "WARNING" not in built_jdbc.stdout
 
 
-@pytest.mark.sampled("kind")
-@pytest.mark.parametrize(
-    ("kind", "checks", "skipped", "name", "table", "options"),
-    [
-        (
-            *("source", SOURCE_CHECKS, _OF_OTHER_SOURCES, "JdbcSource", "orders"),
-            ["--source", "orders", "--value-column", "note", "--lag", "0", "--poll", "0.02"],
-        ),
-        ("sink", SINK_CHECKS, _OF_OTHER_SINKS, "JdbcSink", "copies", ["--sink", "copies", "--value-column", "value"]),
-    ],
-    ids=["source", "sink"],
-)
-def test_it_keeps_the_rules_of_the_protocol(
-    jdbc: Command, kind: str, checks: Sequence[AnyCheck], skipped: set[str], name: str, table: str, options: list[str]
-) -> None:
-    command = jdbc(name, "--url", f"jdbc:sqlite:{{work}}/{table}.db", "--table", table, *options)
-    # The SDK keeps sessions alive in the same way for its own examples.
-    own = [check.name for check in checks if check.name not in SESSION_FAULTS]
-    verdict = judged(kind, JDBC / f"{kind}.conformance.toml", command, own)
+def _own(checks: Sequence[AnyCheck]) -> list[str]:
+    """The checks but those of sessions, which the SDK keeps alive in the same way for its own examples."""
+    return [check.name for check in checks if check.name not in SESSION_FAULTS]
+
+
+def test_the_source_keeps_the_rules_of_the_protocol(jdbc: Command) -> None:
+    options = ["--url", "jdbc:sqlite:{work}/orders.db", "--table", "orders", "--source", "orders", "--value-column", "note"]
+    command = jdbc("JdbcSource", *options, "--lag", "0", "--poll", "0.02")
+    verdict = judged("source", JDBC / "source.conformance.toml", command, _own(SOURCE_CHECKS))
     assert verdict.exit_code == 0, verdict.explained()
-    assert verdict.named("skipped") == skipped
+    assert verdict.named("skipped") == _OF_OTHER_SOURCES
+    assert verdict.named("known failure") == set()
+
+
+def test_the_sink_keeps_the_rules_of_the_protocol(jdbc: Command) -> None:
+    options = ["--url", "jdbc:sqlite:{work}/copies.db", "--table", "copies", "--sink", "copies", "--value-column", "value"]
+    verdict = judged("sink", JDBC / "sink.conformance.toml", jdbc("JdbcSink", *options), _own(SINK_CHECKS))
+    assert verdict.exit_code == 0, verdict.explained()
+    assert verdict.named("skipped") == _OF_OTHER_SINKS
     assert verdict.named("known failure") == set()
 
 
