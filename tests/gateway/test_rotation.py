@@ -2,10 +2,11 @@
 
 import asyncio
 import hashlib
+import socket
 import ssl
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,19 @@ from tests.gateway.processes import GatewayProcess, gateway_process
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc, source_pb2, source_pb2_grpc
 
 DEADLINE_S = 30.0
+
+
+def client_hello() -> bytes:
+    """What a client of gRPC says first on a connection with TLS."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["h2"])
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(received, sent, server_hostname="localhost").do_handshake()
+    return sent.read()
+
+
+CLIENT_HELLO = client_hello()
 
 
 def digest(secret: str) -> str:
@@ -102,6 +116,31 @@ def test_certificates_are_replaced_without_a_restart(tmp_path: Path) -> None:
         with grpc.secure_channel(gateway.address, credentials) as channel:
             answer = admin_pb2_grpc.AdminServiceStub(channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=DEADLINE_S)
         assert answer.gateway.version
+
+
+def test_handshakes_at_the_same_time_as_others_and_as_a_new_certificate_end_nothing(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    old, new = authority.issue("server"), authority.issue("another")
+    with gateway_process("--tls-cert", old.cert, "--tls-key", old.key) as gateway:
+        before = presented(gateway)
+        for burst in range(30):
+            shake_hands(gateway, 50)
+            if burst == 15:
+                new.cert.replace(old.cert)
+                new.key.replace(old.key)
+        assert presented(gateway) != before
+        assert gateway.process.poll() is None, gateway.log
+
+
+def shake_hands(gateway: GatewayProcess, count: int) -> None:
+    """Begins handshakes all at once, and waits until the gateway has answered each of them."""
+    host, port = gateway.address.rsplit(":", 1)
+    with ExitStack() as connections:
+        sockets = [connections.enter_context(socket.create_connection((host, int(port)), DEADLINE_S)) for _ in range(count)]
+        for each in sockets:
+            each.sendall(CLIENT_HELLO)
+        for each in sockets:
+            assert each.recv(1), "the gateway has closed the connection"
 
 
 def presented(gateway: GatewayProcess) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import time
 from collections.abc import Iterator
 
 import grpc
@@ -11,6 +12,7 @@ from headrace.gateway.config import Tls
 from headrace.gateway.stamps import stamp_of
 
 _INTERVAL_S = 1.0
+_GRACE_S = 0.25
 
 _log = structlog.get_logger("headrace.gateway")
 
@@ -79,26 +81,31 @@ async def follow_files(tls: Tls, context: ssl.SSLContext) -> None:
 
 
 class _RotatedFiles:
-    """Detects changes of the files. gRPC calls it before each handshake, on its own thread."""
+    """Detects changes of the files. gRPC calls it before each handshake, on its own threads, one at a time.
+
+    What it returns replaces what handshakes use, and gRPC frees the previous one, also if a handshake on another thread has
+    found it and not taken hold of it yet: the process then crashes. So it returns something only if it is new, and only after a
+    pause in which no other handshake begins and those have moved on.
+    """
 
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
         self._seen = self._stamps()
-        self._current = _certificates(tls)
 
-    def changed(self) -> grpc.ServerCertificateConfiguration:
-        """Returns the current contents of the files, or the previous ones if they cannot be used."""
+    def changed(self) -> grpc.ServerCertificateConfiguration | None:
+        """Returns the contents of the files if they are new and can be used, and None otherwise."""
         stamps = self._stamps()
         if stamps == self._seen:
-            return self._current
+            return None
         # Files are replaced one by one: if they do not match yet, the next connection reads them again.
         problems = list(check_files(self._tls))
         if problems:
             _log.error("new TLS files cannot be used; the old ones stay in force", problems=[text for _, text in problems])
-            return self._current
-        self._seen, self._current = stamps, _certificates(self._tls)
+            return None
+        self._seen, new = stamps, _certificates(self._tls)
         _log.info("TLS files replaced")
-        return self._current
+        time.sleep(_GRACE_S)
+        return new
 
     def _stamps(self) -> list[tuple[int, int, int] | None]:
         return [stamp_of(path) for path in (self._tls.cert, self._tls.key, self._tls.client_ca) if path is not None]
