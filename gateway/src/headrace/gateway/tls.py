@@ -3,7 +3,8 @@
 import asyncio
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import cast
 
 import grpc
 import structlog
@@ -50,8 +51,10 @@ def server_credentials(tls: Tls) -> grpc.ServerCredentials:
     Each connection uses the current contents of the files, so certificates can be rotated without a restart.
     """
     files = _RotatedFiles(tls)
+    # gRPC takes None for "no change", which its type stubs do not know.
+    changed = cast("Callable[[], grpc.ServerCertificateConfiguration]", files.changed)
     return grpc.dynamic_ssl_server_credentials(
-        _certificates(tls), files.changed, require_client_authentication=tls.client_ca is not None
+        _certificates(tls), changed, require_client_authentication=tls.client_ca is not None
     )
 
 
