@@ -13,6 +13,8 @@ _ROOT = Path(__file__).parents[2]
 _JARS = _ROOT / ".build" / "brokers" / "kafka-jars"
 _IVY_FILE = Path(__file__).with_name("kafka.ivy.xml")
 CLUSTER_ID = "headrace-brokers-00001"
+# Brokers of tests are started often, and do little: the start takes half the processor time.
+_QUICK_START = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 # ApiVersions, version 0, correlation id 1, no client id.
 _API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
@@ -84,13 +86,21 @@ class Kafka(Broker):
         values = {"host": self.host, "user": self.user, "password": self.password, "folder": self.folder}
         settings.write_text(_SETTINGS.format(**values, **self.ports))
         if not (self.folder / "data" / "meta.properties").exists():
-            command = [*java_command("kafka.tools.StorageTool"), "format", "--cluster-id", CLUSTER_ID, "--config", str(settings)]
+            command = [
+                *java_command("kafka.tools.StorageTool", *_QUICK_START),
+                "format",
+                "--cluster-id",
+                CLUSTER_ID,
+                "--config",
+                str(settings),
+            ]
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
             if done.returncode:
                 raise BrokerFailed(f"kafka: {self.folder}/data cannot be made:\n{done.stdout}")
 
     def _commands(self) -> Sequence[Command]:
-        return [Command([*java_command("kafka.Kafka"), str(self.folder / "server.properties")])]
+        options = [] if self._usual_ports else _QUICK_START
+        return [Command([*java_command("kafka.Kafka", *options), str(self.folder / "server.properties")])]
 
     def _answers(self) -> bool:
         return len(exchange(self.port, _API_VERSIONS, 8)) == 8
