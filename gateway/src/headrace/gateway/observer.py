@@ -79,7 +79,8 @@ class Observer:
         """Returns what is true now; of a gateway with many parts, what was true at most a second ago."""
         if _is_large(self._gateway):
             return await self.observe()
-        return _observation(snapshot(self._gateway), self._config, datetime.now(UTC), tuple(self._gateway.connectors.copied()))
+        taken_at = datetime.now(UTC)
+        return _observation(snapshot(self._gateway), self._config, taken_at, tuple(self._gateway.connectors.copied()))
 
     async def _observe(self) -> Observation:
         self._taken, taken_at = time.monotonic(), datetime.now(UTC)
