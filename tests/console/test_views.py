@@ -179,10 +179,13 @@ async def test_a_thousand_streams_are_walked_through_by_keyboard(page: Page) -> 
     async with serve() as (gateway, _), serve_http(gateway) as http:
         for number in range(1_000):
             gateway.stream(f"orders/{number}")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/me") else None)
         await page.goto(f"http://{http}/?view=streams&sort=name")
         table = page.get_by_role("table", name="Streams")
         await expect(table).to_have_attribute("aria-rowcount", "1001")
         await expect(page.get_by_text("1,000 of 1,000")).to_be_visible()
+        assert len(asked) == 1, "what the page asks for while its script is loaded is not asked for again"
         first = table.get_by_role("button", name="orders/0", exact=True)
         await first.focus()
         await page.keyboard.press("ArrowDown")

@@ -122,6 +122,21 @@ async def test_a_client_has_the_status_and_follows_what_changes() -> None:
         await reader.close()
 
 
+async def test_the_first_clients_may_come_at_the_same_time() -> None:
+    gateway = Gateway(Limits())
+    async with serve_http(gateway) as http, AsyncExitStack() as clients:
+        for number in range(200):
+            gateway.stream(f"orders/{number}")
+        listeners = await asyncio.gather(*(clients.enter_async_context(listening(http)) for _ in range(10)))
+        for listener in listeners:
+            await listener.until("streams", 200)
+        assert len({json.dumps(lasting(listener.document), sort_keys=True) for listener in listeners}) == 1
+        gateway.stream("payroll/0")
+        for listener in listeners:
+            await listener.until("streams", 201)
+            assert listener.kinds == ["status", "changes"]
+
+
 async def test_a_change_among_a_thousand_streams_reaches_ten_clients() -> None:
     async with serve() as (gateway, address), AsyncExitStack() as clients:
         source, reader = Connector(address), Engine(address)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -62,6 +63,20 @@ async def test_what_a_gateway_with_few_parts_says_is_true_now() -> None:
     assert not (await one.current()).problems
     gateway.draining = True
     assert [problem.part for problem in (await one.current()).problems] == ["gateway"]
+
+
+async def test_the_time_of_an_observation_is_that_at_which_its_snapshot_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway, begun = Gateway(Limits()), []
+    snapshot = observer.snapshot  # type: ignore[attr-defined]  # its time is noted here
+
+    def noted(gateway: Gateway) -> Any:
+        begun.append(datetime.now(UTC))
+        return snapshot(gateway)
+
+    monkeypatch.setattr(observer, "snapshot", noted)
+    one = Observer(gateway, Http())
+    for observed in (await one.observe(), await one.current()):
+        assert observed.taken_at <= begun.pop(0)
 
 
 async def test_many_who_ask_for_many_parts_at_once_get_one_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:

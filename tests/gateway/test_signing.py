@@ -180,6 +180,11 @@ async def test_the_files_of_the_console_need_no_token_and_run_no_foreign_code(
         async with session.get(f"http://{address}/assets/main-1f2e.js") as asset:
             assert (asset.status, asset.headers["cache-control"]) == (200, "public, max-age=31536000, immutable")
             assert "javascript" in asset.headers["content-type"]
+        for accepted, coding in {"gzip, br": "gzip", "identity": None, "gzip;q=0": None, "": None}.items():
+            asking = {"accept-encoding": accepted}
+            async with session.get(f"http://{address}/assets/main-1f2e.js", headers=asking) as asset:
+                assert (asset.headers.get("content-encoding"), await asset.text()) == (coding, "1"), accepted
+                assert asset.headers["vary"] == "accept-encoding"
         for path in ("/assets/none.js", "/assets/%2e%2e%2fsecret", "/assets/..%2fsecret", "/assets/"):
             async with session.get(URL(f"http://{address}{path}", encoded=True)) as missing:
                 assert missing.status == 404, path

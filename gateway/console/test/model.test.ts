@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import { changedRows } from "../src/model/changes";
+import { arranged } from "../src/model/table";
 import { bytes, count, duration, firstLine, rate } from "../src/model/format";
 import { credit, flow } from "../src/model/flow";
 import { graph } from "../src/model/graph";
@@ -44,6 +45,25 @@ describe("changes", () => {
   it("keeps the same array if nothing has changed", () => {
     expect(changedRows(rows, undefined, "name")).toBe(rows);
     expect(changedRows(rows, { set: [], removed: [] }, "name")).toBe(rows);
+  });
+});
+
+describe("tables", () => {
+  const sorted = (lags: Record<string, number>, sort: string, filter = ""): string[] => {
+    const named = Object.entries(lags).map(([name, lag]) => ({ name, lag }));
+    return arranged(named, filter, sort, (row) => row.name, { lag: (row) => row.lag }).map((row) => row.name);
+  };
+
+  it("sorts rows with the same value by name, with numbers as such, in both directions", () => {
+    expect(sorted({ "a/10": 0, "a/9": 0, "b/1": 5 }, "-lag")).toEqual(["b/1", "a/9", "a/10"]);
+    expect(sorted({ "a/10": 0, "a/9": 0, "b/1": 5 }, "lag")).toEqual(["a/9", "a/10", "b/1"]);
+  });
+
+  it("sorts other names than before, and the same ones in another order", () => {
+    expect(sorted({ "a/2": 0, "a/1": 0 }, "lag")).toEqual(["a/1", "a/2"]);
+    expect(sorted({ "a/1": 0, "a/2": 0 }, "lag")).toEqual(["a/1", "a/2"]);
+    expect(sorted({ "a/1": 0, "a/2": 0, "a/0": 0 }, "lag")).toEqual(["a/0", "a/1", "a/2"]);
+    expect(sorted({ "a/1": 0, "a/2": 0, "a/0": 0 }, "lag", "2")).toEqual(["a/2"]);
   });
 });
 

@@ -2,9 +2,10 @@
 export function grouped<Item>(items: Item[], key: (item: Item) => string): Map<string, Item[]> {
   const groups = new Map<string, Item[]>();
   for (const item of items) {
-    const group = groups.get(key(item));
+    const name = key(item);
+    const group = groups.get(name);
     if (group) group.push(item);
-    else groups.set(key(item), [item]);
+    else groups.set(name, [item]);
   }
   return groups;
 }

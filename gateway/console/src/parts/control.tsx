@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { memo, useState } from "react";
 import { Button, Dialog, DialogTrigger, Heading, Modal, ModalOverlay } from "react-aria-components";
 import { post } from "../client/api";
 
@@ -13,15 +13,21 @@ const MEANING: Record<Action, string> = {
     "a forgotten stream counts as ended by its source.",
 };
 
+interface ControlsProps {
+  kind: Kind;
+  name: string;
+  paused: boolean;
+}
+
 /** Buttons that pause or resume a part, and forget it if that is possible. Each asks before it acts. */
-export function Controls({ kind, name, paused }: { kind: Kind; name: string; paused: boolean }) {
+export const Controls = memo(function Controls({ kind, name, paused }: ControlsProps) {
   return (
     <span className="controls">
       <Control action={paused ? "resume" : "pause"} kind={kind} name={name} />
       {(kind === "stream" || kind === "pipeline") && <Control action="forget" kind={kind} name={name} />}
     </span>
   );
-}
+});
 
 export function Control({ action, kind, name }: { action: Action; kind: Kind; name: string }) {
   const [error, setError] = useState("");

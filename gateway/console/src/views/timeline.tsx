@@ -1,4 +1,4 @@
-import { useEffect, useState } from "react";
+import { memo, useEffect, useState } from "react";
 import { Button, Form, Input, Label, TextField } from "react-aria-components";
 import { request } from "../client/api";
 import { STAGES, type Batch, type Located, type Status, type Timeline as Document } from "../model/documents";
@@ -41,7 +41,8 @@ export function Timeline({ status, mayControl }: { status: Status; mayControl: b
   );
 }
 
-function Batches({ pipeline }: { pipeline: string }) {
+// It asks for its batches itself: that the status has changed is no reason to draw them again.
+const Batches = memo(function Batches({ pipeline }: { pipeline: string }) {
   const [found, setFound] = useState<Document | null>(null);
   const [error, setError] = useState("");
   const [shown, setShown] = useState(STEP);
@@ -105,17 +106,7 @@ function Batches({ pipeline }: { pipeline: string }) {
           const key = keyOf(batch);
           return (
             <li key={key}>
-              <Button
-                className="lane"
-                aria-expanded={chosen === key}
-                onPress={() => setChosen(chosen === key ? null : key)}
-              >
-                <span className="batch">{batch.batch === null ? "–" : count(batch.batch)}</span>
-                <Lanes batch={batch} top={top} />
-                <span className="end">
-                  {label(lastStage(batch) ?? "planned")}, {duration(span(batch))}
-                </span>
-              </Button>
+              <Lane batch={batch} top={top} chosen={chosen === key} onChoose={setChosen} />
               {chosen === key && <Details pipeline={pipeline} batch={batch} index={index} />}
             </li>
           );
@@ -124,7 +115,34 @@ function Batches({ pipeline }: { pipeline: string }) {
       {found.batches.length > shown && <Button onPress={() => setShown(shown + STEP)}>Show more</Button>}
     </>
   );
+});
+
+interface LaneProps {
+  batch: Batch;
+  top: number;
+  chosen: boolean;
+  onChoose: (key: string | null) => void;
 }
+
+/** A micro-batch. Most of them have ended, and look the same in each answer. */
+const Lane = memo(
+  function Lane({ batch, top, chosen, onChoose }: LaneProps) {
+    return (
+      <Button className="lane" aria-expanded={chosen} onPress={() => onChoose(chosen ? null : keyOf(batch))}>
+        <span className="batch">{batch.batch === null ? "–" : count(batch.batch)}</span>
+        <Lanes batch={batch} top={top} />
+        <span className="end">
+          {label(lastStage(batch) ?? "planned")}, {duration(span(batch))}
+        </span>
+      </Button>
+    );
+  },
+  (before, after) =>
+    before.top === after.top &&
+    before.chosen === after.chosen &&
+    before.batch.batch === after.batch.batch &&
+    STAGES.every((stage) => before.batch.stages[stage] === after.batch.stages[stage]),
+);
 
 function keyOf(batch: Batch): string {
   return Object.values(batch.stages)[0] ?? String(batch.batch);
@@ -209,7 +227,7 @@ function Details({ pipeline, batch, index }: { pipeline: string; batch: Batch; i
   );
 }
 
-function Why() {
+const Why = memo(function Why() {
   const { message_stream = "", sequence = "" } = useRoute();
   const [answer, setAnswer] = useState<Located | null>(null);
   const [error, setError] = useState("");
@@ -272,4 +290,4 @@ function Why() {
       </div>
     </section>
   );
-}
+});

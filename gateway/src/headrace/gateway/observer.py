@@ -79,15 +79,16 @@ class Observer:
         """Returns what is true now; of a gateway with many parts, what was true at most a second ago."""
         if _is_large(self._gateway):
             return await self.observe()
-        return _observation(snapshot(self._gateway), self._config, tuple(self._gateway.connectors.copied()))
+        taken_at = datetime.now(UTC)
+        return _observation(snapshot(self._gateway), self._config, taken_at, tuple(self._gateway.connectors.copied()))
 
     async def _observe(self) -> Observation:
-        self._taken = time.monotonic()
+        self._taken, taken_at = time.monotonic(), datetime.now(UTC)
         status, connectors = snapshot(self._gateway), tuple(self._gateway.connectors.copied())
         self._took = time.monotonic() - self._taken
         if _is_large(status):
-            return await asyncio.to_thread(_observation, status, self._config, connectors)
-        return _observation(status, self._config, connectors)
+            return await asyncio.to_thread(_observation, status, self._config, taken_at, connectors)
+        return _observation(status, self._config, taken_at, connectors)
 
 
 def _is_large(parts: Gateway | GetStatusResponse) -> bool:
@@ -95,8 +96,9 @@ def _is_large(parts: Gateway | GetStatusResponse) -> bool:
     return sum(map(len, (parts.streams, parts.sessions, parts.pipelines, parts.sinks, parts.sink_sessions))) >= MANY_PARTS
 
 
-def _observation(status: GetStatusResponse, config: Thresholds, connectors: Sequence[ConnectorCounts]) -> Observation:
-    taken_at = datetime.now(UTC)
+def _observation(
+    status: GetStatusResponse, config: Thresholds, taken_at: datetime, connectors: Sequence[ConnectorCounts]
+) -> Observation:
     found = problems(status, config.stuck_after_ms, config.slow_after_ms)
     status.problems.extend(_message(problem) for problem in found[:MAX_PROBLEMS])
     status.problems_in_all = len(found)

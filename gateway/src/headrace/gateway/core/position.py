@@ -29,12 +29,24 @@ def to_proto(position: Position) -> pb.Position:
     return pb.Position(epoch=position.epoch, sequence=position.sequence, cursor=position.cursor)
 
 
+def fill(message: pb.Position, position: Position) -> None:
+    """Writes a position into an empty message, such as the field of another one: cheaper than to copy a message there."""
+    message.sequence = position.sequence
+    if position.epoch:
+        message.epoch = position.epoch
+    if position.cursor is not None:
+        message.cursor = position.cursor
+
+
 def to_stream_positions(positions: dict[str, Position]) -> list[pb.StreamPosition]:
     """Converts positions by stream to protocol messages, sorted by stream."""
-    return [
-        pb.StreamPosition(stream=stream, position=None if position == BEGINNING else to_proto(position))
-        for stream, position in sorted(positions.items())
-    ]
+    found = []
+    for stream, position in sorted(positions.items()):
+        message = pb.StreamPosition(stream=stream)
+        if position != BEGINNING:
+            fill(message.position, position)
+        found.append(message)
+    return found
 
 
 def from_stream_positions(positions: Sequence[pb.StreamPosition]) -> dict[str, Position]:

@@ -3,11 +3,10 @@
 import time
 from importlib.metadata import version
 
-from headrace.contract.position import Position
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.pauses import PartKind, Pause
 from headrace.gateway.core.pipeline import Pipeline
-from headrace.gateway.core.position import BEGINNING, to_proto, to_stream_positions
+from headrace.gateway.core.position import BEGINNING, fill, to_stream_positions
 from headrace.gateway.core.reported import STATUS_BYTES
 from headrace.gateway.core.session import Session
 from headrace.gateway.core.sinks.awaiting import writers_of
@@ -21,17 +20,23 @@ VERSION = version("headrace-gateway")
 
 
 def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
-    """Returns the status of the gateway, its streams, sessions, pipelines and sinks."""
+    """Returns the status of the gateway, its streams, sessions, pipelines and sinks.
+
+    Meanwhile, sessions wait. Of many streams, the cost lies in comparing positions and in copying messages.
+    """
+    now = time.monotonic()
     sessions: list[Session | SinkSession] = [*gateway.sessions.values(), *gateway.sink_sessions.values()]
     room = STATUS_BYTES // max(1, sum(session.reported.has_errors for session in sessions))
-    return pb.GetStatusResponse(
+    status = pb.GetStatusResponse(
         gateway=_gateway(gateway),
-        streams=[_stream(stream) for _, stream in sorted(gateway.streams.items())],
         sessions=[_session(session, gateway, room) for session in gateway.sessions.values()],
         pipelines=[_pipeline(pipeline, gateway) for _, pipeline in sorted(gateway.pipelines.items())],
         sinks=[_sink(sink, gateway) for _, sink in sorted(gateway.sinks.items())],
         sink_sessions=[_sink_session(session, room) for session in gateway.sink_sessions.values()],
     )
+    for _, stream in sorted(gateway.streams.items()):
+        _add_stream(status, stream, now)
+    return status
 
 
 def _gateway(gateway: Gateway) -> pb.GatewayStatus:
@@ -56,13 +61,15 @@ def _gateway(gateway: Gateway) -> pb.GatewayStatus:
     )
 
 
-def _stream(stream: Stream) -> pb.StreamStatus:
-    state, detail = _state(stream)
-    status = pb.StreamStatus(
-        stream=stream.name,
+def _add_stream(to: pb.GetStatusResponse, stream: Stream, now: float) -> None:
+    name, session = stream.name, stream.attachment.session if stream.attachment else None
+    missing = [pipeline for pipeline in stream.readers if not pipeline.knows(name)]
+    state, detail = _state(stream, missing)
+    status = to.streams.add(
+        stream=name,
         state=state,
         detail=detail,
-        instance=stream.attachment.session.instance if stream.attachment else "",
+        instance=session.instance if session else "",
         replayable=stream.replayable,
         received_messages=stream.received_messages,
         received_bytes=stream.received_bytes,
@@ -71,18 +78,19 @@ def _stream(stream: Stream) -> pb.StreamStatus:
         losses=stream.losses,
         lag_messages=stream.held_messages + stream.released_messages + stream.backlog.messages,
         lag_bytes=stream.held_bytes + stream.backlog.bytes,
-        oldest_unacknowledged_ms=stream.oldest_age_ms(),
-        holders=_holders(stream),
-        state_age_ms=_ms_since(_state_since(stream)),
+        oldest_unacknowledged_ms=int((now - stream.frames[0].received_at) * 1000) if stream.frames else 0,
+        holders=_holders(stream, missing, now),
+        state_age_ms=int((now - _state_since(stream)) * 1000),
         readers=len(stream.readers),
         last_instance=stream.last_instance,
         paused=pause_status(stream.pause),
         latest_sequence=_latest(stream),
-        last_error="" if stream.attachment else stream.last_error,
+        last_error="" if session else stream.last_error,
     )
-    _set(status, "received", stream.received)
-    _set(status, "acknowledged", stream.acknowledged)
-    return status
+    if stream.received > BEGINNING:
+        fill(status.received, stream.received)
+    if stream.acknowledged > BEGINNING:
+        fill(status.acknowledged, stream.acknowledged)
 
 
 def pause_status(pause: Pause | None) -> pb.PauseStatus | None:
@@ -99,9 +107,10 @@ def _latest(stream: Stream) -> int | None:
     return latest if latest >= 0 else None
 
 
-def _state(stream: Stream) -> tuple[pb.StreamState.ValueType, str]:
-    missing = [p.name for p in stream.readers if not p.knows(stream.name)]
-    waits = f"acknowledgements wait for pipeline {', '.join(missing)}" if missing else _absent_holders(stream)
+def _state(stream: Stream, missing: list[Pipeline]) -> tuple[pb.StreamState.ValueType, str]:
+    """Returns the state of a stream, with an explanation; `missing` are the readers with unknown positions."""
+    names = ", ".join([p.name for p in missing])
+    waits = f"acknowledgements wait for pipeline {names}" if missing else _absent_holders(stream)
     if stream.loss is not None:
         return pb.STREAM_STATE_LOST, stream.loss.describe(stream.name)
     if stream.ended:
@@ -133,20 +142,24 @@ def _absent_holders(stream: Stream) -> str:
     return "; ".join(told)
 
 
-def _holders(stream: Stream) -> list[pb.AcknowledgementHolder]:
+def _holders(stream: Stream, missing: list[Pipeline], now: float) -> list[pb.AcknowledgementHolder]:
     """Returns the readers that hold back acknowledgements: those furthest behind, and those with unknown positions."""
-    if stream.received == BEGINNING:
-        return []
-    known = [p.position(stream.name) for p in stream.readers if p.knows(stream.name)]
+    name, received = stream.name, stream.received
+    known = [p.position(name) for p in stream.readers if p not in missing]
     last = min(known, default=BEGINNING)
+    behind = bool(known) and last < received
+    if not (missing or behind) or received == BEGINNING:
+        return []
     found = []
     for pipeline in stream.readers:
-        knows = pipeline.knows(stream.name)
-        if not knows or pipeline.position(stream.name) == last < stream.received:
-            since = pipeline.behind_since.get(stream.name, pipeline.called_at)
-            holder = pb.AcknowledgementHolder(pipeline=pipeline.name, state=_pipeline_state(pipeline), held_ms=_ms_since(since))
+        knows = pipeline not in missing
+        if not knows or (behind and pipeline.position(name) == last):
+            since = pipeline.behind_since.get(name, pipeline.called_at)
+            holder = pb.AcknowledgementHolder(
+                pipeline=pipeline.name, state=_pipeline_state(pipeline), held_ms=int((now - since) * 1000)
+            )
             if knows and last > BEGINNING:
-                holder.committed.CopyFrom(to_proto(last))
+                fill(holder.committed, last)
             found.append(holder)
     return found
 
@@ -257,11 +270,6 @@ def _outstanding(sink: Sink) -> tuple[float, str] | None:
     """Returns what an instance has yet to answer for the longest time, after since when."""
     waits = [(name, session.outstanding()) for name, session in sink.sessions.items()]
     return min(((wait[0], f"instance {name} {wait[1]}") for name, wait in waits if wait is not None), default=None)
-
-
-def _set(status: pb.StreamStatus, field: str, position: Position) -> None:
-    if position > BEGINNING:
-        getattr(status, field).CopyFrom(to_proto(position))
 
 
 def _ms_since(moment: float) -> int:

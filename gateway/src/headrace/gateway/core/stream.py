@@ -283,7 +283,3 @@ class Stream:
             return True
         latest = self.backlog.latest_sequence
         return latest is not None and latest <= self.received.sequence
-
-    def oldest_age_ms(self) -> int:
-        """Returns how long the oldest frame has been held, in milliseconds."""
-        return int((time.monotonic() - self.frames[0].received_at) * 1000) if self.frames else 0

@@ -1,9 +1,14 @@
 """The console: static files of the package, which a browser may load without a token. What it shows needs one."""
 
+import asyncio
+import gzip
+from dataclasses import dataclass
+from functools import cache
+from mimetypes import guess_type
 from pathlib import Path
 
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from headrace.gateway.http.guard import problem
@@ -27,6 +32,29 @@ POLICY = "; ".join(
 _HEADERS = {"content-security-policy": POLICY, "referrer-policy": "no-referrer", "x-frame-options": "DENY"}
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of the console, in memory: an answer that reads it in pieces waits for a thread at each of them."""
+
+    media_type: str
+    plain: bytes
+    zipped: bytes
+
+
+@cache
+def _read(path: Path) -> _File:
+    plain = path.read_bytes()
+    return _File(guess_type(path.name)[0] or "application/octet-stream", plain, gzip.compress(plain, mtime=0))
+
+
+async def _answer(request: Request, path: Path, caching: str) -> Response:
+    file = await asyncio.to_thread(_read, path)
+    headers = {**_HEADERS, "cache-control": caching, "vary": "accept-encoding"}
+    if "gzip" in {coding.strip() for coding in request.headers.get("accept-encoding", "").split(",")}:
+        return Response(file.zipped, headers={**headers, "content-encoding": "gzip"}, media_type=file.media_type)
+    return Response(file.plain, headers=headers, media_type=file.media_type)
+
+
 def console_routes() -> list[Route]:
     """Returns the routes of the console."""
     files = FILES
@@ -35,13 +63,13 @@ def console_routes() -> list[Route]:
     async def page(request: Request) -> Response:
         if not (files / "index.html").is_file():
             return problem(404, "this installation has no console; /api/v1/openapi.json describes the API")
-        return FileResponse(files / "index.html", headers={**_HEADERS, "cache-control": "no-cache"})
+        return await _answer(request, files / "index.html", "no-cache")
 
     async def asset(request: Request) -> Response:
         path = assets.get(request.path_params["name"])
         if path is None:
             return problem(404, "there is no such file; reload the page")
         # The name has a hash of the content.
-        return FileResponse(path, headers={**_HEADERS, "cache-control": "public, max-age=31536000, immutable"})
+        return await _answer(request, path, "public, max-age=31536000, immutable")
 
     return [Route(CONSOLE, page), Route(ASSETS, asset)]

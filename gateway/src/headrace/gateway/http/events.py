@@ -21,6 +21,7 @@ from headrace.gateway.http.status import Documents, encoded, health_document, in
 from headrace.gateway.identity import Unauthenticated
 from headrace.gateway.observer import Observation
 from headrace.gateway.rules import EVENTS, PATHS
+from headrace.gateway_status import StatusDocument
 
 MAX_LISTENERS = 64
 """How many clients listen at most."""
@@ -88,14 +89,22 @@ class Events:
         observed = await self._documents.observe()
         if observed is self._observed:
             return
-        status = await self._documents.status()
-        health, at_ms = health_document(observed, with_problems=True), int(observed.taken_at.timestamp() * 1000)
-        after = {**status, "health": health, "at_ms": at_ms}
         before, number = self._status, self._version + 1
-        text = await in_thread_if_large(observed, lambda: _changes_text(number, before, after)) if before else b""
+
+        def make(status: StatusDocument) -> tuple[dict[str, Any], bytes]:
+            health, at_ms = health_document(observed, with_problems=True), int(observed.taken_at.timestamp() * 1000)
+            after = {**status, "health": health, "at_ms": at_ms}
+            return after, _changes_text(number, before, after) if before else event("status", number, after)
+
+        after, text = await self._documents.made(observed, make)
         async with self._news:
+            if self._observed is not None and self._status is not before:
+                # Another listener, which came at the same time, was faster.
+                return
             self._observed, self._status = observed, after
-            if text or not before:
+            if not before:
+                self._whole = number, text
+            if text:
                 self._version = number
                 self._kept.append((number, text))
                 self._news.notify_all()
