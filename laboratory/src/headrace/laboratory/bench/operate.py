@@ -100,7 +100,7 @@ def scrape(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
         config = Path(folder) / "gateway.toml"
         config.write_text("[http]\nstream_metrics = true\n")
         with gateway("--config", str(config), "--http-listen", address) as running, noop(headrace(spark, running.address)):
-            options = {"sessions": count, "rate": 10, "seconds": 20 if quick else 40, "skip": 5}
+            options = {"sessions": count, "rate": 10, "seconds": 10 if quick else 40, "skip": 3 if quick else 5}
             with connector(running.address, "paced", **options) as source:
                 wait_for("all sessions to be live", lambda: len(running.status().streams) == count, 60)
                 scrapes = []
