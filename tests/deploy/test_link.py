@@ -312,8 +312,28 @@ def test_a_link_whose_gateway_does_not_answer_ends_at_once() -> None:
     assert "gateway-link" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_the_command_says_that_a_restart_is_late_or_that_its_end_is_not_known(threads: ThreadPoolExecutor) -> None:
+    def restart(*arguments: str) -> str:
+        done = CliRunner().invoke(cli, ["restart", "sink", "--gateway", gateway.address, *arguments])
+        assert done.exit_code == 1
+        return done.output.splitlines()[-1]
+
+    with served() as gateway:
+        with linked(gateway) as link:
+            assert restart("--timeout", "0.05").startswith("Error: no answer of deployment deploy.toml within 50 ms; the restart")
+            call = threads.submit(restart)
+            until(lambda: gateway.gateway.deployments.waiting)
+            assert arrived(link).name == "sink"
+        assert call.result(WITHIN_S).startswith("Error: deployment deploy.toml has left before it answered")
+
+
 def test_options_of_a_call_need_the_gateway(tmp_path: Path) -> None:
     told = CliRunner().invoke(cli, ["restart", "sink", "--token", "t", "--deployment", str(tmp_path / "deploy.toml")])
     assert (told.exit_code, "--token: only with --gateway" in told.output) == (2, True)
+    # The variable alone does not choose the gateway.
+    arguments = ["restart", "sink", "--deployment", str(tmp_path / "deploy.toml")]
+    (tmp_path / "deploy.toml").touch()
+    here = CliRunner().invoke(cli, arguments, env={"HEADRACE_GATEWAY": "127.0.0.1:1", "HEADRACE_TOKEN": "t"})
+    assert (here.exit_code, "no deployment runs in" in here.output) == (1, True)
     away = CliRunner().invoke(cli, ["restart", "sink", "--gateway", "127.0.0.1:1", "--json"])
     assert (away.exit_code, "nothing listens at 127.0.0.1:1" in away.output) == (1, True)
