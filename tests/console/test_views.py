@@ -11,10 +11,11 @@ from tests.gateway.test_dead_letters import letters
 from tests.gateway.test_dead_letters import rigged as with_dead_letters
 from tests.gateway.test_peeking import rigged
 from tests.gateway.test_rights import token
+from tests.gateway.test_supervising import RESTARTED, Supervisor
 from tests.gateway.wire import Connector, frame, serve
 
 from headrace.gateway import Peek
-from headrace.protocol.v1 import connector_pb2
+from headrace.protocol.v1 import admin_pb2, connector_pb2
 
 expect.set_options(timeout=DEADLINE_MS)
 pytestmark = pytest.mark.timeout(300)
@@ -121,8 +122,8 @@ async def test_rows_stay_and_are_stale_without_a_gateway(page: Page) -> None:
 
 
 async def test_a_token_signs_in_and_rights_decide_on_buttons(page: Page) -> None:
-    tokens = [token("see", admin=True)]
-    async with serve(tokens=tokens) as (gateway, _), serve_http(gateway, tokens) as http:
+    tokens = [token("see", admin=True), token("run", supervise=True)]
+    async with serve(tokens=tokens) as (gateway, address), serve_http(gateway, tokens) as http:
         gateway.stream("orders/0")
         await page.goto(f"http://{http}/?view=streams&stream=orders/0")
         await page.get_by_label("Token").fill("wrong")
@@ -134,6 +135,11 @@ async def test_a_token_signs_in_and_rights_decide_on_buttons(page: Page) -> None
         await expect(page.get_by_role("button", name="Pause stream orders/0")).to_have_count(0)
         await expect(page.get_by_role("button", name="Peek at messages")).to_have_count(0)
         await expect(page.get_by_role("link", name="Dead letters")).to_have_count(0)
+        supervisor = await Supervisor(address, "run").register("orders")
+        await page.goto(f"http://{http}/?view=connectors&connector=orders%20%C2%B7%20deploy.toml")
+        await expect(page.get_by_role("region", name="Connector orders · deploy.toml")).to_be_visible()
+        await expect(page.get_by_role("button", name="Restart connector orders")).to_have_count(0)
+        await supervisor.close()
         await page.get_by_role("button", name="Sign out").click()
         await expect(page.get_by_label("Token")).to_be_visible()
 
@@ -173,6 +179,35 @@ async def test_a_connector_has_the_errors_that_it_has_reported(page: Page) -> No
         await expect(shown).to_have_count(100)
         await expect(shown.first).to_contain_text("error 99")
         await connector.close()
+
+
+async def test_a_connector_of_a_deployment_is_restarted(page: Page) -> None:
+    async with serve() as (gateway, address), serve_http(gateway) as http:
+        connector, supervisor = Connector(address), await Supervisor(address).register("test")
+        await connector.hello(instance="test-0")
+        await page.goto(f"http://{http}/?view=connectors&connector=test-0")
+        details = page.get_by_role("region", name="Connector test-0")
+        await expect(details).to_contain_text("deploy.toml, as test")
+        await details.get_by_role("button", name="Restart connector test of deploy.toml").click()
+        dialog = page.get_by_role("alertdialog")
+        await dialog.get_by_role("button", name="Restart", exact=True).click()
+        order = await supervisor.order()
+        await expect(dialog.get_by_role("status")).to_contain_text("Waits until it has a session again")
+        # Without its session, its row is that of the deployment, and the dialog stays.
+        await connector.close()
+        await expect(page.get_by_text("no session")).to_be_visible()
+        await supervisor.answer(order.id, restarted=admin_pb2.RestartedConnector(**RESTARTED))
+        text = "test is restarted: process 1 ended with exit code 0, process 2 runs (1.5 s)."
+        await expect(dialog.get_by_role("status")).to_have_text(text)
+        assert not await violations(page)
+        await dialog.get_by_role("button", name="Close").click()
+        await expect(dialog).to_have_count(0)
+        await page.goto(f"http://{http}/?view=connectors&connector=test%20%C2%B7%20deploy.toml")
+        await page.get_by_role("button", name="Restart connector test of deploy.toml").click()
+        await dialog.get_by_role("button", name="Restart", exact=True).click()
+        await supervisor.order()
+        await supervisor.close()
+        await expect(dialog.get_by_role("alert")).to_contain_text("has left before it answered")
 
 
 async def test_a_thousand_streams_are_walked_through_by_keyboard(page: Page) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.deploy import Ending, Kind, Known, Plan, ProcessStatus, Role, Status, Supervisor
+from headrace.deploy.link import Reach
 
 SLEEPS = "exec sleep 600"
 LISTENS = "echo 127.0.0.1:1 > run/gateway.address\n" + SLEEPS
@@ -48,11 +49,13 @@ def plan(folder: Path, gateway: str = LISTENS, **others: tuple[Kind, str]) -> Pl
 class Watched:
     """Runs a deployment and sees every status; what a test does next hangs on what it has seen."""
 
-    def __init__(self, planned: Plan, *, probe: Probe | None = None, replan: Callable[[], Plan] | None = None) -> None:
+    def __init__(
+        self, planned: Plan, *, probe: Probe | None = None, replan: Callable[[], Plan] | None = None, reach: Reach | None = None
+    ) -> None:
         self.statuses: list[Status] = []
         self.told: list[str] = []
         self._steps: list[tuple[Callable[[Status], bool], Callable[[Status], object]]] = []
-        self._supervisor = Supervisor(planned, lambda _: probe or Probe(), self._see, replan)
+        self._supervisor = Supervisor(planned, lambda _: probe or Probe(), self._see, replan, reach)
 
     def when(self, condition: Callable[[Status], bool], then: Callable[[Status], object]) -> "Watched":
         """Adds a step: what to do once a status says so, after the steps before it."""

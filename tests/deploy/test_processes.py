@@ -10,7 +10,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
+
 from headrace.processes import lives, spark_environ
+from headrace.protocol.v1.admin_pb2 import GetStatusRequest
+from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
 DEADLINE_S = 60.0
 
@@ -75,6 +79,22 @@ def pids(document: dict[str, Any]) -> dict[str, int]:
     return {process["name"]: process["pid"] for process in document["processes"]}
 
 
+async def restarted(name: str, gateway: str) -> dict[str, Any]:
+    """Restarts a connector with the command, by the gateway, once the deployment is registered there."""
+    async with grpc.aio.insecure_channel(gateway) as channel, asyncio.timeout(DEADLINE_S):
+        while not (await AdminServiceStub(channel).GetStatus(GetStatusRequest())).deployments:
+            pass
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "headrace.cli", "restart", name, "--gateway", gateway, "--json"),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        output, _ = await process.communicate()
+    document = json.loads(output)
+    assert document["ok"], document
+    result: dict[str, Any] = document["result"]
+    return result
+
+
 async def test_it_is_kept_running_and_stopped_in_order(tmp_path: Path) -> None:
     (tmp_path / "deploy.toml").write_text(DEPLOYMENT)
     async with running(tmp_path) as run:
@@ -87,6 +107,11 @@ async def test_it_is_kept_running_and_stopped_in_order(tmp_path: Path) -> None:
         # The others have waited for it, where it was.
         assert after["gateway"] == before["gateway"]
         assert {name for name, pid in pids(after).items() if pid != pids(before)[name]} == {"gateway"}
+        # The supervisor has registered again, so that a connector can be restarted from anywhere.
+        result = await restarted("lines", after["gateway"])
+        assert (result["state"], result["stopped_pid"], result["stopped_exit_code"]) == ("runs", pids(after)["lines"], 0)
+        last = await run.until(lambda document: pids(document)["lines"] == result["pid"])
+        assert {name for name, pid in pids(last).items() if pid != pids(after)[name]} == {"lines"}
         run.process.terminate()
         last = await run.until(lambda document: "command" in document)
         assert (last["ok"], last["summary"]) == (True, "stopped")

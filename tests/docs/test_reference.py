@@ -128,6 +128,7 @@ def test_fields_of_the_status() -> None:
         pipelines=[admin_pb2.PipelineStatus()],
         sinks=[admin_pb2.SinkStatus()],
         sink_sessions=[admin_pb2.SinkSessionStatus()],
+        deployments=[admin_pb2.DeploymentStatus()],
         problems=[admin_pb2.Problem()],
         problems_in_all=1,
     )

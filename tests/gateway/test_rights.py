@@ -36,6 +36,7 @@ ALL_NAMES: dict[str, Any] = {
     "admin": True,
     "control": True,
     "peek": ("*/*", "*"),
+    "supervise": True,
 }
 NEEDED = {
     "SourceService/Ingest": {"sources"},
@@ -61,6 +62,8 @@ NEEDED = {
     "AdminService/Drain": {"control"},
     "AdminService/Reload": {"control"},
     "AdminService/Resume": {"control"},
+    "AdminService/RestartConnector": {"control"},
+    "AdminService/Supervise": {"supervise"},
     "AdminService/Peek": {"peek"},
     "AdminService/ListDeadLetters": {"peek"},
 }

@@ -6,6 +6,7 @@ import { bytes, count, duration, firstLine, rate } from "../src/model/format";
 import { credit, flow } from "../src/model/flow";
 import { graph } from "../src/model/graph";
 import { History } from "../src/model/history";
+import { supervisedBy, unconnected } from "../src/model/supervised";
 import { cursor, place } from "../src/model/position";
 import { line, shownAs } from "../src/model/preview";
 import { bars, lastStage, scale, span } from "../src/model/lanes";
@@ -64,6 +65,29 @@ describe("tables", () => {
     expect(sorted({ "a/1": 0, "a/2": 0 }, "lag")).toEqual(["a/1", "a/2"]);
     expect(sorted({ "a/1": 0, "a/2": 0, "a/0": 0 }, "lag")).toEqual(["a/0", "a/1", "a/2"]);
     expect(sorted({ "a/1": 0, "a/2": 0, "a/0": 0 }, "lag", "2")).toEqual(["a/2"]);
+  });
+});
+
+describe("connectors of deployments", () => {
+  const of = (deployment: string, ...instances: string[]) => ({
+    deployment,
+    connectors: instances.map((instance) => ({ name: `${instance}-name`, instance })),
+    restarting: [],
+  });
+
+  it("are found by the instance of their session", () => {
+    const found = supervisedBy([of("a.toml", "orders", "returns"), of("b.toml", "stock")], "orders");
+    expect(found).toEqual({ deployment: "a.toml", name: "orders-name", restarting: false });
+    expect(supervisedBy([of("a.toml", "orders")], "stock")).toBeNull();
+  });
+
+  it("are not guessed if two have the same instance", () => {
+    expect(supervisedBy([of("a.toml", "orders"), of("b.toml", "orders")], "orders")).toBeNull();
+  });
+
+  it("are listed without a session too", () => {
+    const found = unconnected([of("a.toml", "orders", "returns")], new Set(["orders"]));
+    expect(found).toEqual([{ deployment: "a.toml", name: "returns-name", restarting: false }]);
   });
 });
 
@@ -174,6 +198,7 @@ const status = (parts: Partial<Status>) =>
     pipelines: [],
     sinks: [],
     sink_sessions: [],
+    deployments: [],
     ...parts,
   }) as unknown as Status;
 

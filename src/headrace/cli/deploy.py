@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,15 +77,17 @@ def _logs_json(deployment: "Deployment") -> bool:
 def _supervise(
     deployment: "Deployment", planned: "Plan", connection: Connection, as_json: bool, say: Callable[[str], None]
 ) -> "Ending":
-    from headrace.deploy import JsonView, LinesView, LiveView, NoProbe, StatusProbe, Supervisor
+    from headrace.deploy import JsonView, LinesView, LiveView, NoProbe, Reached, StatusProbe, Supervisor
+
+    def reach(address: str) -> Reached | None:
+        if deployment.speaks_tls and not connection.encrypted:
+            return None
+        at = replace(connection, gateway=address)
+        return Reached(at.channel(), at.metadata)
 
     def connect(address: str) -> "GatewayProbe":
-        if deployment.speaks_tls and not connection.encrypted:
-            return NoProbe()
-        reached = Connection(
-            address, connection.token, connection.tls, connection.tls_ca, connection.tls_cert, connection.tls_key
-        )
-        return StatusProbe(reached.channel(), reached.metadata)
+        reached = reach(address)
+        return NoProbe() if reached is None else StatusProbe(reached.channel, reached.metadata)
 
     def replan() -> "Plan":
         from headrace.deploy import load_deployment, plan, read_graph
@@ -96,11 +99,11 @@ def _supervise(
     supervisor: Supervisor
     with contextlib.ExitStack() as stack:
         if as_json:
-            supervisor = Supervisor(planned, connect, JsonView(click.echo), replan)
+            supervisor = Supervisor(planned, connect, JsonView(click.echo), replan, reach)
         elif sys.stdout.isatty():
-            supervisor = Supervisor(planned, connect, stack.enter_context(LiveView(console())), replan)
+            supervisor = Supervisor(planned, connect, stack.enter_context(LiveView(console())), replan, reach)
         else:
-            supervisor = Supervisor(planned, connect, LinesView(say, stamps=not _logs_json(deployment)), replan)
+            supervisor = Supervisor(planned, connect, LinesView(say, stamps=not _logs_json(deployment)), replan, reach)
         return supervisor.run(say)
 
 

@@ -1,10 +1,16 @@
 """`headrace restart`: restarts a connector of a running deployment."""
 
 from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from headrace.terminal import Failure, print_action
+from headrace.terminal import EXIT_INVALID, Connection, Failure, connection_options, print_action
+
+_ANSWERS_LATER_S = 5.0
+"""How much longer than the gateway the command waits."""
+_OF_A_CALL = ("token", "tls", "tls_ca", "tls_cert", "tls_key")
 
 
 @click.command()
@@ -15,7 +21,7 @@ from headrace.terminal import Failure, print_action
     metavar="FILE",
     default="deploy.toml",
     show_default=True,
-    help="The file of the deployment.",
+    help="The file of the deployment; with --gateway, only its name counts.",
 )
 @click.option(
     "--timeout",
@@ -26,8 +32,12 @@ from headrace.terminal import Failure, print_action
     help="Time until it has a session at the gateway again.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
-def restart(name: str, deployment: Path, timeout: float, as_json: bool) -> None:
-    """Restart a connector of a running deployment, on the machine and as the user that runs it.
+@connection_options
+def restart(name: str, deployment: Path, timeout: float, as_json: bool, connection: Connection) -> None:
+    """Restart a connector of a running deployment.
+
+    Without --gateway, this runs on the machine of the deployment, as the user that runs it. With --gateway, it runs anywhere: the
+    gateway passes the request on, and the token needs the right control.
 
     The connector stops as with SIGTERM: a source sends what it has read and waits for acknowledgements, a sink answers what it
     has received. It then starts at once, with what the file says about it now. No other process is restarted.
@@ -36,6 +46,7 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool) -> None:
     Examples:
       headrace restart orders
       headrace restart orders --deployment /srv/orders/deploy.toml --json
+      headrace restart orders --gateway gateway:7433 --token "$HEADRACE_TOKEN"
 
     Exit codes: 0 it has restarted, 1 it has failed, has not restarted in time or the deployment does not run, 2 the deployment
     has no such connector.
@@ -44,7 +55,13 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool) -> None:
     from headrace.deploy import DeploymentError, ask_restart, run_folder
 
     try:
-        done = ask_restart(run_folder(deployment), name, timeout)
+        if _is_given("gateway"):
+            done = _ask_gateway(connection, name, deployment.name if _is_given("deployment") else "", timeout)
+        elif given := [f"--{option.replace('_', '-')}" for option in _OF_A_CALL if _is_given(option)]:
+            text = f"{', '.join(given)}: only with --gateway; without it, the deployment on this machine is asked"
+            raise Failure(text, EXIT_INVALID)
+        else:
+            done = ask_restart(run_folder(deployment), name, timeout)
     except (ConfigurationError, DeploymentError) as error:
         if not as_json:
             raise Failure(str(error), error.exit_code) from None
@@ -60,3 +77,39 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool) -> None:
         print_action("restart", summary, done)
     else:
         click.echo(summary)
+
+
+def _is_given(option: str) -> bool:
+    """Whether an option is on the command line: HEADRACE_GATEWAY alone does not choose the gateway."""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+
+def _ask_gateway(connection: Connection, name: str, deployment: str, timeout_s: float) -> dict[str, Any]:
+    """Restarts a connector by the gateway. Returns the same as `ask_restart`.
+
+    Raises:
+        CannotRestart: It is not restarted.
+    """
+    import grpc
+
+    from headrace.deploy import CannotRestart
+    from headrace.protocol.v1.admin_pb2 import RestartConnectorRequest
+    from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
+
+    request = RestartConnectorRequest(connector=name, deployment=deployment, timeout_ms=max(1, round(timeout_s * 1000)))
+    try:
+        with connection.channel() as channel:
+            call = AdminServiceStub(channel).RestartConnector
+            made = call(request, timeout=timeout_s + _ANSWERS_LATER_S, metadata=connection.metadata).restarted
+    except grpc.RpcError as error:
+        code = error.code() if isinstance(error, grpc.Call) else None
+        invalid = code in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.INVALID_ARGUMENT)
+        raise CannotRestart(connection.failure(error).message, EXIT_INVALID if invalid else 1) from None
+    return {
+        "name": name,
+        "state": "ended" if made.ended else "runs",
+        "pid": made.pid,
+        "stopped_pid": made.stopped_pid if made.HasField("stopped_pid") else None,
+        "stopped_exit_code": made.stopped_exit_code if made.HasField("stopped_exit_code") else None,
+        "seconds": made.duration_ms / 1000,
+    }

@@ -5,6 +5,7 @@ from headrace.deploy.configuration import Deployment, GatewayOptions, PipelineOp
 from headrace.deploy.errors import AlreadyRuns, CannotChange, CannotRestart, CannotRun, DeploymentError, NotRunning
 from headrace.deploy.gateway import Flow, GatewayProbe, Known, NoProbe, StatusProbe
 from headrace.deploy.graph import ApplicationGraph, missing, read_graph
+from headrace.deploy.link import Reached
 from headrace.deploy.plan import Plan, Role, plan
 from headrace.deploy.status import Condition, Kind, ProcessStatus, State, Status
 from headrace.deploy.supervisor import Ending, Supervisor
@@ -33,6 +34,7 @@ __all__ = [
     "PipelineOptions",
     "Plan",
     "ProcessStatus",
+    "Reached",
     "Role",
     "State",
     "Status",

@@ -113,9 +113,15 @@ def address_in(folder: Path) -> Iterator[str]:
         os.close(descriptor)
 
 
-def refusal(error: str, *, invalid: bool = False) -> dict[str, Any]:
-    """Returns the answer to a request that fails; `invalid` if the caller must write it differently."""
-    return {"ok": False, "invalid": invalid, "error": error}
+def refusal(error: str, *, invalid: bool = False, made: bool = False) -> dict[str, Any]:
+    """Returns the answer to a request that fails.
+
+    Args:
+        error: Why.
+        invalid: Whether the caller must write it differently.
+        made: Whether the connector was told to restart.
+    """
+    return {"ok": False, "invalid": invalid, "made": made, "error": error}
 
 
 def _received(caller: _Caller) -> Request | None:

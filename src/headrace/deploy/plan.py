@@ -35,6 +35,8 @@ class Role:
     is_connected: Callable[[Known], bool | None]
     detail: Callable[[Known], str] = lambda _: ""
     may_end: bool = False
+    instance: str = ""
+    """The instance of a connector; its name if empty."""
     settings: object = None
     """What the file says about it: a process whose settings have changed is restarted by a reload."""
 
@@ -110,6 +112,7 @@ def _connector(deployment: Deployment, name: str, configured: Configured) -> Rol
         is_connected=is_connected,
         detail=detail,
         may_end=is_source,
+        instance=instance,
         settings=(configured, deployment.log_format),
     )
 

@@ -84,6 +84,17 @@ class SupervisedProcesses:
             one.look(now, self._is_connected(one))
         self._others = [one for one in self._others if not one.leaves or one.process.runs]
 
+    @property
+    def address(self) -> str | None:
+        """The gateway's address; None until it listens."""
+        return self._address
+
+    @property
+    def connectors(self) -> dict[str, str]:
+        """The instance of each connector, by its name."""
+        those = [one.role for kind in (Kind.SOURCE, Kind.SINK) for one in self.of(kind) if not one.leaves]
+        return {role.name: role.instance or role.name for role in those}
+
     def named(self, name: str) -> Supervised:
         """Returns the process of a connector, to be restarted.
 

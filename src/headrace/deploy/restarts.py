@@ -1,11 +1,11 @@
 """Restarts of connectors on request, each answered once it is known how it has ended."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from headrace.deploy.control import ControlSocket, Request, refusal
+from headrace.deploy.control import refusal
 from headrace.deploy.errors import CannotRestart
 from headrace.deploy.processes import SupervisedProcesses
 from headrace.deploy.status import State
@@ -13,6 +13,32 @@ from headrace.deploy.supervised import Supervised
 
 ANSWER_WITHIN_S = 120.0
 """A request is answered after this time at the latest, also if the connector has no session then."""
+
+
+class Request(Protocol):
+    """A request, which waits for its answer."""
+
+    @property
+    def name(self) -> str:
+        """The process to restart."""
+
+    @property
+    def by(self) -> str:
+        """Who requests it."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still waits."""
+
+    def answer(self, document: Mapping[str, Any]) -> None:
+        """Answers it. Does not wait for whoever has made it."""
+
+
+class Requests(Protocol):
+    """Where requests arrive."""
+
+    def requests(self) -> Sequence[Request]:
+        """The requests that have arrived since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +61,11 @@ class _Pending:
 
 
 class Restarts:
-    """Carries out the requests that arrive on a socket, and logs each with who made it."""
+    """Carries out the requests that arrive, and logs each with who made it."""
 
-    def __init__(self, control: ControlSocket, processes: SupervisedProcesses, tell: Callable[[str], None]) -> None:
-        """Takes the socket, the processes of the deployment, and what is called with lines for people."""
-        self._control = control
+    def __init__(self, arriving: Sequence[Requests], processes: SupervisedProcesses, tell: Callable[[str], None]) -> None:
+        """Takes where requests arrive, the processes of the deployment, and what is called with lines for people."""
+        self._arriving = arriving
         self._processes = processes
         self._tell = tell
         self._pending: list[_Pending] = []
@@ -47,7 +73,7 @@ class Restarts:
     def look(self) -> None:
         """Begins what is requested, and answers what is done. A second request for the same connector joins the first."""
         now = time.monotonic()
-        for request in self._control.requests():
+        for request in self._arrived():
             try:
                 one = self._processes.named(request.name)
                 pending = _Pending(request, one, now, one.process.pid if one.process.runs else None, len(one.process.pids))
@@ -66,9 +92,12 @@ class Restarts:
 
     def refuse(self) -> None:
         """Answers all requests, since the deployment is stopping."""
-        for request in (*(pending.request for pending in self._pending), *self._control.requests()):
+        for request in (*(pending.request for pending in self._pending), *self._arrived()):
             request.answer(refusal("the deployment is stopping"))
         self._pending = []
+
+    def _arrived(self) -> list[Request]:
+        return [request for each in self._arriving for request in each.requests()]
 
 
 def _answer(pending: _Pending, now: float) -> dict[str, Any] | None:
@@ -76,14 +105,14 @@ def _answer(pending: _Pending, now: float) -> dict[str, Any] | None:
     one = pending.one
     name, seconds = one.role.name, round(now - pending.since, 1)
     if one.leaves:
-        return refusal(f"{name} was removed from the deployment in the meantime")
+        return refusal(f"{name} was removed from the deployment in the meantime", made=True)
     started = len(one.process.pids) > pending.starts
     if started and one.state in (State.RUNS, State.ENDED):
         process = {"pid": one.process.pid, "stopped_pid": pending.pid, "stopped_exit_code": one.stopped_with}
         return {"ok": True, "result": {"name": name, "state": str(one.state), **process, "seconds": seconds}}
     if started and one.reason is not None:
-        return refusal(f"{name} was restarted, and has failed: {one.reason} (log: {one.process.log})")
+        return refusal(f"{name} was restarted, and has failed: {one.reason} (log: {one.process.log})", made=True)
     if now - pending.since > ANSWER_WITHIN_S:
         lacks = "no session at the gateway" if started else "not been started again"
-        return refusal(f"{name} has {lacks} after {seconds:.0f} s (log: {one.process.log})")
+        return refusal(f"{name} has {lacks} after {seconds:.0f} s (log: {one.process.log})", made=True)
     return None

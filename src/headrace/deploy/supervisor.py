@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
@@ -10,6 +11,7 @@ from types import FrameType
 from headrace.contract.errors import HeadraceError
 from headrace.deploy.control import ControlSocket
 from headrace.deploy.errors import CannotRun
+from headrace.deploy.link import GatewayLink, Reach
 from headrace.deploy.lock import exclusive_run
 from headrace.deploy.plan import Plan
 from headrace.deploy.processes import Connect, SupervisedProcesses
@@ -41,7 +43,9 @@ class Ending:
 class Supervisor:
     """Runs a deployment, once."""
 
-    def __init__(self, plan: Plan, connect: Connect, show: Show, replan: Replan | None = None) -> None:
+    def __init__(
+        self, plan: Plan, connect: Connect, show: Show, replan: Replan | None = None, reach: Reach | None = None
+    ) -> None:
         """Starts nothing yet.
 
         Args:
@@ -50,8 +54,10 @@ class Supervisor:
             show: Called with the status several times a second.
             replan: Reads the deployment's file again, on SIGHUP; raises a HeadraceError if it is invalid. None for a deployment
                 that never changes.
+            reach: Returns how to call the gateway at an address, to register there; None for a deployment that does not register.
         """
         self._replan = replan
+        self._reach = reach
         self._reload_wanted = False
         self._plan = plan
         self._connect = connect
@@ -70,16 +76,18 @@ class Supervisor:
             AlreadyRuns: Another supervisor runs it.
             CannotRun: One of its processes can never run as it is configured.
         """
+        link = GatewayLink(self._plan.name, uuid.uuid4().hex, self._reach, tell)
         self._plan.folder.mkdir(parents=True, exist_ok=True)
         with (
             exclusive_run(self._plan.folder, tell) as lock,
             self._signals_noted(),
             ControlSocket(self._plan.folder, tell) as control,
+            link,
         ):
             processes = SupervisedProcesses(self._plan, self._connect, lock)
-            restarts = Restarts(control, processes, tell)
+            restarts = Restarts((control, link), processes, tell)
             try:
-                cannot_run = self._until_over(processes, restarts, tell)
+                cannot_run = self._until_over(processes, restarts, link, tell)
                 self._drain(processes, restarts)
                 self._show(processes.status(stopping=True))
             finally:
@@ -100,12 +108,15 @@ class Supervisor:
         else:
             tell(f"reloaded: {', '.join(changes) or 'nothing has changed'}")
 
-    def _until_over(self, processes: SupervisedProcesses, restarts: Restarts, tell: Callable[[str], None]) -> Supervised | None:
+    def _until_over(
+        self, processes: SupervisedProcesses, restarts: Restarts, link: GatewayLink, tell: Callable[[str], None]
+    ) -> Supervised | None:
         """Starts what is due until there is a reason to end. Returns the process that can never run, if that is the reason."""
         while not self._signals:
             if self._reload_wanted:
                 self._reload(processes, tell)
             processes.look()
+            link.update(processes.address, processes.connectors)
             restarts.look()
             cannot_run = next((one for one in processes.all if one.cannot_run), None)
             if cannot_run is not None or processes.is_over:

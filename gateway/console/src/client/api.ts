@@ -17,8 +17,8 @@ export interface Me {
 
 const TIMEOUT_MS = 10_000;
 
-export async function request(path: string, init: RequestInit = {}): Promise<unknown> {
-  const response = await fetch(`/api/v1/${path}`, { ...init, signal: AbortSignal.timeout(TIMEOUT_MS) });
+export async function request(path: string, init: RequestInit = {}, timeoutMs = TIMEOUT_MS): Promise<unknown> {
+  const response = await fetch(`/api/v1/${path}`, { ...init, signal: AbortSignal.timeout(timeoutMs) });
   await refuse(response);
   const text = await response.text();
   return response.headers.get("content-type")?.includes("json") ? (JSON.parse(text) as unknown) : null;
@@ -54,12 +54,9 @@ export async function follow(
   }
 }
 
-export async function post(path: string, body: unknown): Promise<unknown> {
-  return request(path, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(body),
-  });
+export async function post(path: string, body: unknown, timeoutMs = TIMEOUT_MS): Promise<unknown> {
+  const headers = { "Content-Type": "application/json" };
+  return request(path, { method: "POST", headers, body: JSON.stringify(body) }, timeoutMs);
 }
 
 /** Who is signed in, and with which rights. */

@@ -1,6 +1,6 @@
 /** Applies the changes that the gateway sends to the status before them. */
 
-import type { Gateway, Health, Pipeline, Session, Sink, SinkSession, Status, Stream } from "./documents";
+import type { Deployment, Gateway, Health, Pipeline, Session, Sink, SinkSession, Status, Stream } from "./documents";
 
 export interface RowChanges<Row> {
   /** Rows that are new, and of the others the name and the fields that are different. */
@@ -17,6 +17,7 @@ export interface Changes {
   pipelines?: RowChanges<Pipeline>;
   sinks?: RowChanges<Sink>;
   sink_sessions?: RowChanges<SinkSession>;
+  deployments?: RowChanges<Deployment>;
 }
 
 /** Returns rows with changes; the same array if nothing has changed, so that views need not draw again. */
@@ -43,6 +44,7 @@ export function changed(status: Status, changes: Changes): Status {
     pipelines: changedRows(status.pipelines, changes.pipelines, "pipeline"),
     sinks: changedRows(status.sinks, changes.sinks, "sink"),
     sink_sessions: changedRows(status.sink_sessions, changes.sink_sessions, "session"),
+    deployments: changedRows(status.deployments, changes.deployments, "deployment"),
   };
 }
 

@@ -116,6 +116,24 @@ export interface Sink {
   outstanding_ms: number | null;
 }
 
+/** A deployment whose supervisor is registered. */
+export interface Deployment {
+  deployment: string;
+  connectors: { name: string; instance: string }[];
+  restarting: string[];
+}
+
+/** What a connector was restarted with. */
+export interface Restarted {
+  name: string;
+  deployment: string;
+  state: "runs" | "ended";
+  pid: number;
+  stopped_pid: number | null;
+  stopped_exit_code: number | null;
+  seconds: number;
+}
+
 export interface Problem {
   part: string;
   kind: string;
@@ -138,6 +156,7 @@ export interface Status {
   pipelines: Pipeline[];
   sinks: Sink[];
   sink_sessions: SinkSession[];
+  deployments: Deployment[];
   health: Health;
 }
 

@@ -1,15 +1,17 @@
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 import { Button } from "react-aria-components";
 import type { Reported, Session, Sink, SinkSession, Status } from "../model/documents";
 import { credit, hasNoCredit } from "../model/flow";
 import { bytes, count, counted, duration, firstLine } from "../model/format";
 import { adjust, useRoute } from "../model/route";
+import { supervisedBy, unconnected, type Supervised } from "../model/supervised";
 import { Controls } from "../parts/control";
 import { FlowMark } from "../parts/flow_mark";
 import { Grid, type Column } from "../parts/grid";
 import { PartLink } from "../parts/link";
+import { Restart } from "../parts/restart";
 
-/** A session of a source or of a sink, or a sink that no connector serves. */
+/** A session of a source or of a sink, a sink that no connector serves, or a connector of a deployment without a session. */
 interface Row {
   name: string;
   serves: string;
@@ -18,6 +20,7 @@ interface Row {
   reported: Reported | null;
   session: Session | null;
   sink: Sink | null;
+  supervised: Supervised | null;
 }
 
 const nameOf = (row: Row): string => row.name;
@@ -26,20 +29,24 @@ export function Connectors({ status, mayControl }: { status: Status; mayControl:
   const { filter = "", sort = "name", connector: selected } = useRoute();
   const rows = useMemo(() => rowsOf(status), [status]);
   const shown = rows.find((row) => row.name === selected);
+  const [restarts, setRestarts] = useState<Supervised | null>(null);
   return (
-    <Grid
-      label="Connectors"
-      kind="connectors"
-      rows={rows}
-      columns={COLUMNS}
-      name={nameOf}
-      filter={filter}
-      sort={sort}
-      selected={selected}
-      onSelect={(connector) => adjust({ connector })}
-    >
-      {shown && <Details row={shown} mayControl={mayControl} />}
-    </Grid>
+    <>
+      <Grid
+        label="Connectors"
+        kind="connectors"
+        rows={rows}
+        columns={COLUMNS}
+        name={nameOf}
+        filter={filter}
+        sort={sort}
+        selected={selected}
+        onSelect={(connector) => adjust({ connector })}
+      >
+        {shown && <Details row={shown} mayControl={mayControl} onRestart={setRestarts} />}
+      </Grid>
+      {restarts && <Restart connector={restarts} onClose={() => setRestarts(null)} />}
+    </>
   );
 }
 
@@ -51,6 +58,7 @@ function rowsOf(status: Status): Row[] {
     state: paused ? "paused" : (reported.state ?? "connected"),
     sinceMs: reported.state_age_ms ?? reported.age_ms,
     reported,
+    supervised: supervisedBy(status.deployments, reported.instance),
   });
   const sources = status.sessions.map((session) => ({
     ...of(session, counted(session.streams, "stream"), session.paused !== null),
@@ -76,14 +84,31 @@ function rowsOf(status: Status): Row[] {
       reported: null,
       session: null,
       sink,
+      supervised: null,
     }));
-  return [...sources, ...served, ...unserved];
+  const instances = new Set([...status.sessions, ...status.sink_sessions].map((session) => session.instance));
+  const away = unconnected(status.deployments, instances).map((supervised) => ({
+    name: `${supervised.name} · ${supervised.deployment}`,
+    serves: "–",
+    state: "no session",
+    sinceMs: 0,
+    reported: null,
+    session: null,
+    sink: null,
+    supervised,
+  }));
+  return [...sources, ...served, ...unserved, ...away];
 }
 
 const COLUMNS: Column<Row>[] = [
   { key: "name", title: "Connector", value: nameOf, cell: nameOf },
   { key: "state", title: "State", value: (row) => row.state, cell: (row) => <FlowMark flow={row.state} /> },
-  { key: "since", title: "Since", value: (row) => row.sinceMs, cell: (row) => duration(row.sinceMs) },
+  {
+    key: "since",
+    title: "Since",
+    value: (row) => row.sinceMs,
+    cell: (row) => (isSince(row) ? duration(row.sinceMs) : "–"),
+  },
   { key: "serves", title: "Serves", value: (row) => row.serves, cell: (row) => row.serves },
   {
     key: "credit",
@@ -117,13 +142,24 @@ const COLUMNS: Column<Row>[] = [
   },
 ];
 
+/** Whether it is known since when the row is in its state. */
+function isSince(row: Row): boolean {
+  return row.reported !== null || row.sink !== null;
+}
+
 function reasonOf(row: Row): string {
   const errors = row.reported?.errors ?? [];
   return firstLine(row.reported?.reason || errors.at(-1)?.message || row.sink?.failure || "");
 }
 
-function Details({ row, mayControl }: { row: Row; mayControl: boolean }) {
-  const { reported, session, sink } = row;
+interface DetailsProps {
+  row: Row;
+  mayControl: boolean;
+  onRestart: (connector: Supervised) => void;
+}
+
+function Details({ row, mayControl, onRestart }: DetailsProps) {
+  const { reported, session, sink, supervised } = row;
   return (
     <section className="details" aria-label={`Connector ${row.name}`}>
       <h2>
@@ -132,6 +168,15 @@ function Details({ row, mayControl }: { row: Row; mayControl: boolean }) {
           <Controls kind="connector" name={session.instance} paused={session.paused !== null} />
         )}
         {mayControl && sink && <Controls kind="sink" name={sink.sink} paused={sink.paused !== null} />}
+        {mayControl && supervised && (
+          <Button
+            className="quiet"
+            aria-label={`Restart connector ${supervised.name} of ${supervised.deployment}`}
+            onPress={() => onRestart(supervised)}
+          >
+            Restart
+          </Button>
+        )}
         <Button className="quiet" onPress={() => adjust({ connector: "" })}>
           Close
         </Button>
@@ -145,8 +190,18 @@ function Details({ row, mayControl }: { row: Row; mayControl: boolean }) {
       <dl>
         <dt>State</dt>
         <dd>
-          {row.state} for {duration(row.sinceMs)}
+          {row.state}
+          {isSince(row) && ` for ${duration(row.sinceMs)}`}
         </dd>
+        {supervised && (
+          <>
+            <dt>Deployment</dt>
+            <dd>
+              {supervised.deployment}, as {supervised.name}
+              {supervised.restarting && ", a restart is in progress"}
+            </dd>
+          </>
+        )}
         {reported && (
           <>
             <dt>Connector</dt>

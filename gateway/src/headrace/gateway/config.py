@@ -173,9 +173,11 @@ class Token(_Model):
     admin: bool = False
     """Whether it may read the status."""
     control: bool = False
-    """Whether it may change what the gateway does: pause, resume, forget, drain and reload."""
+    """Whether it may change what the gateway does: pause, resume, forget, drain, reload and restart."""
     peek: tuple[AnyPattern, ...] = ()
     """Streams of which it may see messages, and sinks of which it may see dead letters, if `[peek]` enables that."""
+    supervise: bool = False
+    """Whether it may register a deployment, and is told which of its connectors to restart."""
 
     @field_validator("sha256", mode="before")
     @classmethod

@@ -27,7 +27,7 @@ _UNKNOWN = "this gateway does not know the token that was sent"
 
 @dataclass(frozen=True)
 class Identity:
-    """The rights of a token. All but `admin` and `control` are name patterns; a name that no pattern covers is not permitted."""
+    """The rights of a token. All but the booleans are name patterns; a name that no pattern covers is not permitted."""
 
     name: str
     sources: tuple[str, ...] = ()
@@ -38,6 +38,7 @@ class Identity:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     peek: tuple[str, ...] = ()
+    supervise: bool = False
     digest: str = field(default="", repr=False)
     """The SHA-256 of the token that was sent, so that revoking another token of the same name does not end the session."""
 
@@ -79,8 +80,12 @@ class Identity:
         return self.admin
 
     def may_control(self) -> bool:
-        """Returns whether it may change what the gateway does: pause, forget, drain, reload."""
+        """Returns whether it may change what the gateway does: pause, forget, drain, reload, restart."""
         return self.control
+
+    def may_supervise(self) -> bool:
+        """Returns whether it may register a deployment."""
+        return self.supervise
 
 
 def _any_covers(patterns: Sequence[str], name: str) -> bool:
@@ -97,6 +102,7 @@ EVERYTHING = Identity(
     reads=("*/*",),
     writes=("*",),
     peek=("*/*", "*"),
+    supervise=True,
 )
 """The identity of all callers if no tokens are configured."""
 
@@ -176,6 +182,7 @@ def _identity(token: Token, digest: str) -> Identity:
         reads=token.reads,
         writes=token.writes,
         peek=token.peek,
+        supervise=token.supervise,
         digest=digest,
     )
 

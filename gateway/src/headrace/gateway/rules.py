@@ -15,6 +15,7 @@ class Right(Enum):
     ADMINISTER = "admin"
     CONTROL = "control"
     PEEK = "peek"
+    SUPERVISE = "supervise"
 
 
 _V1 = "/headrace.protocol.v1."
@@ -43,6 +44,8 @@ RULES: Mapping[str, frozenset[Right]] = {
     f"{_V1}AdminService/Drain": frozenset({Right.CONTROL}),
     f"{_V1}AdminService/Reload": frozenset({Right.CONTROL}),
     f"{_V1}AdminService/Resume": frozenset({Right.CONTROL}),
+    f"{_V1}AdminService/RestartConnector": frozenset({Right.CONTROL}),
+    f"{_V1}AdminService/Supervise": frozenset({Right.SUPERVISE}),
     f"{_V1}AdminService/Peek": frozenset({Right.PEEK}),
     f"{_V1}AdminService/ListDeadLetters": frozenset({Right.PEEK}),
     # Any token may list the gateway's services.
@@ -53,6 +56,7 @@ RULES: Mapping[str, frozenset[Right]] = {
 EVENTS = "/api/v1/events"
 PEEK = "/api/v1/streams/{name:path}/peek"
 DEAD_LETTERS = "/api/v1/dead-letters"
+RESTART = "/api/v1/connectors/restart"
 ME = "/api/v1/me"
 SIGN_IN = "/api/v1/sign-in"
 SIGN_OUT = "/api/v1/sign-out"
@@ -89,6 +93,7 @@ CHANGES: Mapping[str, frozenset[Right]] = {
         for parts in ("streams", "connectors", "pipelines", "sinks")
         for change in ("pause", "resume")
     },
+    RESTART: frozenset({Right.CONTROL}),
     "/api/v1/streams/forget": frozenset({Right.CONTROL}),
     "/api/v1/gateway/drain": frozenset({Right.CONTROL}),
     "/api/v1/gateway/reload": frozenset({Right.CONTROL}),

@@ -39,6 +39,8 @@ def _parts(document: Mapping[str, Any]) -> Iterator[RenderableType]:
     if document["sink_sessions"]:
         yield _sink_sessions(document["sink_sessions"])
         yield from _reported(document["sink_sessions"])
+    if document["deployments"]:
+        yield _deployments(document["deployments"])
 
 
 def _headline(gateway: Mapping[str, Any]) -> Text:
@@ -132,6 +134,15 @@ def _sink_sessions(sessions: Sequence[Mapping[str, Any]]) -> RenderableType:
             session["peer"],
             duration_text(session["age_ms"]),
         )
+    return table
+
+
+def _deployments(deployments: Sequence[Mapping[str, Any]]) -> RenderableType:
+    table = new_table("connectors of deployments", "connector", "instance", "deployment", "restart")
+    for deployment in deployments:
+        for connector in deployment["connectors"]:
+            restart = "in progress" if connector["name"] in deployment["restarting"] else "-"
+            table.add_row(connector["name"], one_line(connector["instance"]), deployment["deployment"], restart)
     return table
 
 

@@ -6,6 +6,7 @@ from typing import cast
 
 from headrace.gateway_status import document
 from headrace.gateway_status.document import (
+    DeploymentDocument,
     PauseDocument,
     PipelineDocument,
     PositionDocument,
@@ -18,6 +19,7 @@ from headrace.gateway_status.document import (
     StreamDocument,
 )
 from headrace.protocol.v1.admin_pb2 import (
+    DeploymentStatus,
     GetStatusResponse,
     PipelineState,
     PipelineStatus,
@@ -71,6 +73,18 @@ def status_document(address: str, status: GetStatusResponse, at: datetime | None
         "pipelines": [_pipeline(pipeline) for pipeline in status.pipelines],
         "sinks": [_sink(sink) for sink in status.sinks],
         "sink_sessions": [_sink_session(session) for session in status.sink_sessions],
+        "deployments": [_deployment(deployment) for deployment in status.deployments],
+    }
+
+
+def _deployment(deployment: DeploymentStatus) -> DeploymentDocument:
+    return {
+        "deployment": deployment.deployment,
+        "run": deployment.run,
+        "peer": deployment.peer,
+        "age_ms": deployment.age_ms,
+        "connectors": [{"name": one.name, "instance": one.instance} for one in deployment.connectors],
+        "restarting": list(deployment.restarting),
     }
 
 

@@ -202,6 +202,24 @@ class SinkDocument(TypedDict):
     outstanding_ms: int | None
 
 
+class SupervisedDocument(TypedDict):
+    """A connector that a deployment runs, and the instance in its sessions."""
+
+    name: str
+    instance: str
+
+
+class DeploymentDocument(TypedDict):
+    """A deployment whose supervisor is registered."""
+
+    deployment: str
+    run: str
+    peer: str
+    age_ms: int
+    connectors: list[SupervisedDocument]
+    restarting: list[str]
+
+
 class ProblemDocument(TypedDict):
     """A degraded part, and the first cause."""
 
@@ -224,3 +242,4 @@ class StatusDocument(TypedDict):
     pipelines: list[PipelineDocument]
     sinks: list[SinkDocument]
     sink_sessions: list[SinkSessionDocument]
+    deployments: list[DeploymentDocument]

@@ -59,6 +59,9 @@ class Connection:
 
         code, details = _status(error)
         where = f"the gateway at {self.gateway}"
+        if details and _has_reason(error):
+            # The gateway has answered: it is neither away nor slow.
+            return Failure(details)
         if code is grpc.StatusCode.UNAVAILABLE:
             return Failure(_unreachable(self, details))
         if code is grpc.StatusCode.UNAUTHENTICATED:
@@ -77,6 +80,12 @@ def _status(error: "grpc.RpcError") -> "tuple[grpc.StatusCode | None, str]":
     code = error.code() if hasattr(error, "code") else None
     details = error.details() if hasattr(error, "details") else None
     return code, details or ""
+
+
+def _has_reason(error: "grpc.RpcError") -> bool:
+    """Returns whether the gateway has given a reason of its own for the end of a call."""
+    trailing: Any = error.trailing_metadata() if hasattr(error, "trailing_metadata") else None
+    return any(key == "headrace-reason" for key, _ in trailing or ())
 
 
 def _unreachable(connection: Connection, details: str) -> str:

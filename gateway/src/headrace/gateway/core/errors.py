@@ -29,6 +29,9 @@ ProtocolError
 ├── AtCapacity            UNAVAILABLE          the limit of sessions is reached; try again later
 ├── Draining              UNAVAILABLE          the gateway is stopping
 ├── SinkAway              UNAVAILABLE          the sink's session was lost
+├── SupervisorAway        UNAVAILABLE          a deployment has left before it answered a restart
+├── RestartPending        DEADLINE_EXCEEDED    a deployment has not answered a restart in time
+├── RestartFailed         ABORTED              a connector was restarted, and has failed
 ├── SinkAbsent            DEADLINE_EXCEEDED    no instance of the sink attached in time
 ├── SinkFailed            ABORTED              a sink has failed a request, or has lost a part
 ├── OlderCheckpoint       FAILED_PRECONDITION  the sink has committed more than the checkpoint knows
@@ -268,3 +271,23 @@ class ChangeRefused(ProtocolError):
     """A change is not possible in the state in which its part is."""
 
     status = grpc.StatusCode.FAILED_PRECONDITION
+
+
+class SupervisorAway(ProtocolError):
+    """The supervisor of a deployment has left before it answered whether a connector is restarted."""
+
+    status = grpc.StatusCode.UNAVAILABLE
+    engine_reason = "supervisor-away"
+
+
+class RestartPending(ProtocolError):
+    """The supervisor of a deployment has not answered in time; the restart goes on."""
+
+    status = grpc.StatusCode.DEADLINE_EXCEEDED
+    engine_reason = "restart-pending"
+
+
+class RestartFailed(ProtocolError):
+    """A connector was told to restart, and has failed since, or has no session yet."""
+
+    status = grpc.StatusCode.ABORTED

@@ -13,6 +13,7 @@ from headrace.gateway.core.bounds import MAX_POSITIONS, MAX_SINKS, check_room
 from headrace.gateway.core.clock import Clock
 from headrace.gateway.core.connectors import Connectors
 from headrace.gateway.core.credit import CreditPool
+from headrace.gateway.core.deployments import Deployments
 from headrace.gateway.core.errors import AtCapacity, ChangeRefused, Draining, ProtocolError, TokenRevoked
 from headrace.gateway.core.long_calls import LongCall
 from headrace.gateway.core.pauses import Pauses
@@ -91,6 +92,8 @@ class Gateway:
         """The last drain that was requested."""
         self.reload: Callable[[], list[str]] = _without_file
         """Reads the configuration file again; returns what has changed."""
+        self.deployments = Deployments()
+        """The deployments whose supervisors are registered."""
         self.long_calls: set[LongCall] = set()
         """The calls of engines that last until they are ended."""
         self._sessions_changed = Signal()

@@ -3,6 +3,7 @@
 import time
 from importlib.metadata import version
 
+from headrace.gateway.core.deployments import Deployment
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.pauses import PartKind, Pause
 from headrace.gateway.core.pipeline import Pipeline
@@ -33,10 +34,23 @@ def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
         pipelines=[_pipeline(pipeline, gateway) for _, pipeline in sorted(gateway.pipelines.items())],
         sinks=[_sink(sink, gateway) for _, sink in sorted(gateway.sinks.items())],
         sink_sessions=[_sink_session(session, room) for session in gateway.sink_sessions.values()],
+        deployments=[_deployment(deployment) for _, deployment in sorted(gateway.deployments.by_name.items())],
     )
     for _, stream in sorted(gateway.streams.items()):
         _add_stream(status, stream, now)
     return status
+
+
+def _deployment(deployment: Deployment) -> pb.DeploymentStatus:
+    connectors = sorted(deployment.connectors.items())
+    return pb.DeploymentStatus(
+        deployment=deployment.name,
+        run=deployment.run,
+        peer=deployment.peer,
+        age_ms=_ms_since(deployment.since),
+        connectors=[pb.SupervisedConnector(name=name, instance=instance) for name, instance in connectors],
+        restarting=sorted(order.connector for order in deployment.orders.values()),
+    )
 
 
 def _gateway(gateway: Gateway) -> pb.GatewayStatus:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import JSONResponse, Response
@@ -22,8 +22,10 @@ from headrace.gateway.core.control import (
     resume,
 )
 from headrace.gateway.core.pauses import PartKind
+from headrace.gateway.core.supervising import restart_connector
 from headrace.gateway.http.callers import Callers
 from headrace.gateway.http.guard import guarded_change
+from headrace.gateway.rules import RESTART
 from headrace.gateway_status.document import PauseDocument
 
 _API = "/api/v1"
@@ -68,6 +70,26 @@ class DrainDocument(TypedDict):
     sink_sessions: int
     unacknowledged_messages: int
     done: bool
+
+
+class RestartRequest(Request):
+    """Names a connector of a deployment; the deployment may be null if only one has such a connector."""
+
+    name: str
+    deployment: str | None = None
+    timeout_ms: int | None = None
+
+
+class RestartDocument(TypedDict):
+    """A connector that was restarted. What it says of the process before is null if that was not running."""
+
+    name: str
+    deployment: str
+    state: Literal["runs", "ended"]
+    pid: int
+    stopped_pid: int | None
+    stopped_exit_code: int | None
+    seconds: float
 
 
 class ReloadRequest(Request):
@@ -131,6 +153,19 @@ async def _drain(gateway: Gateway, caller: Caller, request: DrainRequest) -> Dra
     }
 
 
+async def _restart(gateway: Gateway, caller: Caller, request: RestartRequest) -> RestartDocument:
+    deployment, made = await restart_connector(gateway, caller, request.name, request.deployment or "", request.timeout_ms)
+    return {
+        "name": request.name,
+        "deployment": deployment,
+        "state": "ended" if made.ended else "runs",
+        "pid": made.pid,
+        "stopped_pid": made.stopped_pid if made.HasField("stopped_pid") else None,
+        "stopped_exit_code": made.stopped_exit_code if made.HasField("stopped_exit_code") else None,
+        "seconds": made.duration_ms / 1000,
+    }
+
+
 async def _reload(gateway: Gateway, caller: Caller, request: Request) -> ReloadDocument:
     return {"changes": reload(gateway, caller)}
 
@@ -154,6 +189,7 @@ def _resuming(kind: PartKind) -> Change:
 CHANGES_MADE: Mapping[str, Change] = {
     **{f"{_API}/{kind}s/pause": _pausing(kind) for kind in PartKind},
     **{f"{_API}/{kind}s/resume": _resuming(kind) for kind in PartKind},
+    RESTART: Change("Restarts a connector of a deployment, and waits for it.", RestartRequest, RestartDocument, _restart),
     f"{_API}/gateway/drain": Change("Begins to drain, and says what is left.", DrainRequest, DrainDocument, _drain),
     f"{_API}/gateway/reload": Change("Reads the configuration again.", ReloadRequest, ReloadDocument, _reload),
     f"{_API}/streams/forget": Change("Forgets a stream that has ended for good.", NameRequest, ForgottenDocument, _forget_stream),

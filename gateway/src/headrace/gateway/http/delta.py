@@ -3,7 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-KEYS = {"streams": "stream", "sessions": "session", "pipelines": "pipeline", "sinks": "sink", "sink_sessions": "session"}
+KEYS = {
+    "streams": "stream",
+    "sessions": "session",
+    "pipelines": "pipeline",
+    "sinks": "sink",
+    "sink_sessions": "session",
+    "deployments": "deployment",
+}
 """The lists of a status, and the field that names a row of each."""
 GROWING = frozenset({"age_ms", "state_age_ms", "uptime_ms"})
 """Fields that only grow with time. A row in which nothing else differs has not changed."""

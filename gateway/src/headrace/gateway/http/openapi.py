@@ -13,7 +13,7 @@ from headrace.gateway.http.callers import COOKIE
 from headrace.gateway.http.changes import CHANGES_MADE
 from headrace.gateway.http.signing import MeDocument, SignInRequest
 from headrace.gateway.http.status import HealthDocument
-from headrace.gateway.rules import CHANGES, DEAD_LETTERS, EVENTS, ME, PATHS, PEEK, SIGN_IN, SIGN_OUT
+from headrace.gateway.rules import CHANGES, DEAD_LETTERS, EVENTS, ME, PATHS, PEEK, RESTART, SIGN_IN, SIGN_OUT
 from headrace.gateway_status import (
     DeadLettersDocument,
     GatewayDocument,
@@ -188,6 +188,7 @@ def _change(path: str) -> dict[str, Any]:
             "411": _error("The length of the body is not stated."),
             "413": _error("The body is too large."),
             "415": _error("The body is not declared as JSON."),
+            **(_RESTART_ERRORS if path == RESTART else {}),
         },
     }
 
@@ -240,6 +241,13 @@ def _response(description: str, schema: dict[str, Any], *, is_text: bool = False
 
 def _error(description: str) -> dict[str, Any]:
     return {"description": description, "content": {_PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+
+
+_RESTART_ERRORS = {
+    "429": _error("Too many restarts are in progress."),
+    "503": _error("The deployment has left before it answered."),
+    "504": _error("There was no answer in time; the restart goes on."),
+}
 
 
 def _problem_schema() -> dict[str, Any]:

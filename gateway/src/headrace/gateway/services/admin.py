@@ -21,15 +21,17 @@ from headrace.gateway.core.control import (
     reload,
     resume,
 )
-from headrace.gateway.core.errors import MalformedMessage, ReadTimeout
+from headrace.gateway.core.errors import MalformedMessage, NotPermitted, ReadTimeout
 from headrace.gateway.core.listing_letters import list_dead_letters
 from headrace.gateway.core.locating import locate
 from headrace.gateway.core.pauses import PartKind
 from headrace.gateway.core.peeking import begin_peek, peek
 from headrace.gateway.core.snapshot import pause_status
+from headrace.gateway.core.supervising import restart_connector
 from headrace.gateway.identity import identity_of
 from headrace.gateway.observer import Observer
 from headrace.gateway.services.calls import end_call
+from headrace.gateway.services.supervise import supervise
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceServicer
 
@@ -164,6 +166,35 @@ class AdminService(AdminServiceServicer):
         except ProtocolError as error:
             await end_call(context, error)
         return pb.ReloadResponse()
+
+    async def RestartConnector(
+        self,
+        request: pb.RestartConnectorRequest,
+        context: grpc.aio.ServicerContext[pb.RestartConnectorRequest, pb.RestartConnectorResponse],
+    ) -> pb.RestartConnectorResponse:
+        """Restarts a connector of a registered deployment, and waits until it has a session again."""
+        caller = await _controlling(context)
+        timeout_ms = request.timeout_ms if request.HasField("timeout_ms") else None
+        try:
+            made = await restart_connector(self._gateway, caller, request.connector, request.deployment, timeout_ms)
+            return pb.RestartConnectorResponse(deployment=made[0], restarted=made[1])
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.RestartConnectorResponse()
+
+    async def Supervise(  # type: ignore[override]
+        self,
+        request_iterator: AsyncIterator[pb.SuperviseRequest],
+        context: grpc.aio.ServicerContext[pb.SuperviseRequest, pb.SuperviseResponse],
+    ) -> None:
+        """Registers the supervisor of a deployment, and sends it the restarts that are requested."""
+        identity = identity_of(context)
+        try:
+            if not identity.may_supervise():
+                raise NotPermitted(f"the token of {identity.name!r} does not allow this; set supervise = true for it")
+            await supervise(self._gateway, identity, request_iterator, context)
+        except ProtocolError as error:
+            await end_call(context, error)
 
     async def ListDeadLetters(
         self,

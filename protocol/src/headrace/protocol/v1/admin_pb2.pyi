@@ -23,6 +23,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _RestartFailureKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RestartFailureKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RestartFailureKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RESTART_FAILURE_KIND_UNSPECIFIED: _RestartFailureKind.ValueType  # 0
+    """Not used."""
+    RESTART_FAILURE_KIND_UNKNOWN_CONNECTOR: _RestartFailureKind.ValueType  # 1
+    """The deployment has no such connector."""
+    RESTART_FAILURE_KIND_REFUSED: _RestartFailureKind.ValueType  # 2
+    """The deployment does not restart it in its present state."""
+    RESTART_FAILURE_KIND_FAILED: _RestartFailureKind.ValueType  # 3
+    """It was told to restart, and has failed since, or has no session yet."""
+
+class RestartFailureKind(_RestartFailureKind, metaclass=_RestartFailureKindEnumTypeWrapper):
+    """Why a restart has failed."""
+
+RESTART_FAILURE_KIND_UNSPECIFIED: RestartFailureKind.ValueType  # 0
+"""Not used."""
+RESTART_FAILURE_KIND_UNKNOWN_CONNECTOR: RestartFailureKind.ValueType  # 1
+"""The deployment has no such connector."""
+RESTART_FAILURE_KIND_REFUSED: RestartFailureKind.ValueType  # 2
+"""The deployment does not restart it in its present state."""
+RESTART_FAILURE_KIND_FAILED: RestartFailureKind.ValueType  # 3
+"""It was told to restart, and has failed since, or has no session yet."""
+Global___RestartFailureKind: _TypeAlias = RestartFailureKind  # noqa: Y015
+
 class _PartKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -210,6 +238,423 @@ MESSAGE_STATE_ACKNOWLEDGED: MessageState.ValueType  # 5
 MESSAGE_STATE_REDELIVERED: MessageState.ValueType  # 6
 """Its epoch is over. What was not acknowledged then was delivered again, under other sequences."""
 Global___MessageState: _TypeAlias = MessageState  # noqa: Y015
+
+@_typing.final
+class SuperviseRequest(_message.Message):
+    """What a supervisor sends."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HELLO_FIELD_NUMBER: _builtins.int
+    CONNECTORS_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def hello(self) -> Global___SuperviseHello:
+        """Registers the deployment; the first message, and sent once."""
+
+    @_builtins.property
+    def connectors(self) -> Global___SupervisedConnectors:
+        """Replaces the list of connectors, after a change of the deployment."""
+
+    @_builtins.property
+    def outcome(self) -> Global___RestartOutcome:
+        """Answers a RestartOrder. An answer to an order that the gateway does not know, or no longer, has no effect."""
+
+    def __init__(
+        self,
+        *,
+        hello: Global___SuperviseHello | None = ...,
+        connectors: Global___SupervisedConnectors | None = ...,
+        outcome: Global___RestartOutcome | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "hello", b"hello", "message", b"message", "outcome", b"outcome"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "hello", b"hello", "message", b"message", "outcome", b"outcome"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "connectors", "outcome"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___SuperviseRequest: _TypeAlias = SuperviseRequest  # noqa: Y015
+
+@_typing.final
+class SuperviseHello(_message.Message):
+    """Registers a deployment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEPLOYMENT_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    CONNECTORS_FIELD_NUMBER: _builtins.int
+    deployment: _builtins.str
+    """The deployment's name, which is the name of its file: 1 to 255 bytes of printable characters."""
+    run: _builtins.str
+    """The run of the supervisor: another one after each of its starts; 1 to 255 bytes."""
+    @_builtins.property
+    def connectors(self) -> Global___SupervisedConnectors:
+        """The connectors that it runs."""
+
+    def __init__(
+        self,
+        *,
+        deployment: _builtins.str = ...,
+        run: _builtins.str = ...,
+        connectors: Global___SupervisedConnectors | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "deployment", b"deployment", "run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuperviseHello: _TypeAlias = SuperviseHello  # noqa: Y015
+
+@_typing.final
+class SupervisedConnectors(_message.Message):
+    """All connectors that a deployment runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONNECTORS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def connectors(self) -> _containers.RepeatedCompositeFieldContainer[Global___SupervisedConnector]:
+        """At most 1,000, each with another name."""
+
+    def __init__(
+        self,
+        *,
+        connectors: _abc.Iterable[Global___SupervisedConnector] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SupervisedConnectors: _TypeAlias = SupervisedConnectors  # noqa: Y015
+
+@_typing.final
+class SupervisedConnector(_message.Message):
+    """A connector that a deployment runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name in the deployment."""
+    instance: _builtins.str
+    """The instance in the Hello of its sessions."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        instance: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance", b"instance", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SupervisedConnector: _TypeAlias = SupervisedConnector  # noqa: Y015
+
+@_typing.final
+class RestartOutcome(_message.Message):
+    """How a restart has ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    RESTARTED_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """The id of the order."""
+    @_builtins.property
+    def restarted(self) -> Global___RestartedConnector:
+        """The connector has a session again."""
+
+    @_builtins.property
+    def failure(self) -> Global___RestartFailure:
+        """It does not."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        restarted: Global___RestartedConnector | None = ...,
+        failure: Global___RestartFailure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "outcome", b"outcome", "restarted", b"restarted"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "id", b"id", "outcome", b"outcome", "restarted", b"restarted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["restarted", "failure"]  # noqa: Y015
+    _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_outcome) -> _WhichOneofReturnType_outcome | None: ...
+
+Global___RestartOutcome: _TypeAlias = RestartOutcome  # noqa: Y015
+
+@_typing.final
+class RestartedConnector(_message.Message):
+    """A connector that was restarted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PID_FIELD_NUMBER: _builtins.int
+    STOPPED_PID_FIELD_NUMBER: _builtins.int
+    STOPPED_EXIT_CODE_FIELD_NUMBER: _builtins.int
+    DURATION_MS_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    pid: _builtins.int
+    """Its process id now."""
+    stopped_pid: _builtins.int
+    """The process id before; absent if it was not running."""
+    stopped_exit_code: _builtins.int
+    """The exit code of the process before, negative for a signal; absent like stopped_pid."""
+    duration_ms: _builtins.int
+    """How long the restart took, in milliseconds."""
+    ended: _builtins.bool
+    """True for a source that has reached its end after the restart."""
+    def __init__(
+        self,
+        *,
+        pid: _builtins.int = ...,
+        stopped_pid: _builtins.int | None = ...,
+        stopped_exit_code: _builtins.int | None = ...,
+        duration_ms: _builtins.int = ...,
+        ended: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_stopped_exit_code", b"_stopped_exit_code", "_stopped_pid", b"_stopped_pid", "stopped_exit_code", b"stopped_exit_code", "stopped_pid", b"stopped_pid"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_stopped_exit_code", b"_stopped_exit_code", "_stopped_pid", b"_stopped_pid", "duration_ms", b"duration_ms", "ended", b"ended", "pid", b"pid", "stopped_exit_code", b"stopped_exit_code", "stopped_pid", b"stopped_pid"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__stopped_exit_code: _TypeAlias = _typing.Literal["stopped_exit_code"]  # noqa: Y015
+    _WhichOneofArgType__stopped_exit_code: _TypeAlias = _typing.Literal["_stopped_exit_code", b"_stopped_exit_code"]  # noqa: Y015
+    _WhichOneofReturnType__stopped_pid: _TypeAlias = _typing.Literal["stopped_pid"]  # noqa: Y015
+    _WhichOneofArgType__stopped_pid: _TypeAlias = _typing.Literal["_stopped_pid", b"_stopped_pid"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__stopped_exit_code) -> _WhichOneofReturnType__stopped_exit_code | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__stopped_pid) -> _WhichOneofReturnType__stopped_pid | None: ...
+
+Global___RestartedConnector: _TypeAlias = RestartedConnector  # noqa: Y015
+
+@_typing.final
+class RestartFailure(_message.Message):
+    """A restart that has failed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    kind: Global___RestartFailureKind.ValueType
+    """The kind of failure."""
+    error: _builtins.str
+    """Why, for people."""
+    def __init__(
+        self,
+        *,
+        kind: Global___RestartFailureKind.ValueType = ...,
+        error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "kind", b"kind"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestartFailure: _TypeAlias = RestartFailure  # noqa: Y015
+
+@_typing.final
+class SuperviseResponse(_message.Message):
+    """What the gateway sends to a supervisor."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WELCOME_FIELD_NUMBER: _builtins.int
+    RESTART_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def welcome(self) -> Global___SuperviseWelcome:
+        """The deployment is registered; the first message."""
+
+    @_builtins.property
+    def restart(self) -> Global___RestartOrder:
+        """A restart that is requested. The supervisor answers each with a RestartOutcome."""
+
+    def __init__(
+        self,
+        *,
+        welcome: Global___SuperviseWelcome | None = ...,
+        restart: Global___RestartOrder | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "restart", b"restart", "welcome", b"welcome"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "restart", b"restart", "welcome", b"welcome"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "restart"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___SuperviseResponse: _TypeAlias = SuperviseResponse  # noqa: Y015
+
+@_typing.final
+class SuperviseWelcome(_message.Message):
+    """The deployment is registered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GATEWAY_VERSION_FIELD_NUMBER: _builtins.int
+    gateway_version: _builtins.str
+    """The version of the gateway."""
+    def __init__(
+        self,
+        *,
+        gateway_version: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gateway_version", b"gateway_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuperviseWelcome: _TypeAlias = SuperviseWelcome  # noqa: Y015
+
+@_typing.final
+class RestartOrder(_message.Message):
+    """Requests a restart."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    CONNECTOR_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """Its id, unique in this call."""
+    connector: _builtins.str
+    """The name of the connector in the deployment."""
+    by: _builtins.str
+    """Who requests it: the name of the token, and the address of the caller."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        connector: _builtins.str = ...,
+        by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "connector", b"connector", "id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestartOrder: _TypeAlias = RestartOrder  # noqa: Y015
+
+@_typing.final
+class RestartConnectorRequest(_message.Message):
+    """Names a connector to restart."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONNECTOR_FIELD_NUMBER: _builtins.int
+    DEPLOYMENT_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    connector: _builtins.str
+    """Its name in its deployment."""
+    deployment: _builtins.str
+    """The deployment; empty if only one has a connector of that name."""
+    timeout_ms: _builtins.int
+    """How long to wait for the outcome, in milliseconds, at most 300,000; 60,000 if absent."""
+    def __init__(
+        self,
+        *,
+        connector: _builtins.str = ...,
+        deployment: _builtins.str = ...,
+        timeout_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_timeout_ms", b"_timeout_ms", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_timeout_ms", b"_timeout_ms", "connector", b"connector", "deployment", b"deployment", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__timeout_ms: _TypeAlias = _typing.Literal["timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__timeout_ms: _TypeAlias = _typing.Literal["_timeout_ms", b"_timeout_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__timeout_ms) -> _WhichOneofReturnType__timeout_ms | None: ...
+
+Global___RestartConnectorRequest: _TypeAlias = RestartConnectorRequest  # noqa: Y015
+
+@_typing.final
+class RestartConnectorResponse(_message.Message):
+    """The connector is restarted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEPLOYMENT_FIELD_NUMBER: _builtins.int
+    RESTARTED_FIELD_NUMBER: _builtins.int
+    deployment: _builtins.str
+    """The deployment that runs it."""
+    @_builtins.property
+    def restarted(self) -> Global___RestartedConnector:
+        """What has happened."""
+
+    def __init__(
+        self,
+        *,
+        deployment: _builtins.str = ...,
+        restarted: Global___RestartedConnector | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["restarted", b"restarted"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deployment", b"deployment", "restarted", b"restarted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestartConnectorResponse: _TypeAlias = RestartConnectorResponse  # noqa: Y015
+
+@_typing.final
+class DeploymentStatus(_message.Message):
+    """A deployment whose supervisor is registered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEPLOYMENT_FIELD_NUMBER: _builtins.int
+    RUN_FIELD_NUMBER: _builtins.int
+    PEER_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
+    CONNECTORS_FIELD_NUMBER: _builtins.int
+    RESTARTING_FIELD_NUMBER: _builtins.int
+    deployment: _builtins.str
+    """Its name."""
+    run: _builtins.str
+    """The run of its supervisor."""
+    peer: _builtins.str
+    """The address that the supervisor connects from."""
+    age_ms: _builtins.int
+    """How long it has been registered, in milliseconds."""
+    @_builtins.property
+    def connectors(self) -> _containers.RepeatedCompositeFieldContainer[Global___SupervisedConnector]:
+        """The connectors that it runs, by name."""
+
+    @_builtins.property
+    def restarting(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The connectors whose restart was requested and is not known to have ended, by name."""
+
+    def __init__(
+        self,
+        *,
+        deployment: _builtins.str = ...,
+        run: _builtins.str = ...,
+        peer: _builtins.str = ...,
+        age_ms: _builtins.int = ...,
+        connectors: _abc.Iterable[Global___SupervisedConnector] | None = ...,
+        restarting: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "connectors", b"connectors", "deployment", b"deployment", "peer", b"peer", "restarting", b"restarting", "run", b"run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeploymentStatus: _TypeAlias = DeploymentStatus  # noqa: Y015
 
 @_typing.final
 class ListDeadLettersRequest(_message.Message):
@@ -834,6 +1279,7 @@ class GetStatusResponse(_message.Message):
     SINK_SESSIONS_FIELD_NUMBER: _builtins.int
     PROBLEMS_FIELD_NUMBER: _builtins.int
     PROBLEMS_IN_ALL_FIELD_NUMBER: _builtins.int
+    DEPLOYMENTS_FIELD_NUMBER: _builtins.int
     problems_in_all: _builtins.int
     """How many problems there are in all; absent if the gateway is of a version that does not report problems."""
     @_builtins.property
@@ -864,6 +1310,10 @@ class GetStatusResponse(_message.Message):
     def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___Problem]:
         """What is wrong, roots before what follows from them; at most 1,000."""
 
+    @_builtins.property
+    def deployments(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeploymentStatus]:
+        """The deployments whose supervisors are registered, by name."""
+
     def __init__(
         self,
         *,
@@ -875,10 +1325,11 @@ class GetStatusResponse(_message.Message):
         sink_sessions: _abc.Iterable[Global___SinkSessionStatus] | None = ...,
         problems: _abc.Iterable[Global___Problem] | None = ...,
         problems_in_all: _builtins.int | None = ...,
+        deployments: _abc.Iterable[Global___DeploymentStatus] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_problems_in_all", b"_problems_in_all", "gateway", b"gateway", "problems_in_all", b"problems_in_all"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_problems_in_all", b"_problems_in_all", "gateway", b"gateway", "pipelines", b"pipelines", "problems", b"problems", "problems_in_all", b"problems_in_all", "sessions", b"sessions", "sink_sessions", b"sink_sessions", "sinks", b"sinks", "streams", b"streams"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_problems_in_all", b"_problems_in_all", "deployments", b"deployments", "gateway", b"gateway", "pipelines", b"pipelines", "problems", b"problems", "problems_in_all", b"problems_in_all", "sessions", b"sessions", "sink_sessions", b"sink_sessions", "sinks", b"sinks", "streams", b"streams"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__problems_in_all: _TypeAlias = _typing.Literal["problems_in_all"]  # noqa: Y015
     _WhichOneofArgType__problems_in_all: _TypeAlias = _typing.Literal["_problems_in_all", b"_problems_in_all"]  # noqa: Y015

@@ -90,6 +90,16 @@ class AdminServiceStub:
                 request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ListDeadLettersRequest.SerializeToString,
                 response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ListDeadLettersResponse.FromString,
                 _registered_method=True)
+        self.Supervise = channel.stream_stream(
+                '/headrace.protocol.v1.AdminService/Supervise',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.SuperviseRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.SuperviseResponse.FromString,
+                _registered_method=True)
+        self.RestartConnector = channel.unary_unary(
+                '/headrace.protocol.v1.AdminService/RestartConnector',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.RestartConnectorRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.RestartConnectorResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -187,6 +197,28 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Supervise(self, request_iterator, context):
+        """Registers the supervisor of a deployment for as long as the call lasts, and sends it the restarts that are requested. Needs
+        the right `supervise`. The first request is a SuperviseHello. A newer call of the same deployment takes over: the older one
+        ends with ABORTED. PERMISSION_DENIED if another token has registered the deployment, RESOURCE_EXHAUSTED if too many
+        deployments are registered or a deployment has too many connectors, FAILED_PRECONDITION for a message out of order,
+        DEADLINE_EXCEEDED for a supervisor that sends no hello or does not read.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RestartConnector(self, request, context):
+        """Restarts a connector of a registered deployment, and waits until it has a session again. A second call for the same
+        connector joins the restart in progress. NOT_FOUND if no registered deployment has it, FAILED_PRECONDITION if several have
+        it and the request names none, or if the deployment refuses, ABORTED if the connector was restarted and has failed,
+        UNAVAILABLE if the deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the restart then
+        goes on. RESOURCE_EXHAUSTED if too many restarts are in progress.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -244,6 +276,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListDeadLetters,
                     request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ListDeadLettersRequest.FromString,
                     response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ListDeadLettersResponse.SerializeToString,
+            ),
+            'Supervise': grpc.stream_stream_rpc_method_handler(
+                    servicer.Supervise,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.SuperviseRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.SuperviseResponse.SerializeToString,
+            ),
+            'RestartConnector': grpc.unary_unary_rpc_method_handler(
+                    servicer.RestartConnector,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.RestartConnectorRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.RestartConnectorResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -544,6 +586,60 @@ class AdminService:
             '/headrace.protocol.v1.AdminService/ListDeadLetters',
             headrace_dot_protocol_dot_v1_dot_admin__pb2.ListDeadLettersRequest.SerializeToString,
             headrace_dot_protocol_dot_v1_dot_admin__pb2.ListDeadLettersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Supervise(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/headrace.protocol.v1.AdminService/Supervise',
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.SuperviseRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.SuperviseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RestartConnector(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.AdminService/RestartConnector',
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.RestartConnectorRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.RestartConnectorResponse.FromString,
             options,
             channel_credentials,
             insecure,

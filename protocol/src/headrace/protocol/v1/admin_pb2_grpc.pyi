@@ -78,6 +78,20 @@ class AdminServiceStub:
     the request, those of all sinks for which the caller has it. NOT_FOUND if there is no sink of that name, INVALID_ARGUMENT
     if the limit is above 50.
     """
+    Supervise: _grpc.StreamStreamMultiCallable[_admin_pb2.SuperviseRequest, _admin_pb2.SuperviseResponse]
+    """Registers the supervisor of a deployment for as long as the call lasts, and sends it the restarts that are requested. Needs
+    the right `supervise`. The first request is a SuperviseHello. A newer call of the same deployment takes over: the older one
+    ends with ABORTED. PERMISSION_DENIED if another token has registered the deployment, RESOURCE_EXHAUSTED if too many
+    deployments are registered or a deployment has too many connectors, FAILED_PRECONDITION for a message out of order,
+    DEADLINE_EXCEEDED for a supervisor that sends no hello or does not read.
+    """
+    RestartConnector: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RestartConnectorRequest, _admin_pb2.RestartConnectorResponse]
+    """Restarts a connector of a registered deployment, and waits until it has a session again. A second call for the same
+    connector joins the restart in progress. NOT_FOUND if no registered deployment has it, FAILED_PRECONDITION if several have
+    it and the request names none, or if the deployment refuses, ABORTED if the connector was restarted and has failed,
+    UNAVAILABLE if the deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the restart then
+    goes on. RESOURCE_EXHAUSTED if too many restarts are in progress.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -128,6 +142,20 @@ class AdminServiceAsyncStub(AdminServiceStub):
     there are, and the last ones, if the configuration enables peeks. Needs the right `peek` for the sink; without a sink in
     the request, those of all sinks for which the caller has it. NOT_FOUND if there is no sink of that name, INVALID_ARGUMENT
     if the limit is above 50.
+    """
+    Supervise: _aio.StreamStreamMultiCallable[_admin_pb2.SuperviseRequest, _admin_pb2.SuperviseResponse]  # type: ignore[assignment]
+    """Registers the supervisor of a deployment for as long as the call lasts, and sends it the restarts that are requested. Needs
+    the right `supervise`. The first request is a SuperviseHello. A newer call of the same deployment takes over: the older one
+    ends with ABORTED. PERMISSION_DENIED if another token has registered the deployment, RESOURCE_EXHAUSTED if too many
+    deployments are registered or a deployment has too many connectors, FAILED_PRECONDITION for a message out of order,
+    DEADLINE_EXCEEDED for a supervisor that sends no hello or does not read.
+    """
+    RestartConnector: _aio.UnaryUnaryMultiCallable[_admin_pb2.RestartConnectorRequest, _admin_pb2.RestartConnectorResponse]  # type: ignore[assignment]
+    """Restarts a connector of a registered deployment, and waits until it has a session again. A second call for the same
+    connector joins the restart in progress. NOT_FOUND if no registered deployment has it, FAILED_PRECONDITION if several have
+    it and the request names none, or if the deployment refuses, ABORTED if the connector was restarted and has failed,
+    UNAVAILABLE if the deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the restart then
+    goes on. RESOURCE_EXHAUSTED if too many restarts are in progress.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -242,6 +270,32 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         there are, and the last ones, if the configuration enables peeks. Needs the right `peek` for the sink; without a sink in
         the request, those of all sinks for which the caller has it. NOT_FOUND if there is no sink of that name, INVALID_ARGUMENT
         if the limit is above 50.
+        """
+
+    @_abc_1.abstractmethod
+    def Supervise(
+        self,
+        request_iterator: _MaybeAsyncIterator[_admin_pb2.SuperviseRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_admin_pb2.SuperviseResponse], _abc.AsyncIterator[_admin_pb2.SuperviseResponse]]:
+        """Registers the supervisor of a deployment for as long as the call lasts, and sends it the restarts that are requested. Needs
+        the right `supervise`. The first request is a SuperviseHello. A newer call of the same deployment takes over: the older one
+        ends with ABORTED. PERMISSION_DENIED if another token has registered the deployment, RESOURCE_EXHAUSTED if too many
+        deployments are registered or a deployment has too many connectors, FAILED_PRECONDITION for a message out of order,
+        DEADLINE_EXCEEDED for a supervisor that sends no hello or does not read.
+        """
+
+    @_abc_1.abstractmethod
+    def RestartConnector(
+        self,
+        request: _admin_pb2.RestartConnectorRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.RestartConnectorResponse, _abc.Awaitable[_admin_pb2.RestartConnectorResponse]]:
+        """Restarts a connector of a registered deployment, and waits until it has a session again. A second call for the same
+        connector joins the restart in progress. NOT_FOUND if no registered deployment has it, FAILED_PRECONDITION if several have
+        it and the request names none, or if the deployment refuses, ABORTED if the connector was restarted and has failed,
+        UNAVAILABLE if the deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the restart then
+        goes on. RESOURCE_EXHAUSTED if too many restarts are in progress.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,269 @@
+"""The call by which a deployment registers at its gateway, which then sends it the restarts that are requested there.
+
+The call has a thread of its own, so that the supervisor never waits for the gateway. Whatever happens to the call, the deployment
+runs on: at worst, connectors are restarted only by commands on this machine.
+"""
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import grpc
+
+from headrace.contract.backoff import Backoff
+from headrace.deploy.control import refusal
+from headrace.protocol.v1 import admin_pb2 as pb
+from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
+
+MOST_REQUESTS = 16
+"""How many requests of the gateway are taken that are not answered."""
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 30.0
+_CLOSES_WITHIN_S = 5.0
+_AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL)
+"""What is not told. gRPC reports INTERNAL in place of a refusal before the hello went out; the next call shows which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How to call a gateway.
+
+    Attributes:
+        channel: The channel, which the link closes.
+        metadata: What to send with each call.
+    """
+
+    channel: grpc.Channel
+    metadata: tuple[tuple[str, str], ...]
+
+
+Reach = Callable[[str], Reached | None]
+"""Returns how to call the gateway at an address; None if it uses TLS, and no authority to trust is configured."""
+
+
+@dataclass(eq=False)
+class LinkRequest:
+    """A restart that the gateway requests, as a request to `Restarts`.
+
+    Attributes:
+        name: The connector.
+        by: Who requests it, as the gateway says.
+    """
+
+    name: str
+    by: str
+    _id: int
+    _call: "_Call" = field(repr=False)
+    _answered: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not answered yet, and the call lasts that it has come from."""
+        return not self._answered and not self._call.is_over
+
+    def answer(self, document: Mapping[str, Any]) -> None:
+        """Sends the answer in the call that the request has come from; another gateway, or run of it, would not know it."""
+        if not self._answered:
+            self._answered = True
+            self._call.room.release()
+        self._call.send(pb.SuperviseRequest(outcome=_outcome(self._id, document)))
+
+
+class _Call:
+    """One call, from the hello to its end."""
+
+    def __init__(self, hello: pb.SuperviseHello) -> None:
+        self.is_over = False
+        self.room = threading.Semaphore(MOST_REQUESTS)
+        """How many more requests may wait for their answers."""
+        self._outgoing: queue.Queue[pb.SuperviseRequest | None] = queue.Queue(2 * MOST_REQUESTS)
+        self._outgoing.put(pb.SuperviseRequest(hello=hello))
+        self.call: Any = None
+
+    def requests(self) -> Iterator[pb.SuperviseRequest]:
+        """Yields what is sent, until the call is over."""
+        while (request := self._outgoing.get()) is not None:
+            yield request
+
+    def send(self, request: pb.SuperviseRequest) -> None:
+        """Sends a message. Ends the call if the gateway takes none: the next one begins with all that is known."""
+        try:
+            self._outgoing.put_nowait(request)
+        except queue.Full:
+            self.end()
+
+    def end(self) -> None:
+        """Ends the call, and with it the thread of gRPC that sends."""
+        self.is_over = True
+        if self.call is not None:
+            self.call.cancel()
+        while True:
+            try:
+                self._outgoing.put_nowait(None)
+                return
+            except queue.Full:
+                with contextlib.suppress(queue.Empty):
+                    self._outgoing.get_nowait()
+
+
+class GatewayLink:
+    """Registers a deployment at its gateway for as long as it runs. No method waits for the gateway."""
+
+    def __init__(self, deployment: str, run: str, reach: Reach | None, tell: Callable[[str], None]) -> None:
+        """Calls nobody yet.
+
+        Args:
+            deployment: The name of the deployment.
+            run: The run of the supervisor.
+            reach: Returns how to call the gateway at an address; None for a deployment that does not register.
+            tell: Called with lines for people, on the thread that calls `requests`.
+        """
+        self._deployment = deployment
+        self._run = run
+        self._reach = reach
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._reached: Reached | None = None
+        self._connectors: Mapping[str, str] = {}
+        self._call: _Call | None = None
+        self._arrived: queue.Queue[LinkRequest] = queue.Queue(MOST_REQUESTS)
+        self._news: queue.Queue[str] = queue.Queue(MOST_REQUESTS)
+        self._told: str | None = None
+
+    def __enter__(self) -> Self:
+        """Returns itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends the call, and waits for its thread."""
+        self._closed.set()
+        with self._lock:
+            if self._call is not None:
+                self._call.end()
+        if self._thread is not None:
+            self._thread.join(_CLOSES_WITHIN_S)
+        if self._reached is not None:
+            self._reached.channel.close()
+
+    def update(self, address: str | None, connectors: Mapping[str, str]) -> None:
+        """Registers once the gateway's address is known, and again when the connectors change.
+
+        Args:
+            address: The address; None until it is known.
+            connectors: The instance of each connector, by its name.
+        """
+        if address is None or self._reach is None:
+            return
+        changed = connectors != self._connectors
+        with self._lock:
+            self._connectors = dict(connectors)
+            call = self._call
+        if self._thread is None:
+            self._start(self._reach(address))
+        elif changed and call is not None:
+            call.send(pb.SuperviseRequest(connectors=_listed(connectors)))
+
+    def requests(self) -> list[LinkRequest]:
+        """Returns the requests that have arrived since the last call."""
+        for line in _taken(self._news):
+            self._tell(line)
+        return [request for request in _taken(self._arrived) if request.is_open]
+
+    def _start(self, reached: Reached | None) -> None:
+        self._reached = reached
+        self._thread = threading.Thread(target=self._keep_registered, name="gateway-link", daemon=True)
+        if self._reached is None:
+            self._say("the gateway uses TLS, and no authority to trust is given")
+            self._closed.set()
+        self._thread.start()
+
+    def _keep_registered(self) -> None:
+        backoff = Backoff(FIRST_WAIT_S, LONGEST_WAIT_S)
+        while not self._closed.is_set():
+            code, details = self._register(backoff)
+            if code is grpc.StatusCode.ABORTED:
+                # To register again would only take turns with the other one.
+                self._say(f"another supervisor has taken over: {details}")
+                return
+            if code not in _AWAY:
+                self._say(details)
+            self._closed.wait(backoff.next())
+
+    def _register(self, backoff: Backoff) -> tuple[grpc.StatusCode | None, str]:
+        """Makes one call, and takes what arrives until it ends. Returns how it has ended."""
+        assert self._reached is not None
+        with self._lock:
+            if self._closed.is_set():
+                return grpc.StatusCode.CANCELLED, ""
+            listed = _listed(self._connectors)
+            hello = pb.SuperviseHello(deployment=self._deployment, run=self._run, connectors=listed)
+            call = self._call = _Call(hello)
+            stub = AdminServiceStub(self._reached.channel)
+            call.call = stub.Supervise(call.requests(), metadata=self._reached.metadata)
+        try:
+            for response in call.call:
+                if response.HasField("welcome"):
+                    backoff.reset()
+                    self._told = None
+                elif response.HasField("restart"):
+                    self._take(call, response.restart)
+        except grpc.RpcError as error:
+            return (error.code(), error.details() or "") if isinstance(error, grpc.Call) else (None, str(error))
+        finally:
+            with self._lock:
+                self._call = None
+            call.end()
+        return grpc.StatusCode.UNAVAILABLE, ""
+
+    def _take(self, call: _Call, order: pb.RestartOrder) -> None:
+        if call.room.acquire(blocking=False):
+            with contextlib.suppress(queue.Full):
+                self._arrived.put_nowait(LinkRequest(order.connector, order.by, order.id, call))
+                return
+            call.room.release()
+        refused = refusal(f"the deployment has {MOST_REQUESTS} requests to answer already; try again later")
+        call.send(pb.SuperviseRequest(outcome=_outcome(order.id, refused)))
+
+    def _say(self, why: str) -> None:
+        """Says once why connectors are not restarted by the gateway."""
+        line = f"no connector can be restarted by the gateway: {why}"
+        if line != self._told and not self._news.full():
+            self._told = line
+            self._news.put_nowait(line)
+
+
+def _taken(arrived: "queue.Queue[Any]") -> list[Any]:
+    """Takes all that is in a queue."""
+    return [arrived.get_nowait() for _ in range(arrived.qsize())]
+
+
+def _listed(connectors: Mapping[str, str]) -> pb.SupervisedConnectors:
+    return pb.SupervisedConnectors(
+        connectors=[pb.SupervisedConnector(name=name, instance=instance) for name, instance in connectors.items()]
+    )
+
+
+def _outcome(number: int, document: Mapping[str, Any]) -> pb.RestartOutcome:
+    """Converts an answer of `Restarts`."""
+    if document["ok"]:
+        result = document["result"]
+        restarted = pb.RestartedConnector(
+            pid=result["pid"],
+            stopped_pid=result["stopped_pid"],
+            stopped_exit_code=result["stopped_exit_code"],
+            duration_ms=round(result["seconds"] * 1000),
+            ended=result["state"] == "ended",
+        )
+        return pb.RestartOutcome(id=number, restarted=restarted)
+    if document["made"]:
+        kind = pb.RESTART_FAILURE_KIND_FAILED
+    elif document["invalid"]:
+        kind = pb.RESTART_FAILURE_KIND_UNKNOWN_CONNECTOR
+    else:
+        kind = pb.RESTART_FAILURE_KIND_REFUSED
+    return pb.RestartOutcome(id=number, failure=pb.RestartFailure(kind=kind, error=document["error"]))

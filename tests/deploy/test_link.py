@@ -1,0 +1,339 @@
+"""The registration of a deployment at its gateway, and the restarts that are requested there."""
+
+import asyncio
+import contextlib
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from click.testing import CliRunner
+from tests.deploy.supervisors import SLEEPS, Watched, plan, process_of, runs, stop
+from tests.gateway.test_rights import bearer, token
+from tests.gateway.wire import serve
+
+from headrace.cli import cli
+from headrace.deploy import Ending, Kind, Reached, Status, ask_restart
+from headrace.deploy import link as link_module
+from headrace.deploy import supervised as supervised_module
+from headrace.deploy import supervisor as supervisor_module
+from headrace.deploy.link import GatewayLink, LinkRequest
+from headrace.gateway.config import Token
+from headrace.protocol.v1 import admin_pb2 as pb
+from headrace.protocol.v1.admin_pb2_grpc import AdminServiceServicer, AdminServiceStub, add_AdminServiceServicer_to_server
+
+WITHIN_S = 60.0
+OFF = "no connector can be restarted by the gateway: "
+RESULT = {"name": "sink", "state": "runs", "pid": 2, "stopped_pid": None, "stopped_exit_code": None, "seconds": 0.5}
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits for long."""
+    monkeypatch.setattr(supervised_module, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(supervisor_module, "_LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("headrace.deploy.processes._ASK_EVERY_S", 0.01)
+    monkeypatch.setattr(link_module, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(link_module, "LONGEST_WAIT_S", 0.05)
+
+
+class Served:
+    """A gateway on a thread, which others call."""
+
+    def __init__(self, *tokens: Token, port: int = 0) -> None:
+        self._ready: Future[str] = Future()
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(tokens, port),))
+        self._thread.start()
+        self.address = self._ready.result(WITHIN_S)
+
+    async def _serve(self, tokens: tuple[Token, ...], port: int) -> None:
+        async with serve(tokens=tokens, port=port) as (self.gateway, address):
+            self._ready.set_result(address)
+            await self._stop.wait()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(WITHIN_S)
+
+    def connectors(self) -> dict[str, dict[str, str]]:
+        """The connectors of each deployment that is registered."""
+        return {name: one.connectors for name, one in self.gateway.deployments.by_name.items()}
+
+    def reach(self, caller: str | None = None) -> Callable[[str], Reached]:
+        return lambda _: Reached(grpc.insecure_channel(self.address), bearer(caller) if caller else ())
+
+    def restart(self, name: str, timeout_ms: int = 60_000, caller: str | None = None) -> pb.RestartConnectorResponse:
+        with grpc.insecure_channel(self.address) as channel:
+            request = pb.RestartConnectorRequest(connector=name, timeout_ms=timeout_ms)
+            metadata = bearer(caller) if caller else None
+            return AdminServiceStub(channel).RestartConnector(request, timeout=WITHIN_S, metadata=metadata)
+
+
+@contextlib.contextmanager
+def served(*tokens: Token, port: int = 0) -> Iterator[Served]:
+    gateway = Served(*tokens, port=port)
+    try:
+        yield gateway
+    finally:
+        gateway.close()
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor() as made:
+        yield made
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """What a condition returns once it is true."""
+    deadline = time.monotonic() + WITHIN_S
+    for _ in itertools.count():
+        if found := condition():
+            return found
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_restart_requested_at_the_gateway_is_made_and_answered(tmp_path: Path, threads: ThreadPoolExecutor) -> None:
+    tokens = [token("deployment", supervise=True), token("operator", control=True)]
+    calls: list[Future[Any]] = []
+    with served(*tokens) as gateway:
+        sleeping = plan(tmp_path, source=(Kind.SOURCE, SLEEPS), sink=(Kind.SINK, SLEEPS))
+        watched = Watched(sleeping, reach=gateway.reach("deployment"))
+
+        def command(*arguments: str) -> Callable[[Status], None]:
+            given = ["restart", *arguments, "--gateway", gateway.address, "--token", "operator"]
+            return lambda _: calls.append(threads.submit(CliRunner().invoke, cli, given))
+
+        def registered(status: Status) -> bool:
+            return runs("gateway", "source", "sink")(status) and "deploy.toml" in gateway.connectors()
+
+        watched.when(registered, command("sink"))
+        watched.when(lambda _: calls[0].done(), command("sonk", "--deployment", "elsewhere/deploy.toml"))
+        watched.when(lambda _: calls[1].done(), stop)
+        assert watched.run() == Ending(0, "stopped")
+    made, unknown = (call.result() for call in calls)
+    first, second = dict.fromkeys(pid for status in watched.statuses if (pid := process_of(status, "sink").pid))
+    assert made.exit_code == 0
+    # The gateway in this process logs to the same output.
+    assert made.output.splitlines()[-1].startswith(
+        f"sink is restarted: process {first} ended with exit code -15, process {second} runs ("
+    )
+    assert len({process_of(status, "source").pid for status in watched.statuses} - {None}) == 1
+    assert unknown.exit_code == 2
+    assert unknown.output.splitlines()[-1] == "Error: no connector of deployment deploy.toml 'sonk'; known: sink, source"
+    (told,) = watched.told
+    assert told.startswith("change made: restart of connector sink, by operator (ipv4:127.0.0.1:")
+    assert "gateway-link" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_requests_at_the_gateway_and_on_the_socket_are_one_restart(tmp_path: Path, threads: ThreadPoolExecutor) -> None:
+    # It ends once both requests are known.
+    script = "trap 'while [ ! -e both ]; do sleep 0.01; done; kill $!; exit 0' TERM\ntouch ready\nsleep 600 &\nwait"
+    calls: list[Future[Any]] = []
+    with served() as gateway:
+        watched = Watched(plan(tmp_path, sink=(Kind.SINK, script)), reach=gateway.reach())
+
+        def request(_: Status) -> None:
+            calls.append(threads.submit(gateway.restart, "sink"))
+            calls.append(threads.submit(partial(ask_restart, tmp_path / "run", "sink", WITHIN_S)))
+
+        def registered(status: Status) -> bool:
+            return runs("gateway", "sink")(status) and (tmp_path / "ready").exists() and bool(gateway.connectors())
+
+        watched.when(registered, request)
+        watched.when(lambda _: len(watched.told) == 2, lambda _: (tmp_path / "both").touch())
+        watched.when(lambda _: all(call.done() for call in calls), stop)
+        watched.run()
+    by_gateway, by_socket = (call.result() for call in calls)
+    assert (by_gateway.deployment, by_gateway.restarted.pid) == ("deploy.toml", by_socket["pid"])
+    assert process_of(watched.statuses[-1], "sink").restarts == 1
+
+
+def test_a_token_without_the_right_is_told_once_and_the_deployment_runs(tmp_path: Path) -> None:
+    attempts: list[str] = []
+    with served(token("plain", admin=True)) as gateway:
+        reached = gateway.reach("plain")
+
+        class Counted:
+            """A channel that counts the calls."""
+
+            def __init__(self) -> None:
+                self.channel = reached("").channel
+
+            def stream_stream(self, *arguments: Any, **options: Any) -> Any:
+                attempts.append("")
+                return self.channel.stream_stream(*arguments, **options)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self.channel, name)
+
+        counted: Any = Counted()
+        watched = Watched(plan(tmp_path, sink=(Kind.SINK, SLEEPS)), reach=lambda _: Reached(counted, bearer("plain")))
+        watched.when(lambda status: runs("gateway", "sink")(status) and bool(watched.told), lambda _: None)
+        watched.when(lambda _: len(attempts) > 5, stop)
+        assert watched.run() == Ending(0, "stopped")
+    (told,) = watched.told
+    assert told.startswith(OFF + "the token of 'plain' does not allow ")
+
+
+def test_a_gateway_that_cannot_be_called_is_told_once(tmp_path: Path) -> None:
+    watched = Watched(plan(tmp_path, sink=(Kind.SINK, SLEEPS)), reach=lambda _: None)
+    watched.when(lambda status: runs("gateway", "sink")(status) and bool(watched.told), stop)
+    assert watched.run() == Ending(0, "stopped")
+    assert watched.told == [OFF + "the gateway uses TLS, and no authority to trust is given"]
+
+
+@contextlib.contextmanager
+def linked(gateway: Served, run: str = "r1", told: list[str] | None = None) -> Iterator[GatewayLink]:
+    """A link without a supervisor: the test says when it looks at what has arrived."""
+    with GatewayLink("deploy.toml", run, gateway.reach(), pytest.fail if told is None else told.append) as link:
+        link.update(gateway.address, {"sink": "sink-0"})
+        until(gateway.connectors)
+        yield link
+
+
+def arrived(link: GatewayLink) -> LinkRequest:
+    (request,) = until(link.requests)
+    assert isinstance(request, LinkRequest)
+    return request
+
+
+def test_it_registers_again_and_answers_no_gateway_what_another_one_has_asked(threads: ThreadPoolExecutor) -> None:
+    with served() as first:
+        port = int(first.address.rpartition(":")[2])
+        with linked(first) as link:
+            call = threads.submit(first.restart, "sink")
+            old = arrived(link)
+            first.close()
+            with pytest.raises(grpc.RpcError) as caught:
+                call.result(WITHIN_S)
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE  # type: ignore[attr-defined]
+            with served(port=port) as second:
+                until(second.connectors)
+                assert not old.is_open
+                again = threads.submit(second.restart, "sink")
+                new = arrived(link)
+                # Both gateways have numbered their first order the same.
+                old.answer({"ok": False, "invalid": False, "made": True, "error": "stale"})
+                new.answer({"ok": True, "result": RESULT})
+                new.answer({"ok": False, "invalid": False, "made": True, "error": "doubled"})
+                assert again.result(WITHIN_S).restarted.pid == 2
+                link.update(second.address, {"sink": "sink-0", "source": "source-0"})
+                until(lambda: "source" in second.connectors()["deploy.toml"])
+
+
+def test_an_older_supervisor_leaves_the_name_to_a_newer_one() -> None:
+    told: list[str] = []
+    with served() as gateway, linked(gateway, told=told) as older, linked(gateway, "r2") as newer:
+        until(lambda: older.requests() or told)
+        assert told == [
+            OFF + "another supervisor has taken over: deployment deploy.toml: run r2 has registered in place of run r1"
+        ]
+        assert [one.run for one in gateway.gateway.deployments.by_name.values()] == ["r2"]
+        assert newer.requests() == []
+
+
+class Flooding(AdminServiceServicer):
+    """A gateway that orders far more restarts than one does."""
+
+    def __init__(self) -> None:
+        self.outcomes: queue.Queue[pb.RestartOutcome] = queue.Queue()
+        self.go_on = threading.Event()
+        self.calls = 0
+
+    def Supervise(self, requests: Iterator[pb.SuperviseRequest], context: grpc.ServicerContext) -> Iterator[pb.SuperviseResponse]:
+        next(requests)
+        self.calls += 1
+        if self.calls > 1:
+            self.go_on.wait(WITHIN_S)
+            return
+        threading.Thread(target=self._take, args=(requests,), daemon=True).start()
+        for number in range(link_module.MOST_REQUESTS + 3):
+            yield pb.SuperviseResponse(restart=pb.RestartOrder(id=number, connector="sink", by="flood"))
+        self.go_on.wait(WITHIN_S)
+
+    def _take(self, requests: Iterator[pb.SuperviseRequest]) -> None:
+        with contextlib.suppress(grpc.RpcError):
+            for request in requests:
+                self.outcomes.put(request.outcome)
+
+
+@pytest.fixture
+def flooded() -> Iterator[tuple[Flooding, GatewayLink]]:
+    """A link that such a gateway has sent all its orders."""
+    service, server = Flooding(), grpc.server(ThreadPoolExecutor(4))
+    add_AdminServiceServicer_to_server(service, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    reached = Reached(grpc.insecure_channel(f"127.0.0.1:{port}"), ())
+    try:
+        with GatewayLink("deploy.toml", "r1", lambda _: reached, pytest.fail) as link:
+            link.update("somewhere", {"sink": "sink-0"})
+            refused = [service.outcomes.get(timeout=WITHIN_S) for _ in range(3)]
+            assert {one.failure.kind for one in refused} == {pb.RESTART_FAILURE_KIND_REFUSED}
+            yield service, link
+    finally:
+        service.go_on.set()
+        server.stop(0).wait(WITHIN_S)
+
+
+def test_requests_of_a_gateway_that_are_not_answered_are_bounded(flooded: tuple[Flooding, GatewayLink]) -> None:
+    service, link = flooded
+    taken = link.requests()
+    assert len(taken) == link_module.MOST_REQUESTS
+    taken[0].answer({"ok": True, "result": RESULT})
+    assert service.outcomes.get(timeout=WITHIN_S).restarted.pid == 2
+    assert link.requests() == []
+
+
+def test_requests_of_a_call_that_is_over_are_not_carried_out(flooded: tuple[Flooding, GatewayLink]) -> None:
+    service, link = flooded
+    service.go_on.set()
+    until(lambda: service.calls > 1)
+    assert link.requests() == []
+
+
+def test_a_link_whose_gateway_does_not_answer_ends_at_once() -> None:
+    with GatewayLink("deploy.toml", "r1", lambda _: Reached(grpc.insecure_channel("127.0.0.1:1"), ()), pytest.fail) as link:
+        link.update("127.0.0.1:1", {"sink": "sink-0"})
+        assert link.requests() == []
+        began = time.monotonic()
+    assert time.monotonic() - began < WITHIN_S / 2
+    assert "gateway-link" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_the_command_says_that_a_restart_is_late_or_that_its_end_is_not_known(threads: ThreadPoolExecutor) -> None:
+    def restart(*arguments: str) -> str:
+        done = CliRunner().invoke(cli, ["restart", "sink", "--gateway", gateway.address, *arguments])
+        assert done.exit_code == 1
+        return done.output.splitlines()[-1]
+
+    with served() as gateway:
+        with linked(gateway) as link:
+            assert restart("--timeout", "0.05").startswith("Error: no answer of deployment deploy.toml within 50 ms; the restart")
+            call = threads.submit(restart)
+            until(lambda: gateway.gateway.deployments.waiting)
+            assert arrived(link).name == "sink"
+        assert call.result(WITHIN_S).startswith("Error: deployment deploy.toml has left before it answered")
+
+
+def test_options_of_a_call_need_the_gateway(tmp_path: Path) -> None:
+    told = CliRunner().invoke(cli, ["restart", "sink", "--token", "t", "--deployment", str(tmp_path / "deploy.toml")])
+    assert (told.exit_code, "--token: only with --gateway" in told.output) == (2, True)
+    # The variable alone does not choose the gateway.
+    arguments = ["restart", "sink", "--deployment", str(tmp_path / "deploy.toml")]
+    (tmp_path / "deploy.toml").touch()
+    here = CliRunner().invoke(cli, arguments, env={"HEADRACE_GATEWAY": "127.0.0.1:1", "HEADRACE_TOKEN": "t"})
+    assert (here.exit_code, "no deployment runs in" in here.output) == (1, True)
+    away = CliRunner().invoke(cli, ["restart", "sink", "--gateway", "127.0.0.1:1", "--json"])
+    assert (away.exit_code, "nothing listens at 127.0.0.1:1" in away.output) == (1, True)
