@@ -34,6 +34,8 @@ FIELDS = (
     "exception",
     "repeats",
     "by",
+    "call",
+    "caller",
     "peer",
 )
 """The fields that have the same meaning in all lines that have them."""
