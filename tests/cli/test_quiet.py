@@ -109,7 +109,7 @@ def test_an_application_that_is_stopped_prints_its_own_lines_only(application: A
 
 
 def test_an_application_that_ends_by_itself_prints_its_own_lines_only(application: Application) -> None:
-    with application.start("--available-now") as run:
+    with application.start("--available-now", HEADRACE_VERBOSE="0") as run:
         out, errors = run.communicate(timeout=120)
     assert (run.returncode, out, _foreign(errors)) == (0, "", [])
     assert application.results == 1000

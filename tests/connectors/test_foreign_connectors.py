@@ -105,7 +105,7 @@ def test_a_file_sets_everything_and_what_is_not_given_is_not_there(folder: Path,
     add(folder, run=DUMP)
     file = tmp_path / "c.toml"
     file.write_text('connector = "acme"\nsource = "orders"\nfolder = "data"\n[gateway]\naddress = "far:1"\n')
-    variables = seen(headrace(folder, "run", "-c", file, HEADRACE_TLS_CA="").stdout)["environ"]
+    variables = seen(headrace(folder, "run", "-c", file, HEADRACE_TLS_CA="", HEADRACE_VERBOSE="false").stdout)["environ"]
     parameters = json.loads(variables["HEADRACE_PARAMETERS"])
     assert (parameters["folder"], "wait" in parameters, "password" in parameters) == (str(tmp_path / "data"), False, False)
     assert (variables["HEADRACE_GATEWAY"], variables["HEADRACE_INSTANCE"]) == ("far:1", "orders")

@@ -18,6 +18,7 @@ from headrace.contract.logs import (
     JsonFormatter,
     LogFormatError,
     configure_from_environment,
+    is_verbose,
     log_fields,
 )
 from headrace.contract.repeats import Repeats, RepeatsFilter
@@ -182,3 +183,14 @@ def test_a_program_on_the_sdk_logs_in_the_format_of_the_variable(form: str, own:
     if form == "json" and not own:
         (document,) = map(json.loads, done.stderr.splitlines())
         assert set(document) <= {*HEAD, *FIELDS}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, False), ("", False), ("0", False), ("false", False), ("No", False), ("off", False), ("1", True), ("TRUE", True)],
+)
+def test_a_program_is_verbose_if_the_variable_says_so(value: str | None, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADRACE_VERBOSE", raising=False)
+    if value is not None:
+        monkeypatch.setenv("HEADRACE_VERBOSE", value)
+    assert is_verbose() is expected

@@ -13,8 +13,10 @@ def test_fields() -> None:
     assert [name for row in table(LOGS, "Fields") for name in codes(row[0])] == [*HEAD, *FIELDS]
 
 
-def test_the_example_has_them() -> None:
-    (example,) = blocks(LOGS, "json")
-    document = json.loads(example.text)
-    assert tuple(document)[: len(HEAD)] == HEAD
-    assert set(document) <= {*HEAD, *FIELDS}
+def test_the_examples_have_them() -> None:
+    examples = blocks(LOGS, "json")
+    assert examples
+    for example in examples:
+        document = json.loads(example.text)
+        assert tuple(document)[: len(HEAD)] == HEAD
+        assert set(document) <= {*HEAD, *FIELDS}

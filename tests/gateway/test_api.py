@@ -8,8 +8,9 @@ from jsonschema import Draft202012Validator
 from tests.gateway.http_server import get, serve_http
 from tests.gateway.sink_wire import sink_and_source, stage_and_vote
 from tests.gateway.test_rights import ALL_NAMES, token
-from tests.gateway.wire import Engine, numbered, serve
+from tests.gateway.wire import Connector, Engine, numbered, serve
 
+from headrace.contract.limits import MAX_SEQUENCE
 from headrace.gateway import Limits, observer
 from headrace.gateway.core import Gateway
 from headrace.gateway.rules import CHANGES, DEAD_LETTERS, EVENTS, ME, PATHS, PEEK, SIGN_IN, SIGN_OUT, Right
@@ -102,6 +103,23 @@ async def test_the_api_says_what_the_admin_service_says(http: tuple[str, Engine]
         code, document = await get(address, f"/api/v1/{path}")
         assert (code, without_times(document)) == (200, {field: told[field]})
         assert len(document[field]) == 1
+
+
+@pytest.mark.parametrize("sequence", [2**53 + 1, MAX_SEQUENCE - 1])
+async def test_a_sequence_that_a_double_does_not_hold_is_written_exactly(sequence: int) -> None:
+    async with serve() as (gateway, address), serve_http(gateway) as http:
+        source, engine = Connector(address), Engine(address)
+        await source.hello()
+        await engine.attach()
+        await source.open()
+        await source.expect("stream_opened")
+        await source.send(frame=numbered(1, sequence, 1))
+        await engine.status_once(lambda status: status.streams[0].received.sequence == sequence)
+        for path in ("/api/v1/status", "/api/v1/streams"):
+            _, document = await get(http, path)
+            assert document["streams"][0]["received"]["sequence"] == sequence
+        await source.close()
+        await engine.close()
 
 
 async def test_one_part_is_found_by_its_name(http: tuple[str, Engine]) -> None:

@@ -9,13 +9,14 @@ import grpc
 import pytest
 from tests.gateway.processes import gateway_process
 from tests.gateway.sink_wire import SinkClient, Writer
+from tests.gateway.wire import Connector, Engine
 
-from headrace.protocol.v1 import sink_pb2
+from headrace.protocol.v1 import sink_pb2, source_pb2
 
 EXPECTED = [
     ("run settles", {"pipeline": "query", "batch": -1, "run": "r1"}),
     ("a sink failed", {"pipeline": "query", "batch": 0, "partition": 0, "sink": "out", "instance": "i", "error": "full"}),
-    ("a delivery failed", {"pipeline": "query", "batch": 0, "partition": 0, "sink": "out", "status": "ABORTED"}),
+    ("a delivery failed", {"pipeline": "query", "batch": 0, "sink": "out", "instance": "i", "status": "ABORTED"}),
     ("a sink failed", {"pipeline": "query", "batch": 0, "sink": "out", "instance": "i", "error": "no table"}),
     ("a vote failed", {"pipeline": "query", "batch": 0, "sink": "out", "status": "ABORTED"}),
     ("transaction voted for", {"pipeline": "query", "batch": 0, "sink": "out", "instance": "i"}),
@@ -92,6 +93,34 @@ def parsed(line: str) -> tuple[str, dict[str, Any]]:
     assert shown is not None, line
     keys = {name: quoted or plain for name, quoted, plain in re.findall(r"(\w+)=(?:'([^']*)'|(\S+))", shown["rest"])}
     return shown["event"], {**shown.groupdict(), **keys}
+
+
+async def test_lines_about_a_session_name_it_and_its_connector() -> None:
+    with gateway_process("--log-format", "json") as gateway:
+        source, engine, sink = Connector(gateway.address), Engine(gateway.address), SinkClient(gateway.address)
+        welcome = await source.hello("orders-0")
+        await engine.attach()
+        await source.open()
+        await source.expect("stream_opened")
+        await source.send(position_lost=source_pb2.PositionLost(stream_id=1, earliest_sequence=9, reason="pruned"))
+        await source.expect("reject")
+        await source.send(hello=source_pb2.Hello())
+        await source.ended()
+        attached = await sink.hello()
+        await sink.send(hello=sink_pb2.SinkHello())
+        await asyncio.to_thread(gateway.wait_for_log, "sink session closed")
+        lines = [parsed(line) for line in gateway.log.splitlines()]
+        for client in (source, engine, sink):
+            await client.close()
+
+    for event in ("session opened", "position lost", "session ended", "session closed"):
+        (keys,) = [keys for found, keys in lines if found == event]
+        assert (keys["session"], keys["instance"]) == (welcome.session, "orders-0"), event
+    for event in ("sink session opened", "sink session ended", "sink session closed"):
+        (keys,) = [keys for found, keys in lines if found == event]
+        assert (keys["session"], keys["sink"], keys["instance"]) == (attached.session, "out", "i"), event
+    # Lines about the gateway itself belong to no session.
+    assert all("session" not in keys for event, keys in lines if event.startswith("gateway"))
 
 
 @pytest.mark.parametrize("form", ["json", "console"])

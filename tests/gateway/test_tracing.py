@@ -18,6 +18,7 @@ from tests.gateway.wire import DEADLINE_S, frame, numbered, serve, until_gone
 from headrace.gateway.core import Gateway
 from headrace.gateway.telemetry import tracing
 from headrace.gateway.telemetry.tracing import GatewayTracing
+from headrace.protocol.v1 import sink_pb2
 from headrace.protocol.v1.frame_pb2 import Frame
 from headrace.telemetry.spans import Spans
 
@@ -143,3 +144,20 @@ async def test_parts_have_spans_with_the_type_of_the_error_if_they_fail(monkeypa
     assert dict(failed.attributes or {})["error.type"] == "SinkAway"
     (logged,) = (line for line in logs if line["event"] == "a delivery failed")
     assert (logged["trace_id"], logged["batch"], logged["partition"]) == (SAMPLED[3:35].decode(), 0, 1)
+    assert logged["session"]
+    assert logged["instance"] == "i"
+
+
+async def test_what_a_sink_says_of_a_part_that_it_refuses_is_logged_with_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serve() as (gateway, address), sink_and_source(address) as (sink, writer, _, _):
+        with tracing_of(gateway, monkeypatch), capture_logs() as logs:
+            for message in (traced(frame(0, 0, [b"a"])), frame(0, 0, [b"not traced"])):
+                delivery = writer.deliver_packed(writer.part(0, attempt=str(len(logs))), message)
+                start = await sink.expect("start_part")
+                await sink.expect("frame")
+                await sink.send(failed=sink_pb2.Failed(part_id=start.id, reason="full"))
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await delivery
+                await sink.expect("end_part")
+    failed = [line for line in logs if line["event"] == "a sink failed"]
+    assert [line.get("trace_id") for line in failed] == [SAMPLED[3:35].decode(), None]

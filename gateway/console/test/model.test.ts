@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 
+import { parseExactly } from "../src/client/exact";
 import { changedRows } from "../src/model/changes";
 import { arranged } from "../src/model/table";
 import { bytes, count, duration, firstLine, rate } from "../src/model/format";
@@ -10,6 +11,7 @@ import { supervisedBy, unconnected } from "../src/model/supervised";
 import { cursor, place } from "../src/model/position";
 import { line, shownAs } from "../src/model/preview";
 import { bars, lastStage, scale, span } from "../src/model/lanes";
+import { arranged } from "../src/model/table";
 import type { Batch, Pipeline, Session, Status, Stream } from "../src/model/documents";
 
 interface Row {
@@ -133,6 +135,35 @@ describe("texts", () => {
   it("have one line of an error", () => {
     expect(firstLine("disk full\n  at line 3")).toBe("disk full");
     expect(firstLine("x".repeat(1000))).toHaveLength(300);
+  });
+});
+
+describe("large integers", () => {
+  const text = (sequence: string) => `{"received":{"epoch":0,"sequence":${sequence},"cursor":null},"lag_messages":1}`;
+  const read = (sequence: string) => (parseExactly(text(sequence)) as Pick<Stream, "received">).received;
+
+  it("are exact where a double is not", () => {
+    const exact = ["9007199254740993", "9223372036854775807"];
+    expect(exact.map((digits) => place(read(digits)))).toEqual(["9,007,199,254,740,993", "9,223,372,036,854,775,807"]);
+    expect(read("9007199254740991")?.sequence).toBe(Number.MAX_SAFE_INTEGER);
+    expect(read("7")?.sequence).toBe(7);
+  });
+
+  it("change nothing else", () => {
+    const other = { sequence: "9007199254740993", note: '{"sequence":9007199254740993}', lag_messages: 2 ** 60 };
+    expect(parseExactly(JSON.stringify({ ...other, end: null }))).toEqual({ ...other, end: null });
+  });
+
+  it("sort with the others", () => {
+    const positions = ["9007199254740993", "5", "9007199254740992"].map((digits) => ({ digits }));
+    const value = (row: { digits: string }) => read(row.digits)?.sequence ?? -1;
+    const sorted = arranged(positions, "", "-at", (row) => row.digits, { at: value });
+    expect(sorted.map((row) => row.digits)).toEqual(["9007199254740993", "9007199254740992", "5"]);
+  });
+
+  it("of messages are not rounded by laying JSON out", () => {
+    const message = '{"id":9007199254740993}';
+    expect(shownAs({ text: message, base64: btoa(message), size: message.length }, "json")).toBe(message);
   });
 });
 

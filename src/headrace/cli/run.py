@@ -14,8 +14,8 @@ import click
 
 from headrace.cli.application import Application, load
 from headrace.cli.run_output import Output, Progress
-from headrace.cli.spark_options import SparkOptions, is_verbose, pairs, require_java, spark_options
-from headrace.contract.logs import FORMAT_VARIABLE, FORMATS, configure_logging
+from headrace.cli.spark_options import SparkOptions, pairs, require_java, spark_options
+from headrace.contract.logs import FORMAT_VARIABLE, FORMATS, configure_logging, is_verbose
 from headrace.contract.units import UnitError, parse_duration, parse_size
 from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Connection, Failure, connection_options, print_action, print_json
 

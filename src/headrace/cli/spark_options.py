@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from headrace.processes.environ import VERBOSE
+from headrace.contract.logs import VERBOSE_VARIABLE
 from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -51,15 +51,10 @@ def verbose_option(command: _Command) -> _Command:
 
     def show_all(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
         if value:
-            os.environ[VERBOSE] = "1"
+            os.environ[VERBOSE_VARIABLE] = "1"
 
     text = "Also show Spark's log."
     return click.option("-v", "--verbose", is_flag=True, expose_value=False, callback=show_all, help=text)(command)
-
-
-def is_verbose() -> bool:
-    """Whether --verbose was passed to this command, or to the one that started it."""
-    return bool(os.environ.get(VERBOSE))
 
 
 def pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:

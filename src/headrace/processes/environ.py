@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-VERBOSE = "HEADRACE_VERBOSE"
-"""Set if --verbose was passed, and inherited by the processes that the command starts. The engine reads it too."""
+from headrace.contract.logs import VERBOSE_VARIABLE
 
 
 def spark_environ(scratch: Path) -> dict[str, str]:
@@ -12,7 +11,9 @@ def spark_environ(scratch: Path) -> dict[str, str]:
 
     Variables of Headrace are not inherited, so that none names another gateway.
     """
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_") or name == VERBOSE}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_") or name == VERBOSE_VARIABLE
+    }
     # In a run this short, the JVM's optimising compiler and parallel collector cost more time than they save.
     java = f"{inherited.get('JDK_JAVA_OPTIONS', '')} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
     own = {

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from headrace.contract.logs import FORMAT_VARIABLE
+from headrace.contract.logs import FORMAT_VARIABLE, VERBOSE_VARIABLE, is_verbose
 from headrace.terminal import EXIT_ENVIRONMENT, Connection, Failure
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def execute(program: "Program", connection: Connection, instance: str | None, ve
         executable = program.executable()
         environ = {**program.environ(), **_reaching(connection), "HEADRACE_INSTANCE": instance or program.instance}
         environ[FORMAT_VARIABLE] = log_format
-        environ["HEADRACE_VERBOSE"] = "1" if verbose else environ.get("HEADRACE_VERBOSE", "0")
+        # As 1 or 0, which is all that programs in other languages must know.
+        environ[VERBOSE_VARIABLE] = "1" if verbose or is_verbose() else "0"
         for prepare in BEFORE:
             prepare()
         sys.stdout.flush()

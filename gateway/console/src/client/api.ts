@@ -1,5 +1,7 @@
 /** Requests to the gateway. A cookie, which this code cannot read, says who asks. */
 
+import { parseExactly } from "./exact";
+
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -21,7 +23,7 @@ export async function request(path: string, init: RequestInit = {}, timeoutMs = 
   const response = await fetch(`/api/v1/${path}`, { ...init, signal: AbortSignal.timeout(timeoutMs) });
   await refuse(response);
   const text = await response.text();
-  return response.headers.get("content-type")?.includes("json") ? (JSON.parse(text) as unknown) : null;
+  return response.headers.get("content-type")?.includes("json") ? parseExactly(text) : null;
 }
 
 /** Raises the error that a response is, if it is one. */
@@ -49,7 +51,7 @@ export async function follow(
     waiting = events.pop() ?? "";
     for (const event of events) {
       const fields = new Map(event.split("\n").map((line) => [line.split(": ", 1)[0], line.replace(/^\w*: /, "")]));
-      take(fields.get("event") ?? "", JSON.parse(fields.get("data") ?? "null"));
+      take(fields.get("event") ?? "", parseExactly(fields.get("data") ?? "null"));
     }
   }
 }

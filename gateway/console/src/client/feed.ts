@@ -4,6 +4,7 @@ import { changed, withHealth, type Changes } from "../model/changes";
 import type { Status } from "../model/documents";
 import { History } from "../model/history";
 import { me, type Me } from "./api";
+import { parseExactly } from "./exact";
 
 export interface Snapshot {
   status: Status | null;
@@ -77,11 +78,11 @@ export class Feed {
     this.events = events;
     this.watch();
     events.addEventListener("status", (event: MessageEvent<string>) => {
-      this.heard(withHealth(JSON.parse(event.data) as Status));
+      this.heard(withHealth(parseExactly(event.data) as Status));
     });
     events.addEventListener("changes", (event: MessageEvent<string>) => {
       const before = this.snapshot.status;
-      if (before) this.heard(changed(before, JSON.parse(event.data) as Changes));
+      if (before) this.heard(changed(before, parseExactly(event.data) as Changes));
     });
     events.onerror = () => this.lost();
   }

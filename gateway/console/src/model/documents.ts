@@ -1,8 +1,11 @@
 /** The documents of the gateway's API, as far as the console shows them; see headrace/gateway_status/document.py. */
 
+/** A 64-bit integer: a bigint if a number does not hold it exactly. */
+export type Large = number | bigint;
+
 export interface Position {
-  epoch: number;
-  sequence: number;
+  epoch: Large;
+  sequence: Large;
   cursor: string | null;
 }
 
@@ -177,7 +180,7 @@ export interface Batch {
   rebuilt: boolean;
   redelivered: boolean;
   stages: Partial<Record<Stage, string>>;
-  streams: { stream: string; epoch: number; after: number | null; end: number; messages: number | null }[];
+  streams: { stream: string; epoch: Large; after: Large | null; end: Large; messages: number | null }[];
   streams_in_all: number;
 }
 
@@ -190,8 +193,8 @@ export interface Timeline {
 /** Where a message stands. */
 export interface Located {
   stream: string;
-  epoch: number;
-  sequence: number;
+  epoch: Large;
+  sequence: Large;
   state: string;
   reason: string;
   held_by: string[];

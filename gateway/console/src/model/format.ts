@@ -5,7 +5,7 @@ const TENTHS = new Intl.NumberFormat("en-US", { minimumFractionDigits: 1, maximu
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 /** 1234567 becomes "1,234,567". */
-export function count(value: number): string {
+export function count(value: number | bigint): string {
   return WHOLE.format(value);
 }
 

@@ -1,5 +1,7 @@
 /** Previews of messages as the gateway sends them, and the forms in which they are shown. */
 
+import type { Large } from "./documents";
+
 export interface Preview {
   text: string | null;
   base64: string;
@@ -16,8 +18,8 @@ export interface Content {
 }
 
 export interface MessagePreview extends Content {
-  epoch: number;
-  sequence: number;
+  epoch: Large;
+  sequence: Large;
 }
 
 export interface DeadLetter extends Content {
@@ -30,7 +32,7 @@ export interface DeadLetter extends Content {
   /** The step whose function has failed. */
   step: string | null;
   stream: string | null;
-  sequence: number | null;
+  sequence: Large | null;
 }
 
 export interface DeadLetters {
@@ -63,8 +65,9 @@ export function line(preview: Preview | null): string {
   return preview.text ?? hex(preview.base64).replaceAll("\n", " ");
 }
 
-/** JSON laid out for people; null if the text is no JSON, or is cut off. */
+/** JSON laid out for people; null if the text is no JSON, is cut off, or may have numbers that would be rounded. */
 function laidOut(text: string): string | null {
+  if (/\d{16}/.test(text)) return null;
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
   } catch {

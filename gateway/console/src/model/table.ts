@@ -1,6 +1,6 @@
 /** Which rows a table shows, and in which order. */
 
-export type SortValue = string | number;
+export type SortValue = string | number | bigint;
 
 /** Returns the rows whose name contains each word, sorted by a column; "-lag" sorts by lag, the largest first. */
 export function arranged<Row>(
@@ -44,5 +44,6 @@ function ranksOf(names: string[]): number[] {
 }
 
 function compare(a: SortValue, b: SortValue): number {
-  return typeof a === "number" && typeof b === "number" ? a - b : COLLATOR.compare(String(a), String(b));
+  if (typeof a === "string" || typeof b === "string") return COLLATOR.compare(String(a), String(b));
+  return a < b ? -1 : a > b ? 1 : 0;
 }

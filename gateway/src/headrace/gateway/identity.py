@@ -17,6 +17,7 @@ import grpc.aio
 from headrace.contract.errors import HeadraceError
 from headrace.contract.names import covers
 from headrace.gateway.config import Token
+from headrace.gateway.refusals import log_refusal
 from headrace.gateway.rules import OPEN_METHODS, RULES, Right
 from headrace.gateway.statuses import Reason, abort
 from headrace.protocol.v1 import connector_pb2
@@ -110,12 +111,19 @@ NOBODY = Identity("nobody")
 """The identity of a call that did not pass the interceptor."""
 
 _current: ContextVar[Identity] = ContextVar("headrace_identity", default=NOBODY)
+_method: ContextVar[str] = ContextVar("headrace_method", default="")
 
 
 def identity_of(context: "grpc.aio.ServicerContext[Any, Any]") -> Identity:
     """Returns the identity of a call's sender. Must be called in the RPC's own task."""
     del context  # The interceptor ran in the same task, and set the context variable.
     return _current.get()
+
+
+def method_of(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
+    """Returns the name of a call's method. Must be called in the RPC's own task."""
+    del context  # As above.
+    return _method.get()
 
 
 class Unauthenticated(HeadraceError):
@@ -207,16 +215,18 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         try:
             identity = self._registry.authenticate(_authorization(handler_call_details))
         except Unauthenticated as error:
-            return _refusal(grpc.StatusCode.UNAUTHENTICATED, str(error), connector_pb2.ERROR_REASON_UNAUTHENTICATED)
+            call = method if method in RULES else "an unknown method"
+            return _refusal(call, None, grpc.StatusCode.UNAUTHENTICATED, str(error), connector_pb2.ERROR_REASON_UNAUTHENTICATED)
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
         needed = RULES.get(method)
         if needed is None:
-            return _not_permitted(f"no rule says who may call {method}")
+            return _not_permitted(method, identity, f"no rule says who may call {method}")
         if refusal := identity.lacks(needed, method):
-            return _not_permitted(refusal)
+            return _not_permitted(method, identity, refusal)
         _current.set(identity)
+        _method.set(method)
         return handler
 
 
@@ -227,14 +237,17 @@ def _authorization(details: grpc.HandlerCallDetails) -> str | None:
     return None
 
 
-def _not_permitted(message: str) -> Handler:
-    return _refusal(grpc.StatusCode.PERMISSION_DENIED, message, connector_pb2.ERROR_REASON_NOT_PERMITTED)
+def _not_permitted(call: str, identity: Identity, message: str) -> Handler:
+    status, reason = grpc.StatusCode.PERMISSION_DENIED, connector_pb2.ERROR_REASON_NOT_PERMITTED
+    return _refusal(call, identity.name, status, message, reason)
 
 
-def _refusal(status: grpc.StatusCode, message: str, reason: Reason) -> Handler:
+def _refusal(call: str, caller: str | None, status: grpc.StatusCode, message: str, reason: Reason) -> Handler:
     """Returns a handler that ends any kind of call. It is a streaming handler, which does not wait for a first request."""
 
     async def refuse(requests: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterator[bytes]:
+        # Only the call itself knows where it comes from.
+        log_refusal(call, context.peer(), message, caller)
         await abort(context, status, message, reason)
         yield b""
 

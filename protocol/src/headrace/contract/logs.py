@@ -16,6 +16,7 @@ from headrace.contract.repeats import RepeatsFilter, fields_of
 
 FORMAT_VARIABLE = "HEADRACE_LOG_FORMAT"
 VERBOSE_VARIABLE = "HEADRACE_VERBOSE"
+_OFF = frozenset({"", "0", "false", "no", "off"})
 FORMATS = ("console", "json")
 HEAD = ("timestamp", "level", "logger", "event")
 """The fields of every line."""
@@ -34,6 +35,8 @@ FIELDS = (
     "exception",
     "repeats",
     "by",
+    "call",
+    "caller",
     "peer",
 )
 """The fields that have the same meaning in all lines that have them."""
@@ -114,8 +117,13 @@ def configure_logging(form: str, level: int) -> None:
     logging.basicConfig(handlers=[handler], level=level)
 
 
+def is_verbose() -> bool:
+    """Returns whether HEADRACE_VERBOSE asks for more than problems; empty, `0`, `false`, `no` and `off` do not."""
+    return os.environ.get(VERBOSE_VARIABLE, "").strip().lower() not in _OFF
+
+
 def configure_from_environment() -> None:
-    """Configures logging if HEADRACE_LOG_FORMAT is set: at level info if HEADRACE_VERBOSE is 1, at level warning otherwise.
+    """Configures logging if HEADRACE_LOG_FORMAT is set: at level info if `is_verbose`, at level warning otherwise.
 
     Raises:
         LogFormatError: The variable has another value than one of `FORMATS`.
@@ -125,5 +133,4 @@ def configure_from_environment() -> None:
         return
     if form not in FORMATS:
         raise LogFormatError(f"{FORMAT_VARIABLE}: {form!r} is not {' or '.join(FORMATS)}")
-    verbose = os.environ.get(VERBOSE_VARIABLE, "0") not in ("", "0")
-    configure_logging(form, logging.INFO if verbose else logging.WARNING)
+    configure_logging(form, logging.INFO if is_verbose() else logging.WARNING)

@@ -17,8 +17,6 @@ from pyspark.sql import SparkSession
 from headrace.engine.spark._daemon import QUIET
 from headrace.engine.spark._submission import spark_home
 
-VERBOSE = "HEADRACE_VERBOSE"
-"""The environment variable that disables the suppression."""
 _CONFIGURATION = Path(__file__).with_name("quiet.log4j2.properties")
 _JAVA_SETTINGS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 _JAVA_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "SPARK_SUBMIT_OPTS")

@@ -12,13 +12,14 @@ from pyspark.sql import SparkSession
 
 from headrace.contract.errors import HeadraceError
 from headrace.contract.limits import DEFAULT_GATEWAY
+from headrace.contract.logs import is_verbose
 from headrace.engine._classic import refuse_connect
 from headrace.engine._master import is_this_machine
 from headrace.engine.spark._class_archive import OPTIONS, class_archive, use
 from headrace.engine.spark._format import Application, HeadraceSource
 from headrace.engine.spark._jvm_classes import CHECKPOINTS, install
 from headrace.engine.spark._listener import watch_queries
-from headrace.engine.spark._quiet import VERBOSE, launch_quietly, log_options
+from headrace.engine.spark._quiet import launch_quietly, log_options
 from headrace.engine.spark._submission import MASTER, has_jvm, jvm_settings, settings_before_jvm, spark_home
 from headrace.engine.wire._gateway_options import Defaults
 
@@ -107,7 +108,7 @@ def build_session(
         quick_start: Whether a local JVM uses only its fast compiler. The start then takes half the processor time, and nothing
             is lost if the work is done in Python, as in applications. Spark's own operators take a third longer.
         quiet: Whether a JVM that is started here logs only errors, except those that a query raises, which the program should
-            show. Your own log4j configuration takes precedence. Everything is logged if HEADRACE_VERBOSE is set.
+            show. Your own log4j configuration takes precedence. Everything is logged if HEADRACE_VERBOSE is set to `1`.
 
     Raises:
         HeadraceError: There already is a Spark Connect session in this process.
@@ -116,7 +117,7 @@ def build_session(
     if master is not None:
         given[MASTER] = master
     if not has_jvm():
-        _start_jvm(given, settings_before_jvm(), quick_start, quiet and not os.environ.get(VERBOSE))
+        _start_jvm(given, settings_before_jvm(), quick_start, quiet and not is_verbose())
     told = jvm_settings()
     master = given.get(MASTER) or told.get(MASTER) or _DEFAULT_MASTER
     _choose_python({**told, **given}, is_this_machine(master))

@@ -62,6 +62,11 @@ class Session:
         """The name that identifies this deployment of the connector across its restarts."""
         return self.hello.instance
 
+    @property
+    def for_logs(self) -> dict[str, str]:
+        """The keys and values that every log line about this session contains."""
+        return {"session": self.id, "instance": self.instance}
+
     def open_attachments(self) -> Iterator[Attachment]:
         """Returns the streams that are open for frames."""
         return (a for a in self.attachments.values() if a.opened and not a.closed)

@@ -21,6 +21,7 @@ from headrace.gateway.core import ProtocolError
 from headrace.gateway.core.control import Caller
 from headrace.gateway.http.callers import Callers
 from headrace.gateway.identity import Identity, Unauthenticated
+from headrace.gateway.refusals import log_refusal
 from headrace.gateway.rules import CHANGES, PATHS
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -101,8 +102,12 @@ def guarded_change(
 
 def caller_of(request: Request, identity: Identity) -> Caller:
     """Returns who makes a request, for the log."""
-    peer = f"{request.client.host}:{request.client.port}" if request.client is not None else "unknown"
-    return Caller(identity.name, peer)
+    return Caller(identity.name, peer_of(request))
+
+
+def peer_of(request: Request) -> str:
+    """Returns the address that a request comes from, for the log."""
+    return f"{request.client.host}:{request.client.port}" if request.client is not None else "unknown"
 
 
 def refusal_of(error: ProtocolError) -> Response:
@@ -111,12 +116,14 @@ def refusal_of(error: ProtocolError) -> Response:
 
 
 def _identity(request: Request, needed: frozenset[Any], path: str, callers: Callers) -> Identity | Response:
-    """Returns who calls, or the refusal of a caller that is unknown or lacks a right."""
+    """Returns who calls, or the refusal of a caller that is unknown or lacks a right, which is logged."""
     try:
         identity = callers.authenticate(request)
     except Unauthenticated as error:
+        log_refusal(path, peer_of(request), str(error))
         return problem(401, str(error), **{"www-authenticate": "Bearer"})
     if refusal := identity.lacks(needed, path):
+        log_refusal(path, peer_of(request), refusal, identity.name)
         return problem(403, refusal)
     return identity
 

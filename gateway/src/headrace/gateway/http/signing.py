@@ -7,8 +7,9 @@ from starlette.routing import Route
 from typing_extensions import TypedDict
 
 from headrace.gateway.http.callers import COOKIE, SIGNED_IN_S, Callers
-from headrace.gateway.http.guard import problem, read_body, refuse_cross_site
+from headrace.gateway.http.guard import peer_of, problem, read_body, refuse_cross_site
 from headrace.gateway.identity import Unauthenticated
+from headrace.gateway.refusals import log_refusal
 from headrace.gateway.rules import ME, SIGN_IN, SIGN_OUT, Right
 
 MAX_TOKEN_CHARACTERS = 1_000
@@ -43,6 +44,7 @@ def signing_routes(callers: Callers) -> list[Route]:
             try:
                 key = callers.sign_in(wanted.token)
             except Unauthenticated as error:
+                log_refusal(SIGN_IN, peer_of(request), str(error))
                 return problem(401, str(error))
             secure = request.url.scheme == "https"
             response.set_cookie(COOKIE, key, max_age=SIGNED_IN_S, httponly=True, samesite="strict", secure=secure)

@@ -50,7 +50,7 @@ async def _take(gateway: Gateway, identity: Identity, requests: AsyncIterator[De
         async for request, _ in requests:
             begun = await begin_part(gateway, identity, request, at_once=True)
             try:
-                with failure_logged("a delivery failed", begun.sink, begun.part, begun.sending):
+                with failure_logged("a delivery failed", begun.sink, begun.opened, begun.session):
                     await fill_part(gateway, begun, requests)
                 await answers.put(asyncio.create_task(_written(gateway, begun)))
             except BaseException:

@@ -9,7 +9,9 @@ import grpc.aio
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.core import VERSION, ProtocolError
 from headrace.gateway.core.bounds import MAX_CAPABILITIES, check_count, check_length
-from headrace.gateway.core.errors import HelloTimeout, OutOfTurn, VersionUnsupported
+from headrace.gateway.core.errors import HelloTimeout, NotPermitted, OutOfTurn, VersionUnsupported
+from headrace.gateway.identity import identity_of, method_of
+from headrace.gateway.refusals import log_refusal
 from headrace.gateway.statuses import abort
 
 ABORT_TIMEOUT_S = 2.0
@@ -94,10 +96,12 @@ async def begin_call(context: "grpc.aio.ServicerContext[Any, Any]") -> None:
 
 
 async def end_call(context: "grpc.aio.ServicerContext[Any, Any]", error: ProtocolError) -> None:
-    """Ends a call with an error; gRPC discards the handler's return value.
+    """Ends a call with an error, and logs it if the caller lacks a right; gRPC discards the handler's return value.
 
     If the client does not read the status in time, its queued messages are dropped and the call is reset.
     """
+    if isinstance(error, NotPermitted):
+        log_refusal(method_of(context), context.peer(), str(error), identity_of(context).name)
     try:
         async with asyncio.timeout(ABORT_TIMEOUT_S):
             trailing = ((REASON, error.engine_reason),) if error.engine_reason else ()

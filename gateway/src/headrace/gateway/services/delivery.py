@@ -71,7 +71,7 @@ async def deliver(gateway: Gateway, identity: Identity, requests: AsyncIterator[
     received = await anext(requests, None)
     begun = await begin_part(gateway, identity, received and received.request)
     try:
-        with failure_logged("a delivery failed", begun.sink, begun.part, begun.sending), begun.traced():
+        with failure_logged("a delivery failed", begun.sink, begun.opened, begun.session), begun.traced():
             await fill_part(gateway, begun, requests)
             note_delivered(gateway, begun.part.transaction, begun.sink)
             refused = await begun.session.finish_part(begun.opened)
@@ -131,6 +131,7 @@ async def fill_part(gateway: Gateway, begun: Begun, requests: AsyncIterator[Deli
                 _check(gateway, request.frame, len(frame), opened.messages, where)
                 if begun.sending is not None:
                     begun.sending.take(request.frame)
+                    opened.trace_id = begun.sending.trace_id
                 if begun.letters is not None:
                     begun.letters.take(begun.part, request.frame, gateway.peek)
                 await begun.session.deliver(opened, request.frame.count, frame)
@@ -234,13 +235,15 @@ def report_commits(gateway: Gateway, identity: Identity, request: pb.SettleReque
 
 
 @contextmanager
-def failure_logged(what: str, sink: Sink, named: Part | Transaction, sending: Sending | None = None) -> Iterator[None]:
-    """Logs an error with the micro-batch whose attempt it ends, and re-raises it."""
+def failure_logged(
+    what: str, sink: Sink, named: OpenPart | Part | Transaction, session: SinkSession | None = None
+) -> Iterator[None]:
+    """Logs an error with the micro-batch whose attempt it ends, and with the session if one was chosen; re-raises the error."""
     try:
         yield
     except ProtocolError as error:
-        trace = {"trace_id": sending.trace_id} if sending is not None and sending.trace_id else {}
-        log.warning(what, sink=sink.name, **trace, **named.for_logs, status=error.status.name, error=str(error))
+        chosen = session.for_logs if session is not None else {"sink": sink.name}
+        log.warning(what, **chosen, **named.for_logs, status=error.status.name, error=str(error))
         raise
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import grpc.aio
 import structlog
 from google.protobuf.message import DecodeError
+from structlog.contextvars import bound_contextvars
 
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
@@ -40,7 +41,7 @@ class SinkService(SinkServiceServicer):
             hello = await self._hello(request_iterator, identity)
             await begin_call(context)
             session = self._gateway.open_sink_session(hello, context.peer(), identity)
-            log.info("sink session opened", session=session.id, sink=hello.sink, instance=hello.instance, peer=session.peer)
+            log.info("sink session opened", **session.for_logs, peer=session.peer)
             welcome = pb.SinkWelcome(
                 protocol_version=PROTOCOL_VERSION,
                 gateway_version=VERSION,
@@ -49,12 +50,14 @@ class SinkService(SinkServiceServicer):
                 capabilities=[source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT],
             )
             session.send(pb.SinkServiceAttachResponse(welcome=welcome))
-            sink = attach_sink(self._gateway, session)
-            await first_to_end(self._read(sink, session, request_iterator), self._write(session, context))
+            with bound_contextvars(**session.for_logs):
+                sink = attach_sink(self._gateway, session)
+                await first_to_end(self._read(sink, session, request_iterator), self._write(session, context))
         except (ProtocolError, DecodeError) as failure:
             error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not a sink's message: {failure}")
             self._gateway.count_rejected(error)
-            log.warning("sink session ended", session=session and session.id, status=error.status.name, error=str(error))
+            known = session.for_logs if session is not None else {}
+            log.warning("sink session ended", **known, peer=context.peer(), status=error.status.name, error=str(error))
             self._close(session)
             session = None
             await end_call(context, error)
@@ -65,7 +68,7 @@ class SinkService(SinkServiceServicer):
         """Closes a session without waiting for its client to read the status, which may take arbitrarily long."""
         if session is not None:
             self._gateway.close_sink_session(session)
-            log.info("sink session closed", session=session.id, instance=session.instance)
+            log.info("sink session closed", **session.for_logs)
 
     async def _hello(self, requests: Requests, identity: Identity) -> pb.SinkHello:
         hello: pb.SinkHello = await first_hello(anext(requests, None), self._gateway.limits.hello_timeout_ms)
@@ -142,7 +145,7 @@ def _failed(sink: Sink, session: SinkSession, failed: pb.Failed) -> None:
     if failed.WhichOneof("what") == "part_id":
         # The part may have been dropped in the meantime.
         opened = session.open.get(failed.part_id)
-        log.warning("a sink failed", **session.for_logs, **(opened.part.for_logs if opened else {}), error=reason)
+        log.warning("a sink failed", **session.for_logs, **(opened.for_logs if opened else {}), error=reason)
         session.part_failed(failed.part_id, reason)
         return
     transaction = Transaction.from_proto(failed.transaction)

@@ -8,6 +8,7 @@ import grpc
 import grpc.aio
 import structlog
 from google.protobuf.message import DecodeError
+from structlog.contextvars import bound_contextvars
 
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.core import VERSION, Gateway, ProtocolError, intake
@@ -43,13 +44,15 @@ class SourceService(SourceServiceServicer):
             check_hello(hello)
             await begin_call(context)
             session = self._gateway.open_session(hello, context.peer(), identity)
-            log.info("session opened", session=session.id, connector=hello.connector, instance=hello.instance, peer=session.peer)
-            session.send(self._welcome(session))
-            await first_to_end(self._read(session, identity, request_iterator), self._write(session, context))
+            with bound_contextvars(**session.for_logs):
+                log.info("session opened", connector=hello.connector, peer=session.peer)
+                session.send(self._welcome(session))
+                await first_to_end(self._read(session, identity, request_iterator), self._write(session, context))
         except (ProtocolError, DecodeError) as failure:
             error = failure if isinstance(failure, ProtocolError) else MalformedMessage(f"not an IngestRequest: {failure}")
             self._gateway.count_rejected(error)
-            log.warning("session ended", session=session and session.id, status=error.status.name, error=str(error))
+            known = session.for_logs if session is not None else {}
+            log.warning("session ended", **known, peer=context.peer(), status=error.status.name, error=str(error))
             self._close(session)
             session = None
             await end_call(context, error)
@@ -60,7 +63,7 @@ class SourceService(SourceServiceServicer):
         """Closes a session without waiting for its client to read the status, which may take arbitrarily long."""
         if session is not None:
             self._gateway.close_session(session)
-            log.info("session closed", session=session.id, instance=session.instance)
+            log.info("session closed", **session.for_logs)
 
     def _welcome(self, session: Session) -> pb.IngestResponse:
         limits, account = self._gateway.limits, session.account

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.spark_options import is_verbose
+from headrace.contract.logs import is_verbose
 from headrace.processes import scratch_folder
 from headrace.terminal import EXIT_INVALID, Failure, print_action
 

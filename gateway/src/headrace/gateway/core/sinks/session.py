@@ -51,6 +51,13 @@ class OpenPart:
     """Whether all of it has been sent."""
     completed_at: float = 0.0
     """When, on the monotonic clock."""
+    trace_id: str | None = None
+    """The trace of its first sampled message; None if there is none, or no spans are exported."""
+
+    @property
+    def for_logs(self) -> dict[str, str | int]:
+        """The keys and values that every log line about it contains."""
+        return {**self.part.for_logs, **({} if self.trace_id is None else {"trace_id": self.trace_id})}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,22 @@
+"""The log's lines about calls of those who are not known, or may not do what they ask for. They never have the token."""
+
+import structlog
+
+log = structlog.get_logger("headrace.gateway")
+_MAX_ERROR_CHARACTERS = 1_000
+
+
+def log_refusal(call: str, peer: str, error: str, caller: str | None = None) -> None:
+    """Logs that a call was refused.
+
+    Repeats are held back by the filter of the log, to which the address makes no difference. It tells lines apart by the call,
+    which must therefore be one that the gateway has, and not whatever a stranger names.
+
+    Args:
+        call: The method, or the path as the gateway's rules have it, which is without names and without a query.
+        peer: The address of the caller.
+        error: What it lacks.
+        caller: The name of its token; None if it has none that is known.
+    """
+    known = {} if caller is None else {"caller": caller}
+    log.warning("call refused", call=call, **known, peer=peer, error=error[:_MAX_ERROR_CHARACTERS])
