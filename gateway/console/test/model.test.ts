@@ -11,7 +11,6 @@ import { supervisedBy, unconnected } from "../src/model/supervised";
 import { cursor, place } from "../src/model/position";
 import { line, shownAs } from "../src/model/preview";
 import { bars, lastStage, scale, span } from "../src/model/lanes";
-import { arranged } from "../src/model/table";
 import type { Batch, Pipeline, Session, Status, Stream } from "../src/model/documents";
 
 interface Row {
