@@ -151,6 +151,7 @@ VALUES: dict[int, Callable[[random.Random], Any]] = {
     FieldDescriptor.TYPE_UINT64: number(64),
     FieldDescriptor.TYPE_INT32: number(31),
     FieldDescriptor.TYPE_INT64: number(63),
+    FieldDescriptor.TYPE_SINT32: number(31),
     FieldDescriptor.TYPE_BOOL: lambda rng: rng.random() < 0.5,
     FieldDescriptor.TYPE_STRING: text,
     FieldDescriptor.TYPE_BYTES: data,
