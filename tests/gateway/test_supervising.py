@@ -352,6 +352,19 @@ async def test_deployments_orders_and_callers_are_bounded(rig: Rig, monkeypatch:
         call.cancel()
 
 
+async def test_connectors_of_all_deployments_together_are_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervising, "MAX_CONNECTORS_IN_ALL", 3)
+    await rig.supervisor().register("a", "b", deployment="first.toml")
+    second = await rig.supervisor().register("c", deployment="second.toml")
+    await rig.supervisor().register("a", "b", deployment="first.toml")
+    await second.send(connectors=listed("c", "d"))
+    code, details = await second.ended()
+    assert (code, "the other deployments have 2, and all together at most 3" in details) == (Code.RESOURCE_EXHAUSTED, True)
+    third = rig.supervisor()
+    await third.send(**hello(deployment="third.toml", connectors=listed("e", "f")))
+    assert (await third.ended())[0] is Code.RESOURCE_EXHAUSTED
+
+
 async def test_a_connector_of_several_deployments_is_restarted_only_where_the_request_says(rig: Rig) -> None:
     first = await rig.supervisor().register("orders", deployment="a.toml")
     await rig.supervisor().register("orders", deployment="b.toml")

@@ -1,7 +1,7 @@
 """Registers the supervisors of deployments, and restarts connectors through them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
 import structlog
 
@@ -30,6 +30,8 @@ MAX_DEPLOYMENTS = 100
 """Deployments that are registered at a time."""
 MAX_CONNECTORS = 1_000
 """Connectors of a deployment."""
+MAX_CONNECTORS_IN_ALL = 2_000
+"""Connectors of all deployments, since a status lists them all."""
 MOST_WAITING = 256
 """Callers that wait for restarts at a time."""
 WAITS_MS = 60_000
@@ -54,6 +56,7 @@ def register(gateway: Gateway, hello: pb.SuperviseHello, peer: str, identity: Id
     if not check_length("run in SuperviseHello", hello.run):
         raise MalformedMessage("SuperviseHello without a run; name each start of the supervisor differently")
     connectors, known = _checked(hello.connectors.connectors), gateway.deployments.by_name
+    _check_in_all(gateway, connectors, name)
     older = known.get(name)
     if older is None:
         check_room("deployments", known, MAX_DEPLOYMENTS)
@@ -68,14 +71,27 @@ def register(gateway: Gateway, hello: pb.SuperviseHello, peer: str, identity: Id
     return deployment
 
 
-def replace_connectors(deployment: Deployment, connectors: pb.SupervisedConnectors) -> None:
+def replace_connectors(gateway: Gateway, deployment: Deployment, connectors: pb.SupervisedConnectors) -> None:
     """Takes over a new list of connectors.
 
     Raises:
         MalformedMessage: a name is not valid.
         LimitExceeded: there are too many.
     """
-    deployment.connectors = _checked(connectors.connectors)
+    replaced = _checked(connectors.connectors)
+    _check_in_all(gateway, replaced, deployment.name)
+    deployment.connectors = replaced
+
+
+def _check_in_all(gateway: Gateway, connectors: Sized, name: str) -> None:
+    """Checks that a deployment may have so many connectors beside those of the others."""
+    others = sum(len(other.connectors) for other in gateway.deployments.by_name.values() if other.name != name)
+    if others + len(connectors) > MAX_CONNECTORS_IN_ALL:
+        text = (
+            f"deployment {name} with {len(connectors)} connectors: the other deployments have {others}, and all together at most "
+            f"{MAX_CONNECTORS_IN_ALL}"
+        )
+        raise LimitExceeded(text, limit="connectors of all deployments", maximum=MAX_CONNECTORS_IN_ALL)
 
 
 def _checked(connectors: Sequence[pb.SupervisedConnector]) -> dict[str, str]:

@@ -32,7 +32,7 @@ async def supervise(gateway: Gateway, identity: Identity, requests: AsyncIterato
     gateway.long_calls.add(call)
     try:
         await begin_call(context)
-        await first_to_end(_read(deployment, requests), _write(gateway, deployment, context))
+        await first_to_end(_read(gateway, deployment, requests), _write(gateway, deployment, context))
     finally:
         gateway.long_calls.discard(call)
         leave(gateway, deployment)
@@ -55,7 +55,7 @@ async def _hello(requests: AsyncIterator[pb.SuperviseRequest], timeout_ms: int) 
     return first.hello
 
 
-async def _read(deployment: Deployment, requests: AsyncIterator[pb.SuperviseRequest]) -> None:
+async def _read(gateway: Gateway, deployment: Deployment, requests: AsyncIterator[pb.SuperviseRequest]) -> None:
     async for request in requests:
         if deployment.failure is not None:
             raise deployment.failure
@@ -63,7 +63,7 @@ async def _read(deployment: Deployment, requests: AsyncIterator[pb.SuperviseRequ
             case "outcome":
                 take_outcome(deployment, request.outcome)
             case "connectors":
-                replace_connectors(deployment, request.connectors)
+                replace_connectors(gateway, deployment, request.connectors)
             case "hello":
                 raise OutOfTurn("a second SuperviseHello: send it only once in each call")
             case _:
