@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.contract import repeats as repeats_module
+from headrace.contract.log_context import log_fields
 from headrace.contract.logs import (
     FIELDS,
     HEAD,
@@ -19,7 +20,6 @@ from headrace.contract.logs import (
     LogFormatError,
     configure_from_environment,
     is_verbose,
-    log_fields,
 )
 from headrace.contract.repeats import Repeats, RepeatsFilter
 
@@ -111,6 +111,14 @@ def test_a_caller_who_tries_again_from_another_port_repeats_itself() -> None:
     lines = [record("session ended", peer=f"ipv4:10.0.0.7:{port}", session=str(port), error="no token") for port in range(100)]
     assert [seldom.filter(line) for line in lines] == [True, *[False] * 99]
     assert seldom.filter(record("session ended", peer="ipv4:10.0.0.7:1", error="a frame is broken"))
+
+
+def test_the_same_line_of_another_part_of_the_process_is_no_repetition() -> None:
+    seldom, admitted = RepeatsFilter(), []
+    for sink in ("alerts", "counts", "alerts"):
+        with log_fields(sink=sink):
+            admitted.append(seldom.filter(record("the disk is full")))
+    assert admitted == [True, True, False]
 
 
 def test_what_is_normal_or_was_requested_by_somebody_is_always_logged() -> None:

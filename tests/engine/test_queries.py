@@ -265,13 +265,15 @@ def test_large_batches_are_read_by_several_tasks(rig: Rig) -> None:
     assert len(rig.gateway.fetches) == 3
 
 
-def test_asynchronous_progress_tracking_is_refused(rig: Rig) -> None:
+def test_asynchronous_progress_tracking_is_refused(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.gateway.append("orders/0", messages(1, 5))
     writer = rig.load().writeStream.format("noop").option("checkpointLocation", str(rig.checkpoint))
     query = writer.option("asyncProgressTrackingEnabled", "true").start()
     with pytest.raises(StreamingQueryException, match="does not support asyncProgressTrackingEnabled"):
         query.awaitTermination(60)
     assert "Remove the option" in str(query.exception())
+    said = [record for record in caplog.records if "asyncProgressTrackingEnabled" in record.getMessage()]
+    assert [vars(record)["query"] for record in said] == [query.id]
     assert rig.gateway.attached == rig.gateway.plans == rig.gateway.fetches == []
     # The session still watches its queries.
     rig.start()

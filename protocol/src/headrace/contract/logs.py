@@ -1,17 +1,15 @@
 """The logs of all parts: one event per line on standard error, as JSON in one schema or for people."""
 
-import contextlib
 import json
 import logging
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
 from headrace.contract.errors import HeadraceError
+from headrace.contract.log_context import context_fields
 from headrace.contract.repeats import RepeatsFilter, fields_of
 
 FORMAT_VARIABLE = "HEADRACE_LOG_FORMAT"
@@ -43,23 +41,11 @@ FIELDS = (
 SECRET_FIELDS = frozenset({"authorization", "token", "sha256", "password"})
 HIDDEN = "(hidden)"
 
-_context: ContextVar[dict[str, object] | None] = ContextVar("fields of the log", default=None)
-
 
 class LogFormatError(HeadraceError):
     """HEADRACE_LOG_FORMAT names a format that does not exist."""
 
     exit_code = 2
-
-
-@contextlib.contextmanager
-def log_fields(**fields: object) -> Iterator[None]:
-    """Adds fields to all lines that are logged in the block, also by the tasks that it creates."""
-    token = _context.set({**(_context.get() or {}), **fields})
-    try:
-        yield
-    finally:
-        _context.reset(token)
 
 
 class JsonFormatter(logging.Formatter):
@@ -72,7 +58,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": record.getMessage(),
-            **(_context.get() or {}),
+            **context_fields(),
             **fields_of(record),
         }
         if record.exc_info:

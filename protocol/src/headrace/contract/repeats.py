@@ -5,6 +5,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Hashable
 
+from headrace.contract.log_context import context_fields
+
 REPEAT_SECONDS = 10.0
 """How long a kind of event is not logged again, in seconds."""
 LINE_SECONDS = 5.0
@@ -57,7 +59,11 @@ class RepeatsFilter(logging.Filter):
         if record.levelno < logging.WARNING:
             return True
         # The message of structlog is its event with the fields.
-        fields = record.msg if isinstance(record.msg, dict) else {"event": record.getMessage(), **fields_of(record)}
+        fields = (
+            record.msg
+            if isinstance(record.msg, dict)
+            else {"event": record.getMessage(), **context_fields(), **fields_of(record)}
+        )
         if "by" in fields:
             return True
         said = frozenset((name, str(value)) for name, value in fields.items() if name not in _OF_ONE_CALL)

@@ -117,7 +117,8 @@ class BatchReporter:
             try:
                 _send(run, batch)
             except Exception:
-                log.warning("cannot report a micro-batch for the timeline", exc_info=True)
+                fields = {"pipeline": batch.end.pipeline, "batch": batch.number}
+                log.warning("cannot report a micro-batch for the timeline", exc_info=True, extra=fields)
 
 
 def _send(run: BatchedRun, batch: Logged) -> None:

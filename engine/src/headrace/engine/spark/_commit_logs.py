@@ -12,14 +12,16 @@ log = logging.getLogger("headrace.engine")
 class _Listener:
     """Implements `CommitLogs.Listener`."""
 
-    def __init__(self, committed: Callable[[int], None]) -> None:
+    def __init__(self, query_id: str, committed: Callable[[int], None]) -> None:
+        self._query_id = query_id
         self._committed = committed
 
     def committed(self, batch: int) -> None:
         try:
             self._committed(int(batch))
         except Exception:
-            log.warning("cannot report a committed batch at once", exc_info=True)
+            fields = {"query": self._query_id, "batch": batch}
+            log.warning("cannot report a committed batch at once", exc_info=True, extra=fields)
 
     class Java:
         """The Java interface, for py4j."""
@@ -27,16 +29,17 @@ class _Listener:
         implements = ("headrace.engine.CommitLogs$Listener",)
 
 
-def listen(spark: SparkSession, checkpoint: str, committed: Callable[[int], None]) -> None:
+def listen(spark: SparkSession, checkpoint: str, query_id: str, committed: Callable[[int], None]) -> None:
     """Calls `committed` with each batch as soon as it is in the commit log, if the session's checkpoints are `QuickCheckpoints`.
 
     Args:
         spark: The session.
         checkpoint: The qualified path of the query's checkpoint.
+        query_id: The query's id, for the log.
         committed: Is called in a thread of its own.
     """
     if (commit_logs := _commit_logs(spark)) is not None:
-        commit_logs.add(checkpoint, _Listener(committed))
+        commit_logs.add(checkpoint, _Listener(query_id, committed))
 
 
 def stop_listening(spark: SparkSession, checkpoint: str) -> None:

@@ -77,11 +77,11 @@ class QueryListener:
     def onQueryStarted(self, event: Any) -> None:
         """Starts to monitor a query, or rejects it: it must not use asynchronous progress tracking, for example."""
         try:
-            execution = Execution(self._spark, event.id())
+            execution, query_id = Execution(self._spark, event.id()), event.id().toString()
             try:
-                watched = self._watch(execution, event.id().toString(), event.runId().toString())
+                watched = self._watch(execution, query_id, event.runId().toString())
             except HeadraceError as error:
-                _refuse(execution, str(error))
+                _refuse(execution, query_id, str(error))
                 return
             if watched is not None:
                 self._watched[event.runId().toString()] = watched
@@ -90,6 +90,7 @@ class QueryListener:
 
     def onQueryProgress(self, event: Any) -> None:
         """Reports the batch to the gateway if it is in the commit log."""
+        fields = {}
         try:
             if not self._watched:
                 return
@@ -97,6 +98,7 @@ class QueryListener:
             watched = self._watched.get(progress.runId().toString())
             if watched is None:
                 return
+            fields = {"query": watched.reported.query_id}
             if watched.sources:
                 self._note_batch(watched, progress)
             if watched.reported.options is None:
@@ -111,7 +113,7 @@ class QueryListener:
                 self._reporter.committed(watched.reported, batch)
                 log_counts(progress)
         except Exception:
-            log.warning("cannot report a committed batch at once", exc_info=True)
+            log.warning("cannot report a committed batch at once", exc_info=True, extra=fields)
 
     def _note_batch(self, watched: _Watched, progress: Any) -> None:
         """Tells the gateway the number of a micro-batch that has read something."""
@@ -130,10 +132,12 @@ class QueryListener:
 
     def onQueryTerminated(self, event: Any) -> None:
         """Reports what the query has committed, and detaches it from the gateway."""
+        fields = {}
         try:
             watched = self._watched.pop(event.runId().toString(), None)
             if watched is None:
                 return
+            fields = {"query": watched.reported.query_id}
             if watched.reported.options is not None and watched.reported.options.run is not None:
                 remove_handler(self._spark, watched.reported.options.run)
             stop_listening(self._spark, watched.execution.checkpoint)
@@ -147,7 +151,8 @@ class QueryListener:
                 for offset in watched.execution.offsets(last):
                     _detach(watched.sources, offset)
         except Exception:
-            log.info("cannot detach from the gateway; the last commits are acknowledged at the query's next start", exc_info=True)
+            text = "cannot detach from the gateway; the last commits are acknowledged at the query's next start"
+            log.info(text, exc_info=True, extra=fields)
 
     class Java:
         """The Java interface, for py4j."""
@@ -194,7 +199,7 @@ class QueryListener:
             if options is not None:
                 if options.run is not None:
                     tell_run(options.run, query_id, run_id, reported.run.number)
-                listen(self._spark, execution.checkpoint, partial(self._reporter.committed, reported))
+                listen(self._spark, execution.checkpoint, query_id, partial(self._reporter.committed, reported))
         except HeadraceError:
             raise
         except Exception as error:
@@ -227,8 +232,8 @@ def _fail(execution: Execution, reason: str) -> None:
     threading.Thread(target=execution.fail, args=(reason,), name="headrace-replaced", daemon=True).start()
 
 
-def _refuse(execution: Execution, reason: str) -> None:
-    log.error("%s", reason)
+def _refuse(execution: Execution, query_id: str, reason: str) -> None:
+    log.error("%s", reason, extra={"query": query_id})
     try:
         execution.refuse(reason)
     except Exception:
@@ -256,7 +261,8 @@ def _detach(sources: tuple[Options, ...], offset: Offset) -> None:
     try:
         connection.stub().Detach(request, timeout=DETACH_TIMEOUT_S, metadata=connection.metadata)
     except grpc.RpcError as error:
-        log.info("could not send the last commit to the gateway: %s", to_error(error, connection))
+        fields = {"pipeline": offset.pipeline}
+        log.info("could not send the last commit to the gateway: %s", to_error(error, connection), extra=fields)
 
 
 def watch_queries(spark: SparkSession, defaults: Defaults) -> None:

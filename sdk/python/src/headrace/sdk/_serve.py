@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from headrace.contract.backoff import Backoff
 from headrace.contract.limits import PROTOCOL_VERSION
-from headrace.contract.logs import log_fields
+from headrace.contract.log_context import log_fields
 from headrace.contract.repeats import Repeats
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceStub

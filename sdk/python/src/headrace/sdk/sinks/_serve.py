@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from headrace.contract.logs import log_fields
+from headrace.contract.log_context import log_fields
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceStub
 from headrace.sdk._errors import GatewayRefused
