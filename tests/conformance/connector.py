@@ -20,6 +20,7 @@ from google.rpc.status_pb2 import Status
 from headrace.protocol.v1 import connector_pb2, source_pb2
 
 POLL_S = 0.01
+HEARTBEAT_S = 1.0
 OPTIONS = [("grpc.max_send_message_length", -1), ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
 PERMANENT = {
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -180,6 +181,8 @@ class Connector(ABC):
                 self.welcomed(response)
                 if source_pb2.CAPABILITY_REPORT in response.welcome.capabilities:
                     await self.send(report=self.report())
+                self.beats_at = time.monotonic() + HEARTBEAT_S
+                beats = source_pb2.CAPABILITY_HEARTBEAT in response.welcome.capabilities
                 self.state = "serving"
                 receiving = asyncio.create_task(self.receive())
                 while not self.finished():
@@ -191,6 +194,8 @@ class Connector(ABC):
                     if self.stopping.is_set():
                         await self.goodbye("stopped")
                         return
+                    if beats and time.monotonic() >= self.beats_at:
+                        await self.beat()
                     if not await self.step():
                         await asyncio.sleep(POLL_S)
                 await self.goodbye("everything is acknowledged")
@@ -224,6 +229,11 @@ class Connector(ABC):
     def report(self) -> connector_pb2.Report:
         age_ms = round(1000 * (time.monotonic() - self.began))
         return connector_pb2.Report(state=connector_pb2.CONNECTOR_STATE_RUNNING, state_age_ms=age_ms)
+
+    async def beat(self) -> None:
+        """Tells the gateway that it is still there."""
+        self.beats_at = time.monotonic() + HEARTBEAT_S
+        await self.send(report=self.report())
 
     def channel_options(self) -> list[tuple[str, int]]:
         return [*OPTIONS, ("grpc.max_receive_message_length", -1)]

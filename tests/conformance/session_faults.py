@@ -104,6 +104,11 @@ class ReportsATimestamp(Connector):
         return connector_pb2.Report(state=connector_pb2.CONNECTOR_STATE_RUNNING, state_age_ms=round(1000 * time.time()))
 
 
+class SaysNothingWhileIdle(Connector):
+    async def beat(self) -> None:
+        return
+
+
 class PingsTooOften(Connector):
     """gRPC does not do that: what it sends goes through a relay of its own, which adds pings between the frames."""
 
@@ -195,6 +200,7 @@ SESSION_FAULTS: dict[str, type[Connector]] = {
     "shutdown-unwelcomed": WaitsForWelcome,
     "shutdown-gateway-away": WaitsForTheGateway,
     "report": ReportsATimestamp,
+    "heartbeat": SaysNothingWhileIdle,
     "pings": PingsTooOften,
     "tls": IgnoresTls,
     "tls-untrusted": TrustsWhomeverItMeets,

@@ -23,6 +23,7 @@ from headrace.contract.columns import NULL_LENGTH
 from headrace.protocol.v1 import frame_pb2
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceStub
+from headrace.protocol.v1.source_pb2 import CAPABILITY_HEARTBEAT
 
 MODES = {
     "two-phase": pb.SINK_MODE_TWO_PHASE,
@@ -147,6 +148,7 @@ class Sink(Connector):
             sink="raw",
             instance=self.instance,
             mode=MODES[self.options.mode],
+            capabilities=[CAPABILITY_HEARTBEAT],
         )
         if self.two_phase:
             hello.staged.extend(pb.Part.FromString(bytes.fromhex(document["part"])) for document in self.stored("staged"))

@@ -121,7 +121,7 @@ class Source(Connector):
             connector="raw-source",
             connector_version="1",
             instance=self.instance,
-            capabilities=[pb.CAPABILITY_PACE],
+            capabilities=[pb.CAPABILITY_PACE, pb.CAPABILITY_HEARTBEAT],
         )
 
     async def begin(self) -> None:

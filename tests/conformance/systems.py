@@ -25,6 +25,7 @@ from headrace.connectors._registry import CONNECTORS
 
 COMMON = {
     "report": True,
+    "heartbeat": True,
     # The variables of the environment are enough. An option may be that for the certificates of the connector's broker.
     "tls": "",
     "mutual_tls": "",

@@ -13,6 +13,7 @@ from headrace.connectors._registry import CONNECTORS as REGISTRY
 CONNECTORS = [sys.executable, "-m", "headrace.connectors_cli", "run"]
 COMMON = """
 report = true
+heartbeat = true
 tls = "--tls-ca {ca}"
 mutual_tls = "--tls-cert {certificate} --tls-key {key}"
 """

@@ -21,6 +21,7 @@ DECLARED = {
     "read": READ,
     "refused": "refused",
     "report": True,
+    "heartbeat": True,
     "tls": "--tls-ca={ca}",
     "mutual_tls": "--tls-cert={certificate} --tls-key={key}",
 }

@@ -21,6 +21,7 @@ messages = 30
 setup = '{DATA} make {{work}}/in 2 15'
 credit_request = true
 report = true
+heartbeat = true
 tls = "--tls-ca={{ca}}"
 mutual_tls = "--tls-cert={{certificate}} --tls-key={{key}}"
 """

@@ -1,5 +1,6 @@
 """What sources and sinks do alike on their connection: TLS, pings, and Report."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from headrace.protocol.v1 import source_pb2
 
 AnyTrial = Trial[Any, Any]
 
+_SILENT_S = 6.0
+"""After which a gateway tells operators of a connector that has sent nothing."""
+_HEARTBEATS = 2
 _PINGS_WATCHED_S = 3.0
 _UNTRUSTED_WATCHED_S = 3.0
 """In which a connector makes several attempts, since it waits 2 s at most."""
@@ -37,6 +41,19 @@ def declare_connection_checks(checks: Checks[Any]) -> None:
         for received in trial.gateway.reports:
             wrong = wrong_with(received, trial.started)
             trial.require(wrong is None, f"Report: {wrong}")
+
+    @checks.check("heartbeat", "SES-35", needs=("heartbeat",))
+    async def heartbeat(trial: AnyTrial) -> None:
+        """It does not declare CAPABILITY_HEARTBEAT, or sends nothing for 6 s to a gateway that lists it, too."""
+        trial.hold()
+        trial.gateway.capabilities += [source_pb2.CAPABILITY_REPORT, source_pb2.CAPABILITY_HEARTBEAT]
+        await trial.start()
+        session = await trial.session()
+        declared = source_pb2.CAPABILITY_HEARTBEAT in session.hello.capabilities
+        trial.require(declared, "its Hello does not declare CAPABILITY_HEARTBEAT")
+        await trial.at_work(session)
+        for _ in range(_HEARTBEATS):
+            await trial.until(_more_heard(session), "a message, if only a Report", _SILENT_S)
 
     @checks.check("pings", "SES-16")
     async def pings(trial: AnyTrial) -> None:
@@ -72,6 +89,12 @@ def declare_connection_checks(checks: Checks[Any]) -> None:
         await _secured(trial, mutual=True)
         await trial.start()
         await trial.at_work(await trial.session())
+
+
+def _more_heard(session: Any) -> Callable[[], bool]:
+    """Returns whether something has arrived since now."""
+    before = session.heard
+    return lambda: bool(session.heard > before)
 
 
 async def _secured(trial: AnyTrial, *, mutual: bool = False) -> Authority:

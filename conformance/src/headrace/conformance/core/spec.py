@@ -33,6 +33,10 @@ class Spec(BaseModel):
         default=None, description="Command that starts the connector again after it has ended or was killed. Default: COMMAND."
     )
     report: bool = Field(default=False, description="Whether it sends Report to a gateway that lists CAPABILITY_REPORT.")
+    heartbeat: bool = Field(
+        default=False,
+        description="Whether it declares CAPABILITY_HEARTBEAT, and sends heartbeats to a gateway that does, too.",
+    )
     tls: str | None = Field(
         default=None,
         description="Arguments that are added to COMMAND so that it connects with TLS, and trusts the certificates in `{ca}`; "

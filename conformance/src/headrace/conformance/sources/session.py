@@ -31,6 +31,8 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
     streams: dict[int, Stream] = field(default_factory=dict)
     credit_bytes: int = 0
     credit_messages: int = 0
+    heard: int = 0
+    """How many messages have arrived."""
     frames: list[Frame] = field(default_factory=list)
     """All frames, in order, whatever their stream."""
 
@@ -149,6 +151,7 @@ class SourceSession(ScriptedCall[pb.IngestRequest, pb.IngestResponse]):
     def take(self, request: pb.IngestRequest) -> None:
         """Handles a message."""
         self.gateway.trace.from_connector(self.number, request)
+        self.heard += 1
         kind = request.WhichOneof("message")
         if kind not in ("hello", None) and not self.welcomed:
             self.gateway.breach("hello", f"it sends {kind} before it has Welcome")
