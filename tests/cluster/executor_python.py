@@ -17,7 +17,9 @@ _LEFT_OUT = {"jars"}
 
 
 def make_executor_python(folder: Path) -> Path:
-    """Makes an environment with `headrace-engine` and what that needs, of files that are linked, not copied, where they can be.
+    """Makes an environment with `headrace-engine` and what that needs.
+
+    Its files are copies: those of a link would change, as tar sees it, whenever somebody else makes or removes another link.
 
     Returns:
         Its Python.
@@ -47,18 +49,13 @@ def _install(each: Distribution, packages: Path) -> None:
     for top in {Path(file).parts[0] for file in each.files or ()} - {".."}:
         path = Path(str(each.locate_file(top)))
         if path.is_dir():
-            shutil.copytree(path, packages / top, copy_function=_link, dirs_exist_ok=True, ignore=_left_out)
+            shutil.copytree(path, packages / top, copy_function=_copy, dirs_exist_ok=True, ignore=_left_out)
         elif path.suffix != ".pth":
-            _link(str(path), str(packages / top))
+            _copy(str(path), str(packages / top))
 
 
-def _link(source: str, target: str) -> None:
-    if os.path.exists(target):
-        return
-    try:
-        os.link(source, target)
-    except OSError:
-        # Another file system, or one without links.
+def _copy(source: str, target: str) -> None:
+    if not os.path.exists(target):
         shutil.copy2(source, target)
 
 
