@@ -21,7 +21,7 @@ from headrace.gateway.core.control import (
     reload,
     resume,
 )
-from headrace.gateway.core.errors import MalformedMessage, NotPermitted, ReadTimeout
+from headrace.gateway.core.errors import MalformedMessage, NotPermitted
 from headrace.gateway.core.listing_letters import list_dead_letters
 from headrace.gateway.core.locating import locate
 from headrace.gateway.core.pauses import PartKind
@@ -30,7 +30,7 @@ from headrace.gateway.core.snapshot import pause_status
 from headrace.gateway.core.supervising import restart_connector
 from headrace.gateway.identity import identity_of
 from headrace.gateway.observer import Observer
-from headrace.gateway.services.calls import end_call
+from headrace.gateway.services.calls import end_call, write_in_time
 from headrace.gateway.services.supervise import supervise
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceServicer
@@ -219,12 +219,7 @@ class AdminService(AdminServiceServicer):
             stream = begin_peek(self._gateway, Caller(identity.name, context.peer()), identity, request.stream, request.limit)
             async with aclosing(peek(self._gateway, identity, stream, request.limit)) as samples:
                 async for sample in samples:
-                    try:
-                        async with asyncio.timeout(timeout_ms / 1000):
-                            await context.write(sample)
-                    except TimeoutError:
-                        text = f"the listener has read nothing for {timeout_ms} ms; keep reading"
-                        raise ReadTimeout(text, timeout_ms=timeout_ms) from None
+                    await write_in_time(context, sample, timeout_ms, "listener")
         except ProtocolError as error:
             await end_call(context, error)
 

@@ -1,4 +1,4 @@
-"""The first message of a session, and the end of a call with an error."""
+"""The first message of a call, writes to clients that may not read, and the end of a call with an error."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
@@ -9,7 +9,7 @@ import grpc.aio
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.core import VERSION, ProtocolError
 from headrace.gateway.core.bounds import MAX_CAPABILITIES, check_count, check_length
-from headrace.gateway.core.errors import HelloTimeout, NotPermitted, OutOfTurn, VersionUnsupported
+from headrace.gateway.core.errors import HelloTimeout, NotPermitted, OutOfTurn, ReadTimeout, VersionUnsupported
 from headrace.gateway.identity import identity_of, method_of
 from headrace.gateway.refusals import log_refusal
 from headrace.gateway.statuses import abort
@@ -38,14 +38,7 @@ async def first_hello(coming: Awaitable[Any], timeout_ms: int) -> Any:
         MalformedMessage: a name in it is too long.
         ListTooLong: it has too many capabilities.
     """
-    try:
-        async with asyncio.timeout(timeout_ms / 1000):
-            first = await coming
-    except TimeoutError:
-        raise HelloTimeout(f"no Hello within {timeout_ms} ms; send it first", timeout_ms=timeout_ms) from None
-    if first is None or first.WhichOneof("message") != "hello":
-        raise OutOfTurn("the first message of a session must be Hello")
-    hello = first.hello
+    hello = await first_of(coming, timeout_ms, "session", "Hello")
     _check_version(hello.protocol_version)
     if not hello.connector or not hello.instance:
         raise OutOfTurn("Hello without a connector name or without an instance; both are needed")
@@ -55,6 +48,52 @@ async def first_hello(coming: Awaitable[Any], timeout_ms: int) -> Any:
         check_length(f"sdk.{field} in Hello", getattr(hello.sdk, field))
     check_count("capabilities", hello.capabilities, MAX_CAPABILITIES)
     return hello
+
+
+async def first_of(coming: Awaitable[Any], timeout_ms: int, whose: str, hello: str) -> Any:
+    """Returns the hello of a call, unchecked.
+
+    Args:
+        coming: The call's first message; None if the stream ends without one.
+        timeout_ms: How long to wait for it, in milliseconds.
+        whose: What must begin with it, for the error.
+        hello: The name of its message, for the error.
+
+    Raises:
+        HelloTimeout: nothing arrived in time.
+        OutOfTurn: the message is another one.
+    """
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            first = await coming
+    except TimeoutError:
+        raise HelloTimeout(f"no {hello} within {timeout_ms} ms; send it first", timeout_ms=timeout_ms) from None
+    if first is None or first.WhichOneof("message") != "hello":
+        raise OutOfTurn(f"the first message of a {whose} must be {hello}")
+    return first.hello
+
+
+async def write_in_time(
+    context: "grpc.aio.ServicerContext[Any, Any]", response: Any, timeout_ms: int, reader: str, advice: str = "keep reading"
+) -> None:
+    """Sends a message, and waits until the client reads.
+
+    Args:
+        context: The call.
+        response: The message.
+        timeout_ms: How long the client may read nothing, in milliseconds.
+        reader: The client, for the error.
+        advice: What it should do, for the error.
+
+    Raises:
+        ReadTimeout: the client has read nothing in time.
+    """
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            await context.write(response)
+    except TimeoutError:
+        text = f"the {reader} has read nothing for {timeout_ms} ms; {advice}"
+        raise ReadTimeout(text, timeout_ms=timeout_ms) from None
 
 
 def _check_version(spoken: int) -> None:

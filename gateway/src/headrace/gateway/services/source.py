@@ -1,6 +1,5 @@
 """SourceService: one task of a session reads the connector's messages, another writes to it."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 
@@ -13,14 +12,14 @@ from structlog.contextvars import bound_contextvars
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.core import VERSION, Gateway, ProtocolError, intake
 from headrace.gateway.core.bounds import check_hello
-from headrace.gateway.core.errors import MalformedMessage, OutOfTurn, ReadTimeout, UnknownMessage
+from headrace.gateway.core.errors import MalformedMessage, OutOfTurn, UnknownMessage
 from headrace.gateway.core.frames import OVERHEAD_BYTES
 from headrace.gateway.core.housekeeping import SHORTEST_LINGER_MS
 from headrace.gateway.core.position import check_name
 from headrace.gateway.core.session import Session
 from headrace.gateway.core.stream_credit import request_credit
 from headrace.gateway.identity import Identity, identity_of
-from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, end_call, first_hello, first_to_end
+from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, end_call, first_hello, first_to_end, write_in_time
 from headrace.gateway.services.received import Received
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer
@@ -126,12 +125,7 @@ class SourceService(SourceServiceServicer):
         timeout_ms = self._gateway.limits.write_timeout_ms
         while True:
             for response in session.waiting():
-                try:
-                    async with asyncio.timeout(timeout_ms / 1000):
-                        await context.write(response)
-                except TimeoutError:
-                    text = f"the connector has read nothing for {timeout_ms} ms; keep reading while you send"
-                    raise ReadTimeout(text, timeout_ms=timeout_ms) from None
+                await write_in_time(context, response, timeout_ms, "connector", "keep reading while you send")
                 if session.acknowledging_since is not None:
                     for observe in self._gateway.acknowledgement_observers:
                         observe(time.monotonic() - session.acknowledging_since)

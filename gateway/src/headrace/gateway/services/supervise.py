@@ -1,6 +1,5 @@
 """The call of a deployment's supervisor: one task reads its messages, another writes the restarts that are requested."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import grpc.aio
@@ -8,11 +7,11 @@ import structlog
 
 from headrace.gateway.core import VERSION, Gateway
 from headrace.gateway.core.deployments import Deployment
-from headrace.gateway.core.errors import HelloTimeout, OutOfTurn, ReadTimeout, UnknownMessage
+from headrace.gateway.core.errors import OutOfTurn, UnknownMessage
 from headrace.gateway.core.long_calls import LongCall
 from headrace.gateway.core.supervising import leave, register, replace_connectors, take_outcome
 from headrace.gateway.identity import Identity
-from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, first_to_end
+from headrace.gateway.services.calls import UNKNOWN_MESSAGE, begin_call, first_of, first_to_end, write_in_time
 from headrace.protocol.v1 import admin_pb2 as pb
 
 Context = grpc.aio.ServicerContext[pb.SuperviseRequest, pb.SuperviseResponse]
@@ -26,7 +25,7 @@ async def supervise(gateway: Gateway, identity: Identity, requests: AsyncIterato
     Raises:
         ProtocolError: the call must end with it.
     """
-    hello = await _hello(requests, gateway.limits.hello_timeout_ms)
+    hello = await first_of(anext(requests, None), gateway.limits.hello_timeout_ms, "supervisor", "SuperviseHello")
     deployment = register(gateway, hello, context.peer(), identity)
     call = LongCall(identity, lambda: _end(deployment, call))
     gateway.long_calls.add(call)
@@ -42,17 +41,6 @@ async def supervise(gateway: Gateway, identity: Identity, requests: AsyncIterato
 def _end(deployment: Deployment, call: LongCall) -> None:
     assert call.failure is not None
     deployment.end(call.failure)
-
-
-async def _hello(requests: AsyncIterator[pb.SuperviseRequest], timeout_ms: int) -> pb.SuperviseHello:
-    try:
-        async with asyncio.timeout(timeout_ms / 1000):
-            first = await anext(requests, None)
-    except TimeoutError:
-        raise HelloTimeout(f"no SuperviseHello within {timeout_ms} ms; send it first", timeout_ms=timeout_ms) from None
-    if first is None or first.WhichOneof("message") != "hello":
-        raise OutOfTurn("the first message of a supervisor must be SuperviseHello")
-    return first.hello
 
 
 async def _read(gateway: Gateway, deployment: Deployment, requests: AsyncIterator[pb.SuperviseRequest]) -> None:
@@ -74,12 +62,7 @@ async def _write(gateway: Gateway, deployment: Deployment, context: Context) -> 
     timeout_ms = gateway.limits.write_timeout_ms
     response = pb.SuperviseResponse(welcome=pb.SuperviseWelcome(gateway_version=VERSION))
     while True:
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await context.write(response)
-        except TimeoutError:
-            text = f"the supervisor has read nothing for {timeout_ms} ms; keep reading"
-            raise ReadTimeout(text, timeout_ms=timeout_ms) from None
+        await write_in_time(context, response, timeout_ms, "supervisor")
         while not deployment.outgoing:
             if deployment.failure is not None:
                 raise deployment.failure
