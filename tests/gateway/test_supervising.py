@@ -190,6 +190,8 @@ async def test_a_restart_that_fails_is_answered_with_its_error(
     supervisor = await rig.supervisor().register("orders")
     calls = [rig.restart("orders"), rig.restart("orders")]
     order = await supervisor.order()
+    # One that comes after the answer would be another order.
+    await rig.until_waiting(2)
     await supervisor.answer(order.id, failure=pb.RestartFailure(kind=kind, error="the disk\x1b is full" + "é" * 100_000))
     for call in calls:
         found, details = await rig.refused(call)
