@@ -72,7 +72,7 @@ export class Browser {
   }
 
   #tellLoss(): void {
-    this.next = this.ring.from(0)?.number ?? this.ring.next;
+    this.next = this.ring.oldest;
     this.#write("event: lost\ndata:\n\n");
   }
 

@@ -46,9 +46,9 @@ export class Ring {
     return Math.floor(this.limits.bytes / SEGMENTS);
   }
 
-  /** The number that the next event will have at least. */
-  get next(): number {
-    return this.#next;
+  /** No event that is there, or will be, has a smaller number. Events that are being written have larger ones, too. */
+  get oldest(): number {
+    return this.#removed + 1;
   }
 
   /** Appends events, and tells the listeners. If it throws, none of them was shown. */

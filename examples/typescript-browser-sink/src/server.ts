@@ -86,7 +86,6 @@ export class EventServer implements AsyncDisposable {
       this.#browsers -= 1;
     });
     const next = lastId === "" ? undefined : this.ring.after(lastId);
-    const oldest = this.ring.from(0)?.number ?? this.ring.next;
-    new Browser(response, this.ring, next ?? oldest, lastId !== "" && next === undefined, this.options);
+    new Browser(response, this.ring, next ?? this.ring.oldest, lastId !== "" && next === undefined, this.options);
   }
 }

@@ -3,17 +3,20 @@ import { appendFile, mkdir, readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 
+import type { StoredEvent } from "../src/journal.js";
 import { Ring } from "../src/ring.js";
 import { temporaryFolder } from "./folder.js";
 
 const LIMITS = { events: 100, bytes: 1 << 20 };
 
 /** Everything that a ring has. */
-function dataOf(ring: Ring): string[] {
-  const found: string[] = [];
-  for (let event = ring.from(0); event !== undefined; event = ring.from(event.number + 1)) found.push(event.data);
+function eventsOf(ring: Ring): StoredEvent[] {
+  const found: StoredEvent[] = [];
+  for (let event = ring.from(0); event !== undefined; event = ring.from(event.number + 1)) found.push(event);
   return found;
 }
+
+const dataOf = (ring: Ring): string[] => eventsOf(ring).map((event) => event.data);
 
 const range = (first: number, last: number): string[] =>
   Array.from({ length: last - first + 1 }, (_, i) => `{"value":"${first + i}"}`);
@@ -31,6 +34,19 @@ describe("a ring of events", () => {
     await small.append(["x".repeat(401), "y".repeat(400)]);
     assert.deepEqual(dataOf(small), ["y".repeat(400)]);
     await small.close();
+  });
+
+  it("has an oldest number that passes over nothing that is being written", async () => {
+    await using folder = await temporaryFolder();
+    const ring = await Ring.open(folder.path, { events: 2, bytes: 1 << 20 });
+    const written = ring.append(range(1, 2));
+    const { oldest } = ring;
+    assert.equal(ring.from(oldest), undefined);
+    await written;
+    assert.equal(ring.from(oldest)?.data, range(1, 1)[0]);
+    await ring.append(range(3, 3));
+    assert.equal(ring.from(ring.oldest)?.data, range(2, 2)[0]);
+    await ring.close();
   });
 
   it("tells its listeners, until they do not listen any more", async () => {
@@ -54,10 +70,9 @@ describe("a ring of events", () => {
     for (let start = 0; start < 3; start++) {
       const ring = await Ring.open(folder.path, LIMITS);
       assert.deepEqual(dataOf(ring), range(1, start * 2));
-      const next = ring.next;
       await ring.append(range(start * 2 + 1, start * 2 + 2));
       await ring.sync();
-      for (const number of [next, next + 1]) ids.add(ring.from(number)!.id);
+      for (const { id } of eventsOf(ring).slice(-2)) ids.add(id);
       await ring.close();
       const [last] = (await readdir(folder.path)).sort().slice(-1);
       await appendFile(join(folder.path, last), '{"number":99,"id"');
