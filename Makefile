@@ -52,7 +52,7 @@ lint: setup-dev ## Check format, types, stubs and protos, without changing anyth
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
-	.venv/bin/python scripts/generate_stubs.py --check
+	.venv/bin/python -m scripts.generate_stubs --check
 	scripts/lint_protos.sh
 
 format: setup-dev ## Format the code, and apply automatic fixes
@@ -60,7 +60,7 @@ format: setup-dev ## Format the code, and apply automatic fixes
 	.venv/bin/ruff format .
 
 stubs: setup-dev ## Generate the stubs from proto/
-	.venv/bin/python scripts/generate_stubs.py
+	.venv/bin/python -m scripts.generate_stubs
 
 proto-baseline: ## After a release, store proto/ as the baseline that later changes must not break
 	scripts/lint_protos.sh --baseline

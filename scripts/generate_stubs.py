@@ -6,10 +6,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+
+from scripts.go_environ import GO_ENVIRON
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto"
@@ -20,6 +22,8 @@ GO_PLUGINS = {
     "google.golang.org/grpc/cmd/protoc-gen-go-grpc": "v1.6.2",
 }
 GO_STUBS = Path("sdk/go/internal/protocol")
+CONNECTOR_PROTOS = (PACKAGE / "source.proto", PACKAGE / "sink.proto")
+"""What a connector needs, with what these import."""
 RUST_STUBS = Path("sdk/rust/src/protocol/v1")
 TYPESCRIPT = Path("sdk/typescript")
 BUF_VERSION = "1.75.0"
@@ -39,9 +43,9 @@ class Stubs:
     """The required programs that are not in this environment."""
 
 
-def protoc(*arguments: str) -> None:
-    """Runs the protoc of grpcio-tools on all of proto/."""
-    sources = sorted(str(path.relative_to(PROTO)) for path in PROTO.rglob("*.proto"))
+def protoc(*arguments: str | Path, sources: Sequence[Path] = ()) -> None:
+    """Runs the protoc of grpcio-tools on files of proto/, by default on all of them."""
+    sources = sources or sorted(path.relative_to(PROTO) for path in PROTO.rglob("*.proto"))
     well_known = str(files("grpc_tools") / "_proto")
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO}", f"-I{well_known}", *arguments, *sources]
     subprocess.run(command, check=True, cwd=PROTO)
@@ -84,18 +88,22 @@ def generate_typescript(folder: Path) -> None:
 def go_plugins() -> Path:
     """Returns the folder of protoc's Go plugins, after installing missing ones at their pinned versions."""
     folder = ROOT / ".build" / "go-bin" / "-".join(GO_PLUGINS.values())
+    environ = {**os.environ, **GO_ENVIRON, "GOBIN": str(folder)}
     for package, version in GO_PLUGINS.items():
         if not (folder / Path(package).name).exists():
-            subprocess.run(["go", "install", f"{package}@{version}"], check=True, env={**os.environ, "GOBIN": str(folder)})
+            subprocess.run(["go", "install", f"{package}@{version}"], check=True, env=environ)
     return folder
 
 
 def generate_rust(folder: Path) -> None:
     """Writes the Rust stubs that a connector needs, with a generator that needs no protoc."""
-    environ = {**os.environ, "CARGO_TARGET_DIR": str(ROOT / ".build" / "rust" / "stubs")}
+    environ = {**os.environ, "CARGO_TARGET_DIR": str(ROOT / ".build" / "rust" / "stubs"), "CARGO_INCREMENTAL": "0"}
     manifest = ROOT / "sdk" / "rust" / "stubs" / "Cargo.toml"
-    command: list[str | Path] = ["cargo", "run", "--quiet", "--manifest-path", manifest, "--", PROTO, folder]
-    subprocess.run(command, check=True, cwd=ROOT, env=environ)
+    with tempfile.TemporaryDirectory() as out:
+        descriptors = Path(out) / "descriptors"
+        protoc(f"--descriptor_set_out={descriptors}", "--include_imports", "--include_source_info", sources=CONNECTOR_PROTOS)
+        command: list[str | Path] = ["cargo", "run", "--quiet", "--manifest-path", manifest, "--", descriptors, folder]
+        subprocess.run(command, check=True, cwd=ROOT, env=environ)
 
 
 ALL = (

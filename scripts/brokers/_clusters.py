@@ -81,7 +81,8 @@ class KafkaNode(Kafka):
                 raise BrokerFailed(f"kafka: {self.folder}/data cannot be made:\n{done.stdout}{done.stderr}")
 
     def _commands(self) -> Sequence[Command]:
-        return [Command([*java_command("kafka.Kafka", *_SMALL_JVM), str(self.folder / "server.properties")])]
+        jvm = [*_SMALL_JVM, f"-Djava.io.tmpdir={self.folder}"]
+        return [Command([*java_command("kafka.Kafka", *jvm), str(self.folder / "server.properties")])]
 
 
 N = TypeVar("N", NatsNode, KafkaNode)

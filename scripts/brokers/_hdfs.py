@@ -42,10 +42,12 @@ class Hdfs(Broker):
     def _commands(self) -> Sequence[Command]:
         where = ["-nnport", str(self.port), "-httpport", str(self.ports["http"])]
         new = [] if any(self._data.rglob("VERSION")) else ["-format"]
-        settings = ["-D", f"hdfs.minidfs.basedir={self._data}", "-D", "dfs.replication=1"]
+        values = {"hdfs.minidfs.basedir": self._data, "hadoop.tmp.dir": self._data / "tmp", "dfs.replication": 1}
+        settings = [word for name, value in values.items() for word in ("-D", f"{name}={value}")]
         classes = f"{_JARS}/*:{spark_jars(self.name)}/*"
         main = "org.apache.hadoop.test.MiniDFSClusterManager"
-        return [Command([java(), *_SMALL_JVM, "-cp", classes, main, *new, *where, "-datanodes", "1", *settings])]
+        jvm = [*_SMALL_JVM, f"-Djava.io.tmpdir={self._data}"]
+        return [Command([java(), *jvm, "-cp", classes, main, *new, *where, "-datanodes", "1", *settings])]
 
     def _answers(self) -> bool:
         # Its ports answer before its data node is ready.

@@ -99,7 +99,8 @@ class Kafka(Broker):
                 raise BrokerFailed(f"kafka: {self.folder}/data cannot be made:\n{done.stdout}")
 
     def _commands(self) -> Sequence[Command]:
-        options = [] if self._usual_ports else _QUICK_START
+        # Where it unpacks libraries, which it leaves behind if it is killed.
+        options = [f"-Djava.io.tmpdir={self.folder}", *([] if self._usual_ports else _QUICK_START)]
         return [Command([*java_command("kafka.Kafka", *options), str(self.folder / "server.properties")])]
 
     def _answers(self) -> bool:

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from scripts.go_environ import GO_ENVIRON
 from tests.docs.pages import blocks, spans
 from tests.gateway.processes import gateway_process
-from tests.sdk_go.toolchain import ENVIRON, ROOT, toolchain
+from tests.sdk_go.toolchain import ROOT, toolchain
 
 pytestmark = pytest.mark.timeout(600)  # The first build compiles gRPC and SQLite.
 
@@ -29,7 +30,7 @@ def _environment() -> Iterator[None]:
     go = Path(toolchain("examples/go-*").go)
     with gateway_process() as gateway, pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADRACE_GATEWAY", gateway.address)
-        for name, value in ENVIRON.items():
+        for name, value in GO_ENVIRON.items():
             patch.setenv(name, value)
         patch.setenv("PATH", f"{go.parent}{os.pathsep}{os.environ['PATH']}")
         yield

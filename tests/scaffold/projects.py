@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scripts.go_environ import GO_ENVIRON as GO
 from tests.absent import absent
-from tests.sdk_go.toolchain import ENVIRON as GO
 from tests.sdk_java.programs import QUICK_START, Programs, archived
 from tests.sdk_rust.conftest import ENVIRON as RUST
 

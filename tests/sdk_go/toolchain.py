@@ -6,17 +6,11 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.go_environ import GO_ENVIRON
 from tests.absent import absent
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / ".build" / "go"
-ENVIRON = {
-    "GOCACHE": str(BUILD / "cache"),
-    # Without inlining and debug information, to compile takes half as long; with the same flags everywhere, once.
-    "GOFLAGS": "'-gcflags=all=-l -dwarf=false' -ldflags=-w",
-    "STATICCHECK_CACHE": str(BUILD / "staticcheck"),
-}
-"""What every command of `go` has in its environment."""
 STATICCHECK = "honnef.co/go/tools/cmd/staticcheck@v0.8.2"
 
 
@@ -29,7 +23,7 @@ class Toolchain:
     def run(self, *arguments: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
         """Runs a command of `go` in a folder."""
         command = [self.go, *map(str, arguments)]
-        return subprocess.run(command, cwd=folder, env=os.environ | ENVIRON, capture_output=True, text=True, check=False)
+        return subprocess.run(command, cwd=folder, env=os.environ | GO_ENVIRON, capture_output=True, text=True, check=False)
 
     def build(self, folder: Path) -> Path:
         """Builds the program in a folder; the cache makes the second build short."""
