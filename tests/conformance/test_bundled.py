@@ -8,7 +8,7 @@ from tests.conformance.systems import judge
 
 from headrace.conformance.sinks import SINK_CHECKS
 from headrace.conformance.sources import SOURCE_CHECKS
-from headrace.connectors._registry import CONNECTORS as REGISTRY
+from headrace.connectors import CONNECTORS as REGISTRY
 
 CONNECTORS = [sys.executable, "-m", "headrace.connectors_cli", "run"]
 COMMON = """

@@ -16,7 +16,7 @@ from headrace.connectors._bad_records import BadRecords
 from headrace.connectors._records import split
 from headrace.connectors.file import Names
 from headrace.sdk import GONE, Backlog, Batch, InvalidSource, Position, PositionLost
-from headrace.sdk.wire._pack import pack
+from headrace.sdk.wire import pack
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 

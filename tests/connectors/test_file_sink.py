@@ -4,8 +4,11 @@ import asyncio
 import json
 import os
 import struct
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -334,3 +337,20 @@ def test_a_commit_that_failed_may_be_asked_for_again(make, tmp_path):
         os.rename(staged, hidden / "staged" / staged.name)
     sink.commit(SECOND)
     assert file.read_bytes() == b"a\nb\n"
+
+
+@pytest.mark.parametrize("format_", ["lines", "length-prefixed"])
+def test_writing_values_imports_no_pandas(format_: str) -> None:
+    # Arrow imports it, if it is installed, for each constant that it makes of a Python value.
+    assert find_spec("pandas") is not None
+    program = f"""
+import sys
+from headrace.connectors import SinkFormat
+from headrace.connectors.file._format import encode
+from headrace.sdk import Message, Rows
+
+assert b"b" in encode(Rows.of(Message(b"a"), Message(b"b")), SinkFormat("{format_}")).data
+assert "pandas" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -13,7 +13,7 @@ from tests.docs.pages import ROOT, Block, blocks, codes, section, table
 from tests.gateway.wire import Engine, values_of
 from tests.gateway.wire import serve as gateway
 
-from headrace.connectors._connector import RESERVED
+from headrace.connectors import RESERVED
 from headrace.connectors.manifests import OF_THE_GATEWAY, Manifest, ParameterTable
 
 PAGE = "docs/plugins.md"

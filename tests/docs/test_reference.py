@@ -15,10 +15,10 @@ import headrace.engine
 import headrace.gateway
 from headrace.contract.limits import DEFAULT_GATEWAY
 from headrace.contract.units import parse_duration, parse_size
+from headrace.engine.codec import COLUMNS
 from headrace.engine.sink import _options as _sink_options
 from headrace.engine.source import _options
 from headrace.engine.wire import _gateway_options
-from headrace.engine.wire._encode import COLUMNS
 from headrace.gateway import Config, Http, Limits, Log, Paused, Peek, StreamRule, Telemetry, Tls, Token, load_config
 from headrace.gateway.core.errors import ProtocolError
 from headrace.gateway.statuses import reason_name

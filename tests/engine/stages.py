@@ -18,8 +18,8 @@ from headrace.engine.applications._reports import Report, merged, report_of
 from headrace.engine.applications._source_stage import source_stage_rows, stream_end_rows
 from headrace.engine.applications._state_cache import StateCache
 from headrace.engine.applications._store import Head, read_head
+from headrace.engine.codec import Columns
 from headrace.engine.source._ranges import Ends
-from headrace.engine.wire._decode import Columns
 from headrace.pipelines import Message, Pipeline
 from headrace.pipelines.runtime import Key, States
 

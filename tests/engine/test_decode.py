@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 from tests.engine.frames import Message, frame
 
-from headrace.engine import SCHEMA, FrameError
-from headrace.engine.wire import _decode as decode
+from headrace.engine import SCHEMA, FrameError, codec
 from headrace.protocol.v1 import frame_pb2 as pb
 
 small = st.binary(max_size=6)
@@ -40,22 +39,22 @@ def rows(batches: list[pa.RecordBatch]) -> list[tuple[object, ...]]:
     return found
 
 
-def read(stream: str, part: pb.Frame) -> decode.Columns:
-    return decode.columns(stream, part)
+def read(stream: str, part: pb.Frame) -> codec.Columns:
+    return codec.columns(stream, part)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a/0", "b/1", "ü/2"]), message_lists()), min_size=1, max_size=5))
 def test_every_message_becomes_a_row(parts: list[tuple[str, list[Message]]]) -> None:
-    found = rows(list(decode.record_batches(read(stream, frame(messages)) for stream, messages in parts)))
+    found = rows(list(codec.record_batches(read(stream, frame(messages)) for stream, messages in parts)))
     assert found == [m.row(stream) for stream, messages in parts for m in messages]
 
 
 @given(message_lists(), st.integers(-3, 70), st.integers(-3, 70))
 def test_a_cut_holds_what_lies_between(messages: list[Message], low: int, high: int) -> None:
     after, upto = messages[0].sequence + low, messages[0].sequence + high
-    part = decode.cut(read("a/0", frame(messages)), after, upto)
+    part = codec.cut(read("a/0", frame(messages)), after, upto)
     expected = [m for m in messages if after < m.sequence <= upto]
-    assert (rows([decode.record_batch([part])]) if part else []) == [m.row("a/0") for m in expected]
+    assert (rows([codec.record_batch([part])]) if part else []) == [m.row("a/0") for m in expected]
     if part:
         assert (part.first, part.last, part.rows) == (expected[0].sequence, expected[-1].sequence, len(expected))
 
@@ -64,20 +63,20 @@ def test_a_cut_holds_what_lies_between(messages: list[Message], low: int, high: 
 def test_cuts_of_a_frame_add_up(messages: list[Message], data: st.DataObject) -> None:
     edge = data.draw(st.integers(messages[0].sequence - 1, messages[-1].sequence + 1))
     whole = read("a/0", frame(messages))
-    parts = [p for p in (decode.cut(whole, -1, edge), decode.cut(whole, edge, 2**63 - 1)) if p]
-    assert rows(list(decode.record_batches(parts))) == [m.row("a/0") for m in messages]
+    parts = [p for p in (codec.cut(whole, -1, edge), codec.cut(whole, edge, 2**63 - 1)) if p]
+    assert rows(list(codec.record_batches(parts))) == [m.row("a/0") for m in messages]
 
 
 def test_batches_stay_within_their_limits() -> None:
     parts = [read("a/0", frame([Message(10 * i + j, bytes(1000)) for j in range(10)])) for i in range(2000)]
-    batches = list(decode.record_batches(parts))
+    batches = list(codec.record_batches(parts))
     assert sum(b.num_rows for b in batches) == 20_000
-    assert all(b.num_rows <= decode.MAX_BATCH_ROWS and b.nbytes < 1.2 * decode.MAX_BATCH_BYTES for b in batches)
+    assert all(b.num_rows <= codec.MAX_BATCH_ROWS and b.nbytes < 1.2 * codec.MAX_BATCH_BYTES for b in batches)
     assert len(batches) < 8
 
 
 def test_the_arrow_schema_is_the_one_that_spark_wants() -> None:
-    assert to_arrow_schema(SCHEMA, timezone="UTC").equals(decode.SCHEMA)
+    assert to_arrow_schema(SCHEMA, timezone="UTC").equals(codec.SCHEMA)
 
 
 GOOD = frame([Message(1, b"ab", b"k", 5, "id", (("h", b"x"),)), Message(3, b"c")])
@@ -108,7 +107,7 @@ def test_columns_that_do_not_add_up_are_refused(changes: dict[str, object]) -> N
     for name, value in changes.items():
         setattr(bad, name, value)
     with pytest.raises(FrameError):
-        decode.record_batch([read("a/0", bad)])
+        codec.record_batch([read("a/0", bad)])
 
 
 @settings(max_examples=200)
@@ -119,4 +118,4 @@ def test_garbage_is_refused_or_is_a_valid_batch(data: st.DataObject) -> None:
     for field in data.draw(st.lists(st.sampled_from([f for f in GOOD.DESCRIPTOR.fields if f.type == f.TYPE_BYTES]), max_size=3)):
         setattr(bad, field.name, data.draw(st.binary(max_size=20)))
     with contextlib.suppress(FrameError):
-        decode.record_batch([read("a/0", bad)]).validate()
+        codec.record_batch([read("a/0", bad)]).validate()

@@ -9,11 +9,11 @@ from tests.fake_gateway.engine import FakeGateway
 from headrace.engine import GatewayAway, MessagesLost
 from headrace.engine._errors import SourceSilent
 from headrace.engine.checkpoint._position import Position
+from headrace.engine.codec import record_batches
 from headrace.engine.source._fetch import PipelineRun, fetch
 from headrace.engine.source._options import Defaults, parse
 from headrace.engine.source._ranges import Range
 from headrace.engine.wire._connection import Connection
-from headrace.engine.wire._decode import record_batches
 from headrace.engine.wire._retry import Retry
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
@@ -37,7 +37,7 @@ def read(gateway: FakeGateway, *ranges: Range, timeout_s: float = 20) -> dict[st
     options = parse({"gateway": gateway.address, "stream": "orders/*"}, Defaults())
     pipeline = PipelineRun("p", 1).to_proto(options)
     found: dict[str, list[int]] = {}
-    for batch in record_batches(fetch(Connection.of(options), pipeline, ranges, Retry(timeout_s, 0.1))):
+    for batch in record_batches(fetch(Connection.of(options), pipeline, ranges, Retry(timeout_s, 0.1, fields={}))):
         for stream, sequence in zip(batch.column("stream").to_pylist(), batch.column("sequence").to_pylist(), strict=True):
             found.setdefault(stream, []).append(sequence)
     return found

@@ -131,7 +131,7 @@ def test_a_gateway_that_restarted_is_told_everything(gateway: FakeGateway) -> No
     assert gateway.committed("orders/0") == 5
 
 
-def test_a_gateway_that_is_away_is_waited_for(gateway: FakeGateway) -> None:
+def test_a_gateway_that_is_away_is_waited_for(gateway: FakeGateway, caplog: pytest.LogCaptureFixture) -> None:
     gateway.append("orders/0", messages(1, 5))
     gateway.stop()
     planner = make(gateway)
@@ -145,6 +145,10 @@ def test_a_gateway_that_is_away_is_waited_for(gateway: FakeGateway) -> None:
     while (end := planner.latest_offset(start, ALL)) == start:
         assert time.monotonic() < deadline
     assert sequences(end) == {"orders/0": 5}
+    # Also where the name was generated, the lines say whose query waits.
+    away, available = (record for record in caplog.records if record.levelname == "WARNING")
+    assert "available again" in available.getMessage()
+    assert {vars(record)["pipeline"] for record in (away, available)} == {start["pipeline"]}
 
 
 def test_a_gateway_that_stays_away_fails_the_query(gateway: FakeGateway) -> None:

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from headrace.engine import SCHEMA, SchemaError
+from headrace.engine import SCHEMA, SchemaError, codec
 from headrace.engine.sink._spool import Spool
-from headrace.engine.wire import _decode as decode
-from headrace.engine.wire import _encode as encode
 from headrace.protocol.v1 import frame_pb2 as pb
 
 small = st.binary(max_size=6)
@@ -52,7 +50,7 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, object]]:
 
 
 def decoded(frames: list[pb.Frame]) -> list[dict[str, object]]:
-    rows = [row for frame in frames for row in rows_of(decode.record_batch([decode.columns("", frame)]))]
+    rows = [row for frame in frames for row in rows_of(codec.record_batch([codec.columns("", frame)]))]
     assert [row.pop("sequence") for row in rows] == list(range(frames[0].first_sequence, frames[0].first_sequence + len(rows)))
     assert {row.pop("stream") for row in rows} == {""}
     return rows
@@ -60,7 +58,7 @@ def decoded(frames: list[pb.Frame]) -> list[dict[str, object]]:
 
 @given(batches(), st.integers(0, 2**40))
 def test_every_row_comes_out_of_its_frames(batch: pa.RecordBatch, first: int) -> None:
-    frames = list(encode.frames(batch, first))
+    frames = list(codec.frames(batch, first))
     assert (decoded(frames) if frames else []) == rows_of(batch)
     assert sum(frame.count for frame in frames) == batch.num_rows
 
@@ -70,7 +68,7 @@ def test_what_lies_under_a_null_is_not_sent(batch: pa.RecordBatch) -> None:
     """Arrow lets bytes and list elements lie under a null."""
     hidden = [_hidden(column) for column in batch.columns]
     nulled = pa.RecordBatch.from_arrays(hidden, names=batch.schema.names)
-    frames = list(encode.frames(nulled, 0))
+    frames = list(codec.frames(nulled, 0))
     assert (decoded(frames) if frames else []) == rows_of(nulled)
 
 
@@ -86,7 +84,7 @@ def _hidden(array: pa.Array) -> pa.Array:
 
 
 def test_strings_are_sent_as_utf_8() -> None:
-    (frame,) = encode.frames(pa.RecordBatch.from_pydict({"value": ["ä", None, ""], "key": ["k", "", None]}), 5)
+    (frame,) = codec.frames(pa.RecordBatch.from_pydict({"value": ["ä", None, ""], "key": ["k", "", None]}), 5)
     assert (frame.first_sequence, frame.count, frame.sequence_deltas) == (5, 3, b"")
     assert (frame.values, frame.keys) == ("ä".encode(), b"k")
     assert [row["value"] for row in decoded([frame])] == ["ä".encode(), None, b""]
@@ -95,17 +93,17 @@ def test_strings_are_sent_as_utf_8() -> None:
 def test_columns_that_are_null_throughout_are_left_out() -> None:
     table = {"value": pa.array([b"v"]), "key": pa.nulls(1, pa.binary()), "message_id": pa.nulls(1, pa.string())}
     table |= {"event_time": pa.nulls(1, pa.timestamp("us")), "headers": pa.array([[]], pa.list_(ENTRY))}
-    (frame,) = encode.frames(pa.RecordBatch.from_pydict(table), 0)
+    (frame,) = codec.frames(pa.RecordBatch.from_pydict(table), 0)
     assert {field.name for field, _ in frame.ListFields()} == {"count", "values", "value_lengths"}
 
 
 def test_frames_stay_within_their_limits() -> None:
-    many = list(encode.frames(pa.RecordBatch.from_pydict({"value": pa.array([b""] * 140_000)}), 0))
-    assert all(frame.count <= encode.MAX_FRAME_ROWS for frame in many)
+    many = list(codec.frames(pa.RecordBatch.from_pydict({"value": pa.array([b""] * 140_000)}), 0))
+    assert all(frame.count <= codec.MAX_FRAME_ROWS for frame in many)
     sizes = [10, 2**20 + 5, 10, 600_000, 600_000, 100]
-    large = list(encode.frames(pa.RecordBatch.from_pydict({"value": pa.array([bytes(n) for n in sizes])}), 0))
+    large = list(codec.frames(pa.RecordBatch.from_pydict({"value": pa.array([bytes(n) for n in sizes])}), 0))
     assert [frame.count for frame in large] == [1, 1, 2, 2]
-    assert all(frame.ByteSize() <= encode.MAX_FRAME_BYTES for frame in large if frame.count > 1)
+    assert all(frame.ByteSize() <= codec.MAX_FRAME_BYTES for frame in large if frame.count > 1)
     assert [frame.first_sequence for frame in large] == [0, 1, 2, 4]
 
 
@@ -124,20 +122,20 @@ def test_frames_stay_within_their_limits() -> None:
 )
 def test_columns_that_no_sink_takes(spark: SparkSession, schema: str, names: list[str]) -> None:
     with pytest.raises(SchemaError) as caught:
-        encode.check_schema(StructType.fromDDL(schema))
+        codec.check_schema(StructType.fromDDL(schema))
     assert all(name in str(caught.value) for name in names)
 
 
 def test_the_columns_of_the_source_are_taken(spark: SparkSession) -> None:
-    encode.check_schema(SCHEMA)
-    encode.check_schema(StructType.fromDDL("value string, key string"))
+    codec.check_schema(SCHEMA)
+    codec.check_schema(StructType.fromDDL("value string, key string"))
 
 
 @pytest.mark.parametrize("entry", [None, {"name": None, "value": b"v"}])
 def test_headers_without_a_name_are_refused(entry: object) -> None:
     batch = pa.RecordBatch.from_pydict({"value": pa.array([b"v"]), "headers": pa.array([[entry]], pa.list_(ENTRY))})
     with pytest.raises(SchemaError, match="headers"):
-        list(encode.frames(batch, 0))
+        list(codec.frames(batch, 0))
 
 
 @given(batches(), st.data())

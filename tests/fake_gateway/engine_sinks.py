@@ -8,7 +8,7 @@ import grpc
 import pyarrow as pa
 from tests.fake_gateway.engine import FakeGateway
 
-from headrace.engine.wire import _decode as decode
+from headrace.engine import codec
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import frame_pb2, sink_pb2
 
@@ -28,10 +28,10 @@ class Delivered:
 
     @property
     def rows(self) -> list[dict[str, object]]:
-        columns = [decode.columns("", frame) for frame in self.frames]
-        at = decode.SCHEMA.get_field_index("event_time")
+        columns = [codec.columns("", frame) for frame in self.frames]
+        at = codec.SCHEMA.get_field_index("event_time")
         rows: list[dict[str, object]] = []
-        for batch in decode.record_batches(columns):
+        for batch in codec.record_batches(columns):
             rows += batch.set_column(at, "event_time", batch.column(at).cast(pa.int64())).to_pylist()
         return rows
 

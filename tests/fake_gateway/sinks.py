@@ -11,8 +11,7 @@ from headrace.protocol.v1.frame_pb2 import Frame
 from headrace.protocol.v1.sink_pb2_grpc import SinkServiceServicer, add_SinkServiceServicer_to_server
 from headrace.protocol.v1.source_pb2 import Capability
 from headrace.sdk import Batch
-from headrace.sdk.wire._frame import fill_frame
-from headrace.sdk.wire._pack import pack
+from headrace.sdk.wire import fill_frame, pack
 
 
 def transaction(batch: int, pipeline: str = "p") -> pb.Transaction:

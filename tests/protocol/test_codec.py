@@ -5,13 +5,12 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.engine.wire._decode import columns, cut, record_batches
+from headrace.engine.codec import columns, cut, record_batches
 from headrace.gateway.core.errors import ProtocolError
 from headrace.gateway.core.frames import check, count_up_to, trim
 from headrace.protocol.v1.frame_pb2 import Frame
 from headrace.sdk import Message
-from headrace.sdk.wire._frame import fill_frame
-from headrace.sdk.wire._pack import pack
+from headrace.sdk.wire import fill_frame, pack
 
 STREAM = "orders/0"
 BODIES = st.one_of(st.none(), st.binary(max_size=30))

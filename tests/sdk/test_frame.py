@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.protocol.v1.frame_pb2 import Frame
 from headrace.sdk import NULL, Batch, InvalidMessage, Message, Packed, Steps, decode_frame
-from headrace.sdk.wire._frame import fill_frame, fit, frame_size
-from headrace.sdk.wire._pack import pack
+from headrace.sdk.wire import fill_frame, fit, frame_size, pack
 
 STREAM_ID = 300
 BODIES = st.one_of(st.none(), st.binary(max_size=40))

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.sdk import FrameTarget, Message
 from headrace.sdk.sources._gather import Gather
-from headrace.sdk.wire._pack import pack
+from headrace.sdk.wire import pack
 
 MESSAGES = 30_000
 

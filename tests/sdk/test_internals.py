@@ -10,7 +10,7 @@ from tests.fake_gateway.server import DEADLINE, FakeServer
 
 from headrace.protocol.v1 import source_pb2 as pb
 from headrace.protocol.v1.source_pb2_grpc import SourceServiceServicer, SourceServiceStub, add_SourceServiceServicer_to_server
-from headrace.sdk.wire._internals import keep_status
+from headrace.sdk.wire import keep_status
 
 CALLS = 40
 

@@ -9,7 +9,7 @@ from tests.sdk.test_session import VALUES, Log
 
 from headrace.protocol.v1 import connector_pb2
 from headrace.sdk import GatewayRefused, GatewayUnavailable, SessionTakenOver, StreamNotPermitted
-from headrace.sdk.wire._ended import BY_REASON, session_ended
+from headrace.sdk.wire import BY_REASON, session_ended
 
 S = grpc.StatusCode
 

@@ -15,8 +15,7 @@ from tests.sdk.test_session import VALUES, AsyncLog, Log
 
 from headrace.protocol.v1 import connector_pb2, source_pb2
 from headrace.sdk import ConnectorState, PositionLost, serve
-from headrace.sdk.wire import _reports
-from headrace.sdk.wire._reports import MAX_ERRORS, MAX_TEXT_BYTES, SDK, Reports
+from headrace.sdk.wire import MAX_ERRORS, MAX_TEXT_BYTES, SDK, Reports, _reports
 
 CAPABLE = (source_pb2.CAPABILITY_PACE, source_pb2.CAPABILITY_REPORT)
 RUNNING = connector_pb2.CONNECTOR_STATE_RUNNING

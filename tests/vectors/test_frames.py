@@ -14,13 +14,13 @@ from tests.vectors.files import named, read
 from tests.vectors.packing import pack, unpack
 
 from headrace.contract.limits import MAX_SEQUENCE
-from headrace.engine.wire._decode import columns, cut, record_batches
+from headrace.engine.codec import columns, cut, record_batches
 from headrace.gateway.config import Limits
 from headrace.protocol.v1 import sink_pb2, source_pb2
 from headrace.protocol.v1.frame_pb2 import Frame
 from headrace.sdk import Batch, decode_frame
-from headrace.sdk.wire._frame import fill_frame
-from headrace.sdk.wire._pack import pack as pack_batches
+from headrace.sdk.wire import fill_frame
+from headrace.sdk.wire import pack as pack_batches
 
 VALID = named(read("frames.json")["valid"])
 INVALID = named(read("frames.json")["invalid"])

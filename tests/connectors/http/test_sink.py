@@ -17,7 +17,7 @@ from tests.gateway.wire import DEADLINE_S
 from tests.gateway.wire import serve as gateway
 
 from headrace.connectors.http import HTTP_SINK, Denied, HttpSink, HttpSinkParameters, Unavailable
-from headrace.connectors.http._sending import _retry_after
+from headrace.connectors.http._sending import retry_after
 from headrace.sdk import WRITTEN, InvalidSink, Message, Part, Refused, Rows, Transaction, serve
 
 PART = Part(Transaction("totals", 7), 3, "a")
@@ -233,12 +233,12 @@ async def test_a_network_that_is_cut_is_waited_for(receiver, network, caplog):
 
 
 def test_times_to_come_back_at():
-    assert _retry_after(None) is None
-    assert _retry_after(" 7 ") == 7.0
-    assert _retry_after("soon") is None
+    assert retry_after(None) is None
+    assert retry_after(" 7 ") == 7.0
+    assert retry_after("soon") is None
     later = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
-    assert 95 < (_retry_after(later) or 0) <= 100
-    assert _retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
+    assert 95 < (retry_after(later) or 0) <= 100
+    assert retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
 
 
 # With a gateway

@@ -21,7 +21,7 @@ def test_what_comes_after_a_missing_number_waits_for_who_was_writing() -> None:
     horizon.look(5, {"a", "b"})
     assert horizon.final(1, [3, 4, 5]) == 0
     horizon.look(5, {"b"})
-    assert horizon.settled == 3
+    assert horizon.all_final_to == 3
     assert horizon.final(1, [3, 4, 5]) == 3
 
 
@@ -57,7 +57,7 @@ def test_no_row_that_is_ever_committed_is_skipped(steps: list[tuple[int, str]], 
             found = visible[bisect_right(visible, after) :][:page]
             count = horizon.final(after, found)
             read.extend(found[:count])
-            after = found[count - 1] if count else max(after, horizon.settled) if not found else after
+            after = found[count - 1] if count else max(after, horizon.all_final_to) if not found else after
         elif who in writing:
             numbers = writing.pop(who)
             del named[who]

@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from headrace.connectors._catalog import Catalog, catalog, connector_names, find_connector
-from headrace.connectors._connector import BUNDLED, Connector, Implementation
+from headrace.connectors._connector import BUNDLED, RESERVED, Connector, Implementation
 from headrace.connectors._errors import CheckFailed, ConnectorUnavailable, MissingExtra
 from headrace.connectors._registry import CONNECTORS
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BUNDLED",
     "CONNECTORS",
+    "RESERVED",
     "BadRecord",
     "Catalog",
     "CheckFailed",

@@ -180,7 +180,7 @@ def declare_session_checks(checks: Checks[Any]) -> None:
         trial.gateway.welcomes = False
         await trial.start()
         await trial.session()
-        await trial.settled()
+        await trial.until_quiet()
         trial.terminate()
         await trial.exits("the end of the process after SIGTERM, while it waited for Welcome")
 

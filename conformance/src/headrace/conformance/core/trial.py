@@ -187,7 +187,7 @@ class Trial(Generic[S, G]):
 
     async def at_work(self, session: Any) -> None:
         """Waits until the connector has taken Welcome."""
-        await self.settled()
+        await self.until_quiet()
 
     # Waiting
 
@@ -231,7 +231,7 @@ class Trial(Generic[S, G]):
         """Lets the time pass in which everything arrives that is on its way."""
         await self.changes.until(lambda: False, self.spec.deadlines.quiet)
 
-    async def settled(self, seconds: float = _MOMENT_S) -> None:
+    async def until_quiet(self, seconds: float = _MOMENT_S) -> None:
         """Waits until nothing has arrived for a moment."""
         while await self.changes.next(seconds):
             pass

@@ -34,7 +34,7 @@ async def gone(trial: SourceTrial) -> None:
     session = await trial.session()
     await trial.arrived(session)
     await trial.until(lambda: bool(_gone(session)), "CloseStream with gone", must_run=False)
-    await trial.settled()
+    await trial.until_quiet()
     names = {stream.name for stream in _gone(session)}
     # It has heard of the acknowledgements before it ends, or is told to.
     trial.terminate()

@@ -251,5 +251,5 @@ async def _spend(trial: SourceTrial, session: SourceSession) -> None:
     while session.messages < trial.spec.messages:
         before = session.messages
         await trial.arrived(session, before + 1)
-        await trial.settled(_SPENT_S)
+        await trial.until_quiet(_SPENT_S)
         session.acknowledge_all()

@@ -43,7 +43,7 @@ class SourceTrial(Trial[SourceSpec, SourceGateway]):
     async def at_work(self, session: SourceSession) -> None:
         """As `Trial.at_work`."""
         await self.stream_asked(session)
-        await self.settled()
+        await self.until_quiet()
 
     async def baseline(self) -> dict[str, list[Message]]:
         """All messages that the source has, by stream, as a session of its own brings them; then that session is cut.

@@ -99,7 +99,7 @@ class Sending:
         """Interprets a response that is not a success."""
         answer = f"{line}: {said}" if said else line
         if status >= 500 or status in _AGAIN:
-            raise Unavailable(f"{self._where} was answered {answer}", _retry_after(headers.get("Retry-After")))
+            raise Unavailable(f"{self._where} was answered {answer}", retry_after(headers.get("Retry-After")))
         if status in _ADVICE:
             raise Denied(f"{self._where} was answered {answer}; {_ADVICE[status]}")
         if status < 400:
@@ -126,7 +126,7 @@ def _error(state: RetryCallState) -> BaseException | None:
     return state.outcome.exception() if state.outcome is not None else None
 
 
-def _retry_after(value: str | None) -> float | None:
+def retry_after(value: str | None) -> float | None:
     """Returns the delay of a header Retry-After, in seconds."""
     if value is None:
         return None

@@ -77,7 +77,7 @@ class Writer:
             producer.begin_transaction()
             self._send(producer, messages)
             key, value = self._state.entry(transaction)
-            _settle(producer, [producer.send(self._state.topic, value, key=key, partition=0)])
+            _wait_until_stored(producer, [producer.send(self._state.topic, value, key=key, partition=0)])
             producer.commit(_DELIVERY_SECONDS)
         except kafka_errors.KafkaError as error:
             problem = self._told(producer.cause() or error, time.monotonic() - began)
@@ -104,9 +104,9 @@ class Writer:
             sent.append(producer.send(topic, value, key=key, headers=list(message.headers or ()), timestamp_ms=timestamp))
             unsent_bytes += len(key or b"") + len(value or b"")
             if unsent_bytes >= _UNSENT_BYTES:
-                _settle(producer, sent)
+                _wait_until_stored(producer, sent)
                 sent, unsent_bytes = [], 0
-        _settle(producer, sent)
+        _wait_until_stored(producer, sent)
 
     def _open(self) -> Producer:
         """Returns the producer; no transaction of earlier producers is still open."""
@@ -163,7 +163,7 @@ class Writer:
         return told(error, self._parameters)
 
 
-def _settle(producer: Producer, sent: Iterable[Any]) -> None:
+def _wait_until_stored(producer: Producer, sent: Iterable[Any]) -> None:
     """Waits until all messages are stored.
 
     Raises:

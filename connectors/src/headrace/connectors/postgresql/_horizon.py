@@ -24,7 +24,7 @@ class Horizon:
 
     def __init__(self) -> None:
         """Creates a horizon without final rows."""
-        self.settled = 0
+        self.all_final_to = 0
         """Snapshots taken after the last check show all rows up to this number that will ever exist."""
         self.newest = 0
         """The largest number that was seen so far."""
@@ -39,11 +39,11 @@ class Horizon:
         """
         self.newest = max(self.newest, newest)
         if self._barrier is not None and not self._barrier.running & running:
-            self.settled = max(self.settled, self._barrier.newest)
+            self.all_final_to = max(self.all_final_to, self._barrier.newest)
             self._barrier = None
         if not running:
-            self.settled = self.newest
-        elif self._barrier is None and self.newest > self.settled:
+            self.all_final_to = self.newest
+        elif self._barrier is None and self.newest > self.all_final_to:
             self._barrier = _Barrier(self.newest, frozenset(running))
 
     def final(self, after: int, numbers: Sequence[int]) -> int:
@@ -53,7 +53,7 @@ class Horizon:
             after: Everything up to this number has been read.
             numbers: The numbers of the rows that follow, increasing strictly, from a snapshot taken after the last look.
         """
-        count = bisect_right(numbers, self.settled)
-        base = max(after, self.settled)
+        count = bisect_right(numbers, self.all_final_to)
+        base = max(after, self.all_final_to)
         # Consecutive numbers are final, whichever transactions run. A missing number ends the sequence.
         return bisect_right(range(len(numbers)), 0, lo=count, key=lambda at: numbers[at] - base - 1 - (at - count))

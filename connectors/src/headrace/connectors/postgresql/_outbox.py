@@ -106,8 +106,8 @@ class PostgreSQLOutboxSource(PolicySource):
                 batch = await reading.next()
                 yield batch
                 if batch is None:
-                    patience = reading.patience(self._parameters.poll_seconds)
-                    reading.look_since(await self._notices.wait(reading.looked_at, patience))
+                    wait_s = reading.next_check_in(self._parameters.poll_seconds)
+                    reading.look_since(await self._notices.wait(reading.looked_at, wait_s))
         finally:
             del self._readings[partition]
             await self._close_where_idle()

@@ -64,7 +64,7 @@ class Reading:
         """Requires another check before it continues, unless one happens after this moment."""
         self._since = moment
 
-    def patience(self, seconds: float) -> float:
+    def next_check_in(self, seconds: float) -> float:
         """Returns the wait before the next check, in seconds; shorter if rows are held back, as they may soon become final."""
         return seconds if self._held_since is None else min(_HELD_BACK_SECONDS, seconds)
 
@@ -74,7 +74,7 @@ class Reading:
             await self._check_first(opened)
             self._opened = opened
         horizon = opened.horizon
-        if self._after >= horizon.settled:
+        if self._after >= horizon.all_final_to:
             await opened.look(self._since)
             self._check_look(opened)
         page = None
@@ -82,7 +82,7 @@ class Reading:
             which = () if self._partition is None else (self._partition,)
             page = read_page(await opened.page((*which, self._after, horizon.newest, self._rows)))
         if page is None:
-            self._after = max(self._after, horizon.settled)
+            self._after = max(self._after, horizon.all_final_to)
             self._hold_back(False)
             self._caught_up = True
             return None
@@ -93,7 +93,7 @@ class Reading:
         # Another check has to find newer rows.
         self._since = time.monotonic()
         if count == 0:
-            self._after = max(self._after, horizon.settled)
+            self._after = max(self._after, horizon.all_final_to)
             return None
         self._after = page.sequences[count - 1]
         return page.first(count).batch()

@@ -41,7 +41,7 @@ class PostgreSQLSource(PolicySource):
                 batch = await reading.next()
                 yield batch
                 if batch is None:
-                    await asyncio.sleep(reading.patience(self._parameters.poll_seconds))
+                    await asyncio.sleep(reading.next_check_in(self._parameters.poll_seconds))
                     reading.look_since(time.monotonic())
         finally:
             await self._watch.close()

@@ -102,8 +102,8 @@ class Opened:
             return
         began = time.monotonic()
         self.newest, self.last_drawn = (await self.session.fetch(self._statements.peek))[0]
-        if self.newest > self.horizon.settled:
-            before = self.horizon.settled
+        if self.newest > self.horizon.all_final_to:
+            before = self.horizon.all_final_to
             self.newest, running, self.processes = (await self.session.fetch(self._statements.look))[0]
             self.horizon.look(self.newest, frozenset(running))
             await self._find_fresh(before, self.horizon.newest)

@@ -95,7 +95,9 @@ class Commits:
     def abort(self, batch: int) -> None:
         """Only logs: the sinks drop these parts when they prepare the batch, or when the query starts again."""
         # The query fails with the reason, or was stopped: neither needs a warning.
-        log.info("batch %d of an application was not written; its sinks discard their parts", batch, extra={"batch": batch})
+        run = self._run_of_query
+        fields = {"batch": batch} if run is None else {"batch": batch, "query": run.query}
+        log.info("batch %d of an application was not written; its sinks discard their parts", batch, extra=fields)
 
     def close(self) -> None:
         """Ends after the query: waits until files that are not needed any more are deleted."""

@@ -44,6 +44,7 @@ def start_with_retries(name: str, start: Callable[[], StreamingQuery]) -> Stream
             name,
             attempt + 1,
             MOST_ATTEMPTS,
+            extra={"pipeline": name},
         )
     return start()
 

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from headrace.engine.applications._packed import PackedHeaders
-from headrace.engine.wire._decode import Columns
+from headrace.engine.codec import Columns
 from headrace.telemetry import Contexts, export_endpoint, sampled
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ A gateway that has restarted has no votes, and neither has a sink that has lost 
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from headrace.engine._errors import CheckpointError, SinkLost
@@ -42,13 +42,17 @@ class Vote:
 class Votes:
     """The votes of one query, in memory and in its checkpoint."""
 
-    def __init__(self, read: Callable[[], str | None], write: Callable[[str], None]) -> None:
+    def __init__(
+        self, read: Callable[[], str | None], write: Callable[[str], None], fields: Mapping[str, object] | None = None
+    ) -> None:
         """Starts without votes; `load` reads those of the checkpoint.
 
         Args:
             read: Returns the content of the file in the checkpoint; None if it does not exist.
             write: Replaces the file.
+            fields: The fields of log lines.
         """
+        self._fields = fields or {}
         self._read = read
         self._write = write
         self._votes: tuple[Vote, ...] = ()
@@ -82,7 +86,8 @@ class Votes:
         lost = tuple(map(Vote.from_proto, response.lost))
         for vote in lost:
             if vote not in self._lost:
-                log.error("%s", _sentence(vote), extra={"sink": vote.sink, "instance": vote.instance, "batch": vote.batch})
+                fields = {**self._fields, "sink": vote.sink, "instance": vote.instance, "batch": vote.batch}
+                log.error("%s", _sentence(vote), extra=fields)
         self._lost = lost
         is_new = {(v.sink, v.instance) for v in self._votes} != {(v.sink, v.instance) for v in self._written}
         if is_new or time.monotonic() >= self._due:
@@ -96,7 +101,7 @@ class Votes:
         try:
             self._write(json.dumps([asdict(vote) for vote in self._votes]))
         except Exception as error:
-            log.warning("the votes of the sinks could not be written to the checkpoint: %s", error)
+            log.warning("the votes of the sinks could not be written to the checkpoint: %s", error, extra=self._fields)
         else:
             self._written = self._votes
 

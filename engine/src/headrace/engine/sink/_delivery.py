@@ -14,10 +14,10 @@ import pyarrow as pa
 from headrace.contract.errors import HeadraceError
 from headrace.engine._errors import GatewayAway, GatewayError, NotAtOnce, OlderCheckpoint, SinkAway, SinkFailed, SinkLost
 from headrace.engine.checkpoint._votes import WHAT_TO_DO
+from headrace.engine.codec import frames
 from headrace.engine.sink._options import SinkOptions
 from headrace.engine.sink._spool import Spool
 from headrace.engine.wire._connection import Connection, has_reason, to_error
-from headrace.engine.wire._encode import frames
 from headrace.engine.wire._retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import sink_pb2
@@ -59,7 +59,7 @@ class Delivery:
         self._partition = partition
         self._run_id = run_id
         self._run_number = run_number
-        self._retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S)
+        self._retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S, fields=_fields(options, transaction))
         self._call: _Call | None = None
         self._farthest = 0
         """The most requests that a call has sent: a call that sends more shows progress, and resets the timeout."""
@@ -260,7 +260,7 @@ def vote(
     Raises:
         HeadraceError: The sink votes against it, has lost a part, or did not answer until the timeout.
     """
-    retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S)
+    retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S, fields=_fields(options, transaction))
     request = pb.VoteRequest(
         sink=options.sink,
         transaction=transaction,
@@ -306,3 +306,8 @@ def sink_error(error: grpc.RpcError, connection: Connection, sink: str, batch: i
     if code is grpc.StatusCode.ABORTED and not has_reason(error, "superseded"):
         return SinkFailed(f"sink {sink} cannot write batch {batch}: {details}; restart the query to run the batch again")
     return to_error(error, connection)
+
+
+def _fields(options: SinkOptions, transaction: sink_pb2.Transaction) -> dict[str, object]:
+    """The fields of log lines about a transaction."""
+    return {"pipeline": transaction.pipeline, "batch": transaction.batch, "sink": options.sink}

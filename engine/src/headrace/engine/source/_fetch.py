@@ -7,10 +7,10 @@ import grpc
 
 from headrace.engine._errors import FrameError, GatewayAway, MessagesLost, SourceSilent
 from headrace.engine.checkpoint._position import Position
+from headrace.engine.codec import Columns, columns, cut
 from headrace.engine.source._options import Options
 from headrace.engine.source._ranges import Range
 from headrace.engine.wire._connection import Connection, to_error
-from headrace.engine.wire._decode import Columns, columns, cut
 from headrace.engine.wire._retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
 

@@ -1,6 +1,6 @@
 """Waits for connectors: those of a query's sinks, and those of the streams that a bounded run must read."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from headrace.engine._errors import SinkAway, StreamAway
 from headrace.engine.source._options import Options
@@ -13,11 +13,11 @@ MAX_PAUSE_S = 0.25
 class MissingConnectors:
     """Waits while sinks or streams have no connector, and gives up after a timeout."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, fields: Mapping[str, object]) -> None:
         self._gateway = options.gateway
-        self._sinks = Retry(options.gateway_timeout_s, MAX_PAUSE_S, "every sink", "Start its connector")
+        self._sinks = Retry(options.gateway_timeout_s, MAX_PAUSE_S, "every sink", "Start its connector", fields=fields)
         advice = "Start its connector, check the options stream and gateway, or set onStreamAway to accept to end without it"
-        self._streams = Retry(options.stream_timeout_s, MAX_PAUSE_S, "every stream", advice, "streamTimeout")
+        self._streams = Retry(options.stream_timeout_s, MAX_PAUSE_S, "every stream", advice, "streamTimeout", fields=fields)
 
     def note(self, response: pb.PlanResponse) -> None:
         """Pauses if the gateway has planned nothing because sinks or streams have no connector.

@@ -12,13 +12,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from headrace.engine._errors import CheckpointError, FrameError, GatewayAway, GatewayError, NotAttached
 from headrace.engine.checkpoint._position import Offset, Position, ended, left_out, moved, to_stream_positions
+from headrace.engine.codec import Columns
 from headrace.engine.source._fetch import PipelineRun, fetch_once
 from headrace.engine.source._missing_connectors import MAX_PAUSE_S, MissingConnectors, sinks_away
 from headrace.engine.source._options import Options
 from headrace.engine.source._parallelism import Parallelism
 from headrace.engine.source._ranges import Ends, Range, split
 from headrace.engine.wire._connection import Connection, to_error
-from headrace.engine.wire._decode import Columns
 from headrace.engine.wire._lease import LeaseRenewal
 from headrace.engine.wire._retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
@@ -44,6 +44,8 @@ class Planner:
         self._options = options
         self._connection = connection
         self._name = options.pipeline
+        self._fields: dict[str, object] = {"pipeline": self._name}
+        """The fields of log lines about the query."""
         self._run: PipelineRun | None = None
         """Known after Spark's first call with an offset of the checkpoint."""
         self._available_now = False
@@ -58,8 +60,8 @@ class Planner:
         self._sizes: dict[str, int] = {}
         """The size of each range of the last planned batch, in bytes."""
         self._parallelism = Parallelism(options.read_tasks, options.interval_s)
-        self._retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S)
-        self._missing_connectors = MissingConnectors(options)
+        self._retry = Retry(options.gateway_timeout_s, MAX_PAUSE_S, fields=self._fields)
+        self._missing_connectors = MissingConnectors(options, self._fields)
         self._lease = LeaseRenewal(connection, lambda: self.pipeline_run.to_proto(options))
 
     def initial_offset(self) -> dict[str, Any]:
@@ -143,11 +145,6 @@ class Planner:
         """Whether the end of a stream matters: it does for the event time of an application."""
         return self._options.application is not None
 
-    @property
-    def _fields(self) -> dict[str, object]:
-        """The fields of a log line about the query."""
-        return {"pipeline": self._name}
-
     def _await_sinks(self) -> None:
         """Waits until the query's sinks have connectors, so that the batch's tasks do not occupy slots while they wait.
 
@@ -182,7 +179,7 @@ class Planner:
             if document == known:
                 return offset
         offset = Offset.from_json(document)
-        self._name = self._name or offset.pipeline
+        self._name = self._fields["pipeline"] = self._name or offset.pipeline
         if offset.pipeline != self._name and document != self._initial:
             raise CheckpointError(
                 f"option pipeline is {self._name!r}, but the checkpoint belongs to pipeline {offset.pipeline!r}; "

@@ -12,12 +12,12 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from headrace.contract.logs import configure_from_environment
 from headrace.engine._collector import freeze_modules
+from headrace.engine.codec import Columns, record_batches
 from headrace.engine.source._fetch import fetch
 from headrace.engine.source._options import Options
 from headrace.engine.source._planner import Planner
 from headrace.engine.source._ranges import NO_ENDS, Ends, Range
 from headrace.engine.wire._connection import Connection
-from headrace.engine.wire._decode import Columns, record_batches
 from headrace.engine.wire._retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
 
@@ -105,7 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         task = cast(ReadTask, partition)
         request = task.request
         ranges = [Range.from_proto(wire) for wire in request.ranges]
-        retry = Retry(self._options.gateway_timeout_s, MAX_PAUSE_S)
+        retry = Retry(self._options.gateway_timeout_s, MAX_PAUSE_S, fields={"pipeline": request.pipeline.name})
         yield from self._rows(fetch(self._connection, request.pipeline, ranges, retry), task.ends, task.planned_at)
 
     def _tasks(self, start: dict[str, Any], end: dict[str, Any], lists: Sequence[Sequence[Range]]) -> list[ReadTask]:

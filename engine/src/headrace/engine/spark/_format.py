@@ -76,8 +76,8 @@ class HeadraceSource(DataSource):
                 "this session was not registered by headrace.engine.register or build_session: commits would not be reported to "
                 "the sink, which would make nothing visible; register the session"
             )
+        from headrace.engine.codec import check_schema
         from headrace.engine.sink._writer import Writer
-        from headrace.engine.wire._encode import check_schema
 
         check_schema(schema)
         return Writer(options)

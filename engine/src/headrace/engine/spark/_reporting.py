@@ -110,7 +110,7 @@ class ReportedRun:
         self._read_again()
         self.votes.load()
         self.look_for_readers()
-        retry = Retry(self.options.gateway_timeout_s, MAX_PAUSE_S)
+        retry = Retry(self.options.gateway_timeout_s, MAX_PAUSE_S, fields=self._fields)
         while True:
             try:
                 self._report_commits(self._connection, self.options)

@@ -1,1 +1,1 @@
-"""Calls to the gateway, and conversion between frames and Arrow record batches."""
+"""Calls to the gateway: the connection, its options, retries, and the lease of a run."""

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Mapping
 
 from headrace.contract.backoff import Backoff
 from headrace.engine._errors import GatewayAway
@@ -21,6 +22,7 @@ class Retry:
         awaited: What is unavailable, for the log.
         advice: What the user can do, for the error.
         option: The option that sets the timeout, for the error.
+        fields: The fields of its log lines.
     """
 
     def __init__(
@@ -30,7 +32,10 @@ class Retry:
         awaited: str = "the gateway",
         advice: str = "Start it or check the option gateway",
         option: str = "gatewayTimeout",
+        *,
+        fields: Mapping[str, object],
     ) -> None:
+        self._fields = fields
         self._awaited = awaited
         self._advice = advice
         self._option = option
@@ -47,7 +52,9 @@ class Retry:
     def reset(self) -> None:
         """Records that an attempt succeeded: the timeout and the pauses start again with the next failure."""
         if self._away_since is not None:
-            log.warning("%s is available again after %.1f s", self._awaited, time.monotonic() - self._away_since)
+            log.warning(
+                "%s is available again after %.1f s", self._awaited, time.monotonic() - self._away_since, extra=self._fields
+            )
             self._away_since = None
             self._backoff.reset()
 
@@ -60,7 +67,7 @@ class Retry:
         now = time.monotonic()
         if self._away_since is None:
             self._away_since = now
-            log.warning("%s; retrying for up to %g s", error, self._timeout_s)
+            log.warning("%s; retrying for up to %g s", error, self._timeout_s, extra=self._fields)
         left = self._away_since + self._timeout_s - now
         if left <= 0:
             raise type(error)(

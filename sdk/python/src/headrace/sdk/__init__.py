@@ -26,9 +26,20 @@ from headrace.sdk.sinks._rows import Rows
 from headrace.sdk.sinks._sink import IdempotentSink, Sink, TwoPhaseSink
 from headrace.sdk.sinks._types import WRITTEN, Outcome, Outcomes, Part, Recovered, Refused, Transaction, Written
 from headrace.sdk.sources._source import AsyncSource, Source, SourceKind
-from headrace.sdk.wire._frame import decode_frame
-from headrace.sdk.wire._message import CLOSE, GONE, Backlog, Batch, Close, Headers, Message, Packed, Position, Steps
-from headrace.sdk.wire._reports import ConnectorState
+from headrace.sdk.wire import (
+    CLOSE,
+    GONE,
+    Backlog,
+    Batch,
+    Close,
+    ConnectorState,
+    Headers,
+    Message,
+    Packed,
+    Position,
+    Steps,
+    decode_frame,
+)
 
 __all__ = [
     "CLOSE",

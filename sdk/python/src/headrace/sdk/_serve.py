@@ -21,9 +21,7 @@ from headrace.sdk.sinks._sink import SinkBase
 from headrace.sdk.sources._driver import Driver
 from headrace.sdk.sources._session import Session
 from headrace.sdk.sources._source import AsyncSource, Source
-from headrace.sdk.wire._call import Call, Ending, calling, welcomed
-from headrace.sdk.wire._channel import metadata, open_channel
-from headrace.sdk.wire._reports import SDK, Reports
+from headrace.sdk.wire import SDK, Call, Ending, Reports, calling, metadata, open_channel, welcomed
 
 log = logging.getLogger("headrace.sdk")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from opentelemetry import propagate
 from opentelemetry.context import Context
 
-from headrace.sdk.wire._message import Headers
+from headrace.sdk.wire import Headers
 
 _TRACEPARENT = "traceparent"
 

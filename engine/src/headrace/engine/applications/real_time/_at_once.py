@@ -48,7 +48,8 @@ class AtOnce:
         self._options = options.for_sink(sink)
         self._run_of_query = run
         self._connection = Connection.of(self._options)
-        self._retry = Retry(self._options.gateway_timeout_s, MAX_PAUSE_S)
+        self._fields: dict[str, object] = {"query": run.query, "sink": sink}
+        self._retry = Retry(self._options.gateway_timeout_s, MAX_PAUSE_S, fields=self._fields)
         self._changed = threading.Condition()
         self._waiting: deque[tuple[int, BlockRow]] = deque()
         self._waiting_bytes = 0
@@ -236,7 +237,8 @@ class AtOnce:
         with self._changed:
             if self._has_answered:
                 raise SinkFailed(f"sink {sink} is not at-least-once any more; start the application again")
-            log.info("sink %s is not at-least-once: its results are visible once their micro-batch is committed", sink)
+            text = "sink %s is not at-least-once: its results are visible once their micro-batch is committed"
+            log.info(text, sink, extra=self._fields)
             self._is_at_once = False
             for part in self._unanswered:
                 self._kept[part.task.batch] += part.rows

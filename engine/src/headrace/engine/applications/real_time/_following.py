@@ -8,8 +8,8 @@ import grpc
 
 from headrace.engine._errors import FrameError, GatewayAway, NotAttached
 from headrace.engine.checkpoint._position import Position, to_wire
+from headrace.engine.codec import Columns, columns, cut
 from headrace.engine.wire._connection import Connection, to_error
-from headrace.engine.wire._decode import Columns, columns, cut
 from headrace.engine.wire._retry import Retry
 from headrace.protocol.v1 import engine_pb2 as pb
 from headrace.protocol.v1 import frame_pb2
@@ -43,7 +43,7 @@ class Following:
         self._pipeline = pipeline
         self._arrived = arrived
         self._failed = failed
-        self._retry = Retry(timeout_s, MAX_PAUSE_S)
+        self._retry = Retry(timeout_s, MAX_PAUSE_S, fields={"pipeline": pipeline.name})
         self._lock = threading.Lock()
         self._at: dict[str, Position | None] = {}
         self._call: Any = None

@@ -16,8 +16,8 @@ from headrace.engine.applications._state_cache import read_bucket
 from headrace.engine.applications._store import read_head
 from headrace.engine.checkpoint._manifests import Bucket, Entry, Manifest
 from headrace.engine.checkpoint._state_files import StateFiles
+from headrace.engine.codec import Columns
 from headrace.engine.source._ranges import Ends
-from headrace.engine.wire._decode import Columns
 from headrace.pipelines.runtime import Key
 
 

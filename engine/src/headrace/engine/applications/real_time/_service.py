@@ -1,18 +1,16 @@
 """Connects the planner, which Spark runs in a process of its own, with the worker in the driver."""
 
 import os
-import shutil
 import socket
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Client, Connection, Listener
-from pathlib import Path
 from typing import Any
 
 from headrace.engine.applications._plan import BlockRow
 from headrace.engine.applications.real_time._parts import Run
+from headrace.engine.applications.real_time._socket_folder import SocketFolder
 from headrace.engine.applications.real_time._worker import Reached, RealTimeWorker
 from headrace.engine.checkpoint._manifests import Manifest
 from headrace.engine.checkpoint._position import Position
@@ -35,9 +33,8 @@ class Service:
     def __init__(self, worker: RealTimeWorker, present: Present) -> None:
         self._worker = worker
         self._present = present
-        # The path of a socket has at most 107 bytes, and the folder for temporary files may have a long one.
-        self._folder = Path(tempfile.mkdtemp(prefix="headrace-real-time-", dir="/tmp"))
-        self.path = str(self._folder / "planner")
+        self._folder = SocketFolder()
+        self.path = str(self._folder.path / "planner")
         """The path of the socket."""
         self._listener = Listener(self.path, "AF_UNIX")
         self._planner: Connection[Any, Any] | None = None
@@ -66,7 +63,7 @@ class Service:
         Client(self.path, "AF_UNIX").close()
         self._thread.join()
         self._listener.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
 
     def _serve(self) -> None:
         """Serves one planner after the other: Spark has one for a query."""

@@ -189,7 +189,8 @@ class RealTimeWorker:
         if self._thread.is_alive():
             self._thread.join(STOP_S)
             if self._thread.is_alive():
-                log.warning("a function of application %s still runs; its result is discarded", self._plan.graph.name)
+                name = self._plan.graph.name
+                log.warning("a function of application %s still runs; its result is discarded", name, extra={"pipeline": name})
 
     @property
     def _is_over(self) -> bool:

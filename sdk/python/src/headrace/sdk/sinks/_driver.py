@@ -13,7 +13,7 @@ from headrace.sdk.sinks._async import AsyncIdempotentSink, AsyncSink, AsyncTwoPh
 from headrace.sdk.sinks._caller import Caller, TaskCaller, ThreadCaller
 from headrace.sdk.sinks._sink import IdempotentSink, Sink, TwoPhaseSink
 from headrace.sdk.sinks._types import Part, Recovered, Transaction
-from headrace.sdk.wire._reports import SDK, reports_of
+from headrace.sdk.wire import SDK, reports_of
 
 AnySink = Sink | IdempotentSink | TwoPhaseSink | AsyncSink | AsyncIdempotentSink | AsyncTwoPhaseSink
 

@@ -11,9 +11,7 @@ from headrace.contract.columns import NULL_LENGTH as NULL
 from headrace.protocol.v1.frame_pb2 import Frame
 from headrace.sdk._errors import InvalidMessage
 from headrace.sdk.sinks._types import Part
-from headrace.sdk.wire._frame import decode_frame, fill_frame
-from headrace.sdk.wire._message import Message, Packed
-from headrace.sdk.wire._pack import pack
+from headrace.sdk.wire import Message, Packed, decode_frame, fill_frame, pack
 
 
 class Rows:

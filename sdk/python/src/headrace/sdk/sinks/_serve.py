@@ -10,8 +10,7 @@ from headrace.sdk._errors import GatewayRefused
 from headrace.sdk._settings import Endpoint, Settings
 from headrace.sdk.sinks._driver import SinkDriver
 from headrace.sdk.sinks._session import SinkSession
-from headrace.sdk.wire._call import Call, Ending, calling, unless_stopped, welcomed
-from headrace.sdk.wire._channel import metadata, open_channel
+from headrace.sdk.wire import Call, Ending, calling, metadata, open_channel, unless_stopped, welcomed
 
 log = logging.getLogger("headrace.sdk")
 

@@ -16,8 +16,7 @@ from headrace.sdk.sinks._idempotent import IdempotentHandler
 from headrace.sdk.sinks._in_order import AtLeastOnceHandler
 from headrace.sdk.sinks._sink import IdempotentSink, TwoPhaseSink
 from headrace.sdk.sinks._two_phase import TwoPhaseHandler
-from headrace.sdk.wire._call import Ending
-from headrace.sdk.wire._tasks import Tasks
+from headrace.sdk.wire import Ending, Tasks
 
 log = logging.getLogger("headrace.sdk")
 

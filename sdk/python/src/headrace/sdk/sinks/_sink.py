@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from headrace.sdk.sinks._rows import Rows
 from headrace.sdk.sinks._types import Outcomes, Part, Recovered, Transaction
-from headrace.sdk.wire._reports import Reporting
+from headrace.sdk.wire import Reporting
 
 
 class SinkBase(Reporting):

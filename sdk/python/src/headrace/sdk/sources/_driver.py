@@ -14,8 +14,7 @@ from headrace.sdk.sources._reader import Reader, ReaderTask, ThreadReader
 from headrace.sdk.sources._source import AsyncSource, Source, SourceKind
 from headrace.sdk.sources._starts import KnownStarts
 from headrace.sdk.sources._task_reader import TaskReader
-from headrace.sdk.wire._message import Position
-from headrace.sdk.wire._reports import reports_of
+from headrace.sdk.wire import Position, reports_of
 
 T = TypeVar("T")
 

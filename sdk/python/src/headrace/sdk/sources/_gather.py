@@ -9,8 +9,7 @@ from typing import Any
 
 from headrace.sdk._errors import InvalidMessage
 from headrace.sdk._settings import FrameTarget
-from headrace.sdk.wire._message import GONE, Backlog, Batch, Close, Message, Packed
-from headrace.sdk.wire._messages import FIELDS, Messages, fields_of
+from headrace.sdk.wire import FIELDS, GONE, Backlog, Batch, Close, Message, Messages, Packed, fields_of
 
 Item = Messages | Batch
 _Run = tuple[list[Item], int, int]

@@ -14,7 +14,7 @@ from headrace.sdk._errors import PositionLost, SourceFailed
 from headrace.sdk.sources._gather import Gather
 from headrace.sdk.sources._source import Source
 from headrace.sdk.sources._unsendable import Unsendable
-from headrace.sdk.wire._message import Close, Position
+from headrace.sdk.wire import Close, Position
 
 log = logging.getLogger("headrace.sdk")
 

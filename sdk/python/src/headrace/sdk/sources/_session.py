@@ -17,9 +17,7 @@ from headrace.sdk.sources._reader import Reader, ReaderTask
 from headrace.sdk.sources._sender import Sender
 from headrace.sdk.sources._source import SourceKind
 from headrace.sdk.sources._stream import Stream
-from headrace.sdk.wire._call import Ending
-from headrace.sdk.wire._message import Position
-from headrace.sdk.wire._tasks import Tasks
+from headrace.sdk.wire import Ending, Position, Tasks
 
 log = logging.getLogger("headrace.sdk")
 

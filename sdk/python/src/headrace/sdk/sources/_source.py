@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from enum import Enum
 
 from headrace.sdk._errors import InvalidMessage
-from headrace.sdk.wire._message import Backlog, Batch, Close, Message, Position
-from headrace.sdk.wire._reports import Reporting
+from headrace.sdk.wire import Backlog, Batch, Close, Message, Position, Reporting
 
 
 class SourceKind(Enum):

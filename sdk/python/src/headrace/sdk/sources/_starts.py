@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from headrace.contract.limits import MAX_SEQUENCE
 from headrace.sdk._errors import InvalidSource
-from headrace.sdk.wire._message import Position
+from headrace.sdk.wire import Position
 
 Starts = Mapping[str, Position | None]
 """The start of each partition; None for the first message."""

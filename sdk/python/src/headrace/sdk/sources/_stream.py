@@ -11,10 +11,7 @@ from headrace.sdk.sources._credit import Window
 from headrace.sdk.sources._gather import Gather
 from headrace.sdk.sources._reader import Reader
 from headrace.sdk.sources._unsendable import Piece, Unsendable, message_at, separated
-from headrace.sdk.wire._columns import Columns
-from headrace.sdk.wire._frame import fill_frame, fit, frame_size
-from headrace.sdk.wire._message import Position
-from headrace.sdk.wire._pack import pack
+from headrace.sdk.wire import Columns, Position, fill_frame, fit, frame_size, pack
 
 
 class Stream:

@@ -9,7 +9,7 @@ from headrace.sdk._errors import PositionLost
 from headrace.sdk.sources._reader import BACKLOG_SECONDS, ReaderTask, source_failed
 from headrace.sdk.sources._source import AsyncSource
 from headrace.sdk.sources._unsendable import Unsendable
-from headrace.sdk.wire._message import Close, Position
+from headrace.sdk.wire import Close, Position
 
 
 class TaskReader:

@@ -8,10 +8,7 @@ from typing import TypeVar
 from headrace.contract.columns import NULL_LENGTH as NULL
 from headrace.contract.columns import NULL_TIME
 from headrace.sdk._errors import InvalidMessage
-from headrace.sdk.wire._columns import Column, Columns
-from headrace.sdk.wire._message import Batch, Message, Packed, Steps
-from headrace.sdk.wire._messages import Messages
-from headrace.sdk.wire._pack import pack_batch, pack_messages
+from headrace.sdk.wire import Batch, Column, Columns, Message, Messages, Packed, Steps, pack_batch, pack_messages
 
 T = TypeVar("T")
 

@@ -1,1 +1,56 @@
 """The call to a gateway: its channel and messages, and the columnar encoding of frames."""
+
+from headrace.sdk.wire._call import Call, Ending, calling, unless_stopped, welcomed
+from headrace.sdk.wire._channel import metadata, open_channel
+from headrace.sdk.wire._columns import Column, Columns
+from headrace.sdk.wire._ended import BY_REASON, session_ended
+from headrace.sdk.wire._frame import decode_frame, fill_frame, fit, frame_size
+from headrace.sdk.wire._internals import keep_status
+from headrace.sdk.wire._message import CLOSE, GONE, Backlog, Batch, Close, Headers, Message, Packed, Position, Steps
+from headrace.sdk.wire._messages import FIELDS, Messages, fields_of
+from headrace.sdk.wire._pack import pack, pack_batch, pack_messages
+from headrace.sdk.wire._reports import MAX_ERRORS, MAX_TEXT_BYTES, SDK, ConnectorState, Reporting, Reports, reports_of
+from headrace.sdk.wire._tasks import Tasks
+
+__all__ = [
+    "BY_REASON",
+    "CLOSE",
+    "FIELDS",
+    "GONE",
+    "MAX_ERRORS",
+    "MAX_TEXT_BYTES",
+    "SDK",
+    "Backlog",
+    "Batch",
+    "Call",
+    "Close",
+    "Column",
+    "Columns",
+    "ConnectorState",
+    "Ending",
+    "Headers",
+    "Message",
+    "Messages",
+    "Packed",
+    "Position",
+    "Reporting",
+    "Reports",
+    "Steps",
+    "Tasks",
+    "calling",
+    "decode_frame",
+    "fields_of",
+    "fill_frame",
+    "fit",
+    "frame_size",
+    "keep_status",
+    "metadata",
+    "open_channel",
+    "pack",
+    "pack_batch",
+    "pack_messages",
+    "reports_of",
+    "session_ended",
+    "unless_stopped",
+    "welcomed",
+]

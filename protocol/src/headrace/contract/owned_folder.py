@@ -1,0 +1,46 @@
+"""Folders that belong to a process until it ends, so that others can remove those of processes that were killed."""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+OWNER = "headrace-owner.lock"
+"""The file in each folder that its owner has locked."""
+
+
+class OwnedFolder:
+    """A new folder, which only this user can read and this process owns until it releases it or ends.
+
+    Attributes:
+        path: The folder.
+    """
+
+    def __init__(self, parent: Path, prefix: str) -> None:
+        """Creates it in a folder, with a name that begins with a prefix."""
+        # Until it has its final name, no other process takes it for abandoned.
+        unnamed = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=parent))
+        self._lock = (unnamed / OWNER).open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.path = unnamed.rename(unnamed.with_name(unnamed.name.removeprefix(".")))
+
+    def release(self) -> None:
+        """Gives up the folder; call it once the folder is removed."""
+        self._lock.close()
+
+
+def abandoned(parent: Path, prefix: str = "[!.]") -> Iterator[Path]:
+    """Yields the folders of this user whose owners have ended, each locked until the next one.
+
+    Args:
+        parent: Where they are.
+        prefix: How their names begin, as a shell pattern.
+    """
+    for lock in parent.glob(f"{prefix}*/{OWNER}"):
+        # Owned, or removed meanwhile.
+        with suppress(OSError), lock.open("r+") as held:
+            if os.fstat(held.fileno()).st_uid == os.geteuid():
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                yield lock.parent
