@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """What to give again in order to have the same kills, and the same calls, again."""
+    """The options that repeat the same kills, and the same calls."""
     return f"--kill-seed {config.getoption('kill_seed')} --fuzz-seed {config.getoption('fuzz_seed')}"
 
 

@@ -19,7 +19,7 @@ from tests.engine.test_positions import SLOW, add, counts, expected, run, run_wi
 from tests.examples.rig import rig
 
 from headrace.cli import cli, gateway_of_query
-from headrace.cli.positions import _check_abandoned, _Wanted
+from headrace.cli.positions import Wanted, check_abandoned
 from headrace.connectors import FileSource
 from headrace.engine import CheckpointError, StoredPositions, start
 from headrace.pipelines import Pipeline
@@ -200,17 +200,17 @@ class _Gateway:
 
 
 def test_a_micro_batch_that_a_sink_may_have_written_is_not_abandoned_unasked() -> None:
-    wanted = _Wanted((), True, None, None, None, None, None, True, False, None, None, False, False, False, False)
-    _check_abandoned(_Stored(), wanted, _Gateway([]))  # type: ignore[arg-type]
-    offline = _Wanted(*[*vars(wanted).values()][:12], True, False, False)
+    wanted = Wanted((), True, None, None, None, None, None, True, False, None, None, False, False, False, False)
+    check_abandoned(_Stored(), wanted, _Gateway([]))  # type: ignore[arg-type]
+    offline = Wanted(*[*vars(wanted).values()][:12], True, False, False)
     nowhere = _Stored()
     nowhere.sinks = ()
     for stored, options in ((_Stored(), offline), (nowhere, wanted)):
         with pytest.raises(Failure, match=r"micro-batch 7 is planned and not committed.*--abandon"):
-            _check_abandoned(stored, options, _Gateway([]))  # type: ignore[arg-type]
+            check_abandoned(stored, options, _Gateway([]))  # type: ignore[arg-type]
     with pytest.raises(Failure, match="out may have written it"):
-        _check_abandoned(_Stored(), wanted, _Gateway(["out"]))  # type: ignore[arg-type]
-    _check_abandoned(_Stored(), _Wanted(*[*vars(wanted).values()][:11], True, True, False, False), _Gateway(["out"]))  # type: ignore[arg-type]
+        check_abandoned(_Stored(), wanted, _Gateway(["out"]))  # type: ignore[arg-type]
+    check_abandoned(_Stored(), Wanted(*[*vars(wanted).values()][:11], True, True, False, False), _Gateway(["out"]))  # type: ignore[arg-type]
 
 
 HOOK = """

@@ -36,6 +36,7 @@ OF_HEADRACE = {
     "headrace-gateway forget": "headrace forget",
     "headrace-gateway pause": "headrace pause",
     "headrace-gateway peek": "headrace peek",
+    "headrace-gateway replay": "headrace replay",
     "headrace-gateway resume": "headrace resume",
     "headrace-gateway": "headrace gateway",
 }

@@ -91,7 +91,6 @@ async def troubled() -> AsyncIterator[str]:
     async with serve() as (gateway, address), serve_http(gateway) as http:
         writer, connector, engine = Writer(address, "r1", readers=["p"]), Connector(address), Engine(address)
         await engine.attach({})
-        await writer.report_commits()
         await connector.hello()
         await connector.open("orders/0", 1)
         await connector.expect("stream_opened")
@@ -99,6 +98,8 @@ async def troubled() -> AsyncIterator[str]:
         await connector.send(frame=numbered(1, 1, 20))
         await engine.plan_until("orders/0", 20)
         await engine.fetch("orders/0", None, 20)
+        # Now, since a query that writes to a sink that nobody serves waits ten seconds before it plans.
+        await writer.report_commits()
         keeping = asyncio.create_task(keep(writer, engine))
         yield http
         keeping.cancel()

@@ -12,13 +12,15 @@ from tests.gateway.test_dead_letters import rigged as with_dead_letters
 from tests.gateway.test_peeking import rigged
 from tests.gateway.test_rights import token
 from tests.gateway.test_supervising import RESTARTED, Supervisor
-from tests.gateway.wire import Connector, frame, serve
+from tests.gateway.wire import Connector, Engine, frame, serve
 
 from headrace.gateway import Peek
 from headrace.protocol.v1 import admin_pb2, connector_pb2
 
 expect.set_options(timeout=DEADLINE_MS)
 pytestmark = pytest.mark.timeout(300)
+
+BROWSERS_CONNECTIONS = 6
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
@@ -108,6 +110,39 @@ async def test_dead_letters_are_shown_with_their_reasons(page: Page, package: Pa
         await expect(page.get_by_role("main")).to_contain_text("The gateway only counts them")
 
 
+async def test_dead_letters_are_replayed_by_the_deployment_that_has_them(page: Page) -> None:
+    async with with_dead_letters() as rig, serve_http(rig.gateway) as http:
+        await rig.committed(0, letters([b"hello"]))
+        await page.goto(f"http://{http}/?view=letters")
+        shown = page.get_by_role("region", name="Dead letters of sink out")
+        button = shown.get_by_role("button", name="Replay the dead letters of out")
+        await expect(shown).to_contain_text("hello")
+        await expect(button).to_have_count(0)
+        supervisor = await Supervisor(rig.address).register("files", replays="out")
+        engine = Engine(rig.address, name="again", streams="again/*")
+        await engine.attach()
+        await button.click()
+        dialog = page.get_by_role("alertdialog")
+        # It proposes what a pipeline reads.
+        await expect(dialog.get_by_label("Source")).to_have_value("again")
+        assert not await violations(page)
+        await dialog.get_by_role("button", name="Replay", exact=True).click()
+        order = (await supervisor.read()).replay
+        assert (order.connector, order.source) == ("files", "again")
+        await expect(dialog.get_by_role("status")).to_contain_text("Waits until all are acknowledged")
+        await expect(shown).to_contain_text("a replay is in progress")
+        await supervisor.answer(order.id, replayed=admin_pb2.ReplayedDeadLetters(pid=7, duration_ms=2500))
+        text = "All dead letters of out are sent as source again, and acknowledged (2.5 s)."
+        await expect(dialog.get_by_role("status")).to_have_text(text)
+        await dialog.get_by_role("button", name="Close").click()
+        await button.click()
+        await dialog.get_by_label("Source").fill("nobody")
+        await dialog.get_by_role("button", name="Replay", exact=True).click()
+        await expect(dialog.get_by_role("alert")).to_contain_text("no pipeline reads nobody/")
+        for each in (supervisor, engine):
+            await each.close()
+
+
 async def test_rows_stay_and_are_stale_without_a_gateway(page: Page) -> None:
     async with serve() as (gateway, address):
         connector = Connector(address)
@@ -118,6 +153,27 @@ async def test_rows_stay_and_are_stale_without_a_gateway(page: Page) -> None:
             await expect(page.get_by_role("table")).to_contain_text("orders/0")
         await expect(page.get_by_text("Disconnected.")).to_be_visible()
         await expect(page.get_by_role("table")).to_contain_text("orders/0")
+        await connector.close()
+
+
+async def test_pages_that_nobody_looks_at_leave_the_connections_of_the_browser_to_the_others(page: Page) -> None:
+    async with serve() as (gateway, address), serve_http(gateway) as http:
+        connector = Connector(address)
+        await connector.hello()
+        await connector.open("orders/0", 1)
+        hidden = [await page.context.new_page() for _ in range(BROWSERS_CONNECTIONS + 1)]
+        for one in hidden:
+            await one.add_init_script("Object.defineProperty(document, 'hidden', {get: () => !window.shown})")
+            await one.goto(f"http://{http}/?view=streams")
+            await expect(one.get_by_role("table")).to_contain_text("orders/0")
+        await page.goto(f"http://{http}/?view=streams")
+        await expect(page.get_by_role("table")).to_contain_text("orders/0")
+        await connector.open("orders/1", 2)
+        await expect(page.get_by_role("table")).to_contain_text("orders/1")
+
+        await connector.open("orders/2", 3)
+        await hidden[0].evaluate("shown = true; document.dispatchEvent(new Event('visibilitychange'))")
+        await expect(hidden[0].get_by_role("table")).to_contain_text("orders/2")
         await connector.close()
 
 
@@ -136,8 +192,8 @@ async def test_a_token_signs_in_and_rights_decide_on_buttons(page: Page) -> None
         await expect(page.get_by_role("button", name="Peek at messages")).to_have_count(0)
         await expect(page.get_by_role("link", name="Dead letters")).to_have_count(0)
         supervisor = await Supervisor(address, "run").register("orders")
-        await page.goto(f"http://{http}/?view=connectors&connector=orders%20%C2%B7%20deploy.toml")
-        await expect(page.get_by_role("region", name="Connector orders · deploy.toml")).to_be_visible()
+        await page.goto(f"http://{http}/?view=connectors&connector=orders-0%20%C2%B7%20deploy.toml")
+        await expect(page.get_by_role("region", name="Connector orders-0 · deploy.toml")).to_be_visible()
         await expect(page.get_by_role("button", name="Restart connector orders")).to_have_count(0)
         await supervisor.close()
         await page.get_by_role("button", name="Sign out").click()
@@ -202,12 +258,30 @@ async def test_a_connector_of_a_deployment_is_restarted(page: Page) -> None:
         assert not await violations(page)
         await dialog.get_by_role("button", name="Close").click()
         await expect(dialog).to_have_count(0)
-        await page.goto(f"http://{http}/?view=connectors&connector=test%20%C2%B7%20deploy.toml")
+        await page.goto(f"http://{http}/?view=connectors&connector=test-0%20%C2%B7%20deploy.toml")
         await page.get_by_role("button", name="Restart connector test of deploy.toml").click()
         await dialog.get_by_role("button", name="Restart", exact=True).click()
         await supervisor.order()
         await supervisor.close()
         await expect(dialog.get_by_role("alert")).to_contain_text("has left before it answered")
+
+
+async def test_why_a_connector_of_a_deployment_does_not_start_is_two_clicks_from_its_restart(page: Page) -> None:
+    async with serve() as (gateway, address), serve_http(gateway) as http:
+        supervisor = await Supervisor(address).register("ledger")
+        failing = admin_pb2.SupervisedConnector(
+            name="ledger", instance="ledger-0", sink="totals", failure="ended with exit code 1: wrong password"
+        )
+        await supervisor.send(connectors=admin_pb2.SupervisedConnectors(connectors=[failing]))
+        await page.goto(f"http://{http}/")
+        await expect(page.get_by_role("main")).to_contain_text("its process fails: ended with exit code 1: wrong password")
+        await page.get_by_role("link", name="connector ledger-0 of sink totals").click()
+        row = page.get_by_role("table").get_by_role("row").filter(has_text="ledger-0")
+        await expect(row).to_contain_text("fails")
+        await expect(row).to_contain_text("wrong password")
+        await row.get_by_role("button", name="ledger-0").click()
+        await expect(page.get_by_role("button", name="Restart connector ledger of deploy.toml")).to_be_visible()
+        await supervisor.close()
 
 
 async def test_a_thousand_streams_are_walked_through_by_keyboard(page: Page) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headrace.deploy import Ending, Kind, Known, Plan, ProcessStatus, Role, Status, Supervisor
 from headrace.deploy.link import Reach
+from headrace.deploy.plan import Replaying
 
 SLEEPS = "exec sleep 600"
 LISTENS = "echo 127.0.0.1:1 > run/gateway.address\n" + SLEEPS
@@ -26,8 +27,12 @@ class Probe:
         pass
 
 
-def role(name: str, kind: Kind, script: str, *, may_end: bool = False) -> Role:
-    """A process that runs a script; it is connected where the probe knows its name."""
+def role(name: str, kind: Kind, script: str, *, may_end: bool = False, replay: str | None = None) -> Role:
+    """A process that runs a script; it is connected where the probe knows its name. Its dead letters are replayed by another."""
+
+    def replays(_: str, source: str, refused_by: str | None) -> list[str]:
+        return ["/bin/sh", "-c", replay or "", "replay", source, refused_by or ""]
+
     return Role(
         name,
         kind,
@@ -37,6 +42,7 @@ def role(name: str, kind: Kind, script: str, *, may_end: bool = False) -> Role:
         is_connected=lambda known: name in known.connected,
         may_end=may_end,
         settings=script,
+        replaying=None if replay is None else Replaying("errors", replays, dict(os.environ)),
     )
 
 

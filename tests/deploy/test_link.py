@@ -25,11 +25,13 @@ from headrace.deploy import link as link_module
 from headrace.deploy import supervised as supervised_module
 from headrace.deploy import supervisor as supervisor_module
 from headrace.deploy.link import GatewayLink, LinkRequest
+from headrace.deploy.plan import Listed
 from headrace.gateway.config import Token
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceServicer, AdminServiceStub, add_AdminServiceServicer_to_server
 
 WITHIN_S = 60.0
+SINK = {"sink": Listed("sink-0", "errors")}
 OFF = "no connector can be restarted by the gateway: "
 RESULT = {"name": "sink", "state": "runs", "pid": 2, "stopped_pid": None, "stopped_exit_code": None, "seconds": 0.5}
 
@@ -66,7 +68,8 @@ class Served:
 
     def connectors(self) -> dict[str, dict[str, str]]:
         """The connectors of each deployment that is registered."""
-        return {name: one.connectors for name, one in self.gateway.deployments.by_name.items()}
+        deployments = self.gateway.deployments.by_name.items()
+        return {name: {each: known.instance for each, known in one.connectors.items()} for name, one in deployments}
 
     def reach(self, caller: str | None = None) -> Callable[[str], Reached]:
         return lambda _: Reached(grpc.insecure_channel(self.address), bearer(caller) if caller else ())
@@ -136,6 +139,29 @@ def test_a_restart_requested_at_the_gateway_is_made_and_answered(tmp_path: Path,
     assert "gateway-link" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_the_gateway_knows_why_a_process_fails_until_it_runs(tmp_path: Path) -> None:
+    script = f"[ -e {tmp_path}/corrected ] && exec sleep 600; echo 'Error: the queue is gone'; exit 1"
+    told: list[list[str]] = []
+    with served() as gateway:
+        watched = Watched(plan(tmp_path, source=(Kind.SOURCE, script)), reach=gateway.reach())
+
+        def failures() -> list[str]:
+            deployments = gateway.gateway.deployments.by_name.values()
+            return [one.failure for deployment in deployments for one in deployment.connectors.values()]
+
+        def fails(_: Status) -> bool:
+            return any(failures())
+
+        def correct(_: Status) -> None:
+            told.append(failures())
+            (tmp_path / "corrected").touch()
+
+        watched.when(fails, correct)
+        watched.when(lambda status: runs("source")(status) and failures() == [""], stop)
+        assert watched.run() == Ending(0, "stopped")
+    assert told == [["ended with exit code 1: the queue is gone"]]
+
+
 def test_requests_at_the_gateway_and_on_the_socket_are_one_restart(tmp_path: Path, threads: ThreadPoolExecutor) -> None:
     # It ends once both requests are known.
     script = "trap 'while [ ! -e both ]; do sleep 0.01; done; kill $!; exit 0' TERM\ntouch ready\nsleep 600 &\nwait"
@@ -197,7 +223,7 @@ def test_a_gateway_that_cannot_be_called_is_told_once(tmp_path: Path) -> None:
 def linked(gateway: Served, run: str = "r1", told: list[str] | None = None) -> Iterator[GatewayLink]:
     """A link without a supervisor: the test says when it looks at what has arrived."""
     with GatewayLink("deploy.toml", run, gateway.reach(), pytest.fail if told is None else told.append) as link:
-        link.update(gateway.address, {"sink": "sink-0"})
+        link.update(gateway.address, SINK)
         until(gateway.connectors)
         yield link
 
@@ -228,7 +254,7 @@ def test_it_registers_again_and_answers_no_gateway_what_another_one_has_asked(th
                 new.answer({"ok": True, "result": RESULT})
                 new.answer({"ok": False, "invalid": False, "made": True, "error": "doubled"})
                 assert again.result(WITHIN_S).restarted.pid == 2
-                link.update(second.address, {"sink": "sink-0", "source": "source-0"})
+                link.update(second.address, {**SINK, "source": Listed("source-0", "")})
                 until(lambda: "source" in second.connectors()["deploy.toml"])
 
 
@@ -247,7 +273,7 @@ class Flooding(AdminServiceServicer):
     """A gateway that orders far more restarts than one does."""
 
     def __init__(self) -> None:
-        self.outcomes: queue.Queue[pb.RestartOutcome] = queue.Queue()
+        self.outcomes: queue.Queue[pb.OrderOutcome] = queue.Queue()
         self.go_on = threading.Event()
         self.calls = 0
 
@@ -278,9 +304,9 @@ def flooded() -> Iterator[tuple[Flooding, GatewayLink]]:
     reached = Reached(grpc.insecure_channel(f"127.0.0.1:{port}"), ())
     try:
         with GatewayLink("deploy.toml", "r1", lambda _: reached, pytest.fail) as link:
-            link.update("somewhere", {"sink": "sink-0"})
+            link.update("somewhere", SINK)
             refused = [service.outcomes.get(timeout=WITHIN_S) for _ in range(3)]
-            assert {one.failure.kind for one in refused} == {pb.RESTART_FAILURE_KIND_REFUSED}
+            assert {one.failure.kind for one in refused} == {pb.ORDER_FAILURE_KIND_REFUSED}
             yield service, link
     finally:
         service.go_on.set()
@@ -305,7 +331,7 @@ def test_requests_of_a_call_that_is_over_are_not_carried_out(flooded: tuple[Floo
 
 def test_a_link_whose_gateway_does_not_answer_ends_at_once() -> None:
     with GatewayLink("deploy.toml", "r1", lambda _: Reached(grpc.insecure_channel("127.0.0.1:1"), ()), pytest.fail) as link:
-        link.update("127.0.0.1:1", {"sink": "sink-0"})
+        link.update("127.0.0.1:1", SINK)
         assert link.requests() == []
         began = time.monotonic()
     assert time.monotonic() - began < WITHIN_S / 2

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc.aio
+from tests.gateway.wire import Engine
 
 from headrace.processes import lives, spark_environ
 from headrace.protocol.v1.admin_pb2 import GetStatusRequest
@@ -115,6 +116,66 @@ async def test_it_is_kept_running_and_stopped_in_order(tmp_path: Path) -> None:
         run.process.terminate()
         last = await run.until(lambda document: "command" in document)
         assert (last["ok"], last["summary"]) == (True, "stopped")
+        assert await run.end() == 0
+
+
+LETTER = {
+    "value": "7",
+    "headers": [
+        {"name": "headrace-sink", "value": "totals"},
+        {"name": "headrace-reason", "value": "full"},
+        {"name": "headrace-stream", "value": "orders/0"},
+    ],
+}
+
+
+async def test_dead_letters_are_replayed_from_anywhere(tmp_path: Path) -> None:
+    (tmp_path / "deploy.toml").write_text(DEPLOYMENT)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "counts-000001.jsonl").write_text(json.dumps(LETTER) + "\n")
+    async with running(tmp_path) as run:
+        gateway = (await run.until(is_running))["gateway"]
+        engine = Engine(gateway, streams="again/*")
+        await engine.attach()
+        await engine.status_once(lambda status: bool(status.deployments))
+        command = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "headrace.cli", "replay", "counts", "--source", "again", "--gateway", gateway, "--json"),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        planned = await engine.plan_until("again/counts-000001.jsonl", 1)
+        (frame,) = await engine.fetch(planned.stream, None, planned.end)
+        assert (frame.count, frame.values) == (1, b"7")
+        # It ends once what it has sent is acknowledged, and not before.
+        assert command.returncode is None
+        committed = {planned.stream: (planned.end.epoch, planned.end.sequence)}
+        while command.returncode is None:
+            await engine.plan(committed=committed, wait_ms=50)
+        document = json.loads((await command.communicate())[0])
+        assert (document["ok"], document["result"]["connector"]) == (True, "counts"), document
+        await engine.close()
+        run.process.terminate()
+        assert await run.end() == 0
+
+
+async def test_the_gateway_names_why_a_connector_does_not_start(tmp_path: Path) -> None:
+    (tmp_path / "deploy.toml").write_text(DEPLOYMENT)
+    async with running(tmp_path) as run:
+        before = await run.until(is_running)
+        engine = Engine(before["gateway"])
+        await engine.status_once(lambda status: bool(status.deployments))
+        (tmp_path / "out").rename(tmp_path / "elsewhere")
+        (tmp_path / "out").write_text("in the way")
+        os.kill(pids(before)["counts"], signal.SIGKILL)
+        part = "connector counts of sink counts"
+        status = await engine.status_once(lambda status: any("exit code" in problem.cause for problem in status.problems))
+        (problem,) = (problem for problem in status.problems if problem.part == part)
+        assert problem.kind == "connector-fails"
+        assert str(tmp_path / "out") in problem.cause
+        (tmp_path / "out").unlink()
+        (tmp_path / "elsewhere").rename(tmp_path / "out")
+        await engine.status_once(lambda status: not status.problems)
+        await engine.close()
+        run.process.terminate()
         assert await run.end() == 0
 
 

@@ -140,6 +140,47 @@ def test_a_connector_that_has_never_been_here_is_known_by_its_source() -> None:
     }
 
 
+def deployment(**fields: Any) -> pb.DeploymentStatus:
+    """A deployment with a connector whose process fails."""
+    connector = {"name": "c", "instance": "c", "failure": "ended with exit code 1: wrong password", "failing_ms": 9_000, **fields}
+    return pb.DeploymentStatus(deployment="deploy.toml", connectors=[pb.SupervisedConnector(**connector)])
+
+
+@pytest.mark.parametrize("last_instance", ["", "c", "an-earlier-name"])
+def test_why_the_process_of_a_source_fails_is_the_cause_of_its_streams(last_instance: str) -> None:
+    away = [stream(stream=f"{name}/0", state=pb.STREAM_STATE_DETACHED, instance="", last_instance=last_instance) for name in "ab"]
+    listed = found(status(streams=[away[0]], sessions=[], deployments=[deployment(source="a")]))
+    assert {part: (problem.kind, problem.root) for part, problem in listed.items()} == {
+        "connector c": (Kind.CONNECTOR_FAILS, ""),
+        "stream a/0": (Kind.CONNECTOR_FAILS, "connector c"),
+    }
+    assert {problem.cause for problem in listed.values()} == {"its process fails: ended with exit code 1: wrong password"}
+    assert {problem.age_ms for problem in listed.values()} == {9_000}
+    # It says nothing about the streams of another source.
+    other = kinds(status(streams=[away[1]], sessions=[], deployments=[deployment(source="a", instance="d")]))
+    assert other["stream b/0"][0] is Kind.CONNECTOR_AWAY
+
+
+def test_why_the_process_of_a_sink_fails_is_the_cause_of_what_writes_to_it() -> None:
+    absent = status(sinks=[sink(instances=[])], sink_sessions=[], deployments=[deployment(sink="out")])
+    assert kinds(absent) == {
+        "connector c of sink out": (Kind.CONNECTOR_FAILS, ""),
+        "sink out": (Kind.CONNECTOR_FAILS, "connector c of sink out"),
+        "pipeline totals": (Kind.CONNECTOR_FAILS, "connector c of sink out"),
+    }
+
+
+def test_a_process_that_fails_beside_others_of_its_sink_degrades_nothing_else() -> None:
+    assert kinds(status(deployments=[deployment(sink="out")])) == {"connector c of sink out": (Kind.CONNECTOR_FAILS, "")}
+
+
+def test_a_connector_with_a_session_works_whatever_its_supervisor_has_reported() -> None:
+    assert found(status(deployments=[deployment(source="orders", instance="shop")])) == {}
+    assert found(status(deployments=[deployment(sink="out", instance="writer")])) == {}
+    # A sink's connector is another one, even if it has the same instance.
+    assert list(found(status(deployments=[deployment(sink="other", instance="writer")]))) == ["connector writer of sink other"]
+
+
 def test_a_connector_that_is_there_and_does_not_send_a_stream() -> None:
     assert kinds(status(streams=[stream(state=pb.STREAM_STATE_DETACHED, instance="")])) == {
         "stream orders/0": (Kind.NOT_SENT, "")

@@ -74,7 +74,11 @@ async def test_each_refused_call_is_logged_once_in_a_while_and_never_with_its_to
         assert (await post(http, "/api/v1/pipelines/pause", {"name": "p"}, "payroll-secret"))[0] == 403
         for _ in range(CALLS):
             assert (await post(http, "/api/v1/sign-in", {"token": "wrong-secret"}))[0] == 401
-        await asyncio.to_thread(gateway.wait_for_log, "/api/v1/sign-in")
+        for number in range(CALLS):
+            origin = {"Origin": f"https://evil-{number}.example"}
+            assert (await post(http, "/api/v1/pipelines/forget", {"name": "p"}, headers=origin))[0] == 403
+        assert (await post(http, "/api/v1/sign-out", {}, headers={"Sec-Fetch-Site": "cross-site"}))[0] == 403
+        await asyncio.to_thread(gateway.wait_for_log, "/api/v1/sign-out")
         lines, log = refused(gateway), gateway.log
 
     assert {(line["call"], line.get("caller")) for line in lines} == {
@@ -86,6 +90,8 @@ async def test_each_refused_call_is_logged_once_in_a_while_and_never_with_its_to
         ("/api/v1/status", "payroll"),
         ("/api/v1/pipelines/pause", "payroll"),
         ("/api/v1/sign-in", None),
+        ("/api/v1/pipelines/forget", None),
+        ("/api/v1/sign-out", None),
     }
     # A kind is logged again after 5 s, which this test does not take on a machine that is not overloaded.
     assert max(Counter(line["call"] for line in lines).values()) < CALLS / 4
@@ -93,5 +99,6 @@ async def test_each_refused_call_is_logged_once_in_a_while_and_never_with_its_to
     lacks = {line["call"]: line["error"] for line in lines if "caller" in line}
     assert lacks["/api/v1/status"].endswith("it has no admin")
     assert "'orders-1'" in lacks["/headrace.protocol.v1.EngineService/Attach"]
+    assert "evil" not in log
     assert "wrong-secret" not in log
     assert "payroll-secret" not in log

@@ -63,6 +63,7 @@ NEEDED = {
     "AdminService/Reload": {"control"},
     "AdminService/Resume": {"control"},
     "AdminService/RestartConnector": {"control"},
+    "AdminService/ReplayDeadLetters": {"control"},
     "AdminService/Supervise": {"supervise"},
     "AdminService/Peek": {"peek"},
     "AdminService/ListDeadLetters": {"peek"},

@@ -16,7 +16,7 @@ from tests.gateway.wire import DEADLINE_S, serve
 
 from headrace.gateway import Limits
 from headrace.gateway.config import Token
-from headrace.gateway.core import Gateway, deployments, supervising
+from headrace.gateway.core import Gateway, deployments, ordering, supervising
 from headrace.gateway.identity import TokenRegistry
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
@@ -26,8 +26,10 @@ RESTARTED = {"pid": 2, "stopped_pid": 1, "stopped_exit_code": 0, "duration_ms": 
 Code = grpc.StatusCode
 
 
-def listed(*names: str) -> pb.SupervisedConnectors:
-    return pb.SupervisedConnectors(connectors=[pb.SupervisedConnector(name=name, instance=f"{name}-0") for name in names])
+def listed(*names: str, **fields: str) -> pb.SupervisedConnectors:
+    return pb.SupervisedConnectors(
+        connectors=[pb.SupervisedConnector(name=name, instance=f"{name}-0", **fields) for name in names]
+    )
 
 
 class Supervisor:
@@ -41,8 +43,11 @@ class Supervisor:
     async def send(self, **message: Any) -> None:
         await self.call.write(pb.SuperviseRequest(**message))
 
-    async def register(self, *connectors: str, deployment: str = "deploy.toml", run: str = "r1") -> "Supervisor":
-        await self.send(hello=pb.SuperviseHello(deployment=deployment, run=run, connectors=listed(*connectors)))
+    async def register(
+        self, *connectors: str, deployment: str = "deploy.toml", run: str = "r1", replays: str = ""
+    ) -> "Supervisor":
+        hello = pb.SuperviseHello(deployment=deployment, run=run, connectors=listed(*connectors, replays=replays))
+        await self.send(hello=hello)
         assert (await self.read()).HasField("welcome")
         return self
 
@@ -56,7 +61,7 @@ class Supervisor:
         return (await self.read()).restart
 
     async def answer(self, number: int, **outcome: Any) -> None:
-        await self.send(outcome=pb.RestartOutcome(id=number, **outcome))
+        await self.send(outcome=pb.OrderOutcome(id=number, **outcome))
 
     async def ended(self) -> tuple[Code, str]:
         """How the call ends."""
@@ -178,21 +183,19 @@ async def test_requests_for_the_same_connector_share_one_restart_and_both_are_in
 @pytest.mark.parametrize(
     ("kind", "code"),
     [
-        (pb.RESTART_FAILURE_KIND_UNKNOWN_CONNECTOR, Code.NOT_FOUND),
-        (pb.RESTART_FAILURE_KIND_REFUSED, Code.FAILED_PRECONDITION),
-        (pb.RESTART_FAILURE_KIND_FAILED, Code.ABORTED),
-        (pb.RESTART_FAILURE_KIND_UNSPECIFIED, Code.ABORTED),
+        (pb.ORDER_FAILURE_KIND_UNKNOWN_CONNECTOR, Code.NOT_FOUND),
+        (pb.ORDER_FAILURE_KIND_REFUSED, Code.FAILED_PRECONDITION),
+        (pb.ORDER_FAILURE_KIND_FAILED, Code.ABORTED),
+        (pb.ORDER_FAILURE_KIND_UNSPECIFIED, Code.ABORTED),
     ],
 )
-async def test_a_restart_that_fails_is_answered_with_its_error(
-    rig: Rig, kind: pb.RestartFailureKind.ValueType, code: Code
-) -> None:
+async def test_a_restart_that_fails_is_answered_with_its_error(rig: Rig, kind: pb.OrderFailureKind.ValueType, code: Code) -> None:
     supervisor = await rig.supervisor().register("orders")
     calls = [rig.restart("orders"), rig.restart("orders")]
     order = await supervisor.order()
     # One that comes after the answer would be another order.
     await rig.until_waiting(2)
-    await supervisor.answer(order.id, failure=pb.RestartFailure(kind=kind, error="the disk\x1b is full" + "é" * 100_000))
+    await supervisor.answer(order.id, failure=pb.OrderFailure(kind=kind, error="the disk\x1b is full" + "é" * 100_000))
     for call in calls:
         found, details = await rig.refused(call)
         assert found is code
@@ -204,9 +207,9 @@ async def test_answers_that_nobody_waits_for_change_nothing(rig: Rig) -> None:
     supervisor = await rig.supervisor().register("orders")
     call = rig.restart("orders")
     order = await supervisor.order()
-    await supervisor.answer(order.id + 1, failure=pb.RestartFailure(error="of another run"))
+    await supervisor.answer(order.id + 1, failure=pb.OrderFailure(error="of another run"))
     await supervisor.answer(order.id, restarted=pb.RestartedConnector(**RESTARTED))
-    await supervisor.answer(order.id, failure=pb.RestartFailure(error="doubled"))
+    await supervisor.answer(order.id, failure=pb.OrderFailure(error="doubled"))
     assert (await call).restarted.pid == 2
     again = rig.restart("orders")
     assert (await supervisor.order()).id != order.id
@@ -250,7 +253,7 @@ async def test_a_newer_run_takes_over_and_what_the_older_one_had_to_answer_is_no
     ordered = await newer.order()
     assert ordered.id != order.id
     # What the older run would have answered, late.
-    await newer.answer(order.id, failure=pb.RestartFailure(error="late"))
+    await newer.answer(order.id, failure=pb.OrderFailure(error="late"))
     await newer.answer(ordered.id, restarted=pb.RestartedConnector(**RESTARTED))
     assert (await again).restarted.pid == 2
     assert [one.run for one in rig.gateway.deployments.by_name.values()] == ["r2"]
@@ -286,6 +289,45 @@ def hello(**fields: Any) -> dict[str, Any]:
 TWICE = pb.SupervisedConnectors(connectors=[pb.SupervisedConnector(name="a"), pb.SupervisedConnector(name="a")])
 
 
+async def test_why_a_process_fails_is_one_bounded_line_until_it_runs_or_its_supervisor_leaves(
+    rig: Rig,
+) -> None:
+    supervisor = await rig.supervisor().register("orders")
+    await supervisor.send(connectors=listed("orders", source="a", failure="no\x1b[2J\n" + 1_000 * "x"))
+    await rig.until(lambda gateway: bool(failures(gateway)))
+    (status,) = (await rig.stub.GetStatus(pb.GetStatusRequest())).deployments
+    (connector,) = status.connectors
+    assert connector.failure == "no [2J " + 293 * "x"
+    since = rig.gateway.deployments.by_name["deploy.toml"].connectors["orders"].failing_since
+    # Another reason is no other beginning.
+    await supervisor.send(connectors=listed("orders", source="a", failure="another one"))
+    await rig.until(lambda gateway: failures(gateway) == ["another one"])
+    assert rig.gateway.deployments.by_name["deploy.toml"].connectors["orders"].failing_since == since
+    assert [problem.kind for problem in (await rig.stub.GetStatus(pb.GetStatusRequest())).problems] == ["connector-fails"]
+    await supervisor.send(connectors=listed("orders", source="a"))
+    await rig.until(lambda gateway: not failures(gateway))
+    await supervisor.send(connectors=listed("orders", source="a", failure="again"))
+    await rig.until(lambda gateway: bool(failures(gateway)))
+    await supervisor.close()
+    await rig.until_registered(0)
+    assert not (await rig.stub.GetStatus(pb.GetStatusRequest())).problems
+
+
+async def test_why_a_process_fails_is_what_the_newer_run_of_its_supervisor_says(rig: Rig) -> None:
+    older = await rig.supervisor().register("orders")
+    await older.send(connectors=listed("orders", failure="of the older run"))
+    await rig.until(lambda gateway: bool(failures(gateway)))
+    await rig.supervisor().register("orders", run="r2")
+    assert failures(rig.gateway) == []
+    assert (await older.ended())[0] is Code.ABORTED
+    assert failures(rig.gateway) == []
+
+
+def failures(gateway: Gateway) -> list[str]:
+    deployments = gateway.deployments.by_name.values()
+    return [one.failure for deployment in deployments for one in deployment.connectors.values() if one.failure]
+
+
 @pytest.mark.parametrize(
     ("message", "code", "said"),
     [
@@ -300,6 +342,11 @@ TWICE = pb.SupervisedConnectors(connectors=[pb.SupervisedConnector(name="a"), pb
         (hello(connectors=listed("")), Code.INVALID_ARGUMENT, "letters, digits"),
         (hello(connectors=listed("x" * 256)), Code.INVALID_ARGUMENT, "at most 255 bytes"),
         (hello(connectors=TWICE), Code.INVALID_ARGUMENT, "listed twice"),
+        (hello(connectors=listed("a", replays="b c")), Code.INVALID_ARGUMENT, "replays 'b c': such a name has letters"),
+        (hello(connectors=listed("a", source="b c")), Code.INVALID_ARGUMENT, "serves source 'b c': such a name has letters"),
+        (hello(connectors=listed("a", sink="b/c")), Code.INVALID_ARGUMENT, "serves sink 'b/c': such a name has letters"),
+        (hello(connectors=listed("a", source="x" * 256)), Code.INVALID_ARGUMENT, "at most 255 bytes"),
+        (hello(connectors=listed("a", replays="x" * 256)), Code.INVALID_ARGUMENT, "at most 255 bytes"),
         (hello(connectors=listed(*map(str, range(1_001)))), Code.RESOURCE_EXHAUSTED, "at most 1000"),
     ],
 )
@@ -318,7 +365,7 @@ async def test_a_hello_that_is_not_valid_registers_nothing(rig: Rig, message: di
         ({}, Code.FAILED_PRECONDITION),
         ({"connectors": listed(*map(str, range(1_001)))}, Code.RESOURCE_EXHAUSTED),
         ({"connectors": TWICE}, Code.INVALID_ARGUMENT),
-        ({"outcome": pb.RestartOutcome(id=1)}, Code.INVALID_ARGUMENT),
+        ({"outcome": pb.OrderOutcome(id=1)}, Code.INVALID_ARGUMENT),
     ],
 )
 async def test_a_message_that_is_not_valid_ends_the_registration(rig: Rig, message: dict[str, Any], code: Code) -> None:
@@ -335,8 +382,8 @@ async def test_a_supervisor_that_says_nothing_is_sent_away() -> None:
 
 async def test_deployments_orders_and_callers_are_bounded(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervising, "MAX_DEPLOYMENTS", 2)
-    monkeypatch.setattr(deployments, "MOST_ORDERS", 2)
-    monkeypatch.setattr(supervising, "MOST_WAITING", 3)
+    monkeypatch.setattr(deployments, "MOST_RESTARTS", 2)
+    monkeypatch.setattr(ordering, "MOST_WAITING", 3)
     supervisor = await rig.supervisor().register("a", "b", "c")
     await rig.supervisor().register(deployment="other.toml")
     third = rig.supervisor()

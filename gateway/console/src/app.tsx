@@ -100,7 +100,7 @@ function shown(view: View, feed: Feed, snapshot: Snapshot, status: NonNullable<S
     case "connectors":
       return <Connectors status={status} mayControl={mayControl} />;
     case "letters":
-      return <Letters status={status} />;
+      return <Letters status={status} mayControl={mayControl} />;
   }
 }
 

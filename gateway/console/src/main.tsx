@@ -8,6 +8,7 @@ const root = document.getElementById("root");
 if (!root) throw new Error("the page has no element #root");
 const feed = new Feed();
 void feed.connect();
+document.addEventListener("visibilitychange", feed.turn);
 createRoot(root).render(
   <StrictMode>
     <App feed={feed} />

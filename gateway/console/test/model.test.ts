@@ -7,7 +7,7 @@ import { bytes, count, duration, firstLine, rate } from "../src/model/format";
 import { credit, flow } from "../src/model/flow";
 import { graph } from "../src/model/graph";
 import { History } from "../src/model/history";
-import { supervisedBy, unconnected } from "../src/model/supervised";
+import { replaying, sourcesToReplay, supervisedBy, unconnected } from "../src/model/supervised";
 import { cursor, place } from "../src/model/position";
 import { line, shownAs } from "../src/model/preview";
 import { bars, lastStage, scale, span } from "../src/model/lanes";
@@ -72,13 +72,25 @@ describe("tables", () => {
 describe("connectors of deployments", () => {
   const of = (deployment: string, ...instances: string[]) => ({
     deployment,
-    connectors: instances.map((instance) => ({ name: `${instance}-name`, instance })),
+    connectors: instances.map((instance) => ({
+      name: `${instance}-name`,
+      instance,
+      replays: `${instance}-letters`,
+      failure: null,
+    })),
     restarting: [],
+    replaying: [] as string[],
   });
 
   it("are found by the instance of their session", () => {
     const found = supervisedBy([of("a.toml", "orders", "returns"), of("b.toml", "stock")], "orders");
-    expect(found).toEqual({ deployment: "a.toml", name: "orders-name", restarting: false });
+    expect(found).toEqual({
+      deployment: "a.toml",
+      name: "orders-name",
+      instance: "orders",
+      failure: null,
+      restarting: false,
+    });
     expect(supervisedBy([of("a.toml", "orders")], "stock")).toBeNull();
   });
 
@@ -88,7 +100,22 @@ describe("connectors of deployments", () => {
 
   it("are listed without a session too", () => {
     const found = unconnected([of("a.toml", "orders", "returns")], new Set(["orders"]));
-    expect(found).toEqual([{ deployment: "a.toml", name: "returns-name", restarting: false }]);
+    expect(found).toEqual([
+      { deployment: "a.toml", name: "returns-name", instance: "returns", failure: null, restarting: false },
+    ]);
+  });
+
+  it("replay the dead letters of a sink, unless that would be a guess", () => {
+    const busy = { ...of("a.toml", "errors"), replaying: ["errors-name"] };
+    expect(replaying([busy, of("b.toml", "stock")], "errors-letters")).toEqual({ deployment: "a.toml", busy: true });
+    expect(replaying([of("a.toml", "errors"), of("b.toml", "errors")], "errors-letters")).toBeNull();
+    expect(replaying([of("a.toml", "errors")], "errors")).toBeNull();
+  });
+
+  it("replay as a source that a pipeline reads, first as the one that the dead letters come from", () => {
+    const pipelines = [{ patterns: ["again/*", "returns/0", "x*/*"] }, { patterns: ["orders/*"] }] as Pipeline[];
+    expect(sourcesToReplay(pipelines, ["orders"])).toEqual(["orders", "again"]);
+    expect(sourcesToReplay(pipelines, [])).toEqual(["again", "orders"]);
   });
 });
 

@@ -27,7 +27,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class Wanted:
     """What a command is to do: the options that set, rewind and skip share."""
 
     streams: tuple[str, ...]
@@ -118,14 +118,14 @@ def _moving(command: _Command) -> _Command:
     def with_wanted(
         target: str, checkpoint: str | None, as_json: bool, connection: Connection, on: SparkOptions, **options: Any
     ) -> Any:
-        return command(target, checkpoint, _Wanted(**options), as_json, connection, on)
+        return command(target, checkpoint, Wanted(**options), as_json, connection, on)
 
     return with_wanted  # type: ignore[return-value]
 
 
 @positions.command("set")
 @_moving
-def set_(target: str, checkpoint: str | None, wanted: _Wanted, as_json: bool, connection: Connection, on: SparkOptions) -> None:
+def set_(target: str, checkpoint: str | None, wanted: Wanted, as_json: bool, connection: Connection, on: SparkOptions) -> None:
     """Write a checkpoint that continues at other positions, earlier or later ones.
 
     \b
@@ -140,7 +140,7 @@ def set_(target: str, checkpoint: str | None, wanted: _Wanted, as_json: bool, co
 
 @positions.command()
 @_moving
-def rewind(target: str, checkpoint: str | None, wanted: _Wanted, as_json: bool, connection: Connection, on: SparkOptions) -> None:
+def rewind(target: str, checkpoint: str | None, wanted: Wanted, as_json: bool, connection: Connection, on: SparkOptions) -> None:
     """Write a checkpoint that continues at earlier positions, so that messages come again.
 
     The source must still have these messages; if it does not, the query fails with MessagesLost. A queue cannot be rewound.
@@ -157,7 +157,7 @@ def rewind(target: str, checkpoint: str | None, wanted: _Wanted, as_json: bool, 
 
 @positions.command()
 @_moving
-def skip(target: str, checkpoint: str | None, wanted: _Wanted, as_json: bool, connection: Connection, on: SparkOptions) -> None:
+def skip(target: str, checkpoint: str | None, wanted: Wanted, as_json: bool, connection: Connection, on: SparkOptions) -> None:
     """Write a checkpoint that continues at later positions, so that messages are never read.
 
     \b
@@ -173,7 +173,7 @@ def skip(target: str, checkpoint: str | None, wanted: _Wanted, as_json: bool, co
 def _move(
     target: str,
     checkpoint: str | None,
-    wanted: _Wanted,
+    wanted: Wanted,
     as_json: bool,
     connection: Connection,
     on: SparkOptions,
@@ -196,7 +196,7 @@ def _move(
         if not wanted.offline:
             gateway.check_stopped()
         _check_states(stored, changes, wanted)
-        _check_abandoned(stored, wanted, gateway)
+        check_abandoned(stored, wanted, gateway)
         assert wanted.into is not None
         stored.write(
             wanted.into,
@@ -216,7 +216,7 @@ def _move(
         )
 
 
-def _target(wanted: _Wanted, direction: "Direction", gateway: QueriesAtGateway) -> "Target":
+def _target(wanted: Wanted, direction: "Direction", gateway: QueriesAtGateway) -> "Target":
     from headrace.engine import After, AtBatch, AtBeginning, AtEnd, AtTime, By, Direction
 
     if direction is Direction.ANY and wanted.by is not None:
@@ -241,7 +241,7 @@ def _target(wanted: _Wanted, direction: "Direction", gateway: QueriesAtGateway) 
     return chosen[0][1]()
 
 
-def _streams(wanted: _Wanted) -> Sequence[str]:
+def _streams(wanted: Wanted) -> Sequence[str]:
     if wanted.every == bool(wanted.streams):
         raise Failure("say which streams to move: --stream PATTERN, or --all", EXIT_INVALID)
     _check_patterns(wanted.streams)
@@ -254,7 +254,7 @@ def _check_patterns(streams: Sequence[str]) -> None:
             raise Failure(f"--stream {text}: want source/partition, such as orders/3 or orders/*", EXIT_INVALID)
 
 
-def _check_states(stored: "StoredPositions", changes: "Sequence[Change]", wanted: _Wanted) -> None:
+def _check_states(stored: "StoredPositions", changes: "Sequence[Change]", wanted: Wanted) -> None:
     from headrace.engine import Kept
 
     if stored.kept is not Kept.NOWHERE and wanted.states is None and any(change.again for change in changes):
@@ -265,7 +265,7 @@ def _check_states(stored: "StoredPositions", changes: "Sequence[Change]", wanted
         )
 
 
-def _check_abandoned(stored: "StoredPositions", wanted: _Wanted, gateway: QueriesAtGateway) -> None:
+def check_abandoned(stored: "StoredPositions", wanted: Wanted, gateway: QueriesAtGateway) -> None:
     """Refuses to leave out a micro-batch that a sink may have written already, unless that is accepted."""
     if stored.abandoned is None or wanted.abandon:
         return
@@ -282,7 +282,7 @@ def _check_abandoned(stored: "StoredPositions", wanted: _Wanted, gateway: Querie
         )
 
 
-def _plan(stored: "StoredPositions", changes: "Sequence[Change]", wanted: _Wanted) -> dict[str, Any]:
+def _plan(stored: "StoredPositions", changes: "Sequence[Change]", wanted: Wanted) -> dict[str, Any]:
     """What a command changes, as a document."""
     return {
         "batch": stored.committed.batch,
@@ -305,7 +305,7 @@ def _plan(stored: "StoredPositions", changes: "Sequence[Change]", wanted: _Wante
     }
 
 
-def _notes(stored: "StoredPositions", changes: "Sequence[Change]", wanted: _Wanted) -> list[str]:
+def _notes(stored: "StoredPositions", changes: "Sequence[Change]", wanted: Wanted) -> list[str]:
     from headrace.engine import Kept
 
     again, skipped = sum(change.again for change in changes), sum(change.skipped for change in changes)

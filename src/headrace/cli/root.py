@@ -39,6 +39,7 @@ _COMMANDS = {
     "peek": _Lazy("headrace.gateway_cli", "peek", "Show a sample of a stream's messages."),
     "positions": _Lazy("headrace.cli.positions", "positions", "Show where a query continues in its streams, and move it."),
     "prepare": _Lazy("headrace.cli.prepare", "prepare", "Speed up Spark's startup on this machine, once after installing."),
+    "replay": _Lazy("headrace.gateway_cli", "replay", "Replay the dead letters of a sink, through the gateway."),
     "restart": _Lazy("headrace.cli.restart", "restart", "Restart a connector of a running deployment."),
     "resume": _Lazy("headrace.gateway_cli", "resume", "End the pause of a stream, a connector, a pipeline or a sink."),
     "run": _Lazy("headrace.cli.run", "run", "Run an application: a pipeline of Python functions, on Spark."),

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from headrace.connectors.configuration import GatewayTable
 from headrace.contract.logs import FORMAT_VARIABLE
@@ -34,6 +35,14 @@ def connector_command(deployment: Deployment, name: str, address: str) -> list[s
     """Returns the command that runs a connector."""
     words = supervised("connector", "run", "-c", f"{deployment.path}:{name}", "--verbose")
     return words if deployment.connectors[name].gateway.address is not None else [*words, "--gateway", address]
+
+
+def replay_command(options: GatewayTable, folder: Path, address: str, source: str, refused_by: str | None) -> list[str]:
+    """Returns the command that replays the dead letters in a folder."""
+    # In one word with their options, since callers of the gateway choose them.
+    chosen = [f"--source={source}", *([f"--sink={refused_by}"] if refused_by is not None else [])]
+    words = supervised("dlq", "replay", str(folder.absolute()), *chosen, "--verbose")
+    return [*words, "--gateway", options.address or address, *_tls(options)]
 
 
 def pipeline_command(options: PipelineOptions, address: str) -> list[str]:

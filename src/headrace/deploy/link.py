@@ -1,4 +1,4 @@
-"""The call by which a deployment registers at its gateway, which then sends it the restarts that are requested there.
+"""The call by which a deployment registers at its gateway, which then sends it what is requested there.
 
 The call has a thread of its own, so that the supervisor never waits for the gateway. Whatever happens to the call, the deployment
 runs on: at worst, connectors are restarted only by commands on this machine.
@@ -15,11 +15,15 @@ import grpc
 
 from headrace.contract.backoff import Backoff
 from headrace.deploy.control import refusal
+from headrace.deploy.plan import Listed
+from headrace.deploy.replays import Replay
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
 MOST_REQUESTS = 16
 """How many requests of the gateway are taken that are not answered."""
+LONGEST_FAILURE = 300
+"""How much of a connector's failure is sent: the gateway shows no more."""
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 30.0
 _CLOSES_WITHIN_S = 5.0
@@ -46,15 +50,17 @@ Reach = Callable[[str], Reached | None]
 
 @dataclass(eq=False)
 class LinkRequest:
-    """A restart that the gateway requests, as a request to `Restarts`.
+    """A restart that the gateway requests, as a request to `Restarts`; or a replay, as one to `Replays`.
 
     Attributes:
         name: The connector.
         by: Who requests it, as the gateway says.
+        replay: What to replay of what the connector has written; None for a restart.
     """
 
     name: str
     by: str
+    replay: Replay | None
     _id: int
     _call: "_Call" = field(repr=False)
     _answered: bool = False
@@ -69,7 +75,7 @@ class LinkRequest:
         if not self._answered:
             self._answered = True
             self._call.room.release()
-        self._call.send(pb.SuperviseRequest(outcome=_outcome(self._id, document)))
+        self._call.send(pb.SuperviseRequest(outcome=_outcome(self._id, document, is_restart=self.replay is None)))
 
 
 class _Call:
@@ -129,9 +135,10 @@ class GatewayLink:
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._reached: Reached | None = None
-        self._connectors: Mapping[str, str] = {}
+        self._connectors: Mapping[str, Listed] = {}
         self._call: _Call | None = None
-        self._arrived: queue.Queue[LinkRequest] = queue.Queue(MOST_REQUESTS)
+        self._restarts: queue.Queue[LinkRequest] = queue.Queue(MOST_REQUESTS)
+        self._replays: queue.Queue[LinkRequest] = queue.Queue(MOST_REQUESTS)
         self._news: queue.Queue[str] = queue.Queue(MOST_REQUESTS)
         self._told: str | None = None
 
@@ -150,12 +157,12 @@ class GatewayLink:
         if self._reached is not None:
             self._reached.channel.close()
 
-    def update(self, address: str | None, connectors: Mapping[str, str]) -> None:
+    def update(self, address: str | None, connectors: Mapping[str, Listed]) -> None:
         """Registers once the gateway's address is known, and again when the connectors change.
 
         Args:
             address: The address; None until it is known.
-            connectors: The instance of each connector, by its name.
+            connectors: What to tell of each connector, by its name.
         """
         if address is None or self._reach is None:
             return
@@ -169,10 +176,14 @@ class GatewayLink:
             call.send(pb.SuperviseRequest(connectors=_listed(connectors)))
 
     def requests(self) -> list[LinkRequest]:
-        """Returns the requests that have arrived since the last call."""
+        """Returns the restarts that were requested since the last call."""
         for line in _taken(self._news):
             self._tell(line)
-        return [request for request in _taken(self._arrived) if request.is_open]
+        return [request for request in _taken(self._restarts) if request.is_open]
+
+    def replays(self) -> list[LinkRequest]:
+        """Returns the replays that were requested since the last call."""
+        return [request for request in _taken(self._replays) if request.is_open]
 
     def _start(self, reached: Reached | None) -> None:
         self._reached = reached
@@ -211,7 +222,9 @@ class GatewayLink:
                     backoff.reset()
                     self._told = None
                 elif response.HasField("restart"):
-                    self._take(call, response.restart)
+                    self._take(call, response.restart, None)
+                elif response.HasField("replay"):
+                    self._take(call, response.replay, Replay(response.replay.source, response.replay.refused_by or None))
         except grpc.RpcError as error:
             return (error.code(), error.details() or "") if isinstance(error, grpc.Call) else (None, str(error))
         finally:
@@ -220,14 +233,15 @@ class GatewayLink:
             call.end()
         return grpc.StatusCode.UNAVAILABLE, ""
 
-    def _take(self, call: _Call, order: pb.RestartOrder) -> None:
+    def _take(self, call: _Call, order: pb.RestartOrder | pb.ReplayOrder, replay: Replay | None) -> None:
         if call.room.acquire(blocking=False):
             with contextlib.suppress(queue.Full):
-                self._arrived.put_nowait(LinkRequest(order.connector, order.by, order.id, call))
+                arrived = self._restarts if replay is None else self._replays
+                arrived.put_nowait(LinkRequest(order.connector, order.by, replay, order.id, call))
                 return
             call.room.release()
         refused = refusal(f"the deployment has {MOST_REQUESTS} requests to answer already; try again later")
-        call.send(pb.SuperviseRequest(outcome=_outcome(order.id, refused)))
+        call.send(pb.SuperviseRequest(outcome=_outcome(order.id, refused, is_restart=replay is None)))
 
     def _say(self, why: str) -> None:
         """Says once why connectors are not restarted by the gateway."""
@@ -242,28 +256,41 @@ def _taken(arrived: "queue.Queue[Any]") -> list[Any]:
     return [arrived.get_nowait() for _ in range(arrived.qsize())]
 
 
-def _listed(connectors: Mapping[str, str]) -> pb.SupervisedConnectors:
+def _listed(connectors: Mapping[str, Listed]) -> pb.SupervisedConnectors:
     return pb.SupervisedConnectors(
-        connectors=[pb.SupervisedConnector(name=name, instance=instance) for name, instance in connectors.items()]
+        connectors=[
+            pb.SupervisedConnector(
+                name=name,
+                instance=one.instance,
+                replays=one.replays,
+                source=one.source,
+                sink=one.sink,
+                failure=one.failure[:LONGEST_FAILURE],
+            )
+            for name, one in connectors.items()
+        ]
     )
 
 
-def _outcome(number: int, document: Mapping[str, Any]) -> pb.RestartOutcome:
-    """Converts an answer of `Restarts`."""
-    if document["ok"]:
-        result = document["result"]
-        restarted = pb.RestartedConnector(
-            pid=result["pid"],
-            stopped_pid=result["stopped_pid"],
-            stopped_exit_code=result["stopped_exit_code"],
-            duration_ms=round(result["seconds"] * 1000),
-            ended=result["state"] == "ended",
-        )
-        return pb.RestartOutcome(id=number, restarted=restarted)
-    if document["made"]:
-        kind = pb.RESTART_FAILURE_KIND_FAILED
-    elif document["invalid"]:
-        kind = pb.RESTART_FAILURE_KIND_UNKNOWN_CONNECTOR
-    else:
-        kind = pb.RESTART_FAILURE_KIND_REFUSED
-    return pb.RestartOutcome(id=number, failure=pb.RestartFailure(kind=kind, error=document["error"]))
+def _outcome(number: int, document: Mapping[str, Any], *, is_restart: bool) -> pb.OrderOutcome:
+    """Converts an answer of `Restarts` or `Replays`."""
+    if not document["ok"]:
+        if document["made"]:
+            kind = pb.ORDER_FAILURE_KIND_FAILED
+        elif document["invalid"]:
+            kind = pb.ORDER_FAILURE_KIND_UNKNOWN_CONNECTOR
+        else:
+            kind = pb.ORDER_FAILURE_KIND_REFUSED
+        return pb.OrderOutcome(id=number, failure=pb.OrderFailure(kind=kind, error=document["error"]))
+    result = document["result"]
+    duration_ms = round(result["seconds"] * 1000)
+    if not is_restart:
+        return pb.OrderOutcome(id=number, replayed=pb.ReplayedDeadLetters(pid=result["pid"], duration_ms=duration_ms))
+    restarted = pb.RestartedConnector(
+        pid=result["pid"],
+        stopped_pid=result["stopped_pid"],
+        stopped_exit_code=result["stopped_exit_code"],
+        duration_ms=duration_ms,
+        ended=result["state"] == "ended",
+    )
+    return pb.OrderOutcome(id=number, restarted=restarted)

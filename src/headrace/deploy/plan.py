@@ -5,10 +5,45 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.connectors.configuration import Configured
-from headrace.deploy.commands import connector_command, environment, gateway_command, pipeline_command
+from headrace.connectors.file import FileSinkParameters, SinkFormat
+from headrace.deploy.commands import connector_command, environment, gateway_command, pipeline_command, replay_command
 from headrace.deploy.configuration import GATEWAY, PIPELINE, Deployment
 from headrace.deploy.gateway import Known
 from headrace.deploy.status import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a deployment tells its gateway of a connector. What does not apply is empty.
+
+    Attributes:
+        instance: Its instance.
+        replays: The sink whose dead letters can be replayed.
+        source: The source whose streams it sends to the deployment's gateway.
+        sink: The sink that it serves there.
+        failure: Why its process does not run.
+    """
+
+    instance: str
+    replays: str = ""
+    source: str = ""
+    sink: str = ""
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replaying:
+    """How the dead letters are replayed that a connector has written.
+
+    Attributes:
+        sink: The sink that they were delivered to.
+        command: Returns the command line, given the gateway's address, the source, and whose dead letters; None for all.
+        environ: Its environment.
+    """
+
+    sink: str
+    command: Callable[[str, str, str | None], list[str]]
+    environ: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +72,10 @@ class Role:
     may_end: bool = False
     instance: str = ""
     """The instance of a connector; its name if empty."""
+    replaying: Replaying | None = None
+    """How its dead letters are replayed; None if it is no sink that writes any in the format that can be read."""
+    serves: str = ""
+    """The source or the sink of a connector of the deployment's gateway."""
     settings: object = None
     """What the file says about it: a process whose settings have changed is restarted by a reload."""
 
@@ -113,8 +152,22 @@ def _connector(deployment: Deployment, name: str, configured: Configured) -> Rol
         detail=detail,
         may_end=is_source,
         instance=instance,
+        replaying=_replaying(deployment, configured),
+        serves="" if elsewhere else stream_or_sink,
         settings=(configured, deployment.log_format),
     )
+
+
+def _replaying(deployment: Deployment, configured: Configured) -> Replaying | None:
+    """Returns how the dead letters of a connector are replayed: those of the bundled file sink, in its format json."""
+    parameters = configured.parameters
+    if not isinstance(parameters, FileSinkParameters) or parameters.format is not SinkFormat.JSON:
+        return None
+
+    def command(address: str, source: str, refused_by: str | None) -> list[str]:
+        return replay_command(configured.gateway, parameters.path, address, source, refused_by)
+
+    return Replaying(parameters.sink, command, environment(deployment, configured.gateway))
 
 
 def _application(deployment: Deployment, pipeline: str | None) -> Role:

@@ -4,13 +4,13 @@ import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from headrace.deploy.commands import ADDRESS_FILE, reachable
 from headrace.deploy.errors import CannotChange, CannotRestart
 from headrace.deploy.gateway import GatewayProbe, Known
-from headrace.deploy.plan import Plan, Role
+from headrace.deploy.plan import Listed, Plan, Role
 from headrace.deploy.status import Kind, ProcessStatus, State, Status, condition
 from headrace.deploy.supervised import Supervised
 from headrace.processes import OwnedProcess
@@ -38,8 +38,8 @@ class SupervisedProcesses:
         self._connect = connect
         self._address_file = plan.folder / ADDRESS_FILE
         self._address_file.unlink(missing_ok=True)
-        self.gateway = self._supervised(plan.gateway, plan.gateway.command(None), inherits)
-        self._others = [self._supervised(role, [], inherits) for role in plan.others]
+        self.gateway = self._supervised(plan.gateway, plan.gateway.command(None))
+        self._others = [self._supervised(role, []) for role in plan.others]
         self._address: str | None = None
         self._probe: GatewayProbe | None = None
         self._known: Known | None = None
@@ -90,10 +90,23 @@ class SupervisedProcesses:
         return self._address
 
     @property
-    def connectors(self) -> dict[str, str]:
-        """The instance of each connector, by its name."""
-        those = [one.role for kind in (Kind.SOURCE, Kind.SINK) for one in self.of(kind) if not one.leaves]
-        return {role.name: role.instance or role.name for role in those}
+    def connectors(self) -> dict[str, Listed]:
+        """What the gateway is told of each connector, by its name."""
+        return {one.role.name: _listed(one) for kind in (Kind.SOURCE, Kind.SINK) for one in self.of(kind) if not one.leaves}
+
+    def replay(self, name: str, source: str, refused_by: str | None) -> OwnedProcess | None:
+        """Returns a process that replays the dead letters of a connector, not started.
+
+        None if there is no such connector, its dead letters cannot be replayed, or the gateway does not listen yet.
+        """
+        roles = (one.role for one in self._others if one.role.name == name and not one.leaves)
+        replaying = next((role.replaying for role in roles), None)
+        if replaying is None or self._address is None:
+            return None
+        # No connector has such a name.
+        process = self._owned(f"{name}~replay", replaying.command(self._address, source, refused_by), replaying.environ)
+        process.log.unlink(missing_ok=True)
+        return process
 
     def named(self, name: str) -> Supervised:
         """Returns the process of a connector, to be restarted.
@@ -135,7 +148,7 @@ class SupervisedProcesses:
                 one.restart(time.monotonic())
                 changes.append(f"{name} is restarted")
         for name in wanted.keys() - known.keys():
-            self._others.append(self._supervised(wanted[name], self._command(wanted[name]), self._inherits))
+            self._others.append(self._supervised(wanted[name], self._command(wanted[name])))
             changes.append(f"{name} is new")
         self._plan = plan
         return sorted(changes)
@@ -169,11 +182,19 @@ class SupervisedProcesses:
         if self._probe is not None:
             self._probe.close()
 
-    def _supervised(self, role: Role, command: list[str], inherits: int) -> Supervised:
-        process = OwnedProcess(
-            role.name, command, self._plan.folder, role.environ, cwd=self._plan.cwd, ends_with_parent=True, inherits=(inherits,)
+    def _supervised(self, role: Role, command: list[str]) -> Supervised:
+        return Supervised(role, self._owned(role.name, command, role.environ))
+
+    def _owned(self, name: str, command: list[str], environ: Mapping[str, str]) -> OwnedProcess:
+        return OwnedProcess(
+            name,
+            command,
+            self._plan.folder,
+            environ,
+            cwd=self._plan.cwd,
+            ends_with_parent=True,
+            inherits=(self._inherits,),
         )
-        return Supervised(role, process)
 
     def _find_gateway(self) -> None:
         """Reads the gateway's address once it listens. Later starts of the gateway reuse it."""
@@ -231,3 +252,15 @@ def _keep_small(log: Path) -> None:
     if log.exists() and log.stat().st_size > _LARGEST_LOG_BYTES:
         shutil.copyfile(log, log.with_suffix(".1.log"))
         os.truncate(log, 0)
+
+
+def _listed(one: Supervised) -> Listed:
+    """Returns what the gateway is told of a connector."""
+    role = one.role
+    return Listed(
+        instance=role.instance or role.name,
+        replays=role.replaying.sink if role.replaying is not None else "",
+        source=role.serves if role.kind is Kind.SOURCE else "",
+        sink=role.serves if role.kind is Kind.SINK else "",
+        failure=one.failure,
+    )

@@ -60,6 +60,11 @@ class Supervised:
         """Whether restarts are pointless, because it can never run as configured."""
         return not self.has_run and self.exit_code in _PERMANENT
 
+    @property
+    def failure(self) -> str:
+        """Why it has ended, until it is connected again; empty if it runs, has reached its end, or was to stop."""
+        return self.reason or "" if self.state in (State.WAITS, State.STARTS, State.FAILS) else ""
+
     def start_if_due(self, now: float) -> None:
         """Starts it if a start is due at `now`."""
         if self.state in (State.WAITS, State.FAILS) and not self.process.runs and now >= self.due_at:
@@ -148,14 +153,19 @@ class Supervised:
 
     def _why(self, code: int) -> str:
         """Returns one line: how it ended, and its last error if it printed one."""
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        said = last_error_line(self.process.log, self._log_offset)
-        return f"{how}: {said}" if said and code > 0 else how
+        return end_of(self.process.log, self._log_offset, code)
 
 
 def wait(failures: int) -> float:
     """Returns the delay before the next start, in seconds; it doubles with each consecutive failure, with jitter."""
     return Backoff(FIRST_WAIT_S, LONGEST_WAIT_S, jitter=0.25, attempts=failures - 1).next()
+
+
+def end_of(log: Path, offset: int, code: int) -> str:
+    """Returns one line: how a process has ended whose output begins at byte `offset` of its log, and its last error."""
+    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    said = last_error_line(log, offset)
+    return f"{how}: {said}" if said and code > 0 else how
 
 
 def last_error_line(log: Path, offset: int) -> str:

@@ -15,6 +15,7 @@ from headrace.deploy.link import GatewayLink, Reach
 from headrace.deploy.lock import exclusive_run
 from headrace.deploy.plan import Plan
 from headrace.deploy.processes import Connect, SupervisedProcesses
+from headrace.deploy.replays import Replays
 from headrace.deploy.restarts import Restarts
 from headrace.deploy.status import Kind, State, Status
 from headrace.deploy.supervised import Supervised
@@ -85,12 +86,13 @@ class Supervisor:
             link,
         ):
             processes = SupervisedProcesses(self._plan, self._connect, lock)
-            restarts = Restarts((control, link), processes, tell)
+            restarts, replays = Restarts((control, link), processes, tell), Replays(link, processes, tell)
             try:
-                cannot_run = self._until_over(processes, restarts, link, tell)
-                self._drain(processes, restarts)
+                cannot_run = self._until_over(processes, restarts, replays, link, tell)
+                self._drain(processes, restarts, replays)
                 self._show(processes.status(stopping=True))
             finally:
+                replays.close()
                 processes.close()
         if cannot_run is not None:
             said = f"{cannot_run.role.name} {cannot_run.reason} (log: {cannot_run.process.log})"
@@ -109,7 +111,12 @@ class Supervisor:
             tell(f"reloaded: {', '.join(changes) or 'nothing has changed'}")
 
     def _until_over(
-        self, processes: SupervisedProcesses, restarts: Restarts, link: GatewayLink, tell: Callable[[str], None]
+        self,
+        processes: SupervisedProcesses,
+        restarts: Restarts,
+        replays: Replays,
+        link: GatewayLink,
+        tell: Callable[[str], None],
     ) -> Supervised | None:
         """Starts what is due until there is a reason to end. Returns the process that can never run, if that is the reason."""
         while not self._signals:
@@ -118,6 +125,7 @@ class Supervisor:
             processes.look()
             link.update(processes.address, processes.connectors)
             restarts.look()
+            replays.look()
             cannot_run = next((one for one in processes.all if one.cannot_run), None)
             if cannot_run is not None or processes.is_over:
                 return cannot_run
@@ -126,20 +134,24 @@ class Supervisor:
             time.sleep(_LOOK_EVERY_S)
         return None
 
-    def _drain(self, processes: SupervisedProcesses, restarts: Restarts) -> None:
-        """Stops the processes in order."""
+    def _drain(self, processes: SupervisedProcesses, restarts: Restarts, replays: Replays) -> None:
+        """Stops the processes in order. Replays stop with the sources."""
+        replays.ask_to_stop()
         for kind, within_s in _STOP_ORDER:
             group = processes.of(kind)
             for one in group:
                 one.ask_to_stop()
             deadline = time.monotonic() + within_s
-            while any(one.process.runs for one in group) and time.monotonic() < deadline and len(self._signals) < 2:
+            while _run(kind, group, replays) and time.monotonic() < deadline and len(self._signals) < 2:
                 restarts.refuse()
+                replays.refuse()
                 self._show(processes.status(stopping=True))
                 time.sleep(_LOOK_EVERY_S)
                 processes.look()
             for one in group:
                 one.kill()
+            if kind is Kind.SOURCE:
+                replays.close()
 
     def _ending(self, processes: SupervisedProcesses) -> Ending:
         if len(self._signals) > 1:
@@ -165,3 +177,8 @@ class Supervisor:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _run(kind: Kind, group: list[Supervised], replays: Replays) -> bool:
+    """Whether processes of a kind still run. Replays are sources."""
+    return any(one.process.runs for one in group) or (kind is Kind.SOURCE and replays.runs)

@@ -1,6 +1,5 @@
 """Temporary folders of runs. A run removes its own, and those of earlier runs that were killed."""
 
-import fcntl
 import os
 import shutil
 import signal
@@ -11,9 +10,10 @@ from pathlib import Path
 
 import psutil
 
+from headrace.contract.owned_folder import OWNER, OwnedFolder, abandoned
+
 _PREFIX, _INNER_PREFIX = "headrace-", "s-"
 """Prefixes of folder names. Nested ones are short, since the path of a socket is limited to about 100 characters."""
-_OWNER = "headrace-owner.lock"
 _GONE_WITHIN_S = 10.0
 
 
@@ -34,18 +34,15 @@ class Scratch:
         """
         sweep()
         prefix = f"{_PREFIX}{purpose}-" if purpose else _PREFIX
-        if Path(tempfile.gettempdir(), _OWNER).exists():
+        if Path(tempfile.gettempdir(), OWNER).exists():
             prefix = _INNER_PREFIX
-        # Until it has its final name, no other process sweeps it as abandoned.
-        unnamed = Path(tempfile.mkdtemp(prefix=f".{prefix}"))
-        self._lock = (unnamed / _OWNER).open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self.path = unnamed.rename(unnamed.with_name(unnamed.name.removeprefix(".")))
+        self._owned = OwnedFolder(Path(tempfile.gettempdir()), prefix)
+        self.path = self._owned.path
 
     def remove(self) -> None:
         """Kills the processes that belong to the folder, and removes it."""
         _remove(self.path)
-        self._lock.close()
+        self._owned.release()
 
 
 @contextmanager
@@ -86,11 +83,8 @@ def own_temporary_folder(purpose: str) -> Iterator[Path]:
 
 def sweep() -> None:
     """Removes the scratch folders whose owners have ended, and kills the processes that belong to them."""
-    for lock in Path(tempfile.gettempdir()).glob(f"[!.]*/{_OWNER}"):
-        with suppress(OSError), lock.open("r+") as held:
-            if os.fstat(held.fileno()).st_uid == os.geteuid():
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(lock.parent)
+    for folder in abandoned(Path(tempfile.gettempdir())):
+        _remove(folder)
 
 
 def _remove(folder: Path) -> None:

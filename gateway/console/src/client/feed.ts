@@ -1,9 +1,12 @@
-/** The status of the gateway as it changes, by server-sent events. */
+/**
+ * The status of the gateway: as it changes, by server-sent events, while the page is visible, and once in a while
+ * otherwise. A browser has six connections to a gateway, and pages that nobody looks at would hold them all.
+ */
 
 import { changed, withHealth, type Changes } from "../model/changes";
 import type { Status } from "../model/documents";
 import { History } from "../model/history";
-import { me, type Me } from "./api";
+import { me, request, type Me } from "./api";
 import { parseExactly } from "./exact";
 
 export interface Snapshot {
@@ -20,6 +23,7 @@ export interface Snapshot {
 
 const SILENCE_MS = 15_000;
 const RETRY_MS = 2000;
+const HIDDEN_MS = 10_000;
 
 export class Feed {
   readonly history = new History();
@@ -44,6 +48,11 @@ export class Feed {
 
   readonly current = (): Snapshot => this.snapshot;
 
+  /** Connects as the page needs it, now that it is hidden or visible. */
+  readonly turn = (): void => {
+    if (this.snapshot.me !== null && !this.snapshot.signInNeeded) void this.connect();
+  };
+
   /** Connects, anew if it is connected: after signing in, or when the connection is lost. */
   readonly connect = async (): Promise<void> => {
     this.stop();
@@ -54,7 +63,9 @@ export class Feed {
       const barred = !who.rights.includes("admin");
       const may = (right: string): boolean => who.rights.includes(right);
       this.publish({ me: who, signInNeeded: barred, mayControl: may("control"), mayPeek: may("peek") });
-      if (!barred) this.listen();
+      if (barred) return;
+      if (document.hidden) await this.poll(generation);
+      else this.listen();
     } catch {
       if (generation === this.generation) this.lost();
     }
@@ -85,6 +96,13 @@ export class Feed {
       if (before) this.heard(changed(before, parseExactly(event.data) as Changes));
     });
     events.onerror = () => this.lost();
+  }
+
+  private async poll(generation: number): Promise<void> {
+    const status = withHealth((await request("status")) as Status);
+    if (generation !== this.generation) return;
+    this.heard(status);
+    this.timer = window.setTimeout(() => void this.connect(), HIDDEN_MS);
   }
 
   // Comments keep the connection alive but are not told to the page: events that do not come are no proof of silence

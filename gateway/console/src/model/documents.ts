@@ -122,8 +122,20 @@ export interface Sink {
 /** A deployment whose supervisor is registered. */
 export interface Deployment {
   deployment: string;
-  connectors: { name: string; instance: string }[];
+  connectors: { name: string; instance: string; replays: string | null; failure: string | null }[];
   restarting: string[];
+  /** The connectors whose dead letters are being replayed. */
+  replaying: string[];
+}
+
+/** A replay of dead letters that has ended: all is acknowledged. */
+export interface Replayed {
+  sink: string;
+  source: string;
+  deployment: string;
+  connector: string;
+  pid: number;
+  seconds: number;
 }
 
 /** What a connector was restarted with. */

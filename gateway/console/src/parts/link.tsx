@@ -25,7 +25,8 @@ export function PartLink({ part, label = part }: { part: string; label?: string 
     stream: { view: "streams", filter: name },
     pipeline: { view: "timeline", pipeline: name },
     sink: { view: "connectors", filter: name },
-    connector: { view: "connectors", filter: name },
+    // The connector of a sink is "INSTANCE of sink SINK".
+    connector: { view: "connectors", filter: name.split(" of sink ", 1)[0] },
   };
   const target = to[kind];
   return target ? <ViewLink to={target}>{label}</ViewLink> : <>{label}</>;

@@ -88,9 +88,9 @@ function rowsOf(status: Status): Row[] {
     }));
   const instances = new Set([...status.sessions, ...status.sink_sessions].map((session) => session.instance));
   const away = unconnected(status.deployments, instances).map((supervised) => ({
-    name: `${supervised.name} · ${supervised.deployment}`,
+    name: `${supervised.instance} · ${supervised.deployment}`,
     serves: "–",
-    state: "no session",
+    state: supervised.failure ? "fails" : "no session",
     sinceMs: 0,
     reported: null,
     session: null,
@@ -149,7 +149,12 @@ function isSince(row: Row): boolean {
 
 function reasonOf(row: Row): string {
   const errors = row.reported?.errors ?? [];
-  return firstLine(row.reported?.reason || errors.at(-1)?.message || row.sink?.failure || "");
+  return firstLine(row.reported?.reason || errors.at(-1)?.message || row.sink?.failure || failureOf(row) || "");
+}
+
+/** Why its process does not run. */
+function failureOf(row: Row): string | null {
+  return row.reported === null && row.supervised ? row.supervised.failure : null;
 }
 
 interface DetailsProps {
@@ -182,6 +187,7 @@ function Details({ row, mayControl, onRestart }: DetailsProps) {
         </Button>
       </h2>
       {reported?.reason && <p className="cause">{firstLine(reported.reason)}</p>}
+      {failureOf(row) && <p className="cause">{failureOf(row)}</p>}
       {sink?.failure && (
         <p className="cause">
           {firstLine(sink.failure)} <span className="muted">{duration(sink.failure_age_ms ?? 0)} ago</span>

@@ -4,15 +4,18 @@ import { request } from "../client/api";
 import type { Status } from "../model/documents";
 import { count } from "../model/format";
 import type { DeadLetter, DeadLetters, Form } from "../model/preview";
+import { replaying, sourcesToReplay, type Replaying } from "../model/supervised";
 import { ViewLink } from "../parts/link";
 import { FormField, Message } from "../parts/message";
+import { Replay } from "../parts/replay";
 
 /** The last dead letters of each sink, fetched when somebody asks for them: the gateway logs who has seen them. */
-export function Letters({ status }: { status: Status }) {
+export function Letters({ status, mayControl }: { status: Status; mayControl: boolean }) {
   const [found, setFound] = useState<DeadLetters | null>(null);
   const [error, setError] = useState("");
   const [form, setForm] = useState<Form>("auto");
   const [asked, setAsked] = useState(0);
+  const [replays, setReplays] = useState<Asked | null>(null);
 
   useEffect(() => {
     let left = false;
@@ -50,6 +53,9 @@ export function Letters({ status }: { status: Status }) {
         <section key={one.sink} aria-label={`Dead letters of sink ${one.sink}`}>
           <h2>
             {one.sink} <span className="muted">{count(one.count)}</span>
+            {mayControl && (
+              <ReplayButton sink={one.sink} deployment={replaying(status.deployments, one.sink)} onPress={setReplays} />
+            )}
           </h2>
           <ol className="messages" tabIndex={0}>
             {one.letters.map((letter, at) => (
@@ -65,8 +71,49 @@ export function Letters({ status }: { status: Status }) {
           To replay those that the bundled file sink has written to a folder: <code>{found.replay}</code>
         </p>
       )}
+      {replays && (
+        <Replay
+          {...replays}
+          sources={sourcesToReplay(status.pipelines, sourcesOf(found, replays.sink))}
+          onClose={() => setReplays(null)}
+        />
+      )}
     </>
   );
+}
+
+interface Asked {
+  sink: string;
+  deployment: string;
+}
+
+interface ReplayButtonProps {
+  sink: string;
+  deployment: Replaying | null;
+  onPress: (asked: Asked) => void;
+}
+
+/** The button of a sink whose dead letters a deployment can replay. */
+function ReplayButton({ sink, deployment, onPress }: ReplayButtonProps) {
+  if (!deployment) return null;
+  return (
+    <>
+      <Button
+        className="quiet"
+        aria-label={`Replay the dead letters of ${sink}`}
+        onPress={() => onPress({ sink, deployment: deployment.deployment })}
+      >
+        Replay
+      </Button>
+      {deployment.busy && <span className="muted">a replay is in progress</span>}
+    </>
+  );
+}
+
+/** Returns the sources that the dead letters of a sink come from. */
+function sourcesOf(found: DeadLetters | null, sink: string): string[] {
+  const letters = found?.sinks.find((one) => one.sink === sink)?.letters ?? [];
+  return letters.flatMap((letter) => letter.stream?.split("/").slice(0, 1) ?? []);
 }
 
 function Letter({ letter, form }: { letter: DeadLetter; form: Form }) {

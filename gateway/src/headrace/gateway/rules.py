@@ -45,6 +45,7 @@ RULES: Mapping[str, frozenset[Right]] = {
     f"{_V1}AdminService/Reload": frozenset({Right.CONTROL}),
     f"{_V1}AdminService/Resume": frozenset({Right.CONTROL}),
     f"{_V1}AdminService/RestartConnector": frozenset({Right.CONTROL}),
+    f"{_V1}AdminService/ReplayDeadLetters": frozenset({Right.CONTROL}),
     f"{_V1}AdminService/Supervise": frozenset({Right.SUPERVISE}),
     f"{_V1}AdminService/Peek": frozenset({Right.PEEK}),
     f"{_V1}AdminService/ListDeadLetters": frozenset({Right.PEEK}),
@@ -57,6 +58,7 @@ EVENTS = "/api/v1/events"
 PEEK = "/api/v1/streams/{name:path}/peek"
 DEAD_LETTERS = "/api/v1/dead-letters"
 RESTART = "/api/v1/connectors/restart"
+REPLAY = "/api/v1/dead-letters/replay"
 ME = "/api/v1/me"
 SIGN_IN = "/api/v1/sign-in"
 SIGN_OUT = "/api/v1/sign-out"
@@ -94,6 +96,7 @@ CHANGES: Mapping[str, frozenset[Right]] = {
         for change in ("pause", "resume")
     },
     RESTART: frozenset({Right.CONTROL}),
+    REPLAY: frozenset({Right.CONTROL}),
     "/api/v1/streams/forget": frozenset({Right.CONTROL}),
     "/api/v1/gateway/drain": frozenset({Right.CONTROL}),
     "/api/v1/gateway/reload": frozenset({Right.CONTROL}),

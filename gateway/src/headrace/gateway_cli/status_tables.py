@@ -138,11 +138,12 @@ def _sink_sessions(sessions: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def _deployments(deployments: Sequence[Mapping[str, Any]]) -> RenderableType:
-    table = new_table("connectors of deployments", "connector", "instance", "deployment", "restart")
+    table = new_table("connectors of deployments", "connector", "instance", "deployment", "in progress")
     for deployment in deployments:
         for connector in deployment["connectors"]:
-            restart = "in progress" if connector["name"] in deployment["restarting"] else "-"
-            table.add_row(connector["name"], one_line(connector["instance"]), deployment["deployment"], restart)
+            name = connector["name"]
+            busy = [what for what in ("restarting", "replaying") if name in deployment[what]]
+            table.add_row(name, one_line(connector["instance"]), deployment["deployment"], ", ".join(busy) or "-")
     return table
 
 

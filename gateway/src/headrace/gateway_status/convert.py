@@ -83,8 +83,12 @@ def _deployment(deployment: DeploymentStatus) -> DeploymentDocument:
         "run": deployment.run,
         "peer": deployment.peer,
         "age_ms": deployment.age_ms,
-        "connectors": [{"name": one.name, "instance": one.instance} for one in deployment.connectors],
+        "connectors": [
+            {"name": one.name, "instance": one.instance, "replays": one.replays or None, "failure": one.failure or None}
+            for one in deployment.connectors
+        ],
         "restarting": list(deployment.restarting),
+        "replaying": list(deployment.replaying),
     }
 
 

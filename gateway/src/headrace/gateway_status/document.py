@@ -203,10 +203,12 @@ class SinkDocument(TypedDict):
 
 
 class SupervisedDocument(TypedDict):
-    """A connector that a deployment runs, and the instance in its sessions."""
+    """A connector that a deployment runs, and why its process does not run."""
 
     name: str
     instance: str
+    replays: str | None
+    failure: str | None
 
 
 class DeploymentDocument(TypedDict):
@@ -218,6 +220,7 @@ class DeploymentDocument(TypedDict):
     age_ms: int
     connectors: list[SupervisedDocument]
     restarting: list[str]
+    replaying: list[str]
 
 
 class ProblemDocument(TypedDict):

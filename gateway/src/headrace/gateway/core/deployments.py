@@ -1,6 +1,6 @@
 """The deployments whose supervisors are registered, and what was requested of them.
 
-All of it lasts as long as the supervisor's call. Requests for the same connector share one order, and its answer.
+All of it lasts as long as the supervisor's call. Requests of the same thing share one order, and its answer.
 """
 
 import asyncio
@@ -9,22 +9,60 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from headrace.gateway.core.errors import LimitExceeded, ProtocolError
+from headrace.gateway.core.errors import ChangeRefused, LimitExceeded, ProtocolError
 from headrace.gateway.core.signal import Signal
 from headrace.gateway.identity import Identity
 from headrace.protocol.v1 import admin_pb2 as pb
 
-MOST_ORDERS = 16
+MOST_RESTARTS = 16
 """Restarts of a deployment that are in progress at a time."""
+MOST_REPLAYS = 4
+"""The same of replays. They may take long, and leave room for restarts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What to replay: the dead letters that a sink or step has refused, empty for all, under the name of a source."""
+
+    source: str
+    refused_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Supervised:
+    """A connector of a deployment. What is not known, or does not apply, is empty.
+
+    Attributes:
+        instance: The instance in its sessions.
+        replays: The sink whose dead letters can be replayed.
+        source: The source whose streams it sends.
+        sink: The sink that it serves.
+        failure: Why its process does not run.
+        failing_since: Since when it does not, on the monotonic clock; None if it runs.
+    """
+
+    instance: str
+    replays: str = ""
+    source: str = ""
+    sink: str = ""
+    failure: str = ""
+    failing_since: float | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Order:
-    """A restart that was requested, and is not known to have ended."""
+    """A restart or a replay that was requested, and is not known to have ended."""
 
     connector: str
+    replay: Replay | None
+    """None for a restart."""
     by: str
-    outcome: "asyncio.Future[pb.RestartedConnector]"
+    outcome: "asyncio.Future[pb.OrderOutcome]"
+
+    @property
+    def action(self) -> str:
+        """What it is, for people."""
+        return "restart" if self.replay is None else "replay"
 
 
 @dataclass(slots=True, eq=False)
@@ -36,9 +74,9 @@ class Deployment:
         run: The run of its supervisor.
         peer: The address of the supervisor.
         identity: Who has registered it.
-        connectors: The instance of each connector, by the connector's name.
+        connectors: Its connectors, by name.
         since: When it was registered, on the monotonic clock.
-        orders: The restarts in progress, by id.
+        orders: The restarts and replays in progress, by id.
         outgoing: What was not sent to the supervisor yet. Bounded, since orders are.
         news: Notified when there is something to send, or a failure.
         failure: Why the call must end; None while it may go on.
@@ -48,7 +86,7 @@ class Deployment:
     run: str
     peer: str
     identity: Identity
-    connectors: dict[str, str]
+    connectors: dict[str, Supervised]
     since: float = field(default_factory=time.monotonic)
     orders: dict[int, Order] = field(default_factory=dict)
     outgoing: deque[pb.SuperviseResponse] = field(default_factory=deque)
@@ -67,26 +105,42 @@ class Deployments:
     def __init__(self) -> None:
         self.by_name: dict[str, Deployment] = {}
         self.waiting = 0
-        """How many callers wait for restarts."""
+        """How many callers wait for outcomes."""
         self._ids = itertools.count(1)
 
-    def order(self, deployment: Deployment, connector: str, by: str) -> Order:
-        """Requests a restart, or joins the one in progress.
+    def order(self, deployment: Deployment, connector: str, by: str, replay: Replay | None = None) -> Order:
+        """Requests a restart or a replay, or joins the same one in progress.
 
         Raises:
             LimitExceeded: too many are in progress.
+            ChangeRefused: another replay of the same connector is in progress.
         """
-        for order in deployment.orders.values():
-            if order.connector == connector:
+        same = [order for order in deployment.orders.values() if order.action == ("restart" if replay is None else "replay")]
+        for order in same:
+            if order.connector == connector and order.replay == replay:
                 return order
-        if len(deployment.orders) >= MOST_ORDERS:
-            text = f"deployment {deployment.name} has {MOST_ORDERS} restarts in progress already; try again when they have ended"
-            raise LimitExceeded(text, limit="restarts", maximum=MOST_ORDERS)
-        order = Order(connector, by, asyncio.get_running_loop().create_future())
+            if order.connector == connector:
+                assert order.replay is not None
+                text = f"a replay of what {connector} has written is in progress, as source {order.replay.source}; wait for it"
+                raise ChangeRefused(text)
+        what, most = ("restarts", MOST_RESTARTS) if replay is None else ("replays", MOST_REPLAYS)
+        if len(same) >= most:
+            text = f"deployment {deployment.name} has {most} {what} in progress already; try again when they have ended"
+            raise LimitExceeded(text, limit=what, maximum=most)
+        order = Order(connector, replay, by, asyncio.get_running_loop().create_future())
         # Whoever has requested it may have left.
         order.outcome.add_done_callback(lambda done: done.cancelled() or done.exception())
         number = next(self._ids)
         deployment.orders[number] = order
-        deployment.outgoing.append(pb.SuperviseResponse(restart=pb.RestartOrder(id=number, connector=connector, by=by)))
+        deployment.outgoing.append(_message(number, order))
         deployment.news.notify()
         return order
+
+
+def _message(number: int, order: Order) -> pb.SuperviseResponse:
+    if order.replay is None:
+        return pb.SuperviseResponse(restart=pb.RestartOrder(id=number, connector=order.connector, by=order.by))
+    replay = pb.ReplayOrder(
+        id=number, connector=order.connector, source=order.replay.source, refused_by=order.replay.refused_by, by=order.by
+    )
+    return pb.SuperviseResponse(replay=replay)

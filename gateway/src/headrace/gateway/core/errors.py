@@ -30,8 +30,8 @@ ProtocolError
 ├── Draining              UNAVAILABLE          the gateway is stopping
 ├── SinkAway              UNAVAILABLE          the sink's session was lost
 ├── SupervisorAway        UNAVAILABLE          a deployment has left before it answered a restart
-├── RestartPending        DEADLINE_EXCEEDED    a deployment has not answered a restart in time
-├── RestartFailed         ABORTED              a connector was restarted, and has failed
+├── OrderPending          DEADLINE_EXCEEDED    a deployment has not answered a restart or a replay in time
+├── OrderFailed           ABORTED              a restart or a replay of a deployment was begun, and has failed
 ├── SinkAbsent            DEADLINE_EXCEEDED    no instance of the sink attached in time
 ├── SinkFailed            ABORTED              a sink has failed a request, or has lost a part
 ├── OlderCheckpoint       FAILED_PRECONDITION  the sink has committed more than the checkpoint knows
@@ -280,14 +280,14 @@ class SupervisorAway(ProtocolError):
     engine_reason = "supervisor-away"
 
 
-class RestartPending(ProtocolError):
+class OrderPending(ProtocolError):
     """The supervisor of a deployment has not answered in time; the restart goes on."""
 
     status = grpc.StatusCode.DEADLINE_EXCEEDED
     engine_reason = "restart-pending"
 
 
-class RestartFailed(ProtocolError):
-    """A connector was told to restart, and has failed since, or has no session yet."""
+class OrderFailed(ProtocolError):
+    """A connector was restarted, or a replay begun, and it has failed since; or the connector has no session yet."""
 
     status = grpc.StatusCode.ABORTED

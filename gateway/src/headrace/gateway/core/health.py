@@ -7,6 +7,7 @@ Its problem then has the cause of the part where it began, the root.
 from collections.abc import Iterable, Iterator, Mapping
 
 from headrace.contract.names import covers, source_of
+from headrace.gateway.core.failing import failing
 from headrace.gateway.core.heartbeat import SILENT_AFTER_S
 from headrace.gateway.core.pauses import CONFIGURATION
 from headrace.gateway.core.problem import Kind, Problem
@@ -48,16 +49,18 @@ def problems(status: pb.GetStatusResponse, stuck_after_ms: int, slow_after_ms: i
         _add(found, _silent(f"connector {session.instance}", session))
         _add(found, _reports(f"connector {session.instance}", session.reported, errors_of_source(session, live_ms)))
         _add(found, _paused(f"connector {session.instance}", session))
-    failing = {sink.sink for sink in status.sinks if sink.failure}
+    sinks_failing = {sink.sink for sink in status.sinks if sink.failure}
     for serving in status.sink_sessions:
-        errors = errors_of_sink(serving, fails=serving.sink in failing)
+        errors = errors_of_sink(serving, fails=serving.sink in sinks_failing)
         _add(found, _silent(_connector_of(serving.sink, serving.instance), serving))
         _add(found, _reports(_connector_of(serving.sink, serving.instance), serving.reported, errors))
+    processes = failing(status)
+    _add(found, processes.all)
     for stream in status.streams:
-        _add(found, _stream(stream, connected, found))
+        _add(found, _stream(stream, connected, found, processes.of_stream(stream.stream)))
     ages = {(session.sink, session.instance): session.age_ms for session in status.sink_sessions}
     for sink in status.sinks:
-        _add(found, _sink(sink, ages, slow_after_ms, found))
+        _add(found, _sink(sink, ages, slow_after_ms, found, processes.by_sink.get(sink.sink)))
     holders = _holders(status.streams)
     suspects = [stream.stream for stream in status.streams if f"stream {stream.stream}" in found]
     for pipeline in status.pipelines:
@@ -116,7 +119,9 @@ def _reports(part: str, reported: pb.ReportedStatus, errors: list[ConnectorError
         yield Problem(part, Kind.CONNECTOR_REPORTS, errors[0].message, errors[0].age_ms, remedy)
 
 
-def _stream(stream: pb.StreamStatus, connected: set[str], found: Mapping[str, Problem]) -> Iterator[Problem]:
+def _stream(
+    stream: pb.StreamStatus, connected: set[str], found: Mapping[str, Problem], process: Problem | None
+) -> Iterator[Problem]:
     part = f"stream {stream.stream}"
     if stream.state == pb.STREAM_STATE_LOST:
         remedy = "restore the source and restart the query, or restart it with failOnDataLoss=false to skip what is lost"
@@ -129,6 +134,9 @@ def _stream(stream: pb.StreamStatus, connected: set[str], found: Mapping[str, Pr
                 # A paused stream is opened again in a moment.
                 yield Problem(part, Kind.NOT_SENT, cause, stream.state_age_ms, remedy)
             yield from _paused(part, stream)
+            return
+        if process is not None:
+            yield process.within(part)
             return
         if stream.last_instance:
             connector = f"connector {stream.last_instance}"
@@ -158,7 +166,11 @@ def _paused(part: str, status: pb.StreamStatus | pb.SessionStatus | pb.PipelineS
 
 
 def _sink(
-    sink: pb.SinkStatus, ages: Mapping[tuple[str, str], int], slow_after_ms: int, found: Mapping[str, Problem]
+    sink: pb.SinkStatus,
+    ages: Mapping[tuple[str, str], int],
+    slow_after_ms: int,
+    found: Mapping[str, Problem],
+    process: Problem | None,
 ) -> Iterator[Problem]:
     part = f"sink {sink.sink}"
     for lost in sink.lost:
@@ -171,6 +183,8 @@ def _sink(
     for instance in sink.instances:
         if root := found.get(_connector_of(sink.sink, instance)):
             yield root.within(part)
+    if process is not None and (sink.away or not sink.instances):
+        yield process.within(part)
     if not sink.instances and (sink.writers or sink.pending_transactions):
         cause = (
             f"no connector serves it; the last one ended with: {sink.last_error}" if sink.last_error else "no connector serves it"

@@ -10,6 +10,7 @@ class Kind(StrEnum):
     STOPPING = "stopping"
     CLOCK_JUMPED = "clock-jumped"
     CONNECTOR_AWAY = "connector-away"
+    CONNECTOR_FAILS = "connector-fails"
     CONNECTOR_SILENT = "connector-silent"
     CONNECTOR_REPORTS = "connector-reports"
     POSITION_LOST = "position-lost"

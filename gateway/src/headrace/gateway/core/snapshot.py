@@ -3,7 +3,7 @@
 import time
 from importlib.metadata import version
 
-from headrace.gateway.core.deployments import Deployment
+from headrace.gateway.core.deployments import Deployment, Supervised
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.pauses import PartKind, Pause
 from headrace.gateway.core.pipeline import Pipeline
@@ -48,8 +48,22 @@ def _deployment(deployment: Deployment) -> pb.DeploymentStatus:
         run=deployment.run,
         peer=deployment.peer,
         age_ms=_ms_since(deployment.since),
-        connectors=[pb.SupervisedConnector(name=name, instance=instance) for name, instance in connectors],
-        restarting=sorted(order.connector for order in deployment.orders.values()),
+        connectors=[_supervised(name, one) for name, one in connectors],
+        restarting=sorted(order.connector for order in deployment.orders.values() if order.replay is None),
+        replaying=sorted(order.connector for order in deployment.orders.values() if order.replay is not None),
+    )
+
+
+def _supervised(name: str, connector: Supervised) -> pb.SupervisedConnector:
+    since = connector.failing_since
+    return pb.SupervisedConnector(
+        name=name,
+        instance=connector.instance,
+        replays=connector.replays,
+        source=connector.source,
+        sink=connector.sink,
+        failure=connector.failure,
+        failing_ms=None if since is None else _ms_since(since),
     )
 
 

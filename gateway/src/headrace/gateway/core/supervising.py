@@ -1,23 +1,21 @@
-"""Registers the supervisors of deployments, and restarts connectors through them."""
+"""Registers the supervisors of deployments, and takes their answers to what was requested of them."""
 
-import asyncio
-from collections.abc import Sequence, Sized
+import time
+from collections.abc import Mapping, Sequence, Sized
 
 import structlog
 
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.contract.names import is_name
 from headrace.gateway.core.bounds import check_count, check_length, check_room
-from headrace.gateway.core.control import Caller, audited, checked, unknown
-from headrace.gateway.core.deployments import Deployment, Order
+from headrace.gateway.core.deployments import Deployment, Order, Supervised
 from headrace.gateway.core.errors import (
     ChangeRefused,
     LimitExceeded,
     MalformedMessage,
     NotPermitted,
+    OrderFailed,
     ProtocolError,
-    RestartFailed,
-    RestartPending,
     Superseded,
     SupervisorAway,
     UnknownPart,
@@ -32,12 +30,9 @@ MAX_CONNECTORS = 1_000
 """Connectors of a deployment."""
 MAX_CONNECTORS_IN_ALL = 2_000
 """Connectors of all deployments, since a status lists them all."""
-MOST_WAITING = 256
-"""Callers that wait for restarts at a time."""
-WAITS_MS = 60_000
-LONGEST_WAIT_MS = 300_000
-"""How long a caller may wait for a restart, in milliseconds."""
 _LONGEST_ERROR = 500
+_LONGEST_FAILURE = 300
+"""Of a connector: a status has all of them."""
 
 log = structlog.get_logger("headrace.gateway.control")
 
@@ -55,9 +50,10 @@ def register(gateway: Gateway, hello: pb.SuperviseHello, peer: str, identity: Id
         raise MalformedMessage(f"deployment {name!r} in SuperviseHello: a name has 1 to {MAX_NAME_BYTES} bytes, all printable")
     if not check_length("run in SuperviseHello", hello.run):
         raise MalformedMessage("SuperviseHello without a run; name each start of the supervisor differently")
-    connectors, known = _checked(hello.connectors.connectors), gateway.deployments.by_name
-    _check_in_all(gateway, connectors, name)
+    known = gateway.deployments.by_name
     older = known.get(name)
+    connectors = _checked(hello.connectors.connectors, {} if older is None else older.connectors)
+    _check_in_all(gateway, connectors, name)
     if older is None:
         check_room("deployments", known, MAX_DEPLOYMENTS)
     elif older.identity.name != identity.name:
@@ -78,7 +74,7 @@ def replace_connectors(gateway: Gateway, deployment: Deployment, connectors: pb.
         MalformedMessage: a name is not valid.
         LimitExceeded: there are too many.
     """
-    replaced = _checked(connectors.connectors)
+    replaced = _checked(connectors.connectors, deployment.connectors)
     _check_in_all(gateway, replaced, deployment.name)
     deployment.connectors = replaced
 
@@ -94,7 +90,8 @@ def _check_in_all(gateway: Gateway, connectors: Sized, name: str) -> None:
         raise LimitExceeded(text, limit="connectors of all deployments", maximum=MAX_CONNECTORS_IN_ALL)
 
 
-def _checked(connectors: Sequence[pb.SupervisedConnector]) -> dict[str, str]:
+def _checked(connectors: Sequence[pb.SupervisedConnector], before: Mapping[str, Supervised]) -> dict[str, Supervised]:
+    """Returns what a supervisor tells of its connectors, by name, given what was known of them."""
     check_count("connectors of a deployment", connectors, MAX_CONNECTORS)
     found = {}
     for one in connectors:
@@ -102,116 +99,79 @@ def _checked(connectors: Sequence[pb.SupervisedConnector]) -> dict[str, str]:
             raise MalformedMessage(f"connector {one.name!r}: a connector's name may contain letters, digits and ._- only")
         if one.name in found:
             raise MalformedMessage(f"connector {one.name} is listed twice; each connector of a deployment has another name")
-        found[one.name] = check_length("instance of a connector", one.instance)
+        for what, name in (("replays", one.replays), ("serves source", one.source), ("serves sink", one.sink)):
+            if name and not is_name(check_length(f"name of what a connector {what.split()[0]}", name)):
+                raise MalformedMessage(f"connector {one.name} {what} {name!r}: such a name has letters, digits and ._- only")
+        known = before.get(one.name)
+        since = None if known is None else known.failing_since
+        found[one.name] = Supervised(
+            instance=check_length("instance of a connector", one.instance),
+            replays=one.replays,
+            source=one.source,
+            sink=one.sink,
+            failure=_line(one.failure, _LONGEST_FAILURE),
+            failing_since=(since or time.monotonic()) if one.failure else None,
+        )
     return found
 
 
 def leave(gateway: Gateway, deployment: Deployment) -> None:
-    """Forgets a deployment, and fails the restarts that it has not answered."""
+    """Forgets a deployment, and fails the orders that it has not answered."""
     if gateway.deployments.by_name.get(deployment.name) is deployment:
         del gateway.deployments.by_name[deployment.name]
     for order in deployment.orders.values():
+        not_known = "is restarted" if order.replay is None else "has replayed its dead letters"
         text = (
-            f"deployment {deployment.name} has left before it answered, so that it is not known whether {order.connector} is "
-            "restarted; headrace status shows whether it has a new session"
+            f"deployment {deployment.name} has left before it answered, so that it is not known whether {order.connector} "
+            f"{not_known}; headrace status shows its sessions"
         )
         _fail(order, SupervisorAway(text))
-        log.warning("restart not answered", part=f"connector {order.connector}", deployment=deployment.name, by=order.by)
+        event, part = f"{order.action} not answered", f"connector {order.connector}"
+        log.warning(event, part=part, deployment=deployment.name, by=order.by)
     deployment.orders.clear()
 
 
-def take_outcome(deployment: Deployment, outcome: pb.RestartOutcome) -> None:
+def take_outcome(deployment: Deployment, outcome: pb.OrderOutcome) -> None:
     """Takes the answer to an order. One to an order that is not known, or was answered already, has no effect.
 
     Raises:
-        MalformedMessage: it does not say what has happened.
+        MalformedMessage: it does not say what has happened, or is the answer to another kind of order.
     """
     kind = outcome.WhichOneof("outcome")
     if kind is None:
-        raise MalformedMessage(f"RestartOutcome of order {outcome.id} without an outcome; set restarted or failure")
-    order = deployment.orders.pop(outcome.id, None)
+        raise MalformedMessage(f"OrderOutcome of order {outcome.id} without an outcome; set restarted, replayed or failure")
+    order = deployment.orders.get(outcome.id)
     if order is None:
         return
+    if kind not in ("failure", "restarted" if order.replay is None else "replayed"):
+        raise MalformedMessage(f"OrderOutcome of order {outcome.id} is {kind}, and the order was a {order.action}")
+    del deployment.orders[outcome.id]
     facts = {"part": f"connector {order.connector}", "deployment": deployment.name, "by": order.by}
-    if kind == "restarted":
-        log.info("restart ended", **facts, pid=outcome.restarted.pid)
+    if kind != "failure":
+        pid = outcome.restarted.pid if order.replay is None else outcome.replayed.pid
+        event = f"{order.action} ended"
+        log.info(event, **facts, pid=pid)
         if not order.outcome.done():
-            order.outcome.set_result(outcome.restarted)
+            order.outcome.set_result(outcome)
         return
-    text = "".join(c if c.isprintable() else " " for c in outcome.failure.error[:_LONGEST_ERROR])
-    log.warning("restart failed", **facts, error=text)
-    _fail(order, _FAILURES.get(outcome.failure.kind, RestartFailed)(text or f"{order.connector} is not restarted"))
+    text = _line(outcome.failure.error, _LONGEST_ERROR)
+    event = f"{order.action} failed"
+    log.warning(event, **facts, error=text)
+    error = _FAILURES.get(outcome.failure.kind, OrderFailed)
+    _fail(order, error(text or f"the {order.action} of {order.connector} has failed"))
 
 
 _FAILURES: dict[int, type[ProtocolError]] = {
-    pb.RESTART_FAILURE_KIND_UNKNOWN_CONNECTOR: UnknownPart,
-    pb.RESTART_FAILURE_KIND_REFUSED: ChangeRefused,
+    pb.ORDER_FAILURE_KIND_UNKNOWN_CONNECTOR: UnknownPart,
+    pb.ORDER_FAILURE_KIND_REFUSED: ChangeRefused,
 }
+
+
+def _line(text: str, longest: int) -> str:
+    """Returns the beginning of a text of a supervisor, as one line."""
+    return "".join(c if c.isprintable() else " " for c in text[:longest])
 
 
 def _fail(order: Order, error: ProtocolError) -> None:
     if not order.outcome.done():
         order.outcome.set_exception(error)
-
-
-async def restart_connector(
-    gateway: Gateway, caller: Caller, connector: str, deployment: str = "", timeout_ms: int | None = None
-) -> tuple[str, pb.RestartedConnector]:
-    """Restarts a connector of a deployment; returns the deployment, and what has happened.
-
-    The restart goes on if the caller leaves.
-
-    Args:
-        gateway: The gateway.
-        caller: Who requests it.
-        connector: The name of the connector in its deployment.
-        deployment: The deployment; empty if only one has such a connector.
-        timeout_ms: How long to wait, in milliseconds; None for 60,000.
-
-    Raises:
-        MalformedMessage: a name or the time is not valid.
-        UnknownPart: no registered deployment has the connector.
-        ChangeRefused: several have it, the deployment refuses, or the gateway drains.
-        LimitExceeded: too many restarts are in progress.
-        RestartFailed: the connector was restarted, and has failed.
-        SupervisorAway: the deployment has left before it answered.
-        RestartPending: there was no answer in time.
-    """
-    with audited(caller, "restart", f"connector {connector}"):
-        wait_ms = WAITS_MS if timeout_ms is None else timeout_ms
-        if not 0 < wait_ms <= LONGEST_WAIT_MS:
-            raise MalformedMessage(f"timeout_ms is {wait_ms}; wait for 1 to {LONGEST_WAIT_MS} ms")
-        if gateway.draining:
-            raise ChangeRefused("the gateway drains, so that a connector would have no session after its restart")
-        found = _that_has(gateway, checked(connector), deployment)
-        if gateway.deployments.waiting >= MOST_WAITING:
-            raise LimitExceeded(f"{MOST_WAITING} callers wait for restarts already; try again when they have ended")
-        order = gateway.deployments.order(found, connector, f"{caller.name} ({caller.peer})")
-    gateway.deployments.waiting += 1
-    try:
-        done, _ = await asyncio.wait({order.outcome}, timeout=wait_ms / 1000)
-    finally:
-        gateway.deployments.waiting -= 1
-    if not done:
-        raise RestartPending(f"no answer of deployment {found.name} within {wait_ms} ms; the restart of {connector} goes on")
-    failure = order.outcome.exception()
-    if failure is not None:
-        # One error for each caller: the end of a call takes its error apart.
-        raise type(failure)(str(failure))
-    return found.name, order.outcome.result()
-
-
-def _that_has(gateway: Gateway, connector: str, name: str) -> Deployment:
-    """Returns the deployment that runs a connector."""
-    known = gateway.deployments.by_name
-    if name and name not in known:
-        raise unknown("registered deployment", name[:MAX_NAME_BYTES], known)
-    among = [known[name]] if name else list(known.values())
-    having = [deployment for deployment in among if connector in deployment.connectors]
-    if not having:
-        every = {of for deployment in among for of in deployment.connectors}
-        raise unknown(f"connector of {f'deployment {name}' if name else 'a registered deployment'}", connector, every)
-    if len(having) > 1:
-        names = ", ".join(sorted(deployment.name for deployment in having))
-        raise ChangeRefused(f"connector {connector} runs in several deployments, {names}; name one of them")
-    return having[0]

@@ -21,11 +21,12 @@ from headrace.gateway.core.control import (
     reload,
     resume,
 )
+from headrace.gateway.core.deployments import Replay
+from headrace.gateway.core.ordering import replay_dead_letters, restart_connector
 from headrace.gateway.core.pauses import PartKind
-from headrace.gateway.core.supervising import restart_connector
 from headrace.gateway.http.callers import Callers
 from headrace.gateway.http.guard import guarded_change
-from headrace.gateway.rules import RESTART
+from headrace.gateway.rules import REPLAY, RESTART
 from headrace.gateway_status.document import PauseDocument
 
 _API = "/api/v1"
@@ -92,6 +93,30 @@ class RestartDocument(TypedDict):
     seconds: float
 
 
+class ReplayRequest(Request):
+    """Names the sink that has taken dead letters, and the source under whose name they are sent again.
+
+    Without `refused_by`, all are. The deployment may be null if only one can replay them.
+    """
+
+    sink: str
+    source: str
+    refused_by: str | None = None
+    deployment: str | None = None
+    timeout_ms: int | None = None
+
+
+class ReplayDocument(TypedDict):
+    """A replay that has ended: all is acknowledged. The connector is the one that has written the dead letters."""
+
+    sink: str
+    source: str
+    deployment: str
+    connector: str
+    pid: int
+    seconds: float
+
+
 class ReloadRequest(Request):
     """An empty object."""
 
@@ -154,15 +179,29 @@ async def _drain(gateway: Gateway, caller: Caller, request: DrainRequest) -> Dra
 
 
 async def _restart(gateway: Gateway, caller: Caller, request: RestartRequest) -> RestartDocument:
-    deployment, made = await restart_connector(gateway, caller, request.name, request.deployment or "", request.timeout_ms)
+    answer = await restart_connector(gateway, caller, request.name, request.deployment or "", request.timeout_ms)
+    made = answer.restarted
     return {
         "name": request.name,
-        "deployment": deployment,
+        "deployment": answer.deployment,
         "state": "ended" if made.ended else "runs",
         "pid": made.pid,
         "stopped_pid": made.stopped_pid if made.HasField("stopped_pid") else None,
         "stopped_exit_code": made.stopped_exit_code if made.HasField("stopped_exit_code") else None,
         "seconds": made.duration_ms / 1000,
+    }
+
+
+async def _replay(gateway: Gateway, caller: Caller, request: ReplayRequest) -> ReplayDocument:
+    replay = Replay(request.source, request.refused_by or "")
+    answer = await replay_dead_letters(gateway, caller, request.sink, replay, request.deployment or "", request.timeout_ms)
+    return {
+        "sink": request.sink,
+        "source": request.source,
+        "deployment": answer.deployment,
+        "connector": answer.connector,
+        "pid": answer.replayed.pid,
+        "seconds": answer.replayed.duration_ms / 1000,
     }
 
 
@@ -190,6 +229,9 @@ CHANGES_MADE: Mapping[str, Change] = {
     **{f"{_API}/{kind}s/pause": _pausing(kind) for kind in PartKind},
     **{f"{_API}/{kind}s/resume": _resuming(kind) for kind in PartKind},
     RESTART: Change("Restarts a connector of a deployment, and waits for it.", RestartRequest, RestartDocument, _restart),
+    REPLAY: Change(
+        "Replays the dead letters of a sink, and waits until all are acknowledged.", ReplayRequest, ReplayDocument, _replay
+    ),
     f"{_API}/gateway/drain": Change("Begins to drain, and says what is left.", DrainRequest, DrainDocument, _drain),
     f"{_API}/gateway/reload": Change("Reads the configuration again.", ReloadRequest, ReloadDocument, _reload),
     f"{_API}/streams/forget": Change("Forgets a stream that has ended for good.", NameRequest, ForgottenDocument, _forget_stream),

@@ -84,7 +84,7 @@ def guarded_change(
     needed = CHANGES[path]
 
     async def guard(request: Request) -> Response:
-        if refusal := refuse_cross_site(request, needs_proof=callers.is_by_cookie(request)):
+        if refusal := refuse_cross_site(request, path, needs_proof=callers.is_by_cookie(request)):
             return refusal
         found = _identity(request, needed, path, callers)
         if isinstance(found, Response):
@@ -128,14 +128,17 @@ def _identity(request: Request, needed: frozenset[Any], path: str, callers: Call
     return identity
 
 
-def refuse_cross_site(request: Request, *, needs_proof: bool = False) -> Response | None:
+def refuse_cross_site(request: Request, path: str, *, needs_proof: bool = False) -> Response | None:
     """Returns the refusal of a request that changes something, if a page of another origin has made it; None if it may go on.
+
+    A refusal is logged, without the origin: with another one in each request, a page would fill the log.
 
     A bearer token is proof enough, since no browser adds one by itself. Otherwise, a browser states where the request comes from,
     in Sec-Fetch-Site or at least in Origin. A request with neither comes from no browser.
 
     Args:
         request: The request.
+        path: Its path, as the gateway's rules have it.
         needs_proof: Whether a request that does not state where it comes from is refused, because only a browser makes such.
     """
     if request.headers.get("authorization", "").lower().startswith("bearer "):
@@ -150,7 +153,9 @@ def refuse_cross_site(request: Request, *, needs_proof: bool = False) -> Respons
     if allowed:
         return None
     if site is None and origin is None:
+        log_refusal(path, peer_of(request), "it has a cookie, and does not state where it comes from")
         return problem(403, "this request has a cookie, and does not state where it comes from; send a bearer token instead")
+    log_refusal(path, peer_of(request), "it comes from a page of another origin")
     where = f"the origin {origin!r}" if origin is not None else f"a site that is {site!r}"
     return problem(
         403, f"this request comes from a page of {where[:200]}; changes are accepted from this server's own pages only"

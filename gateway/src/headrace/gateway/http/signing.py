@@ -34,7 +34,7 @@ def signing_routes(callers: Callers) -> list[Route]:
     """Returns the routes by which browsers sign in and out."""
 
     async def sign_in(request: Request) -> Response:
-        if refusal := refuse_cross_site(request):
+        if refusal := refuse_cross_site(request, SIGN_IN):
             return refusal
         wanted = await read_body(request, SignInRequest)
         if isinstance(wanted, Response):
@@ -51,7 +51,7 @@ def signing_routes(callers: Callers) -> list[Route]:
         return response
 
     async def sign_out(request: Request) -> Response:
-        if refusal := refuse_cross_site(request, needs_proof=True):
+        if refusal := refuse_cross_site(request, SIGN_OUT, needs_proof=True):
             return refusal
         callers.sign_out(request)
         response = Response(status_code=204)

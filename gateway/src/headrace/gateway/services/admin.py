@@ -21,13 +21,14 @@ from headrace.gateway.core.control import (
     reload,
     resume,
 )
+from headrace.gateway.core.deployments import Replay
 from headrace.gateway.core.errors import MalformedMessage, NotPermitted
 from headrace.gateway.core.listing_letters import list_dead_letters
 from headrace.gateway.core.locating import locate
+from headrace.gateway.core.ordering import replay_dead_letters, restart_connector
 from headrace.gateway.core.pauses import PartKind
 from headrace.gateway.core.peeking import begin_peek, peek
 from headrace.gateway.core.snapshot import pause_status
-from headrace.gateway.core.supervising import restart_connector
 from headrace.gateway.identity import identity_of
 from headrace.gateway.observer import Observer
 from headrace.gateway.services.calls import end_call, write_in_time
@@ -176,18 +177,32 @@ class AdminService(AdminServiceServicer):
         caller = await _controlling(context)
         timeout_ms = request.timeout_ms if request.HasField("timeout_ms") else None
         try:
-            made = await restart_connector(self._gateway, caller, request.connector, request.deployment, timeout_ms)
-            return pb.RestartConnectorResponse(deployment=made[0], restarted=made[1])
+            return await restart_connector(self._gateway, caller, request.connector, request.deployment, timeout_ms)
         except ProtocolError as error:
             await end_call(context, error)
         return pb.RestartConnectorResponse()
+
+    async def ReplayDeadLetters(
+        self,
+        request: pb.ReplayDeadLettersRequest,
+        context: grpc.aio.ServicerContext[pb.ReplayDeadLettersRequest, pb.ReplayDeadLettersResponse],
+    ) -> pb.ReplayDeadLettersResponse:
+        """Has a registered deployment replay the dead letters of a sink, and waits until all are acknowledged."""
+        caller = await _controlling(context)
+        timeout_ms = request.timeout_ms if request.HasField("timeout_ms") else None
+        replay = Replay(request.source, request.refused_by)
+        try:
+            return await replay_dead_letters(self._gateway, caller, request.sink, replay, request.deployment, timeout_ms)
+        except ProtocolError as error:
+            await end_call(context, error)
+        return pb.ReplayDeadLettersResponse()
 
     async def Supervise(  # type: ignore[override]
         self,
         request_iterator: AsyncIterator[pb.SuperviseRequest],
         context: grpc.aio.ServicerContext[pb.SuperviseRequest, pb.SuperviseResponse],
     ) -> None:
-        """Registers the supervisor of a deployment, and sends it the restarts that are requested."""
+        """Registers the supervisor of a deployment, and sends it the restarts and replays that are requested."""
         identity = identity_of(context)
         try:
             if not identity.may_supervise():

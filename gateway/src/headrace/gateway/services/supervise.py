@@ -1,4 +1,4 @@
-"""The call of a deployment's supervisor: one task reads its messages, another writes the restarts that are requested."""
+"""The call of a deployment's supervisor: one task reads its messages, another writes what is requested of it."""
 
 from collections.abc import AsyncIterator
 

@@ -23,33 +23,33 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class _RestartFailureKind:
+class _OrderFailureKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
 
-class _RestartFailureKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RestartFailureKind.ValueType], _builtins.type):
+class _OrderFailureKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OrderFailureKind.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
-    RESTART_FAILURE_KIND_UNSPECIFIED: _RestartFailureKind.ValueType  # 0
+    ORDER_FAILURE_KIND_UNSPECIFIED: _OrderFailureKind.ValueType  # 0
     """Not used."""
-    RESTART_FAILURE_KIND_UNKNOWN_CONNECTOR: _RestartFailureKind.ValueType  # 1
+    ORDER_FAILURE_KIND_UNKNOWN_CONNECTOR: _OrderFailureKind.ValueType  # 1
     """The deployment has no such connector."""
-    RESTART_FAILURE_KIND_REFUSED: _RestartFailureKind.ValueType  # 2
-    """The deployment does not restart it in its present state."""
-    RESTART_FAILURE_KIND_FAILED: _RestartFailureKind.ValueType  # 3
-    """It was told to restart, and has failed since, or has no session yet."""
+    ORDER_FAILURE_KIND_REFUSED: _OrderFailureKind.ValueType  # 2
+    """The deployment does not do it in its present state."""
+    ORDER_FAILURE_KIND_FAILED: _OrderFailureKind.ValueType  # 3
+    """It was begun and has failed, or the connector has no session yet."""
 
-class RestartFailureKind(_RestartFailureKind, metaclass=_RestartFailureKindEnumTypeWrapper):
-    """Why a restart has failed."""
+class OrderFailureKind(_OrderFailureKind, metaclass=_OrderFailureKindEnumTypeWrapper):
+    """Why an order has failed."""
 
-RESTART_FAILURE_KIND_UNSPECIFIED: RestartFailureKind.ValueType  # 0
+ORDER_FAILURE_KIND_UNSPECIFIED: OrderFailureKind.ValueType  # 0
 """Not used."""
-RESTART_FAILURE_KIND_UNKNOWN_CONNECTOR: RestartFailureKind.ValueType  # 1
+ORDER_FAILURE_KIND_UNKNOWN_CONNECTOR: OrderFailureKind.ValueType  # 1
 """The deployment has no such connector."""
-RESTART_FAILURE_KIND_REFUSED: RestartFailureKind.ValueType  # 2
-"""The deployment does not restart it in its present state."""
-RESTART_FAILURE_KIND_FAILED: RestartFailureKind.ValueType  # 3
-"""It was told to restart, and has failed since, or has no session yet."""
-Global___RestartFailureKind: _TypeAlias = RestartFailureKind  # noqa: Y015
+ORDER_FAILURE_KIND_REFUSED: OrderFailureKind.ValueType  # 2
+"""The deployment does not do it in its present state."""
+ORDER_FAILURE_KIND_FAILED: OrderFailureKind.ValueType  # 3
+"""It was begun and has failed, or the connector has no session yet."""
+Global___OrderFailureKind: _TypeAlias = OrderFailureKind  # noqa: Y015
 
 class _PartKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -257,15 +257,15 @@ class SuperviseRequest(_message.Message):
         """Replaces the list of connectors, after a change of the deployment."""
 
     @_builtins.property
-    def outcome(self) -> Global___RestartOutcome:
-        """Answers a RestartOrder. An answer to an order that the gateway does not know, or no longer, has no effect."""
+    def outcome(self) -> Global___OrderOutcome:
+        """Answers an order. An answer to an order that the gateway does not know, or no longer, has no effect."""
 
     def __init__(
         self,
         *,
         hello: Global___SuperviseHello | None = ...,
         connectors: Global___SupervisedConnectors | None = ...,
-        outcome: Global___RestartOutcome | None = ...,
+        outcome: Global___OrderOutcome | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "hello", b"hello", "message", b"message", "outcome", b"outcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -341,33 +341,58 @@ class SupervisedConnector(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
+    REPLAYS_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    SINK_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    FAILING_MS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the deployment."""
     instance: _builtins.str
     """The instance in the Hello of its sessions."""
+    replays: _builtins.str
+    """The sink whose dead letters the deployment can replay, since this connector has written them; empty if it cannot."""
+    source: _builtins.str
+    """The source whose streams it sends to this gateway, if it is the connector of a source."""
+    sink: _builtins.str
+    """The sink that it serves at this gateway, if it is the connector of a sink."""
+    failure: _builtins.str
+    """Why its process does not run: how it has ended, and the error that it has logged last. Empty while it runs. The gateway shows
+    the first 300 characters.
+    """
+    failing_ms: _builtins.int
+    """In a status: for how long its process has not run, if it does not. A supervisor does not set it."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         instance: _builtins.str = ...,
+        replays: _builtins.str = ...,
+        source: _builtins.str = ...,
+        sink: _builtins.str = ...,
+        failure: _builtins.str = ...,
+        failing_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_failing_ms", b"_failing_ms", "failing_ms", b"failing_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance", b"instance", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_failing_ms", b"_failing_ms", "failing_ms", b"failing_ms", "failure", b"failure", "instance", b"instance", "name", b"name", "replays", b"replays", "sink", b"sink", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__failing_ms: _TypeAlias = _typing.Literal["failing_ms"]  # noqa: Y015
+    _WhichOneofArgType__failing_ms: _TypeAlias = _typing.Literal["_failing_ms", b"_failing_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__failing_ms) -> _WhichOneofReturnType__failing_ms | None: ...
 
 Global___SupervisedConnector: _TypeAlias = SupervisedConnector  # noqa: Y015
 
 @_typing.final
-class RestartOutcome(_message.Message):
-    """How a restart has ended."""
+class OrderOutcome(_message.Message):
+    """How an order has ended."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
     RESTARTED_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    REPLAYED_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The id of the order."""
     @_builtins.property
@@ -375,25 +400,30 @@ class RestartOutcome(_message.Message):
         """The connector has a session again."""
 
     @_builtins.property
-    def failure(self) -> Global___RestartFailure:
-        """It does not."""
+    def failure(self) -> Global___OrderFailure:
+        """The order has failed."""
+
+    @_builtins.property
+    def replayed(self) -> Global___ReplayedDeadLetters:
+        """All dead letters are sent and acknowledged."""
 
     def __init__(
         self,
         *,
         id: _builtins.int = ...,
         restarted: Global___RestartedConnector | None = ...,
-        failure: Global___RestartFailure | None = ...,
+        failure: Global___OrderFailure | None = ...,
+        replayed: Global___ReplayedDeadLetters | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "outcome", b"outcome", "restarted", b"restarted"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "outcome", b"outcome", "replayed", b"replayed", "restarted", b"restarted"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "id", b"id", "outcome", b"outcome", "restarted", b"restarted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "id", b"id", "outcome", b"outcome", "replayed", b"replayed", "restarted", b"restarted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["restarted", "failure"]  # noqa: Y015
+    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["restarted", "failure", "replayed"]  # noqa: Y015
     _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_outcome) -> _WhichOneofReturnType_outcome | None: ...
 
-Global___RestartOutcome: _TypeAlias = RestartOutcome  # noqa: Y015
+Global___OrderOutcome: _TypeAlias = OrderOutcome  # noqa: Y015
 
 @_typing.final
 class RestartedConnector(_message.Message):
@@ -441,21 +471,47 @@ class RestartedConnector(_message.Message):
 Global___RestartedConnector: _TypeAlias = RestartedConnector  # noqa: Y015
 
 @_typing.final
-class RestartFailure(_message.Message):
-    """A restart that has failed."""
+class ReplayedDeadLetters(_message.Message):
+    """A replay that has ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PID_FIELD_NUMBER: _builtins.int
+    DURATION_MS_FIELD_NUMBER: _builtins.int
+    pid: _builtins.int
+    """The process id that it had."""
+    duration_ms: _builtins.int
+    """How long it took, in milliseconds."""
+    def __init__(
+        self,
+        *,
+        pid: _builtins.int = ...,
+        duration_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_ms", b"duration_ms", "pid", b"pid"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayedDeadLetters: _TypeAlias = ReplayedDeadLetters  # noqa: Y015
+
+@_typing.final
+class OrderFailure(_message.Message):
+    """An order that has failed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     KIND_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
-    kind: Global___RestartFailureKind.ValueType
+    kind: Global___OrderFailureKind.ValueType
     """The kind of failure."""
     error: _builtins.str
     """Why, for people."""
     def __init__(
         self,
         *,
-        kind: Global___RestartFailureKind.ValueType = ...,
+        kind: Global___OrderFailureKind.ValueType = ...,
         error: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
@@ -464,7 +520,7 @@ class RestartFailure(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RestartFailure: _TypeAlias = RestartFailure  # noqa: Y015
+Global___OrderFailure: _TypeAlias = OrderFailure  # noqa: Y015
 
 @_typing.final
 class SuperviseResponse(_message.Message):
@@ -474,25 +530,33 @@ class SuperviseResponse(_message.Message):
 
     WELCOME_FIELD_NUMBER: _builtins.int
     RESTART_FIELD_NUMBER: _builtins.int
+    REPLAY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___SuperviseWelcome:
         """The deployment is registered; the first message."""
 
     @_builtins.property
     def restart(self) -> Global___RestartOrder:
-        """A restart that is requested. The supervisor answers each with a RestartOutcome."""
+        """A restart that is requested. The supervisor answers each with an OrderOutcome."""
+
+    @_builtins.property
+    def replay(self) -> Global___ReplayOrder:
+        """A replay of dead letters that is requested. The supervisor answers each with an OrderOutcome. Sent only to a supervisor
+        that has named a connector that replays.
+        """
 
     def __init__(
         self,
         *,
         welcome: Global___SuperviseWelcome | None = ...,
         restart: Global___RestartOrder | None = ...,
+        replay: Global___ReplayOrder | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "restart", b"restart", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "replay", b"replay", "restart", b"restart", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "restart", b"restart", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "replay", b"replay", "restart", b"restart", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "restart"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "restart", "replay"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -549,6 +613,116 @@ class RestartOrder(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RestartOrder: _TypeAlias = RestartOrder  # noqa: Y015
+
+@_typing.final
+class ReplayOrder(_message.Message):
+    """Requests a replay of dead letters."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    CONNECTOR_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    REFUSED_BY_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """Its id, unique in this call among all orders."""
+    connector: _builtins.str
+    """The name of the connector in the deployment that has written the dead letters."""
+    source: _builtins.str
+    """The source under whose name they are sent."""
+    refused_by: _builtins.str
+    """Only what this sink or step has refused; empty for all."""
+    by: _builtins.str
+    """Who requests it, as in RestartOrder."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        connector: _builtins.str = ...,
+        source: _builtins.str = ...,
+        refused_by: _builtins.str = ...,
+        by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "connector", b"connector", "id", b"id", "refused_by", b"refused_by", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayOrder: _TypeAlias = ReplayOrder  # noqa: Y015
+
+@_typing.final
+class ReplayDeadLettersRequest(_message.Message):
+    """Names dead letters to replay."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINK_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    REFUSED_BY_FIELD_NUMBER: _builtins.int
+    DEPLOYMENT_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    sink: _builtins.str
+    """The sink that has taken them."""
+    source: _builtins.str
+    """The source under whose name they are sent. A pipeline must read its streams, which are named by the files."""
+    refused_by: _builtins.str
+    """Only what this sink or step has refused; empty for all."""
+    deployment: _builtins.str
+    """The deployment; empty if only one can replay them."""
+    timeout_ms: _builtins.int
+    """How long to wait for the outcome, in milliseconds, at most 300,000; 60,000 if absent."""
+    def __init__(
+        self,
+        *,
+        sink: _builtins.str = ...,
+        source: _builtins.str = ...,
+        refused_by: _builtins.str = ...,
+        deployment: _builtins.str = ...,
+        timeout_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_timeout_ms", b"_timeout_ms", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_timeout_ms", b"_timeout_ms", "deployment", b"deployment", "refused_by", b"refused_by", "sink", b"sink", "source", b"source", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__timeout_ms: _TypeAlias = _typing.Literal["timeout_ms"]  # noqa: Y015
+    _WhichOneofArgType__timeout_ms: _TypeAlias = _typing.Literal["_timeout_ms", b"_timeout_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__timeout_ms) -> _WhichOneofReturnType__timeout_ms | None: ...
+
+Global___ReplayDeadLettersRequest: _TypeAlias = ReplayDeadLettersRequest  # noqa: Y015
+
+@_typing.final
+class ReplayDeadLettersResponse(_message.Message):
+    """All dead letters are sent and acknowledged."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEPLOYMENT_FIELD_NUMBER: _builtins.int
+    CONNECTOR_FIELD_NUMBER: _builtins.int
+    REPLAYED_FIELD_NUMBER: _builtins.int
+    deployment: _builtins.str
+    """The deployment that has replayed them."""
+    connector: _builtins.str
+    """Its connector that has written them."""
+    @_builtins.property
+    def replayed(self) -> Global___ReplayedDeadLetters:
+        """What has happened."""
+
+    def __init__(
+        self,
+        *,
+        deployment: _builtins.str = ...,
+        connector: _builtins.str = ...,
+        replayed: Global___ReplayedDeadLetters | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["replayed", b"replayed"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "deployment", b"deployment", "replayed", b"replayed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayDeadLettersResponse: _TypeAlias = ReplayDeadLettersResponse  # noqa: Y015
 
 @_typing.final
 class RestartConnectorRequest(_message.Message):
@@ -622,6 +796,7 @@ class DeploymentStatus(_message.Message):
     AGE_MS_FIELD_NUMBER: _builtins.int
     CONNECTORS_FIELD_NUMBER: _builtins.int
     RESTARTING_FIELD_NUMBER: _builtins.int
+    REPLAYING_FIELD_NUMBER: _builtins.int
     deployment: _builtins.str
     """Its name."""
     run: _builtins.str
@@ -638,6 +813,10 @@ class DeploymentStatus(_message.Message):
     def restarting(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The connectors whose restart was requested and is not known to have ended, by name."""
 
+    @_builtins.property
+    def replaying(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The connectors whose dead letters are being replayed, by name."""
+
     def __init__(
         self,
         *,
@@ -647,10 +826,11 @@ class DeploymentStatus(_message.Message):
         age_ms: _builtins.int = ...,
         connectors: _abc.Iterable[Global___SupervisedConnector] | None = ...,
         restarting: _abc.Iterable[_builtins.str] | None = ...,
+        replaying: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "connectors", b"connectors", "deployment", b"deployment", "peer", b"peer", "restarting", b"restarting", "run", b"run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "connectors", b"connectors", "deployment", b"deployment", "peer", b"peer", "replaying", b"replaying", "restarting", b"restarting", "run", b"run"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -100,6 +100,11 @@ class AdminServiceStub:
                 request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.RestartConnectorRequest.SerializeToString,
                 response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.RestartConnectorResponse.FromString,
                 _registered_method=True)
+        self.ReplayDeadLetters = channel.unary_unary(
+                '/headrace.protocol.v1.AdminService/ReplayDeadLetters',
+                request_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReplayDeadLettersRequest.SerializeToString,
+                response_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReplayDeadLettersResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -219,6 +224,19 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReplayDeadLetters(self, request, context):
+        """Has a registered deployment send the messages of the dead letters of a sink again, and waits until all of them are
+        acknowledged. It continues after what an earlier replay with the same source has sent. A second call with the same
+        arguments joins the replay in progress. NOT_FOUND if no registered deployment can replay the dead letters of the sink,
+        FAILED_PRECONDITION if several can and the request names none, if no pipeline reads streams of the source, if another
+        replay of this sink is in progress, or if the deployment refuses, ABORTED if the replay has failed, UNAVAILABLE if the
+        deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the replay then goes on.
+        RESOURCE_EXHAUSTED if too many replays are in progress.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -286,6 +304,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RestartConnector,
                     request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.RestartConnectorRequest.FromString,
                     response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.RestartConnectorResponse.SerializeToString,
+            ),
+            'ReplayDeadLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplayDeadLetters,
+                    request_deserializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReplayDeadLettersRequest.FromString,
+                    response_serializer=headrace_dot_protocol_dot_v1_dot_admin__pb2.ReplayDeadLettersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -640,6 +663,33 @@ class AdminService:
             '/headrace.protocol.v1.AdminService/RestartConnector',
             headrace_dot_protocol_dot_v1_dot_admin__pb2.RestartConnectorRequest.SerializeToString,
             headrace_dot_protocol_dot_v1_dot_admin__pb2.RestartConnectorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplayDeadLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headrace.protocol.v1.AdminService/ReplayDeadLetters',
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.ReplayDeadLettersRequest.SerializeToString,
+            headrace_dot_protocol_dot_v1_dot_admin__pb2.ReplayDeadLettersResponse.FromString,
             options,
             channel_credentials,
             insecure,

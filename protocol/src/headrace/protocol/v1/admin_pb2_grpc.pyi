@@ -92,6 +92,15 @@ class AdminServiceStub:
     UNAVAILABLE if the deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the restart then
     goes on. RESOURCE_EXHAUSTED if too many restarts are in progress.
     """
+    ReplayDeadLetters: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReplayDeadLettersRequest, _admin_pb2.ReplayDeadLettersResponse]
+    """Has a registered deployment send the messages of the dead letters of a sink again, and waits until all of them are
+    acknowledged. It continues after what an earlier replay with the same source has sent. A second call with the same
+    arguments joins the replay in progress. NOT_FOUND if no registered deployment can replay the dead letters of the sink,
+    FAILED_PRECONDITION if several can and the request names none, if no pipeline reads streams of the source, if another
+    replay of this sink is in progress, or if the deployment refuses, ABORTED if the replay has failed, UNAVAILABLE if the
+    deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the replay then goes on.
+    RESOURCE_EXHAUSTED if too many replays are in progress.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -156,6 +165,15 @@ class AdminServiceAsyncStub(AdminServiceStub):
     it and the request names none, or if the deployment refuses, ABORTED if the connector was restarted and has failed,
     UNAVAILABLE if the deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the restart then
     goes on. RESOURCE_EXHAUSTED if too many restarts are in progress.
+    """
+    ReplayDeadLetters: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReplayDeadLettersRequest, _admin_pb2.ReplayDeadLettersResponse]  # type: ignore[assignment]
+    """Has a registered deployment send the messages of the dead letters of a sink again, and waits until all of them are
+    acknowledged. It continues after what an earlier replay with the same source has sent. A second call with the same
+    arguments joins the replay in progress. NOT_FOUND if no registered deployment can replay the dead letters of the sink,
+    FAILED_PRECONDITION if several can and the request names none, if no pipeline reads streams of the source, if another
+    replay of this sink is in progress, or if the deployment refuses, ABORTED if the replay has failed, UNAVAILABLE if the
+    deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the replay then goes on.
+    RESOURCE_EXHAUSTED if too many replays are in progress.
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -296,6 +314,21 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         it and the request names none, or if the deployment refuses, ABORTED if the connector was restarted and has failed,
         UNAVAILABLE if the deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the restart then
         goes on. RESOURCE_EXHAUSTED if too many restarts are in progress.
+        """
+
+    @_abc_1.abstractmethod
+    def ReplayDeadLetters(
+        self,
+        request: _admin_pb2.ReplayDeadLettersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ReplayDeadLettersResponse, _abc.Awaitable[_admin_pb2.ReplayDeadLettersResponse]]:
+        """Has a registered deployment send the messages of the dead letters of a sink again, and waits until all of them are
+        acknowledged. It continues after what an earlier replay with the same source has sent. A second call with the same
+        arguments joins the replay in progress. NOT_FOUND if no registered deployment can replay the dead letters of the sink,
+        FAILED_PRECONDITION if several can and the request names none, if no pipeline reads streams of the source, if another
+        replay of this sink is in progress, or if the deployment refuses, ABORTED if the replay has failed, UNAVAILABLE if the
+        deployment leaves before it answers, DEADLINE_EXCEEDED if there is no answer in time; the replay then goes on.
+        RESOURCE_EXHAUSTED if too many replays are in progress.
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

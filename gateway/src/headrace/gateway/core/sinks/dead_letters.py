@@ -109,7 +109,7 @@ class DeadLetters:
                 if (letters := self._parts.get((sink, part))) is not None:
                     letters.voted = True
 
-    def settle(self, commit_log: CommitLog) -> None:
+    def decide(self, commit_log: CommitLog) -> None:
         """Applies the decisions of a pipeline's commit log."""
         for (sink, part), letters in list(self._parts.items()):
             if part.transaction.pipeline != commit_log.pipeline:

@@ -280,7 +280,7 @@ def commit_proven(gateway: Gateway, pipeline: Pipeline) -> None:
 
 def _send_decisions(gateway: Gateway, commit_log: CommitLog) -> Pending:
     pending, undecided = 0, set[int]()
-    gateway.dead_letters.settle(commit_log)
+    gateway.dead_letters.decide(commit_log)
     gateway.votes.note_committed(commit_log.pipeline, commit_log.run_id, commit_log.first_batch, commit_log.committed)
     for sink in map(gateway.sink, commit_log.sinks):
         for session in sink.sessions.values():

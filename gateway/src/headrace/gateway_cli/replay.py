@@ -1,0 +1,77 @@
+"""`headrace replay`: has a deployment replay the dead letters of a sink."""
+
+import click
+
+from headrace.terminal import (
+    EXIT_FAILED,
+    EXIT_INVALID,
+    Connection,
+    Failure,
+    ProgramCommand,
+    connection_options,
+    print_action,
+)
+
+_ANSWERS_LATER_S = 5.0
+"""How much longer than the gateway the command waits."""
+
+
+@click.command(cls=ProgramCommand)
+@click.argument("sink")
+@click.option("--source", metavar="NAME", required=True, help="Streams are named NAME/<file name>; a pipeline must read them.")
+@click.option("--refused-by", metavar="NAME", default="", help="Only what this sink, or this step (application/step), refused.")
+@click.option("--deployment", metavar="NAME", default="", help="The deployment, such as deploy.toml, if several have the sink.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True, max=300),
+    metavar="SECONDS",
+    default=60.0,
+    show_default=True,
+    help="Time until all is acknowledged. The replay goes on afterwards.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
+@connection_options
+def replay(
+    sink: str, source: str, refused_by: str, deployment: str, timeout: float, as_json: bool, connection: Connection
+) -> None:
+    """Replay the dead letters of SINK, and wait until all are acknowledged.
+
+    The gateway passes the request to the deployment whose file sink has written them. There, the same runs as
+    headrace dlq replay: it continues after what an earlier replay with the same source has sent. This needs the right control.
+
+    \b
+    Examples:
+      headrace replay errors --source again
+      headrace replay errors --source again --refused-by totals --json
+
+    Exit codes: 0 all is acknowledged, 1 it has failed, is refused or goes on, 2 no deployment can replay the sink's dead letters.
+    """
+    import grpc
+
+    from headrace.protocol.v1.admin_pb2 import ReplayDeadLettersRequest
+    from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
+
+    timeout_ms = max(1, round(timeout * 1000))
+    request = ReplayDeadLettersRequest(
+        sink=sink, source=source, refused_by=refused_by, deployment=deployment, timeout_ms=timeout_ms
+    )
+    try:
+        with connection.channel() as channel:
+            call = AdminServiceStub(channel).ReplayDeadLetters
+            answer = call(request, timeout=timeout + _ANSWERS_LATER_S, metadata=connection.metadata)
+    except grpc.RpcError as error:
+        code = error.code() if isinstance(error, grpc.Call) else None
+        invalid = code in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.INVALID_ARGUMENT)
+        message, exit_code = connection.failure(error).message, EXIT_INVALID if invalid else EXIT_FAILED
+        if not as_json:
+            raise Failure(message, exit_code) from None
+        print_action("replay", f"dead letters of {sink} are not replayed", error=message)
+        click.get_current_context().exit(exit_code)
+    seconds = answer.replayed.duration_ms / 1000
+    where = f"{answer.connector} of {answer.deployment}"
+    summary = f"dead letters of {sink} are replayed as source {source}, and acknowledged: {where} ({seconds} s)"
+    if as_json:
+        result = {"sink": sink, "source": source, "deployment": answer.deployment, "connector": answer.connector}
+        print_action("replay", summary, {**result, "pid": answer.replayed.pid, "seconds": seconds})
+    else:
+        click.echo(summary)
