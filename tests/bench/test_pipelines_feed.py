@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.engine.wire._decode import record_batch
+from headrace.engine.codec import record_batch
 from headrace.laboratory.bench.pipelines import columnar
 from headrace.laboratory.bench.pipelines.apps import MARKET_SPREAD, WORD_COUNT, App, market_spread_by_function
 from headrace.laboratory.bench.pipelines.connectors import batch

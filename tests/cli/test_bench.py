@@ -71,6 +71,7 @@ def test_a_quick_run_reads_the_metrics_of_a_gateway_and_names_a_fault() -> None:
         "console_update_ms_100_streams",
         "names_paused_pipeline_s",
         "clears_paused_pipeline_s",
+        "faults_named",
         "readyz_names_cause_s",
         "readyz_clears_s",
         "console_overhead",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sdk_go.toolchain import ENVIRON as GO
+from scripts.go_environ import GO_ENVIRON as GO
 from tests.sdk_go.toolchain import toolchain
 
 from headrace.laboratory.bench.rig import gateway

@@ -35,6 +35,7 @@ class Environment:
         (packages / "outer.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
         self.folder = folder
         self.mark = uuid.uuid4().hex
+        self._sessions = set[int]()
 
     def start(self, *arguments: str, **environ: str) -> "subprocess.Popen[str]":
         env = {**os.environ, _MARK: self.mark, **environ}
@@ -49,10 +50,15 @@ class Environment:
         return process.returncode, out, errors
 
     def processes(self) -> list[psutil.Process]:
+        """What was started here and runs: what has the mark, and whatever is in a session of its own with it."""
         found = []
         for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                if process.environ().get(_MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
+            with suppress(psutil.Error, ProcessLookupError):
+                session, marked = os.getsid(process.pid), process.environ().get(_MARK) == self.mark
+                # A process has no variables for a moment while it executes another program; its session stays.
+                if marked and session != os.getsid(0):
+                    self._sessions.add(session)
+                if (marked or session in self._sessions) and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
         return found
 

@@ -18,7 +18,7 @@ from headrace.laboratory.bench.events import console_overhead, console_update
 from headrace.laboratory.bench.faults import readyz_names_cause
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.overhead import Run, overhead
-from headrace.laboratory.bench.pages import console_pages
+from headrace.laboratory.bench.pages import console_page, console_pages
 from headrace.laboratory.bench.parts import Part, Say, run_parts
 from headrace.laboratory.bench.queries import headrace, noop
 from headrace.laboratory.bench.rig import acknowledged_rate, connector, gateway, wait_for
@@ -122,5 +122,6 @@ PARTS: dict[str, Part] = {
     "console_update": console_update,
     "readyz_names_cause": readyz_names_cause,
     "console_overhead": console_overhead,
+    "console_page": console_page,
     "console_pages": console_pages,
 }

@@ -3,7 +3,7 @@
 import shutil
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from headrace.contract.errors import HeadraceError
 from headrace.laboratory.bench.events import site_overhead
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.parts import Say
-from headrace.laboratory.bench.site import CLIENTS, Site, site
+from headrace.laboratory.bench.site import CLIENTS, Site, listening, site
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -58,22 +58,43 @@ class Shown:
     interactive: list[float]
     ages: list[float]
 
+    def __add__(self, other: "Shown") -> "Shown":
+        return Shown(self.interactive + other.interactive, self.ages + other.ages)
+
+
+def console_page(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
+    """One page of the console at a time, of each view, while nine other clients follow the status, as pages elsewhere do."""
+    count, seconds = (100, 3) if quick else (1_000, 10)
+    found = Shown([], [])
+    with _browser() as browser, site(spark, count) as running, listening(running.http, CLIENTS - 1):
+        for view in _VIEWS:
+            with _opened(browser, running, [view]) as pages:
+                time.sleep(seconds)
+                found = found + _shown(pages)
+    yield from _figures("console_page", count, found, say)
+
 
 def console_pages(spark: SparkSession, say: Say, quick: bool) -> Iterator[Figure]:
-    """Ten pages of the console, two of each view: when they can be used, and how old an update is once it is painted."""
+    """Ten pages of the console at once, two of each view, which share the cores with the gateway; and what they cost it."""
     count, seconds = (100, 5) if quick else (1_000, 30)
+    views = _VIEWS * (CLIENTS // len(_VIEWS))
     with _browser() as browser:
-        with site(spark, count) as running, _opened(browser, running) as pages:
+        with site(spark, count) as running, _opened(browser, running, views) as pages:
             time.sleep(seconds)
-            shown = _shown(pages)
-        interactive, age = statistics.median(shown.interactive), statistics.median(shown.ages)
-        say(f"  interactive after {interactive:.0f} ms, at most {max(shown.interactive):.0f} ms")
-        say(f"  updates shown after {age:.0f} ms, at most {max(shown.ages):.0f} ms")
-        yield Figure(f"console_interactive_ms_{count}_streams", interactive, "ms", None, "< 1000", interactive < 1000)
-        yield Figure(f"console_shown_ms_{count}_streams", age, "ms", None, "< 250", age < 250)
+            found = _shown(pages)
+        yield from _figures("console_pages", count, found, say)
         yield from site_overhead(
-            spark, say, quick, "console_pages_overhead", "ten pages", lambda running: _opened(browser, running)
+            spark, say, quick, "console_pages_overhead", "ten pages", lambda running: _opened(browser, running, views)
         )
+
+
+def _figures(name: str, streams: int, found: Shown, say: Say) -> Iterator[Figure]:
+    """When pages could be used, and how old an update was once it was painted."""
+    interactive, age = statistics.median(found.interactive), statistics.median(found.ages)
+    say(f"  interactive after {interactive:.0f} ms, at most {max(found.interactive):.0f} ms")
+    say(f"  updates shown after {age:.0f} ms, at most {max(found.ages):.0f} ms")
+    yield Figure(f"{name}_interactive_ms_{streams}_streams", interactive, "ms", None, "< 1000", interactive < 1000)
+    yield Figure(f"{name}_shown_ms_{streams}_streams", age, "ms", None, "< 250", age < 250)
 
 
 @contextmanager
@@ -99,17 +120,17 @@ def _browser() -> Iterator["Browser"]:
 
 
 @contextmanager
-def _opened(browser: "Browser", running: Site) -> Iterator[list["Page"]]:
-    """Opens ten pages one after the other, each in a context of its own: Chromium has six connections to a server for one."""
+def _opened(browser: "Browser", running: Site, views: Sequence[str]) -> Iterator[list["Page"]]:
+    """Opens pages one after the other, each in a context of its own: Chromium has six connections to a server for one."""
     with ExitStack() as stack:
         pages = []
-        for number in range(CLIENTS):
+        for view in views:
             context = browser.new_context(viewport={"width": 1280, "height": 800})
             stack.callback(context.close)
             context.set_default_timeout(_DEADLINE_MS)
             context.add_init_script(_MEASURE)
             page = context.new_page()
-            page.goto(f"http://{running.http}/?view={_VIEWS[number % len(_VIEWS)]}")
+            page.goto(f"http://{running.http}/?view={view}")
             page.evaluate("window.headraceInteractive")
             pages.append(page)
         yield pages

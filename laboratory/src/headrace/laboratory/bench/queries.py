@@ -4,9 +4,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -49,6 +50,13 @@ def sink_query(frame: DataFrame, address: str, folder: Path) -> StreamingQuery:
     """Starts a query that writes the values of a frame to the sink `bench`, with its checkpoint in a folder."""
     writer = frame.select("value").writeStream.format("headrace").option("gateway", address).option("sink", "bench")
     return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+
+
+def stop(query: StreamingQuery) -> None:
+    """Stops a query, which may have failed, and waits until it has ended."""
+    query.stop()
+    with suppress(StreamingQueryException):
+        query.awaitTermination()
 
 
 @contextmanager

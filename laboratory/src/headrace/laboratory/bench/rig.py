@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ import grpc
 import psutil
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.processes import OwnedProcess
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 
 START_S = 30.0
@@ -36,8 +37,7 @@ class RunningGateway:
 
     def status(self) -> admin_pb2.GetStatusResponse:
         """Returns its status."""
-        with grpc.insecure_channel(self.address) as channel:
-            return admin_pb2_grpc.AdminServiceStub(channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=10)
+        return status(self.address)
 
     def cpu_s(self) -> float:
         """Returns the processor time that it has used, in seconds."""
@@ -47,6 +47,12 @@ class RunningGateway:
     def rss_mb(self) -> float:
         """Returns its resident memory, in MB of 10^6 bytes."""
         return float(self.process.memory_info().rss) / 1e6
+
+
+def status(address: str) -> admin_pb2.GetStatusResponse:
+    """Returns the status of the gateway at an address."""
+    with grpc.insecure_channel(address) as channel:
+        return admin_pb2_grpc.AdminServiceStub(channel).GetStatus(admin_pb2.GetStatusRequest(), timeout=10)
 
 
 @contextmanager
@@ -79,32 +85,48 @@ def source_command(kind: str, address: str, *, module: str = SOURCES, **options:
 class Restartable:
     """A process that can be killed, with its children, and restarted."""
 
-    def __init__(self, arguments: Sequence[str]) -> None:
-        self._command = [sys.executable, *arguments]
+    def __init__(self, arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> None:
+        """Takes the arguments of Python, and its environment, by default that of this process. Starts nothing."""
+        self.arguments = tuple(arguments)
+        self._environ = environ
 
     def kill_and_restart(self) -> None:
         """Kills it, and restarts it immediately."""
-        self._kill()
-        self._start()
+        self.kill()
+        self.start()
 
     def __enter__(self) -> "Restartable":
-        self._start()
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(STOP_S)
-        self._kill()
+        self.kill()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Starts it, or restarts it after it has ended."""
         # Its output would be mixed with the figures.
-        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, start_new_session=True)
+        self.process = subprocess.Popen(
+            [sys.executable, *self.arguments], env=self._environ, stdout=subprocess.DEVNULL, start_new_session=True
+        )
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
+        """Kills it with its children, and waits until it is gone."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+
+@contextmanager
+def owned(process: OwnedProcess) -> Iterator[OwnedProcess]:
+    """Starts a process, and kills it when the block ends."""
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
 
 
 @contextmanager

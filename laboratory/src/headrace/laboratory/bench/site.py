@@ -71,7 +71,7 @@ def _flowing(running: RunningGateway) -> int:
 
 
 @contextmanager
-def listening(address: str) -> Iterator[dict[int, list[float]]]:
+def listening(address: str, count: int = CLIENTS) -> Iterator[dict[int, list[float]]]:
     """Has clients listen; yields the ages of each event at those that have it, in milliseconds, by the time of its snapshot."""
     arrived: dict[int, list[float]] = defaultdict(list)
     stop = threading.Event()
@@ -84,7 +84,7 @@ def listening(address: str) -> Iterator[dict[int, list[float]]]:
                     taken_ms = int(found[1])
                     arrived[taken_ms].append(time.time() * 1000 - taken_ms)
 
-    clients = [threading.Thread(target=listen) for _ in range(CLIENTS)]
+    clients = [threading.Thread(target=listen) for _ in range(count)]
     for client in clients:
         client.start()
     try:

@@ -49,9 +49,10 @@ OPERATE_PARTS = (
     "console_update",
     "readyz_names_cause",
     "console_overhead",
+    "console_page",
     "console_pages",
 )
-OPERATE_BROWSER_PARTS = ("console_pages",)
+OPERATE_BROWSER_PARTS = ("console_page", "console_pages")
 """The parts that need a browser, and only run if --only names them."""
 SDKS_PARTS = ("python", "go", "typescript", "java", "rust", "core_baseline")
 CLUSTER_PARTS = ("cluster_over_local", "worker_lost_pause_s", "submit_to_first_result_s")
@@ -241,18 +242,20 @@ def operate(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool) -> N
     """Measure what it costs a gateway that its metrics are read every second, that it exports spans, and that pages show it.
 
     The parts console_update and console_overhead have ten clients of the events, for a site of 1,000 streams in 200 sessions.
-    The part console_pages opens ten pages of the console in Chromium. It only runs if --only names it, and needs Playwright.
+    The part console_page opens the console in Chromium, one page at a time beside nine clients, and console_pages ten pages at
+    once. They only run if --only names them, and need Playwright.
 
     The part readyz_names_cause measures how long it takes until /readyz names the first cause of a fault, and is clear after its
-    repair: a paused pipeline, a connector that is cut off, a sink that hangs, a full disk at the sink, a function that raises.
+    repair, for each of the twelve faults that docs/operate.md lists. It names those that it leaves out, for which this machine
+    lacks root or nats-server.
 
-    Takes about nine minutes. Progress goes to standard error.
+    Takes about ten minutes. Progress goes to standard error.
 
     \b
     Examples:
       headrace bench operate --only metrics_overhead
       headrace bench operate --only readyz_names_cause --json
-      headrace bench operate --only console_pages
+      headrace bench operate --only console_page
     """
     from headrace.laboratory.bench.operate import run
     from headrace.laboratory.bench.pages import BrowserMissing

@@ -18,7 +18,7 @@ from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.pipelines.apps import RESULT_BYTES
 from headrace.laboratory.bench.pipelines.end_to_end import LENGTH_BYTES, drained
 from headrace.laboratory.bench.pipelines.feed import MarketFeed
-from headrace.laboratory.bench.rig import KEYED_SOURCES, Restartable, gateway, sink_command, source_command, wait_for
+from headrace.laboratory.bench.rig import KEYED_SOURCES, Restartable, gateway, owned, sink_command, source_command, wait_for
 from headrace.laboratory.cluster import SparkCluster
 from headrace.processes import OwnedProcess
 
@@ -77,10 +77,10 @@ def worker_lost_pause_s(say: Say, quick: bool) -> Iterator[Figure]:
     rounds = 1 if quick else 3
     with started() as cluster, stamped() as (address, folder, output):
         query = submitted(cluster, address, folder)
-        with _owned(query):
+        with owned(query):
             usual, longest = 0.0, 0.0
             for _ in range(rounds):
-                wait_for("an executor on each worker", partial(_is_everywhere, cluster, query), _LONGEST_S)
+                wait_for("an executor on each worker", partial(is_everywhere, cluster, query), _LONGEST_S)
                 _await_stamp_after(output, time.time() + _SETTLES_S, query)
                 usual = max(usual, _until_next(output, query))
                 lost = next(worker for worker in cluster.workers if worker.runs)
@@ -101,7 +101,7 @@ def submit_to_first_result_s(say: Say, quick: bool) -> Iterator[Figure]:
                 with stamped() as (address, folder, output):
                     query = submitted(cluster, address, folder, master)
                     begun = time.time()
-                    with _owned(query):
+                    with owned(query):
                         _await_stamp_after(output, _EVER, query)
                         took[name].append(time.time() - begun)
                 say(f"  {name}: {took[name][-1]:.1f} s")
@@ -116,24 +116,14 @@ def started() -> Iterator[SparkCluster]:
 
 
 @contextmanager
-def stamped() -> Iterator[tuple[str, Path, Output]]:
+def stamped(*gateway_options: str) -> Iterator[tuple[str, Path, Output]]:
     """Yields a gateway's address, the work folder, and the output of a sink, while a source sends stamped messages."""
-    with tempfile.TemporaryDirectory() as name, gateway() as running, ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as name, gateway(*gateway_options) as running, ExitStack() as stack:
         folder = Path(name)
         stack.enter_context(Restartable(sink_command(running.address, folder / "out")))
         source = source_command("stamps", running.address, module=KEYED_SOURCES, keys=350, rate=_RATE, seconds=3600)
         stack.enter_context(Restartable(source))
         yield running.address, folder, Output(folder / "out")
-
-
-@contextmanager
-def _owned(process: OwnedProcess) -> Iterator[None]:
-    """Starts a process, and kills it when the block ends."""
-    process.start()
-    try:
-        yield
-    finally:
-        process.kill()
 
 
 def _until_next(output: Output, query: OwnedProcess) -> float:
@@ -152,7 +142,12 @@ def _is_visible(output: Output, moment: float, query: OwnedProcess) -> bool:
     return bool(np.any(output.stamps() > moment))
 
 
-def _is_everywhere(cluster: SparkCluster, query: OwnedProcess) -> bool:
+def is_everywhere(cluster: SparkCluster, query: OwnedProcess) -> bool:
+    """Whether each worker that runs has an executor.
+
+    Raises:
+        RuntimeError: The driver has ended.
+    """
     _check_alive(query)
     return all(worker.executors() for worker in cluster.workers if worker.runs)
 

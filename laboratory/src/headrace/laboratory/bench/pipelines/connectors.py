@@ -12,7 +12,7 @@ import time
 from array import array
 from collections.abc import AsyncIterator, Iterator, Sequence
 
-from headrace.engine.wire._decode import Columns
+from headrace.engine.codec import Columns
 from headrace.laboratory.bench.pipelines.feed import FRAME, Feed, MarketFeed, Words, spelled
 from headrace.laboratory.bench.sources import MESSAGE_BYTES, TICK_S, Acknowledgements, packed
 from headrace.sdk import AsyncSource, Batch, Message, Packed, Position, Source, run

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from headrace.engine.wire._decode import Columns
+from headrace.engine.codec import Columns
 from headrace.laboratory.bench.pipelines.apps import EVERY
 
 FRAME = 5_000

@@ -11,9 +11,9 @@ from pyspark.sql.types import StructType
 
 from headrace.engine.applications._plan import ROWS, Plan
 from headrace.engine.applications._source_stage import source_stage_rows
+from headrace.engine.codec import record_batches
 from headrace.engine.source._parallelism import Parallelism
 from headrace.engine.source._schema import SCHEMA
-from headrace.engine.wire._decode import record_batches
 from headrace.laboratory.bench.inprocess import Numbers
 from headrace.laboratory.bench.pipelines.feed import Feed, frames
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.engine.wire._decode import Columns
+from headrace.engine.codec import Columns
 from headrace.laboratory.bench.pipelines.apps import App
 from headrace.laboratory.bench.pipelines.feed import Feed, frames
 

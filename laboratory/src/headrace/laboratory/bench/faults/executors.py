@@ -1,0 +1,51 @@
+"""Executors of a Spark standalone cluster, of which one is lost."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from headrace.laboratory.bench.cluster.drivers import submitted
+from headrace.laboratory.bench.cluster.run import is_everywhere, stamped, started
+from headrace.laboratory.bench.faults.fault import Fault
+from headrace.laboratory.bench.parts import Say
+from headrace.laboratory.bench.rig import owned, wait_for
+from headrace.laboratory.cluster import SparkCluster, Worker
+from headrace.processes import OwnedProcess, free_address
+
+_LONGEST_S = 600.0
+
+
+@contextmanager
+def executors(_: SparkSession, __: Say) -> Iterator[tuple[str, list[Fault]]]:
+    """Yields the HTTP address of the gateway, and the fault; each worker of the cluster has an executor."""
+    http = free_address()
+    with ExitStack() as stack:
+        cluster = stack.enter_context(started())
+        address, folder, output = stack.enter_context(stamped("--http-listen", http))
+        site = _Site(cluster, stack.enter_context(owned(submitted(cluster, address, folder))))
+        wait_for("an executor on each worker", site.is_everywhere, _LONGEST_S)
+        wait_for("a result", lambda: output.stamps().size > 0, _LONGEST_S)
+        yield http, [Fault("executor_lost", frozenset({"executor-lost"}), "pipeline ", site.lose, site.replace, "was lost")]
+
+
+@dataclass
+class _Site:
+    cluster: SparkCluster
+    driver: OwnedProcess
+    _lost: list[Worker] = field(default_factory=list)
+
+    def is_everywhere(self) -> bool:
+        """Whether each worker that runs has an executor."""
+        return is_everywhere(self.cluster, self.driver)
+
+    def lose(self) -> None:
+        """Kills a worker with its executor."""
+        self._lost.append(next(worker for worker in self.cluster.workers if worker.runs))
+        self._lost[-1].kill()
+
+    def replace(self) -> None:
+        """Restarts the worker, and waits until it has an executor."""
+        self.cluster.restart_worker(self._lost.pop())
+        wait_for("an executor on each worker", self.is_everywhere, _LONGEST_S)

@@ -1,0 +1,50 @@
+"""A fault, and what `/readyz` lists."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault, as what it may be named, and how it is injected and repaired.
+
+    Attributes:
+        name: Its name in the figures.
+        kinds: The kinds of problems that it may be named as.
+        part: What the name of the degraded part begins with.
+        inject: Injects it.
+        repair: Repairs it, and returns as soon as the cause is gone.
+        cause: What the cause contains.
+    """
+
+    name: str
+    kinds: frozenset[str]
+    part: str
+    inject: Callable[[], object]
+    repair: Callable[[], object]
+    cause: str = ""
+
+    def is_in(self, problems: list[dict[str, str]]) -> bool:
+        """Whether one of these problems names it."""
+        return any(
+            problem["kind"] in self.kinds and problem["part"].startswith(self.part) and self.cause in problem["cause"]
+            for problem in problems
+        )
+
+
+def problems(http: str) -> list[dict[str, str]] | None:
+    """Returns the problems that the gateway at an HTTP address lists, None if it does not answer."""
+    try:
+        with urllib.request.urlopen(f"http://{http}/readyz", timeout=_TIMEOUT_S) as response:
+            document = json.load(response)
+    except urllib.error.HTTPError as degraded:
+        document = json.load(degraded)
+    except OSError:
+        return None
+    found: list[dict[str, str]] = document["problems"]
+    return found

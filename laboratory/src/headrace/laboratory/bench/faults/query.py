@@ -1,0 +1,173 @@
+"""A query of Spark between a source and a file sink: faults of the query, of its connectors, and of the gateway."""
+
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import grpc
+import psutil
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.laboratory.bench.faults.disk import freeze, is_missing, own_disk, thaw
+from headrace.laboratory.bench.faults.fault import Fault
+from headrace.laboratory.bench.faults.gateway import Gateway, running
+from headrace.laboratory.bench.parts import Say
+from headrace.laboratory.bench.queries import headrace, sink_query, stop
+from headrace.laboratory.bench.rig import Restartable, sink_command, source_command, status, wait_for
+from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
+
+_RATE = 10
+_SECONDS = 3_600
+_DEADLINE_S = 120.0
+_TIMEOUT_S = 10.0
+_CLOCK_WRONG_BY_S = 7_200
+_RAISES = "cast(raise_error('no price') as binary) as value"
+
+
+@contextmanager
+def query(spark: SparkSession, say: Say) -> Iterator[tuple[str, list[Fault]]]:
+    """Yields the HTTP address of the gateway, and the faults; all is well, and the sink has committed."""
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        commits = folder / "checkpoint" / "commits"
+        if lacks := is_missing():
+            say(f"  left out: slow_commit_log, which needs a file system that can be frozen, and so {lacks}")
+        else:
+            stack.enter_context(own_disk(commits))
+        gateway = stack.enter_context(running(folder))
+        source = stack.enter_context(Restartable(source_command("stamped", gateway.address, rate=_RATE, seconds=_SECONDS)))
+        sink = stack.enter_context(Restartable(sink_command(gateway.address, folder / "out")))
+        site = _Site(spark, gateway, folder)
+        stack.callback(site.stop_query)
+        site.start_query()
+        wait_for("the sink to have committed", site.has_committed, _DEADLINE_S)
+        yield gateway.http, [*_faults(site, source, sink), *([] if lacks else [_slow_commit_log(commits)])]
+
+
+def _faults(site: "_Site", source: Restartable, sink: Restartable) -> list[Fault]:
+    gateway, pipeline = site.gateway, "pipeline "
+    return [
+        Fault("paused_pipeline", frozenset({"paused"}), pipeline, partial(site.pause, True), partial(site.pause, False)),
+        # It sends nothing and reads nothing, as behind a network that is cut.
+        Fault(
+            "network_cut",
+            frozenset({"connector-silent"}),
+            "connector bench",
+            partial(_signal, signal.SIGSTOP, source),
+            partial(_signal, signal.SIGCONT, source),
+        ),
+        Fault(
+            "sink_hanging",
+            frozenset({"sink-slow", "connector-silent"}),
+            "",
+            partial(_signal, signal.SIGSTOP, sink),
+            partial(_signal, signal.SIGCONT, sink),
+        ),
+        Fault(
+            "disk_full_at_the_sink",
+            frozenset({"sink-fails"}),
+            "sink bench",
+            partial(_limit_files, 0, sink),
+            partial(_free_disk, sink, site),
+        ),
+        Fault(
+            "function_raises",
+            frozenset({"pipeline-fails"}),
+            pipeline,
+            partial(site.start_query, _RAISES),
+            site.start_query,
+            "no price",
+        ),
+        Fault(
+            "clock_set",
+            frozenset({"clock-jumped"}),
+            "gateway",
+            partial(gateway.set_clock, _CLOCK_WRONG_BY_S),
+            partial(gateway.set_clock, 0),
+        ),
+        Fault(
+            "gateway_restarted",
+            frozenset({"stopping"}),
+            "gateway",
+            partial(_stop_undrained, gateway, sink),
+            partial(_let_it_drain, gateway, sink),
+        ),
+    ]
+
+
+def _slow_commit_log(commits: Path) -> Fault:
+    kinds = frozenset({"commit-slow"})
+    return Fault("slow_commit_log", kinds, "pipeline ", partial(freeze, commits), partial(thaw, commits))
+
+
+@dataclass
+class _Site:
+    """The query, and the gateway that it reads from and writes to."""
+
+    spark: SparkSession
+    gateway: Gateway
+    folder: Path
+    _query: StreamingQuery | None = field(default=None, init=False)
+
+    def start_query(self, column: str = "value") -> None:
+        """Starts the query in the checkpoint of the one before, which it stops."""
+        self.stop_query()
+        frame = headrace(self.spark, self.gateway.address).selectExpr(column)
+        self._query = sink_query(frame, self.gateway.address, self.folder)
+
+    def stop_query(self) -> None:
+        """Stops the query, if there is one."""
+        if self._query is not None:
+            stop(self._query)
+
+    def has_committed(self) -> bool:
+        """Whether the sink has committed a transaction."""
+        return any(sink.committed_transactions for sink in status(self.gateway.address).sinks)
+
+    def pause(self, paused: bool) -> None:
+        """Pauses the pipeline, or resumes it."""
+        (pipeline,) = status(self.gateway.address).pipelines
+        kind, name = admin_pb2.PART_KIND_PIPELINE, pipeline.pipeline
+        with grpc.insecure_channel(self.gateway.address) as channel:
+            admin = admin_pb2_grpc.AdminServiceStub(channel)
+            if paused:
+                admin.Pause(admin_pb2.PauseRequest(kind=kind, name=name), timeout=_TIMEOUT_S)
+            else:
+                admin.Resume(admin_pb2.ResumeRequest(kind=kind, name=name), timeout=_TIMEOUT_S)
+
+
+def _processes(of: Restartable) -> list[psutil.Process]:
+    first = psutil.Process(of.process.pid)
+    return [first, *first.children(recursive=True)]
+
+
+def _signal(number: signal.Signals, to: Restartable) -> None:
+    for process in _processes(to):
+        process.send_signal(number)
+
+
+def _limit_files(most: int, sink: Restartable) -> None:
+    """Sets how large the files may be that the sink writes, in bytes."""
+    for process in _processes(sink):
+        process.rlimit(psutil.RLIMIT_FSIZE, (most, psutil.RLIM_INFINITY))
+
+
+def _free_disk(sink: Restartable, site: _Site) -> None:
+    _limit_files(psutil.RLIM_INFINITY, sink)
+    site.start_query()
+
+
+def _stop_undrained(gateway: Gateway, sink: Restartable) -> None:
+    """Stops the gateway, which waits for a sink that does not answer."""
+    _signal(signal.SIGSTOP, sink)
+    gateway.stop()
+
+
+def _let_it_drain(gateway: Gateway, sink: Restartable) -> None:
+    _signal(signal.SIGCONT, sink)
+    gateway.start_again()
