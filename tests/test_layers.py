@@ -15,6 +15,10 @@ ROOT = Path(__file__).parents[1]
 SOURCES = tuple(sorted({path.parent for path in ROOT.glob("**/src/headrace") if ".venv" not in path.parts}))
 GENERATED = "headrace.protocol.v1."
 CONTRACT = "contract"
+WITH_A_FACE = ("engine.codec", "sdk.wire")
+"""Packages whose `__init__` has all that others use: their modules are imported by nobody else."""
+IMPATIENT = {("tests.sdk.test_reports", "headrace.sdk.wire._reports")}
+"""Tests that make an interval shorter than anybody could configure."""
 """What every package may import."""
 
 
@@ -26,6 +30,18 @@ class Import:
     imported: str
     package: str
     other: str
+
+
+WITHOUT_PUBLIC = {
+    ("tests.cluster.served_files", "headrace.engine.checkpoint._state_files"): "a service between a JVM and its tasks",
+    ("tests.cluster.served_files", "headrace.engine.spark._served_files"): "the same",
+    ("tests.contract.test_same_everywhere", "headrace.engine.source._options"): "what options mean, without a query",
+    ("tests.docs.test_reference", "headrace.engine.sink._options"): "the names of all options",
+    ("tests.docs.test_reference", "headrace.engine.source._options"): "the names of all options, and their defaults",
+    ("tests.docs.test_reference", "headrace.engine.wire._gateway_options"): "their defaults",
+    ("tests.faults.without_spark", "headrace.engine.spark._format"): "what Spark calls, called without Spark",
+}
+"""Tests that use private modules of another package, and for what."""
 
 
 def rows() -> Mapping[str, set[str]]:
@@ -68,13 +84,19 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 
 @cache
+def imported_by(path: Path) -> frozenset[str]:
+    """What the module in a file imports."""
+    return frozenset(imported(ast.parse(path.read_text())))
+
+
+@cache
 def imports() -> tuple[Import, ...]:
     """Every import of a module of Headrace by one of another package."""
     packages = rows()
     found = []
     for module, path in sorted(modules().items()):
         package = package_of(module, packages)
-        for name in imported(ast.parse(path.read_text())):
+        for name in imported_by(path):
             if name.startswith("headrace.") and (other := package_of(name, packages)) not in (package, CONTRACT):
                 found.append(Import(module, name, package, other))
     return tuple(found)
@@ -108,10 +130,43 @@ def test_no_package_reaches_itself() -> None:
         visit(package, ())
 
 
-@pytest.mark.parametrize("module", ["headrace.contract.names", "headrace.contract.units", "headrace.contract.position"])
+@cache
+def modules_of_tests() -> Mapping[str, Path]:
+    """All modules of the tests, by name."""
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in (ROOT / "tests").rglob("*.py")}
+
+
+@pytest.mark.parametrize("package", WITH_A_FACE)
+def test_others_and_tests_import_what_a_package_offers_and_none_of_its_modules(package: str) -> None:
+    inside = f"headrace.{package}."
+    found = {
+        (module, name)
+        for module, path in {**modules(), **modules_of_tests()}.items()
+        if not f"{module}.".startswith(inside)
+        for name in imported_by(path)
+        if name.startswith(inside)
+    }
+    assert found - IMPATIENT == set()
+
+
+def test_tests_use_the_public_interfaces_of_other_packages_than_their_own() -> None:
+    """A test of a package may test its parts one by one: those of `headrace.engine` are in `tests/engine`."""
+    found = {
+        (module, name)
+        for module, path in modules_of_tests().items()
+        for name in imported_by(path)
+        if name.startswith("headrace.") and "._" in name and name.split(".")[1] != module.split(".")[1]
+    }
+    assert found == set(WITHOUT_PUBLIC)
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["headrace.contract.names", "headrace.contract.units", "headrace.contract.position", "headrace.contract.owned_folder"],
+)
 def test_the_contract_needs_the_standard_library_alone(module: str) -> None:
     spec = importlib.util.find_spec(module)
     assert spec is not None
     assert spec.origin is not None
-    names = set(imported(ast.parse(Path(spec.origin).read_text())))
+    names = set(imported_by(Path(spec.origin)))
     assert not {name for name in names if name.split(".")[0] in {"grpc", "google", "numpy", "pyarrow", "pyspark", "pydantic"}}
