@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ARGS ?=
 
-.PHONY: help setup setup-dev demo cluster-demo chaos soak bench check test newest-clients brokers brokers-stop lint format stubs proto-baseline constraints clean
+.PHONY: help setup setup-dev demo cluster-demo chaos soak bench check test newest-clients brokers brokers-stop lint format stubs jar proto-baseline constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,10 @@ format: setup-dev ## Format the code, and apply automatic fixes
 
 stubs: setup-dev ## Generate the stubs from proto/
 	.venv/bin/python -m scripts.generate_stubs
+
+jar: setup-dev ## Build the engine's Java classes against the Spark in .venv (needs a JDK 17 and Maven)
+	cd engine/java && mvn --batch-mode --no-transfer-progress --quiet package -Dpyspark.jars="$$(../../.venv/bin/python -c \
+	  'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).with_name("jars"))')"
 
 proto-baseline: ## After a release, store proto/ as the baseline that later changes must not break
 	scripts/lint_protos.sh --baseline

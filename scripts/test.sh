@@ -9,7 +9,7 @@ engine=(tests/engine tests/examples)
 kills=(tests/exactly_once tests/faults tests/real_time)
 cluster=(tests/cluster tests/chaos)
 # Together, since they build in the same folders.
-sdks=(tests/sdk_* tests/go_source tests/languages tests/scaffold tests/vectors)
+sdks=(tests/sdk_* tests/engine_java tests/go_source tests/languages tests/scaffold tests/vectors)
 # Together, since each session starts brokers of its own.
 connectors=(tests/connectors tests/brokers tests/broker_crashes tests/conformance tests/health)
 commands=(tests/cli tests/bench tests/demo)

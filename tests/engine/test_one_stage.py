@@ -1,6 +1,5 @@
 """What one task reads runs in one stage; what several tasks read is shuffled. Both continue from each other's states."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from tests.engine.levels import one_level, two_levels
 from tests.examples.rig import rig
 
 from headrace.connectors import FileSource
+from headrace.contract.errors import HeadraceError
 from headrace.engine.spark import _jvm_classes
 
 WIDE = "x" * 1_500_000
@@ -67,16 +67,15 @@ def test_a_run_that_is_over_commits_nothing(spark: SparkSession) -> None:
         late.commit(7, none)
 
 
-def test_classes_are_compiled_once_for_an_environment(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    jar = _jvm_classes._jar(spark._jvm, loader)
-    assert jar.parent == tmp_path
-    assert _jvm_classes._jar(spark._jvm, loader) == jar
-    assert [path.name for path in tmp_path.iterdir()] == [jar.name]
-    monkeypatch.setattr(sys, "prefix", str(tmp_path / "absent"))
-    elsewhere = _jvm_classes._jar(spark._jvm, loader)
-    assert elsewhere.exists()
-    assert elsewhere.parent != tmp_path / "absent"
+def test_a_missing_jar_is_an_error_that_says_so(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jvm: Any = spark._jvm
+    thread = jvm.java.lang.Thread.currentThread()
+    loader = thread.getContextClassLoader()
+    monkeypatch.setattr(_jvm_classes, "JAR", tmp_path / "headrace-engine.jar")
+    # That of a JVM which has not loaded the classes yet.
+    thread.setContextClassLoader(loader.getParent())
+    try:
+        with pytest.raises(HeadraceError, match=r"headrace-engine\.jar is missing: .* install it again, or run `make jar`"):
+            _jvm_classes.install(spark)
+    finally:
+        thread.setContextClassLoader(loader)

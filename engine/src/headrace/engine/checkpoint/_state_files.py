@@ -1,7 +1,7 @@
 """Files with the states of an application, in its checkpoint: written once, by the tasks of Spark, and never changed.
 
 Python has no client for Hadoop's file systems. It accesses a local disk directly; any other file system through a service in the
-JVM of the driver or the executor (`CheckpointFiles.java`), at a Unix domain socket. A task finds the socket's path in a file in
+JVM of the driver or the executor (`FileService.java`), at a Unix domain socket. A task finds the socket's path in a file in
 Spark's folder of files, which is the same one in the JVM and in its Python workers.
 """
 
