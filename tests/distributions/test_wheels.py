@@ -169,6 +169,7 @@ def test_a_source_archive_has_one_distribution_and_its_licence(wheels: Mapping[s
     assert PurePosixPath("LICENSE") in files
     assert {file.parts[0] for file in files} <= {
         "src",
+        "java",
         "market_spread",
         "LICENSE",
         "PKG-INFO",
