@@ -3,7 +3,7 @@
 `rabbitmq`, `nats`, `kafka` and `postgresql` are `scripts.brokers.Broker`: `url`, `host`, `port`, `user`, `password`, and
 `kill()`, `start()`, `stop()`, `restart()`, which keep port and data. They are shared by all tests of a session: use names of your
 own for queues, topics and tables. One that a test has left dead is started again before the next test. `nats_cluster` and
-`kafka_cluster` have three nodes, of which one may be killed. `hdfs` and `s3` store checkpoints.
+`kafka_cluster` have three nodes, of which one may be killed, and stop after each module. `hdfs` and `s3` store checkpoints.
 """
 
 import os
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -93,16 +93,18 @@ def s3(brokers_folder: Path, pytestconfig: pytest.Config) -> S3:
     return start_for_tests(S3, brokers_folder, pytestconfig)
 
 
-@pytest.fixture(scope="session")
-def nats_cluster(brokers_folder: Path, pytestconfig: pytest.Config) -> Cluster[NatsNode]:
+@pytest.fixture(scope="module")
+def nats_cluster(brokers_folder: Path, pytestconfig: pytest.Config) -> Iterator[Cluster[NatsNode]]:
     """JetStream on three nodes."""
-    return start_cluster(NatsNode, brokers_folder, pytestconfig)
+    with started_cluster(NatsNode, brokers_folder, pytestconfig) as cluster:
+        yield cluster
 
 
-@pytest.fixture(scope="session")
-def kafka_cluster(brokers_folder: Path, pytestconfig: pytest.Config) -> Cluster[KafkaNode]:
+@pytest.fixture(scope="module")
+def kafka_cluster(brokers_folder: Path, pytestconfig: pytest.Config) -> Iterator[Cluster[KafkaNode]]:
     """Kafka on three nodes, whose topics have three replicas."""
-    return start_cluster(KafkaNode, brokers_folder, pytestconfig)
+    with started_cluster(KafkaNode, brokers_folder, pytestconfig) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -129,13 +131,19 @@ def start_for_tests(kind: type[B], folder: Path, config: pytest.Config) -> B:
     return broker
 
 
-def start_cluster(kind: type[N], folder: Path, config: pytest.Config) -> Cluster[N]:
-    """Starts three nodes for this session, or says why not."""
+@contextmanager
+def started_cluster(kind: type[N], folder: Path, config: pytest.Config) -> Iterator[Cluster[N]]:
+    """Three nodes, which take processor time as long as they run, for the tests of one module; or says why not."""
     _require(kind)
     cluster = Cluster(kind, folder)
     cluster.start()
-    config.stash[_started].extend(cluster.nodes.values())
-    return cluster
+    known = config.stash[_started]
+    nodes = [*cluster.nodes.values()]
+    known.extend(nodes)
+    yield cluster
+    for node in nodes:
+        known.remove(node)
+        node.kill()
 
 
 def _require(kind: type[Broker]) -> None:
