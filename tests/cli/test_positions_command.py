@@ -19,7 +19,7 @@ from tests.engine.test_positions import SLOW, add, counts, expected, run, run_wi
 from tests.examples.rig import rig
 
 from headrace.cli import cli, gateway_of_query
-from headrace.cli.positions import Wanted, check_abandoned
+from headrace.cli.positions.wanted import Wanted, check_abandoned
 from headrace.connectors import FileSource
 from headrace.engine import CheckpointError, StoredPositions, start
 from headrace.pipelines import Pipeline
@@ -47,7 +47,7 @@ def positions(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """The command in this process, with its session, on the checkpoint of an application."""
     program = tmp_path / "moved_application.py"
     program.write_text(PROGRAM)
-    monkeypatch.setattr("headrace.cli.positions._spark", lambda _: nullcontext(spark))
+    monkeypatch.setattr("headrace.cli.positions.stored._spark", lambda _: nullcontext(spark))
     monkeypatch.setattr(gateway_of_query, "SETTLED_MS", 0)
     monkeypatch.setattr(sys, "path", [*sys.path])
 

@@ -1,0 +1,117 @@
+"""What a command is to do: its options, and whether the checkpoint and the gateway permit it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from headrace.cli.gateway_of_query import NotAsked, QueriesAtGateway
+from headrace.contract.names import is_stream_pattern
+from headrace.terminal import EXIT_INVALID, Failure
+
+if TYPE_CHECKING:
+    from headrace.engine import Change, Direction, StoredPositions, Target
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a command is to do: the options that set, rewind and skip share."""
+
+    streams: tuple[str, ...]
+    every: bool
+    pipeline: str | None
+    after: int | None
+    by: int | None
+    time: datetime | None
+    batch: int | None
+    beginning: bool
+    end: bool
+    into: str | None
+    states: str | None
+    abandon: bool
+    offline: bool
+    dry_run: bool
+    shared_checkpoint: bool
+
+
+def target_of(wanted: Wanted, direction: "Direction", gateway: QueriesAtGateway) -> "Target":
+    """Where the streams are to continue.
+
+    Raises:
+        Failure: The options name no place, or several.
+    """
+    from headrace.engine import After, AtBatch, AtBeginning, AtEnd, AtTime, By, Direction
+
+    if direction is Direction.ANY and wanted.by is not None:
+        raise Failure("--by is for rewind and skip; name a sequence with --after", EXIT_INVALID)
+    back = -1 if direction is Direction.BACK else 1
+    chosen: list[tuple[str, Callable[[], Target]]] = []
+    if (after := wanted.after) is not None:
+        chosen.append(("--after", lambda: After(after)))
+    if (by := wanted.by) is not None:
+        chosen.append(("--by", lambda: By(back * by)))
+    if (time := wanted.time) is not None:
+        chosen.append(("--time", lambda: AtTime(_milliseconds(time))))
+    if (batch := wanted.batch) is not None:
+        chosen.append(("--batch", lambda: AtBatch(batch)))
+    if wanted.beginning:
+        chosen.append(("--beginning", AtBeginning))
+    if wanted.end:
+        chosen.append(("--end", lambda: AtEnd(gateway.latest())))
+    if len(chosen) != 1:
+        what = f"{' and '.join(name for name, _ in chosen)} exclude each other" if chosen else "say where to continue"
+        raise Failure(f"{what}: one of --after, --by, --time, --batch, --beginning and --end", EXIT_INVALID)
+    return chosen[0][1]()
+
+
+def streams_of(wanted: Wanted) -> Sequence[str]:
+    """Patterns of the streams to move.
+
+    Raises:
+        Failure: The options name none, or both some and all, or a pattern is invalid.
+    """
+    if wanted.every == bool(wanted.streams):
+        raise Failure("say which streams to move: --stream PATTERN, or --all", EXIT_INVALID)
+    check_patterns(wanted.streams)
+    return ("*/*",) if wanted.every else wanted.streams
+
+
+def check_patterns(streams: Sequence[str]) -> None:
+    """Raises Failure if a pattern of streams is invalid."""
+    for text in streams:
+        if not is_stream_pattern(text):
+            raise Failure(f"--stream {text}: want source/partition, such as orders/3 or orders/*", EXIT_INVALID)
+
+
+def check_states(stored: "StoredPositions", changes: "Sequence[Change]", wanted: Wanted) -> None:
+    """Refuses to send messages again to a query with states, unless it is said what becomes of these."""
+    from headrace.engine import Kept
+
+    if stored.kept is not Kept.NOWHERE and wanted.states is None and any(change.again for change in changes):
+        raise Failure(
+            "the query has states, and messages would come again: add --states keep, and they count in them once more; or "
+            "--states drop, and the query begins without states",
+            EXIT_INVALID,
+        )
+
+
+def check_abandoned(stored: "StoredPositions", wanted: Wanted, gateway: QueriesAtGateway) -> None:
+    """Refuses to leave out a micro-batch that a sink may have written already, unless that is accepted."""
+    if stored.abandoned is None or wanted.abandon:
+        return
+    try:
+        unsafe = None if stored.sinks and not wanted.offline else ["its sink"]
+        unsafe = unsafe or gateway.not_two_phase(stored.sinks)
+    except NotAsked:
+        unsafe = list(stored.sinks)
+    if unsafe:
+        raise Failure(
+            f"micro-batch {stored.abandoned} is planned and not committed, and {', '.join(unsafe)} may have written it: what it "
+            "has of other streams would come twice. Start the query once more until the micro-batch is committed; or, if that "
+            "is not possible, add --abandon"
+        )
+
+
+def _milliseconds(time: datetime) -> int:
+    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1000)
