@@ -28,7 +28,8 @@ from headrace.engine.spark._batches import BatchedRun, BatchReporter, Logged, of
 from headrace.engine.spark._commit_logs import listen, stop_listening
 from headrace.engine.spark._counts import log_counts, stages_of
 from headrace.engine.spark._execution import Execution
-from headrace.engine.spark._reporting import CommitLog, CommitReporter, ReportedRun
+from headrace.engine.spark._reporter import CommitReporter
+from headrace.engine.spark._reporting import CommitLog, ReportedRun
 from headrace.engine.spark._run_faults import Executors, failed
 from headrace.engine.spark._shared_checkpoint import refuse_local_checkpoint
 from headrace.engine.wire._connection import Connection, to_error
