@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 from headrace.gateway.core import Gateway, ProtocolError
 from headrace.gateway.core.long_calls import LongCall
-from headrace.gateway.core.sinks.session import Refused
+from headrace.gateway.core.sinks.parts import Refused
 from headrace.gateway.identity import Identity
 from headrace.gateway.services.delivery import Begun, begin_part, failure_logged, fill_part
 from headrace.gateway.services.received import Delivered

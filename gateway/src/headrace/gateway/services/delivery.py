@@ -15,8 +15,9 @@ from headrace.gateway.core.run_faults import Fault, after_report
 from headrace.gateway.core.sinks import delivering
 from headrace.gateway.core.sinks.commit_log import CommitLog, Segment
 from headrace.gateway.core.sinks.dead_letters import PartLetters
+from headrace.gateway.core.sinks.parts import OpenPart
 from headrace.gateway.core.sinks.runs import wait_until_current
-from headrace.gateway.core.sinks.session import OpenPart, SinkSession
+from headrace.gateway.core.sinks.session import SinkSession
 from headrace.gateway.core.sinks.sink import Sink
 from headrace.gateway.core.sinks.stages import note_delivered, note_staged
 from headrace.gateway.core.sinks.transaction import Part, Transaction, check_pipeline, check_sink

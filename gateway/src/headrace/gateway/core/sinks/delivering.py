@@ -13,8 +13,9 @@ from headrace.gateway.core.errors import ModeMismatch, OlderCheckpoint, SinkAbse
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.sinks.commit_log import CommitLog, Decision, VotedBatch
+from headrace.gateway.core.sinks.parts import Holdings
 from headrace.gateway.core.sinks.runs import check_current, check_open, merged, replaced
-from headrace.gateway.core.sinks.session import Holdings, SinkSession
+from headrace.gateway.core.sinks.session import SinkSession
 from headrace.gateway.core.sinks.sink import Sink
 from headrace.gateway.core.sinks.stages import note_committed, note_vote, note_vote_begun
 from headrace.gateway.core.sinks.transaction import Part, Transaction

@@ -6,7 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
@@ -17,6 +17,7 @@ from headrace.gateway.core.errors import MalformedMessage, OutOfTurn, ProtocolEr
 from headrace.gateway.core.heartbeat import Heartbeat
 from headrace.gateway.core.reported import Reported
 from headrace.gateway.core.signal import Signal
+from headrace.gateway.core.sinks.parts import Holdings, OpenPart, Refused, check_refused
 from headrace.gateway.core.sinks.transaction import Part, Transaction
 from headrace.gateway.identity import Identity
 from headrace.protocol.v1 import sink_pb2 as pb
@@ -32,32 +33,10 @@ log = structlog.get_logger("headrace.gateway")
 
 _ids = itertools.count(1)
 
-Refused = list[pb.Staged.Refused]
 Response = pb.SinkServiceAttachResponse | bytes
 """A message to the sink. One with a frame is already serialized, built around the frame's bytes."""
 _T = TypeVar("_T")
 _K = TypeVar("_K")
-
-
-@dataclass(slots=True, eq=False)
-class OpenPart:
-    """A part that is being delivered."""
-
-    id: int
-    part: Part
-    staged: "asyncio.Future[Refused | ProtocolError]"
-    messages: int = 0
-    complete: bool = False
-    """Whether all of it has been sent."""
-    completed_at: float = 0.0
-    """When, on the monotonic clock."""
-    trace_id: str | None = None
-    """The trace of its first sampled message; None if there is none, or no spans are exported."""
-
-    @property
-    def for_logs(self) -> dict[str, str | int]:
-        """The keys and values that every log line about it contains."""
-        return {**self.part.for_logs, **({} if self.trace_id is None else {"trace_id": self.trace_id})}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,32 +46,6 @@ class _Vote:
     answer: "asyncio.Future[ProtocolError | None]"
     asked_at: float
     """On the monotonic clock."""
-
-
-@dataclass(slots=True)
-class Holdings:
-    """The undecided transactions that an instance holds, and their parts."""
-
-    staged: set[Part] = field(default_factory=set)
-    prepared: set[Transaction] = field(default_factory=set)
-
-    def transactions(self) -> set[Transaction]:
-        """Returns all transactions that are prepared or have staged parts."""
-        return self.prepared | {part.transaction for part in self.staged}
-
-    def run_ids(self, transaction: Transaction) -> set[str]:
-        """Returns the ids of the runs that delivered parts of a transaction."""
-        return {part.run_id for part in self.staged if part.transaction == transaction}
-
-    def keep_only(self, transaction: Transaction, parts: list[Part]) -> None:
-        """Replaces the parts of a transaction with those that were chosen."""
-        self.drop(transaction)
-        self.staged.update(parts)
-
-    def drop(self, transaction: Transaction) -> None:
-        """Forgets a transaction."""
-        self.prepared.discard(transaction)
-        self.staged = {part for part in self.staged if part.transaction != transaction}
 
 
 class SinkSession:
@@ -299,7 +252,7 @@ class SinkSession:
 
     def _check_refused(self, opened: OpenPart, refused: Refused) -> None:
         try:
-            _check_refused(refused, opened.messages)
+            check_refused(refused, opened.messages)
         except MalformedMessage as error:
             transaction = opened.part.transaction
             where = {"sink": self.hello.sink, "pipeline": transaction.pipeline, "batch": transaction.batch}
@@ -455,21 +408,6 @@ class SinkSession:
     def _check_open(self) -> None:
         if self._closed:
             raise SinkAway(f"sink {self.hello.sink}: the session of instance {self.instance} was lost; deliver again")
-
-
-def _check_refused(refused: Refused, messages: int) -> None:
-    """Checks that refusals name messages of the part, in ascending order.
-
-    Raises:
-        MalformedMessage: a refusal is out of range or out of order.
-    """
-    last = -1
-    for refusal in refused:
-        if refusal.sequence >= messages:
-            raise MalformedMessage(f"Staged refuses message {refusal.sequence}, but the part has only {messages}")
-        if refusal.sequence <= last:
-            raise MalformedMessage(f"Staged refuses message {refusal.sequence} after {last}; want each once, ascending")
-        last = refusal.sequence
 
 
 def _remember(known: dict[_K, None], key: _K) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from headrace.gateway.core.bounds import MAX_AWAY, MAX_LISTED
 from headrace.gateway.core.signal import Signal
-from headrace.gateway.core.sinks.session import Holdings, SinkSession
+from headrace.gateway.core.sinks.parts import Holdings
+from headrace.gateway.core.sinks.session import SinkSession
 from headrace.gateway.core.sinks.transaction import Part, Transaction
 from headrace.protocol.v1 import sink_pb2 as pb
 
