@@ -1,16 +1,22 @@
 """Every log line about a micro-batch names its query and its number, in either format."""
 
 import asyncio
+import io
 import json
+import logging
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
 import pytest
+from grpc._cython.cygrpc import ExecuteBatchError  # type: ignore[import-untyped]
 from tests.gateway.processes import gateway_process
 from tests.gateway.sink_wire import SinkClient, Writer
 from tests.gateway.wire import Connector, Engine
 
+from headrace.gateway.config import Log
+from headrace.gateway.logs import configure_logging
 from headrace.protocol.v1 import sink_pb2, source_pb2
 
 EXPECTED = [
@@ -135,3 +141,25 @@ async def test_lines_about_a_batch_name_its_query_and_its_number(form: str) -> N
     for (event, keys), (_, expected) in zip(about, EXPECTED, strict=False):
         assert {name: str(keys.get(name)) for name in expected} == {name: str(value) for name, value in expected.items()}, event
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", keys["timestamp"])
+
+
+@pytest.fixture
+def root_handlers() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+
+
+@pytest.mark.usefixtures("root_handlers")
+def test_a_caller_that_goes_away_while_it_is_answered_is_no_error() -> None:
+    out = io.StringIO()
+    configure_logging(Log(format="json"), out)
+    core = logging.getLogger("grpc._cython.cygrpc")
+    for error in (ExecuteBatchError("the caller is gone"), ValueError("a handler is wrong")):
+        try:
+            raise error
+        except Exception:
+            core.exception("raised in core by servicer method")
+    (line,) = out.getvalue().splitlines()
+    assert "a handler is wrong" in json.loads(line)["exception"]

@@ -41,6 +41,14 @@ def test_few_and_many_headers_give_the_same(headers: list[Header]) -> None:
     assert found([*headers, *[(b"other", b"")] * 100]) == expected
 
 
+@given(st.lists(st.builds(context, st.integers(0, 100), FLAGS), min_size=65, max_size=200))
+def test_headers_that_are_all_alike_give_the_same_as_among_others(values: list[bytes]) -> None:
+    headers = [(b"traceparent", value) for value in values]
+    expected = list(dict.fromkeys(value for value in values if value[53:] in (b"01", b"03", b"ff", b"0b")))[:MOST_LINKS]
+    assert found(headers) == expected
+    assert found([*headers, (b"other", b"")]) == expected
+
+
 @pytest.mark.parametrize("times", [1, 100])
 @pytest.mark.parametrize(
     "value",

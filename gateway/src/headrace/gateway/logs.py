@@ -35,6 +35,7 @@ def configure_logging(log: Log, stream: TextIO | None = None) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
         )
     )
+    handler.addFilter(_is_no_departure)
     handler.addFilter(RepeatsFilter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -56,3 +57,9 @@ def _hide_secrets(logger: WrappedLogger, method: str, event: EventDict) -> Event
     fields = dict(event)
     hide_secrets(fields)
     return fields
+
+
+def _is_no_departure(record: logging.LogRecord) -> bool:
+    """False for an answer that gRPC could not send, since its caller had gone: it logs that as an error, with a trace."""
+    # Callers may also say that there is none, with False.
+    return not record.exc_info or type(record.exc_info[1]).__name__ != "ExecuteBatchError"
