@@ -1,7 +1,9 @@
 """A gRPC server that plays the gateway, and calls whose answers are scripted."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +21,8 @@ Trailing = tuple[tuple[str, str | bytes], ...]
 """Trailing metadata."""
 Ending = tuple[grpc.StatusCode, str, Trailing]
 """How a call is to end."""
+_PORTS = (20_000, 32_000)
+_ATTEMPTS = 100
 
 
 class GatewayServer:
@@ -47,10 +51,7 @@ class GatewayServer:
         ]
         self._server = grpc.aio.server(options=options)
         type(self).register(self, self._server)
-        if credentials is None:
-            self.port = self._server.add_insecure_port(self.address)
-        else:
-            self.port = self._server.add_secure_port(self.address, credentials)
+        self.port = _listen(self._server, self.port, credentials)
         await self._server.start()
 
     async def stop(self) -> None:
@@ -58,6 +59,28 @@ class GatewayServer:
         if self._server is not None:
             await self._server.stop(0)
             self._server = None
+
+
+def _listen(server: grpc.aio.Server, port: int, credentials: grpc.ServerCredentials | None) -> int:
+    """Has a server listen on a port, or on a free one for 0. Returns the port.
+
+    A free one is not left to the kernel: it would be one of those for outgoing connections, and while the gateway is away, such a
+    connection of any program could take it.
+
+    Raises:
+        RuntimeError: The port is not free.
+    """
+    if port:
+        return _bind(server, port, credentials)
+    for _ in range(_ATTEMPTS):
+        with suppress(RuntimeError):
+            return _bind(server, random.randint(*_PORTS), credentials)
+    return _bind(server, 0, credentials)
+
+
+def _bind(server: grpc.aio.Server, port: int, credentials: grpc.ServerCredentials | None) -> int:
+    address = f"127.0.0.1:{port}"
+    return server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
 
 
 @dataclass(eq=False, kw_only=True)
