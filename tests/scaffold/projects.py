@@ -98,7 +98,9 @@ class Project:
         if self.language == "python":
             self.shell(f"uv pip install --quiet --no-deps --no-build-isolation --target {self.site} .")
         elif self.language == "rust":
-            (self.folder / "target").symlink_to(BUILD / "rust" / "target")
+            built = BUILD / "rust" / "target"
+            built.mkdir(parents=True, exist_ok=True)
+            (self.folder / "target").symlink_to(built)
         if (command := _BEFORE_CI.get(self.language)) is not None:
             assert command in self.commands
             self.shell(command)
