@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure, print_action
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure, fail_action, print_action
 
 if TYPE_CHECKING:
     from headrace.scaffold import Created
@@ -38,6 +38,7 @@ def _options(command: F) -> F:
     return command
 
 
+_NOTHING = "nothing is created"
 _language = click.option("--lang", "language", type=click.Choice(_NAMES), required=True, help="What it is written in.")
 
 
@@ -115,9 +116,10 @@ def _create(ctx: click.Context, as_json: bool, create: "Callable[[], Created]") 
     try:
         created = create()
     except ScaffoldError as error:
-        ctx.exit(_report(command, str(error), as_json, EXIT_INVALID))
+        fail_action(command, _NOTHING, Failure(str(error), EXIT_INVALID), as_json)
     except OSError as error:
-        ctx.exit(_report(command, f"cannot write {error.filename}: {error.strerror}", as_json, EXIT_ENVIRONMENT))
+        failure = Failure(f"cannot write {error.filename}: {error.strerror}", EXIT_ENVIRONMENT)
+        fail_action(command, _NOTHING, failure, as_json)
     what = "an application" if created.kind == "app" else f"a {created.kind}"
     summary = f"created {created.folder}: {what} in {created.language}, {len(created.files)} files"
     if as_json:
@@ -136,11 +138,3 @@ def _create(ctx: click.Context, as_json: bool, create: "Callable[[], Created]") 
     for line in created.commands:
         click.echo(f"  {line}")
     click.echo("\nREADME.md says how to test and run it")
-
-
-def _report(command: str, error: str, as_json: bool, code: int) -> int:
-    """Reports that nothing was created, and returns the exit code."""
-    if not as_json:
-        raise Failure(error, code)
-    print_action(command, "nothing is created", error=error)
-    return code

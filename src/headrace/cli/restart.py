@@ -6,7 +6,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from headrace.terminal import EXIT_INVALID, Connection, Failure, connection_options, print_action
+from headrace.terminal import EXIT_INVALID, Connection, Failure, connection_options, fail_action, print_action
 
 _ANSWERS_LATER_S = 5.0
 """How much longer than the gateway the command waits."""
@@ -63,10 +63,7 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
         else:
             done = ask_restart(run_folder(deployment), name, timeout)
     except (ConfigurationError, DeploymentError) as error:
-        if not as_json:
-            raise Failure(str(error), error.exit_code) from None
-        print_action("restart", f"{name} is not restarted", error=str(error))
-        click.get_current_context().exit(error.exit_code)
+        fail_action("restart", f"{name} is not restarted", Failure(str(error), error.exit_code), as_json)
     if done["stopped_pid"] is None:
         before = "was not running"
     else:
@@ -102,9 +99,8 @@ def _ask_gateway(connection: Connection, name: str, deployment: str, timeout_s: 
             call = AdminServiceStub(channel).RestartConnector
             made = call(request, timeout=timeout_s + _ANSWERS_LATER_S, metadata=connection.metadata).restarted
     except grpc.RpcError as error:
-        code = error.code() if isinstance(error, grpc.Call) else None
-        invalid = code in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.INVALID_ARGUMENT)
-        raise CannotRestart(connection.failure(error).message, EXIT_INVALID if invalid else 1) from None
+        failure = connection.failure_of_request(error)
+        raise CannotRestart(failure.message, failure.exit_code) from None
     return {
         "name": name,
         "state": "ended" if made.ended else "runs",

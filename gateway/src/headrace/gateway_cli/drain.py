@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.terminal import EXIT_FAILED, Connection, ProgramCommand, connection_options, print_action
+from headrace.terminal import EXIT_FAILED, Connection, ProgramCommand, connection_options, fail_action, print_action
 
 if TYPE_CHECKING:
     from headrace.protocol.v1.admin_pb2 import DrainResponse
@@ -42,11 +42,7 @@ def drain(timeout: float | None, as_json: bool, connection: Connection) -> None:
                 if not as_json:
                     click.echo(_describe(left), err=True)
     except grpc.RpcError as error:
-        failure = connection.failure(error)
-        if not as_json:
-            raise failure from None
-        print_action("drain", "the gateway is not drained", error=failure.message)
-        click.get_current_context().exit(EXIT_FAILED)
+        fail_action("drain", "the gateway is not drained", connection.failure(error), as_json)
     complete = left.done and not (left.sessions or left.sink_sessions)
     summary = "the gateway is drained" if complete else f"the time is over, and this is left: {_describe(left)}"
     if as_json:

@@ -2,7 +2,14 @@
 
 import click
 
-from headrace.terminal import CALL_TIMEOUT_S, EXIT_FAILED, Connection, ProgramCommand, connection_options, print_action
+from headrace.terminal import (
+    CALL_TIMEOUT_S,
+    Connection,
+    ProgramCommand,
+    connection_options,
+    fail_action,
+    print_action,
+)
 
 
 @click.command(cls=ProgramCommand)
@@ -10,8 +17,7 @@ from headrace.terminal import CALL_TIMEOUT_S, EXIT_FAILED, Connection, ProgramCo
 @click.option("--force", is_flag=True, help="Forget a pipeline even while a query is attached.")
 @click.option("--json", "as_json", is_flag=True, help="Print {command, ok, summary, result, error}.")
 @connection_options
-@click.pass_context
-def forget(ctx: click.Context, name: str, force: bool, as_json: bool, connection: Connection) -> None:
+def forget(name: str, force: bool, as_json: bool, connection: Connection) -> None:
     """Forget the pipeline or the stream NAME.
 
     A pipeline that is forgotten no longer holds acknowledgements of its streams. A stream, such as orders/0, is treated as if its
@@ -42,11 +48,7 @@ def forget(ctx: click.Context, name: str, force: bool, as_json: bool, connection
                 request = ForgetPipelineRequest(pipeline=name, force=force)
                 stub.ForgetPipeline(request, timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
     except grpc.RpcError as error:
-        failure = connection.failure(error)
-        if not as_json:
-            raise failure from None
-        print_action("forget", f"{name} is not forgotten", error=failure.message)
-        ctx.exit(EXIT_FAILED)
+        fail_action("forget", f"{name} is not forgotten", connection.failure(error), as_json)
     summary = f"{name} is forgotten" if forgotten else f"{name} has ended; it is forgotten once its pipelines have read the rest"
     if as_json:
         print_action("forget", summary, {"stream": name, "forgotten": forgotten} if is_stream else {"pipeline": name})

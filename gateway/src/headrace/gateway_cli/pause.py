@@ -2,7 +2,14 @@
 
 import click
 
-from headrace.terminal import CALL_TIMEOUT_S, EXIT_FAILED, Connection, ProgramCommand, connection_options, print_action
+from headrace.terminal import (
+    CALL_TIMEOUT_S,
+    Connection,
+    ProgramCommand,
+    connection_options,
+    fail_action,
+    print_action,
+)
 
 _KINDS = click.Choice(["stream", "connector", "pipeline", "sink"])
 
@@ -68,11 +75,7 @@ def _change(command: str, kind: str, name: str, as_json: bool, connection: Conne
                 changed = stub.Resume(request, timeout=CALL_TIMEOUT_S, metadata=metadata).changed
                 summary = f"{kind} {name} {'is resumed' if changed else 'was not paused'}"
     except grpc.RpcError as error:
-        failure = connection.failure(error)
-        if not as_json:
-            raise failure from None
-        print_action(command, f"{kind} {name}: nothing has changed", error=failure.message)
-        click.get_current_context().exit(EXIT_FAILED)
+        fail_action(command, f"{kind} {name}: nothing has changed", connection.failure(error), as_json)
     if as_json:
         print_action(command, summary, {"kind": kind, "name": name, "changed": changed})
     else:

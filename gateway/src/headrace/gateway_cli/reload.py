@@ -2,7 +2,14 @@
 
 import click
 
-from headrace.terminal import CALL_TIMEOUT_S, EXIT_FAILED, Connection, ProgramCommand, connection_options, print_action
+from headrace.terminal import (
+    CALL_TIMEOUT_S,
+    Connection,
+    ProgramCommand,
+    connection_options,
+    fail_action,
+    print_action,
+)
 
 
 @click.command(cls=ProgramCommand)
@@ -30,11 +37,7 @@ def reload(as_json: bool, connection: Connection) -> None:
         with connection.channel() as channel:
             answer = AdminServiceStub(channel).Reload(ReloadRequest(), timeout=CALL_TIMEOUT_S, metadata=connection.metadata)
     except grpc.RpcError as error:
-        failure = connection.failure(error)
-        if not as_json:
-            raise failure from None
-        print_action("gateway reload", "nothing has changed", error=failure.message)
-        click.get_current_context().exit(EXIT_FAILED)
+        fail_action("gateway reload", "nothing has changed", connection.failure(error), as_json)
     changes = list(answer.changes)
     summary = f"{len(changes)} changes are in effect" if changes else "nothing has changed"
     if as_json:

@@ -2,15 +2,7 @@
 
 import click
 
-from headrace.terminal import (
-    EXIT_FAILED,
-    EXIT_INVALID,
-    Connection,
-    Failure,
-    ProgramCommand,
-    connection_options,
-    print_action,
-)
+from headrace.terminal import Connection, ProgramCommand, connection_options, fail_action, print_action
 
 _ANSWERS_LATER_S = 5.0
 """How much longer than the gateway the command waits."""
@@ -60,13 +52,7 @@ def replay(
             call = AdminServiceStub(channel).ReplayDeadLetters
             answer = call(request, timeout=timeout + _ANSWERS_LATER_S, metadata=connection.metadata)
     except grpc.RpcError as error:
-        code = error.code() if isinstance(error, grpc.Call) else None
-        invalid = code in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.INVALID_ARGUMENT)
-        message, exit_code = connection.failure(error).message, EXIT_INVALID if invalid else EXIT_FAILED
-        if not as_json:
-            raise Failure(message, exit_code) from None
-        print_action("replay", f"dead letters of {sink} are not replayed", error=message)
-        click.get_current_context().exit(exit_code)
+        fail_action("replay", f"dead letters of {sink} are not replayed", connection.failure_of_request(error), as_json)
     seconds = answer.replayed.duration_ms / 1000
     where = f"{answer.connector} of {answer.deployment}"
     summary = f"dead letters of {sink} are replayed as source {source}, and acknowledged: {where} ({seconds} s)"

@@ -10,6 +10,7 @@ from headrace.terminal.output import (
     bytes_text,
     console,
     duration_text,
+    fail_action,
     print_action,
     print_json,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "connection_options",
     "console",
     "duration_text",
+    "fail_action",
     "print_action",
     "print_json",
     "run_program",

@@ -53,6 +53,15 @@ class Connection:
         credentials = grpc.ssl_channel_credentials(_read(self.tls_ca), _read(self.tls_key), _read(self.tls_cert))
         return grpc.secure_channel(self.gateway, credentials, options)
 
+    def failure_of_request(self, error: "grpc.RpcError") -> Failure:
+        """As `failure`, with the exit code for an invalid request if the gateway does not know what it names."""
+        import grpc
+
+        failure = self.failure(error)
+        code, _ = _status(error)
+        invalid = code in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.INVALID_ARGUMENT)
+        return Failure(failure.message, EXIT_INVALID) if invalid else failure
+
     def failure(self, error: "grpc.RpcError") -> Failure:
         """Converts the error of a call to a one-line failure."""
         import grpc

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -33,6 +33,14 @@ def print_json(document: Any, *, compact: bool = False) -> None:
 def print_action(command: str, summary: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
     """Prints the result of an action, as the object that every action prints with --json."""
     print_json({"command": command, "ok": error is None, "summary": summary, "result": result, "error": error})
+
+
+def fail_action(command: str, summary: str, failure: Failure, as_json: bool) -> NoReturn:
+    """Ends a command whose action has failed: with one line, or with the object that every action prints with --json."""
+    if not as_json:
+        raise failure from None
+    print_action(command, summary, error=failure.message)
+    click.get_current_context().exit(failure.exit_code)
 
 
 def console() -> "Console":

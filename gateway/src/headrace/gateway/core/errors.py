@@ -281,7 +281,7 @@ class SupervisorAway(ProtocolError):
 
 
 class OrderPending(ProtocolError):
-    """The supervisor of a deployment has not answered in time; the restart goes on."""
+    """The supervisor of a deployment has not answered in time; the restart or replay goes on."""
 
     status = grpc.StatusCode.DEADLINE_EXCEEDED
     engine_reason = "restart-pending"
