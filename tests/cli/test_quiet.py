@@ -12,7 +12,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from headrace.processes import OwnedProcess, free_address, headrace, process_group
+from headrace.contract.ports import free_address
+from headrace.processes import OwnedProcess, headrace, process_group
 from headrace.protocol.v1.admin_pb2 import GetStatusRequest
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.contract.ports import free_address
 from headrace.laboratory.cluster import SparkCluster
-from headrace.processes import OwnedProcess, free_address, headrace
+from headrace.processes import OwnedProcess, headrace
 
 DEADLINE_S = 150.0
 SUBMITTED = """

@@ -15,7 +15,7 @@ from tests.sdk_typescript.conftest import Package
 from tests.sdks.processes import DEADLINE_S, connector
 from tests.sdks.queries import Writer
 
-from headrace.processes import free_address
+from headrace.contract.ports import free_address
 
 pytestmark = pytest.mark.timeout(600)  # The first build installs packages.
 

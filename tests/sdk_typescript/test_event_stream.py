@@ -13,7 +13,7 @@ from tests.sdk_typescript.conftest import Package
 from tests.sdks.processes import DEADLINE_S, Connector, connector
 from tests.sdks.queries import Reader
 
-from headrace.processes import free_address
+from headrace.contract.ports import free_address
 
 pytestmark = pytest.mark.timeout(600)  # The first build installs packages.
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.contract.errors import HeadraceError
+from headrace.contract.ports import free_address
 from headrace.engine.spark._class_archive import class_archive
-from headrace.processes import OwnedProcess, free_address, process_group, supervised
+from headrace.processes import OwnedProcess, process_group, supervised
 
 _MESSAGES = 5_000
 _WITHIN_S = 600.0

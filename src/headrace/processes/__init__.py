@@ -5,7 +5,6 @@ from headrace.processes.executors import executors
 from headrace.processes.group import headrace, process_group, supervised
 from headrace.processes.java import JavaMissing, find_java, require_java
 from headrace.processes.owned import OwnedProcess, lives
-from headrace.processes.ports import free_address
 from headrace.processes.scratch import Scratch, own_temporary_folder, scratch_folder
 from headrace.processes.supervision import end_with_supervisor
 from headrace.processes.traces import first_cause, first_traceback
@@ -19,7 +18,6 @@ __all__ = [
     "find_java",
     "first_cause",
     "first_traceback",
-    "free_address",
     "headrace",
     "lives",
     "own_temporary_folder",

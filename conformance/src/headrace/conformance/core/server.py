@@ -1,14 +1,14 @@
 """A gRPC server that plays the gateway, and calls whose answers are scripted."""
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import grpc
 import grpc.aio
+
+from headrace.contract.ports import free_address
 
 UNKNOWN_KIND = bytes([0x82, 0x7D, 0x00])
 """A serialized message of a kind that no version of the protocol has: field 2000, with nothing in it."""
@@ -21,8 +21,6 @@ Trailing = tuple[tuple[str, str | bytes], ...]
 """Trailing metadata."""
 Ending = tuple[grpc.StatusCode, str, Trailing]
 """How a call is to end."""
-_PORTS = (20_000, 32_000)
-_ATTEMPTS = 100
 
 
 class GatewayServer:
@@ -42,6 +40,9 @@ class GatewayServer:
 
     async def start(self, credentials: grpc.ServerCredentials | None = None) -> None:
         """Begins to listen."""
+        if not self.port:
+            # None of the kernel's: an outgoing connection of any program could take it while the gateway is away.
+            self.port = int(free_address().rpartition(":")[2])
         options = [
             ("grpc.max_receive_message_length", -1),
             ("grpc.max_send_message_length", -1),
@@ -51,7 +52,10 @@ class GatewayServer:
         ]
         self._server = grpc.aio.server(options=options)
         type(self).register(self, self._server)
-        self.port = _listen(self._server, self.port, credentials)
+        if credentials is None:
+            self.port = self._server.add_insecure_port(self.address)
+        else:
+            self.port = self._server.add_secure_port(self.address, credentials)
         await self._server.start()
 
     async def stop(self) -> None:
@@ -59,28 +63,6 @@ class GatewayServer:
         if self._server is not None:
             await self._server.stop(0)
             self._server = None
-
-
-def _listen(server: grpc.aio.Server, port: int, credentials: grpc.ServerCredentials | None) -> int:
-    """Has a server listen on a port, or on a free one for 0. Returns the port.
-
-    A free one is not left to the kernel: it would be one of those for outgoing connections, and while the gateway is away, such a
-    connection of any program could take it.
-
-    Raises:
-        RuntimeError: The port is not free.
-    """
-    if port:
-        return _bind(server, port, credentials)
-    for _ in range(_ATTEMPTS):
-        with suppress(RuntimeError):
-            return _bind(server, random.randint(*_PORTS), credentials)
-    return _bind(server, 0, credentials)
-
-
-def _bind(server: grpc.aio.Server, port: int, credentials: grpc.ServerCredentials | None) -> int:
-    address = f"127.0.0.1:{port}"
-    return server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
 
 
 @dataclass(eq=False, kw_only=True)

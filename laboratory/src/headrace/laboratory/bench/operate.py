@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from headrace.contract.ports import free_address
 from headrace.laboratory.bench.core import drain
 from headrace.laboratory.bench.events import console_overhead, console_update
 from headrace.laboratory.bench.faults import readyz_names_cause
@@ -23,7 +24,6 @@ from headrace.laboratory.bench.parts import Part, Say, run_parts
 from headrace.laboratory.bench.queries import headrace, noop
 from headrace.laboratory.bench.rig import acknowledged_rate, connector, gateway, wait_for
 from headrace.laboratory.bench.traces import traces_overhead
-from headrace.processes import free_address
 
 SCRAPE_INTERVAL_S = 1.0
 """How often the metrics are read, in seconds; Prometheus reads them every 15 or 60 s."""

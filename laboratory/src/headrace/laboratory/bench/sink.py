@@ -11,6 +11,7 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.contract.ports import free_address
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.output import Output
 from headrace.laboratory.bench.parts import Part, Say, run_parts
@@ -25,7 +26,6 @@ from headrace.laboratory.bench.rig import (
     wait_for,
 )
 from headrace.laboratory.bench.sources import MESSAGE_BYTES, quantile_ms
-from headrace.processes import free_address
 
 RECOVERY_RATE = 1_000
 DRIVER = ("-m", "headrace.laboratory.bench.driver")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headrace.processes import free_address
+from headrace.contract.ports import free_address
 
 
 @dataclass(frozen=True)

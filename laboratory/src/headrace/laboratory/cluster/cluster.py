@@ -8,11 +8,12 @@ from types import TracebackType
 
 import pyspark
 
+from headrace.contract.ports import free_address
 from headrace.engine.spark._class_archive import class_archive, use
 from headrace.laboratory.cluster.daemon import Worker, daemon, master_command, worker_command
 from headrace.laboratory.cluster.master_page import MasterPage, read_page
 from headrace.laboratory.errors import ClusterError
-from headrace.processes import OwnedProcess, Scratch, free_address, spark_environ
+from headrace.processes import OwnedProcess, Scratch, spark_environ
 
 DEADLINE_S = 120.0
 """How long a JVM may take to start on a busy machine, in seconds."""
