@@ -329,6 +329,7 @@ func TestAShorterPaceEndsTheWaitOfWhatWasGathered(t *testing.T) {
 func TestEveryStreamThatWaitsForCreditAsksAndCreditForOneGoesToIt(t *testing.T) {
 	g := startGateway(t)
 	g.welcome.Credit = &pb.Credit{Bytes: 1 << 20, Messages: 8}
+	g.welcome.Pace.LingerMs = 3_600_000 // Only whole frames are ready, however slowly messages are yielded.
 	g.start(&headrace.Source{Name: "orders", Read: numbers(100), Partitions: func(context.Context) ([]string, error) {
 		return []string{"a", "b"}, nil
 	}})
