@@ -4,13 +4,14 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 
 tests=(tests/pipelines tests/sdk tests/gateway tests/chaos tests/protocol/test_codec.py tests/cli/test_r{oot,un}.py)
-slow=(tests/gateway/test_{bounds,connections,fuzz,hostile,logs,rotation,server,tls}.py)
+slow=(tests/gateway/test_{bounds,connections,fuzz,hostile,logs,reloading,rotation,server,tls}.py tests/sdk/test_conformance.py)
 
+# More processes than cores: most of these tests' time is spent waiting.
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 make --no-print-directory lint >"$log" 2>&1 &
 lint=$!
-.venv/bin/python -m pytest -q "${tests[@]}" "${slow[@]/#/--ignore=}" "$@" &
+.venv/bin/python -m pytest -q -n 5 --dist worksteal "${tests[@]}" "${slow[@]/#/--ignore=}" "$@" &
 pytest=$!
 trap 'kill -TERM "$lint" "$pytest" 2>/dev/null; wait; exit 130' INT
 trap 'kill -TERM "$lint" "$pytest" 2>/dev/null; wait; exit 143' TERM
