@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -239,7 +239,7 @@ class Interrupted:
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listening.bind(self.path)
         self._listening.listen()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def close(self) -> None:
@@ -248,27 +248,39 @@ class Interrupted:
         self._listening.close()
 
     def _run(self) -> None:
-        while True:
+        with ExitStack() as open_connections:
+            while True:
+                try:
+                    client, _ = self._listening.accept()
+                except OSError:
+                    return
+                self.connections += 1
+                open_connections.enter_context(self._connected(client, closes=self.connections == 1))
+
+    @contextmanager
+    def _connected(self, client: socket.socket, *, closes: bool) -> Iterator[None]:
+        """Passes on what both sides send, until one of them closes the connection, or on leaving."""
+        with client, connect(self._service) as server:
+            ways = ((client, server, False), (server, client, closes))
+            threads = [threading.Thread(target=self._pass_on, args=way) for way in ways]
+            for thread in threads:
+                thread.start()
             try:
-                client, _ = self._listening.accept()
-            except OSError:
-                return
-            self.connections += 1
-            server = connect(self._service)
-            threading.Thread(target=self._pass_on, args=(client, server), daemon=True).start()
-            threading.Thread(target=self._answer, args=(server, client, self.connections == 1), daemon=True).start()
+                yield
+            finally:
+                for side in (client, server):
+                    with suppress(OSError):
+                        side.shutdown(socket.SHUT_RDWR)
+                for thread in threads:
+                    thread.join(DEADLINE_S)
 
-    def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
-        with server:
-            while data := client.recv(MEBIBYTE):
-                server.sendall(data)
-            server.shutdown(socket.SHUT_RDWR)  # Wakes the thread that waits for an answer.
-
-    def _answer(self, server: socket.socket, client: socket.socket, closes: bool) -> None:
-        with client:
-            while (data := server.recv(MEBIBYTE)) and not closes:
-                client.sendall(data)
-            client.shutdown(socket.SHUT_RDWR)
+    def _pass_on(self, giver: socket.socket, taker: socket.socket, closes: bool) -> None:
+        with suppress(OSError):
+            while (data := giver.recv(MEBIBYTE)) and not closes:
+                taker.sendall(data)
+        for side in (giver, taker):
+            with suppress(OSError):
+                side.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture
