@@ -25,6 +25,7 @@ PIPELINES_PARTS = (
     "vs_transform_with_state_350",
     "vs_transform_with_state_200k",
     "computed_key",
+    "without_shuffle",
     "latency",
     "restart_1m_keys_s",
     "small_batch_on_10m_keys",
@@ -162,7 +163,7 @@ def latency(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, plot
 def pipelines(parts: tuple[str, ...], quick: bool, as_json: bool, fail: bool, long: bool, peers: bool) -> None:
     """Measure applications with keyed state, compared to a plain loop and to Spark's own operators.
 
-    Takes about four minutes. Without --long, large micro-batches and whole runs are fewer or smaller, and parts that need the
+    Takes about five minutes. Without --long, large micro-batches and whole runs are fewer or smaller, and parts that need the
     states of millions of keys only run if --only names them, at full size. The conditions contain all sizes. Progress goes to
     standard error.
 

@@ -77,9 +77,12 @@ class FeedSource(DataSource):
         return FeedReader(self.feed, self.sizes, self.tasks, self.plan)
 
 
-def load(spark: SparkSession, feed: Feed, sizes: Sequence[int], plan: Plan | None = None) -> DataFrame:
-    """Returns a stream of micro-batches of these sizes: blocks for the application of a plan, else rows."""
-    tasks = spark.sparkContext.defaultParallelism
-    given = {"feed": feed, "sizes": tuple(sizes), "tasks": tasks, "plan": plan}
+def load(spark: SparkSession, feed: Feed, sizes: Sequence[int], plan: Plan | None = None, tasks: int | None = None) -> DataFrame:
+    """Returns a stream of micro-batches of these sizes, read by at most so many tasks; one for each core, if not given.
+
+    It has blocks for the application of a plan, and otherwise rows.
+    """
+    most = tasks or spark.sparkContext.defaultParallelism
+    given = {"feed": feed, "sizes": tuple(sizes), "tasks": most, "plan": plan}
     spark.dataSource.register(type("GivenFeedSource", (FeedSource,), given))
     return spark.readStream.format(FORMAT).load()

@@ -10,9 +10,10 @@ from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.pipelines.apps import MARKET_SPREAD, WORD_COUNT, App, market_spread_by_function
 from headrace.laboratory.bench.pipelines.baseline import COUNT, TRANSFORM_WITH_STATE, spark_alone
+from headrace.laboratory.bench.pipelines.child import in_child
 from headrace.laboratory.bench.pipelines.feed import Feed, MarketFeed, Words
 from headrace.laboratory.bench.pipelines.loop import Loop, check, plain_loop
-from headrace.laboratory.bench.pipelines.queries import rate, spark_part
+from headrace.laboratory.bench.pipelines.queries import WORKER_MEMORY, rate, spark_part
 from headrace.laboratory.bench.pipelines.sizes import LONG, Sizes
 from headrace.pipelines import Pipeline
 
@@ -73,6 +74,19 @@ def computed_key(spark: SparkSession, say: Say, sizes: Sizes) -> Iterator[Figure
     computed = blocks_rate(spark, MARKET_SPREAD, MarketFeed(), sizes, market_spread_by_function)
     say(f"  {computed:,.0f} messages/s, {own:,.0f} with the messages' own key")
     yield Figure("computed_key", computed, _UNIT, own, ">= 0.6 of the baseline", computed >= 0.6 * own)
+
+
+def without_shuffle(spark: SparkSession, say: Say, sizes: Sizes) -> Iterator[Figure]:
+    """What large micro-batches would gain at most if they arrived divided by key: the same in one task, on a single core."""
+    del spark  # A separate session has the single core.
+    found = in_child(
+        "shuffle", "local[1]", sizes.words, WORKER_MEMORY, buckets=2, messages=sizes.batch_messages, batches=sizes.count_batches
+    )
+    for name, rates in found.items():
+        without, shuffled = (statistics.median(rates[way]) for way in ("one_task", "shuffled"))
+        rounds = ", ".join(f"{a / b:.2f}" for a, b in zip(rates["one_task"], rates["shuffled"], strict=True))
+        say(f"  {name}: {without:,.0f} messages/s, {shuffled:,.0f} with the shuffle; ratio by rounds {rounds}")
+        yield Figure(f"without_shuffle_{name}", without, _UNIT, shuffled)
 
 
 def curves(spark: SparkSession, say: Say, sizes: Sizes) -> Iterator[Figure]:

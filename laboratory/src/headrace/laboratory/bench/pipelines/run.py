@@ -22,6 +22,7 @@ from headrace.laboratory.bench.pipelines.rates import (
     market_spread_spark_part,
     vs_transform_with_state_200k,
     vs_transform_with_state_350,
+    without_shuffle,
     word_count_200k_spark_part,
 )
 from headrace.laboratory.bench.pipelines.sizes import LONG, QUICK, SHORT, Sizes
@@ -38,6 +39,7 @@ PARTS: dict[str, SizedPart] = {
     "vs_transform_with_state_350": vs_transform_with_state_350,
     "vs_transform_with_state_200k": vs_transform_with_state_200k,
     "computed_key": computed_key,
+    "without_shuffle": without_shuffle,
     "latency": latency,
     "restart_1m_keys_s": restart_1m_keys_s,
     "small_batch_on_10m_keys": small_batch_on_10m_keys,

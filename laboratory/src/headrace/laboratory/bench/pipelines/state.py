@@ -1,16 +1,12 @@
 """The cost of large keyed state: small micro-batches, memory, and a restart."""
 
-import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
@@ -20,6 +16,7 @@ from headrace.contract.ports import free_address
 from headrace.laboratory.bench.figures import Figure
 from headrace.laboratory.bench.output import LINE_BYTES, Output
 from headrace.laboratory.bench.parts import Say
+from headrace.laboratory.bench.pipelines.child import in_child
 from headrace.laboratory.bench.pipelines.sizes import Sizes
 from headrace.laboratory.bench.rig import KEYED_SOURCES, Restartable, sink_command, source_command, wait_for
 
@@ -50,7 +47,7 @@ def _small_batches(keys: int, workers: int | None, sizes: Sizes) -> list[float]:
     skip = sizes.small_batches_to_skip * count
     counted = {"messages": sizes.small_batch_messages, "batches": sizes.small_batches, "skip": skip}
     memory = int(_SHARE * psutil.virtual_memory().available / count)
-    found: list[float] = _child("small-batches", f"local[{workers or '*'}]", keys, f"{memory // 2**20}mb", **counted)["took_s"]
+    found: list[float] = in_child("small-batches", f"local[{workers or '*'}]", keys, f"{memory // 2**20}mb", **counted)["took_s"]
     return found
 
 
@@ -58,23 +55,13 @@ def memory_per_key_bytes(spark: SparkSession, say: Say, sizes: Sizes) -> Iterato
     """The memory of a key with a small state in a single worker, and the memory of a worker with a limit."""
     del spark  # A separate session has the single worker.
     keys = sizes.memory_keys
-    free = _child("memory", "local[1]", keys, "8gb", buckets=8)
+    free = in_child("memory", "local[1]", keys, "8gb", buckets=8)
     limit = 100 * keys
-    limited = _child("memory", "local[1]", keys, f"{limit}b", buckets=8)
+    limited = in_child("memory", "local[1]", keys, f"{limit}b", buckets=8)
     say(f"  {keys:,} keys: {free['grown_bytes'] / 1e6:.0f} MB; limited, {limited['grown_bytes'] / 1e6:.0f} MB")
     yield Figure("memory_per_key_bytes", free["grown_bytes"] / keys, "bytes")
     grown = limited["grown_bytes"] / 1e6
     yield Figure("memory_limited_mb", grown, "MB", limit / 1e6, "<= the limit, which is the baseline", grown <= limit / 1e6)
-
-
-def _child(what: str, master: str, keys: int, worker_memory: str, **options: int) -> dict[str, Any]:
-    """Runs a measurement of the module `child`, and returns its result."""
-    given = {"master": master, "keys": keys, "worker-memory": worker_memory, **options}
-    arguments = [part for name, value in given.items() for part in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "headrace.laboratory.bench.pipelines.child", what, *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=_LONGEST_S, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def restart_1m_keys_s(spark: SparkSession, say: Say, sizes: Sizes) -> Iterator[Figure]:
