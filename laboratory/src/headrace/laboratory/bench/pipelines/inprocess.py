@@ -62,11 +62,12 @@ class FeedSource(DataSource):
     sizes: Sequence[int]
     tasks: int
     plan: Plan | None = None
+    format = FORMAT
 
     @classmethod
     def name(cls) -> str:
         """The format's name."""
-        return FORMAT
+        return cls.format
 
     def schema(self) -> StructType:
         """Headrace's, of blocks or of rows."""
@@ -77,12 +78,15 @@ class FeedSource(DataSource):
         return FeedReader(self.feed, self.sizes, self.tasks, self.plan)
 
 
-def load(spark: SparkSession, feed: Feed, sizes: Sequence[int], plan: Plan | None = None, tasks: int | None = None) -> DataFrame:
-    """Returns a stream of micro-batches of these sizes, read by at most so many tasks; one for each core, if not given.
+def load(
+    spark: SparkSession, feed: Feed, sizes: Sequence[int], plan: Plan | None = None, *, named_headrace: bool = False
+) -> DataFrame:
+    """Returns a stream of micro-batches of these sizes: blocks for the application of a plan, else rows.
 
-    It has blocks for the application of a plan, and otherwise rows.
+    With Headrace's name, a micro-batch that one task reads is not shuffled. The session then has no other source of that name.
     """
-    most = tasks or spark.sparkContext.defaultParallelism
-    given = {"feed": feed, "sizes": tuple(sizes), "tasks": most, "plan": plan}
+    tasks = spark.sparkContext.defaultParallelism
+    name = "headrace" if named_headrace else FORMAT
+    given = {"feed": feed, "sizes": tuple(sizes), "tasks": tasks, "plan": plan, "format": name}
     spark.dataSource.register(type("GivenFeedSource", (FeedSource,), given))
-    return spark.readStream.format(FORMAT).load()
+    return spark.readStream.format(name).load()

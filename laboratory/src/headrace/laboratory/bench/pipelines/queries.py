@@ -62,7 +62,7 @@ def spark_part(
     pipeline: Callable[[], Pipeline] | None = None,
     worker_memory: str = WORKER_MEMORY,
     after: Callable[[int], None] | None = None,
-    tasks: int | None = None,
+    named_headrace: bool = False,
 ) -> list[Batch]:
     """Runs an application, without gateway and connectors, in micro-batches of these sizes.
 
@@ -74,7 +74,7 @@ def spark_part(
         pipeline: A pipeline to run instead of the application's own, on the same messages.
         worker_memory: The memory for states in each Python worker.
         after: Called with the number of each micro-batch, soon after it has completed.
-        tasks: How many tasks read a large micro-batch; one for each core, if not given.
+        named_headrace: Whether the source has Headrace's name, and what one task reads is therefore not shuffled.
 
     Raises:
         RuntimeError: The number of messages or results does not match the feed.
@@ -82,7 +82,9 @@ def spark_part(
     buckets = bucket_ids(int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     graph = (pipeline or app.pipeline)().graph
     plan = Plan(graph, buckets, graph.name, uuid.uuid4().hex, parse_size(worker_memory))
-    arriving = load(spark, feed, sizes, plan, tasks).observe("arriving", sql.sum("messages").alias("messages"))
+    arriving = load(spark, feed, sizes, plan, named_headrace=named_headrace).observe(
+        "arriving", sql.sum("messages").alias("messages")
+    )
     with tempfile.TemporaryDirectory() as checkpoint, discarding(plan, arriving, checkpoint, "leaving") as query:
         found = _ran(query, sizes, after)
     arrived = sum(metrics["arriving"] for _, metrics in found)

@@ -77,14 +77,14 @@ def computed_key(spark: SparkSession, say: Say, sizes: Sizes) -> Iterator[Figure
 
 
 def without_shuffle(spark: SparkSession, say: Say, sizes: Sizes) -> Iterator[Figure]:
-    """What large micro-batches would gain at most if they arrived divided by key: the same in one task, on a single core."""
+    """What large micro-batches would gain at most if they arrived divided by key: the same on a single core, without shuffle."""
     del spark  # A separate session has the single core.
     found = in_child(
         "shuffle", "local[1]", sizes.words, WORKER_MEMORY, buckets=2, messages=sizes.batch_messages, batches=sizes.count_batches
     )
     for name, rates in found.items():
-        without, shuffled = (statistics.median(rates[way]) for way in ("one_task", "shuffled"))
-        rounds = ", ".join(f"{a / b:.2f}" for a, b in zip(rates["one_task"], rates["shuffled"], strict=True))
+        without, shuffled = (statistics.median(rates[way]) for way in ("without", "shuffled"))
+        rounds = ", ".join(f"{a / b:.2f}" for a, b in zip(rates["without"], rates["shuffled"], strict=True))
         say(f"  {name}: {without:,.0f} messages/s, {shuffled:,.0f} with the shuffle; ratio by rounds {rounds}")
         yield Figure(f"without_shuffle_{name}", without, _UNIT, shuffled)
 
