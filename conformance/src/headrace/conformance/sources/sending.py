@@ -248,8 +248,9 @@ async def _less_than_three_frames(trial: SourceTrial) -> int:
 
 async def _spend(trial: SourceTrial, session: SourceSession) -> None:
     """Returns credit each time the source has stopped for want of it, until everything has arrived."""
-    while session.messages < trial.spec.messages:
-        before = session.messages
-        await trial.arrived(session, before + 1)
+    spent = 0
+    while spent < trial.spec.messages:
+        await trial.arrived(session, spent + 1)
         await trial.until_quiet(_SPENT_S)
+        spent = session.messages
         session.acknowledge_all()
