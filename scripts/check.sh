@@ -6,11 +6,11 @@ cd "$(dirname "$0")/.."
 tests=(tests/pipelines tests/sdk tests/gateway tests/chaos tests/protocol/test_codec.py tests/cli/test_r{oot,un}.py)
 slow=(tests/gateway/test_{bounds,connections,fuzz,hostile,logs,reloading,rotation,server,tls}.py tests/sdk/test_conformance.py)
 
-# More processes than cores: most of these tests' time is spent waiting.
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 make --no-print-directory lint >"$log" 2>&1 &
 lint=$!
+# More processes than cores: most of these tests' time is spent waiting.
 .venv/bin/python -m pytest -q -n 5 --dist worksteal "${tests[@]}" "${slow[@]/#/--ignore=}" "$@" &
 pytest=$!
 trap 'kill -TERM "$lint" "$pytest" 2>/dev/null; wait; exit 130' INT

@@ -2,14 +2,7 @@
 
 import click
 
-from headrace.terminal import (
-    CALL_TIMEOUT_S,
-    Connection,
-    ProgramCommand,
-    connection_options,
-    fail_action,
-    print_action,
-)
+from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramCommand, connection_options, fail_action, print_action
 
 
 @click.command(cls=ProgramCommand)
