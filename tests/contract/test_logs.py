@@ -5,12 +5,13 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.virtual_clock import VirtualClock
 
-from headrace.contract import repeats as repeats_module
+from headrace.contract import clock
 from headrace.contract.log_context import log_fields
 from headrace.contract.logs import (
     FIELDS,
@@ -36,15 +37,10 @@ def formatted(made: logging.LogRecord) -> dict[str, Any]:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Sets the time, in seconds."""
-    now = [1000.0]
-    monkeypatch.setattr(repeats_module.time, "monotonic", lambda: now[0])
-
-    def passes(seconds: float) -> None:
-        now[0] += seconds
-
-    return passes
+def passes() -> Iterator[Callable[[float], None]]:
+    """Lets time pass, in seconds."""
+    with clock.use(VirtualClock()) as now:
+        yield now.advance
 
 
 def test_a_line_has_the_head_and_its_own_fields() -> None:
@@ -94,10 +90,10 @@ def test_lines_for_people_say_how_often_they_came() -> None:
     assert line.endswith("Z WARNING: no route (3 more like this)")
 
 
-def test_a_warning_is_not_repeated_until_its_time_and_then_says_how_often_it_came(clock: Callable[[float], None]) -> None:
+def test_a_warning_is_not_repeated_until_its_time_and_then_says_how_often_it_came(passes: Callable[[float], None]) -> None:
     seldom = RepeatsFilter(every_s=5.0)
     assert [seldom.filter(record("no route to %s", host)) for host in "aababb"] == [True, False, True, False, False, False]
-    clock(5.0)
+    passes(5.0)
     again = record("no route to %s", "a")
     assert seldom.filter(again)
     assert formatted(again)["repeats"] == 2
@@ -140,7 +136,7 @@ def test_events_of_structlog_are_lines_too() -> None:
     assert [seldom.filter(made), seldom.filter(later)] == [True, False]
 
 
-def test_kinds_are_bounded(clock: Callable[[float], None]) -> None:
+def test_kinds_are_bounded(passes: Callable[[float], None]) -> None:
     seldom = Repeats(every_s=1000.0)
     assert all(seldom.admit(kind) == 0 for kind in range(5000))
     # The newest are still known, the oldest are not.

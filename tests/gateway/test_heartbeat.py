@@ -1,8 +1,8 @@
 """When the gateway takes a connector for silent."""
 
-import pytest
+from tests.virtual_clock import VirtualClock
 
-from headrace.gateway.core import heartbeat
+from headrace.contract import clock
 from headrace.gateway.core.heartbeat import SILENT_AFTER_S, Heartbeat
 from headrace.protocol.v1.source_pb2 import CAPABILITY_HEARTBEAT, CAPABILITY_REPORT
 
@@ -30,12 +30,11 @@ def test_a_connector_that_promises_no_heartbeats_is_never_silent() -> None:
     assert connector.silent_ms is None
 
 
-def test_a_gateway_that_was_held_up_itself_blames_no_connector(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now)
-    connector = Heartbeat(PROMISED)
-    now += 60.0
-    connector.pass_round(1.0)
-    assert connector.silent_ms is None
-    rounds(connector, SILENT_AFTER_S)
-    assert connector.silent_ms == 60_000
+def test_a_gateway_that_was_held_up_itself_blames_no_connector() -> None:
+    with clock.use(VirtualClock()) as now:
+        connector = Heartbeat(PROMISED)
+        now.advance(60)
+        connector.pass_round(1.0)
+        assert connector.silent_ms is None
+        rounds(connector, SILENT_AFTER_S)
+        assert connector.silent_ms == 60_000

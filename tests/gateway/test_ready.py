@@ -16,6 +16,7 @@ from tests.gateway.test_reports import DEGRADED, RUNNING, error, report
 from tests.gateway.test_rights import OPERATOR, ORDERS
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, serve
 
+from headrace.contract import clock
 from headrace.gateway import Limits, observer
 from headrace.gateway.core import Gateway, heartbeat
 from headrace.protocol.v1 import sink_pb2, source_pb2
@@ -341,12 +342,19 @@ async def test_the_last_error_of_a_connector_that_gives_up_before_it_opens_its_s
     await again.close()
 
 
-async def test_a_clock_that_jumps_and_is_set_right(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    time_of_day = time.time
-    monkeypatch.setattr(time, "time", lambda: time_of_day() + 7_200)
-    found = await site.until_kind("clock-jumped", "gateway")
+class SetForward:
+    """The clock of this machine, two hours ahead."""
+
+    monotonic = staticmethod(time.monotonic)
+
+    def now_ns(self) -> int:
+        return time.time_ns() + 7_200 * 10**9
+
+
+async def test_a_clock_that_jumps_and_is_set_right(site: Site) -> None:
+    with clock.use(SetForward()):
+        found = await site.until_kind("clock-jumped", "gateway")
     assert found["gateway"]["cause"].startswith("the clock of its machine was set forward by 7200.")
-    monkeypatch.setattr(time, "time", time_of_day)
     await site.until()
 
 

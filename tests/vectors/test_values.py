@@ -10,6 +10,7 @@ from tests.gateway.sink_wire import SinkClient
 from tests.gateway.wire import Connector, Engine, serve
 from tests.vectors.files import read
 
+from headrace.contract import randomness
 from headrace.contract.backoff import Backoff
 from headrace.contract.names import covers, is_name, is_stream_name, is_stream_pattern
 from headrace.contract.units import UnitError, parse_duration, parse_size
@@ -121,10 +122,10 @@ def test_a_duration(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", BACKOFF["cases"], ids=lambda case: f"{case['first_ms']} to {case['longest_ms']} ms")
-def test_a_wait_is_any_time_up_to_its_bound(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random, "uniform", random.Random(1).uniform)
+def test_a_wait_is_any_time_up_to_its_bound(case: dict[str, Any]) -> None:
     for bound in case["bounds"]:
-        waits = [Backoff(case["first_ms"], case["longest_ms"], attempts=bound["attempt"] - 1).next() for _ in range(1000)]
+        with randomness.use(random.Random(1)):
+            waits = [Backoff(case["first_ms"], case["longest_ms"], attempts=bound["attempt"] - 1).next() for _ in range(1000)]
         assert 0 <= min(waits) < bound["bound_ms"] * 0.01
         assert bound["bound_ms"] * 0.99 < max(waits) <= bound["bound_ms"]
 

@@ -5,12 +5,12 @@ sessions do not wait.
 """
 
 import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
+from headrace.contract import clock
 from headrace.gateway.core import ConnectorCounts, Gateway, Problem, problems, snapshot
 from headrace.protocol.v1.admin_pb2 import GetStatusResponse
 from headrace.protocol.v1.admin_pb2 import Problem as ProblemMessage
@@ -70,7 +70,7 @@ class Observer:
         """Returns the last observation if it is younger than a second, or else a new one."""
         async with self._lock:
             # However long it takes, the gateway must have time for other things.
-            last, age = self._last, time.monotonic() - self._taken
+            last, age = self._last, clock.monotonic() - self._taken
             if last is None or age >= max(_FRESH_S, 10 * self._took) or last.status.gateway.draining != self._gateway.draining:
                 self._last = last = await self._observe()
             return last
@@ -83,9 +83,9 @@ class Observer:
         return _observation(snapshot(self._gateway), self._config, taken_at, tuple(self._gateway.connectors.copied()))
 
     async def _observe(self) -> Observation:
-        self._taken, taken_at = time.monotonic(), datetime.now(UTC)
+        self._taken, taken_at = clock.monotonic(), datetime.now(UTC)
         status, connectors = snapshot(self._gateway), tuple(self._gateway.connectors.copied())
-        self._took = time.monotonic() - self._taken
+        self._took = clock.monotonic() - self._taken
         if _is_large(status):
             return await asyncio.to_thread(_observation, status, self._config, taken_at, connectors)
         return _observation(status, self._config, taken_at, connectors)

@@ -1,7 +1,8 @@
 """Exponential backoff with jitter, so that clients do not all reconnect to a restarted server at the same time."""
 
-import random
 from dataclasses import dataclass
+
+from headrace.contract import randomness
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Backoff:
         # The bound is `longest` long before 2**60, and a larger power would overflow a float.
         bound = min(self.longest, self.first * 2.0 ** min(self.attempts, 60))
         self.attempts += 1
-        return bound * random.uniform(1 - self.jitter, 1)
+        return bound * randomness.uniform(1 - self.jitter, 1)
 
     def reset(self) -> None:
         """Starts over with the first wait, after an attempt has succeeded."""

@@ -1,10 +1,10 @@
 """Keeps what happens again and again from filling a log: a line of a kind is logged once in a while, with how often it came."""
 
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Hashable
 
+from headrace.contract import clock
 from headrace.contract.log_context import context_fields
 
 REPEAT_SECONDS = 10.0
@@ -27,7 +27,7 @@ class Repeats:
 
     def admit(self, kind: Hashable) -> int | None:
         """Returns how often the kind was held back since it was last logged, if it is to be logged now; otherwise None."""
-        now = time.monotonic()
+        now = clock.monotonic()
         logged_at, held_back = self._kinds.get(kind, (None, 0))
         if logged_at is not None and now - logged_at < self._every_s:
             self._kinds[kind] = logged_at, held_back + 1

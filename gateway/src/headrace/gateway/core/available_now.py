@@ -1,8 +1,8 @@
 """Decides when a run with Trigger.AvailableNow has read everything that existed when it started."""
 
-import time
 from collections.abc import Iterable
 
+from headrace.contract import clock
 from headrace.contract.names import covers
 from headrace.contract.position import Position
 from headrace.gateway.core.pipeline import Pipeline
@@ -22,7 +22,7 @@ def exhausted(pipeline: Pipeline, streams: Iterable[Stream]) -> bool:
     """Returns whether everything that existed when the streams first reported their ends is planned or committed."""
     mine = [stream for stream in streams if pipeline in stream.readers]
     if not mine:
-        return time.monotonic() - pipeline.attached_at > FIRST_STREAM_WAIT_S
+        return clock.monotonic() - pipeline.attached_at > FIRST_STREAM_WAIT_S
     for stream in mine:
         if stream.name not in pipeline.targets and (target := _target(pipeline, stream)) is not None:
             pipeline.targets[stream.name] = target
@@ -54,12 +54,12 @@ def _is_here(pipeline: Pipeline, pattern: str, stream: Stream) -> bool:
     if stream.attachment is not None:
         return True
     is_over = stream.ended or stream.name in pipeline.ended
-    return is_over and ("*" not in pattern or time.monotonic() - pipeline.attached_at > FIRST_STREAM_WAIT_S)
+    return is_over and ("*" not in pattern or clock.monotonic() - pipeline.attached_at > FIRST_STREAM_WAIT_S)
 
 
 def has_waited_for_ends(pipeline: Pipeline) -> bool:
     """Returns whether sources that have sent their last message have had time to end their streams."""
-    now = time.monotonic()
+    now = clock.monotonic()
     if pipeline.exhausted_at is None:
         pipeline.exhausted_at = now
     return now - pipeline.exhausted_at >= ENDS_WAIT_S
@@ -75,7 +75,7 @@ def _is_given_up(pipeline: Pipeline, stream: Stream) -> bool:
     """Returns whether the connector of a stream in the checkpoint is missing for so long that the run continues without it."""
     if stream.attachment is not None or stream.name in pipeline.targets:
         return False
-    return time.monotonic() - pipeline.attached_at > CONNECTOR_WAIT_S and _reached(pipeline, stream) >= stream.received
+    return clock.monotonic() - pipeline.attached_at > CONNECTOR_WAIT_S and _reached(pipeline, stream) >= stream.received
 
 
 def _reached(pipeline: Pipeline, stream: Stream) -> Position:

@@ -1,10 +1,10 @@
 """Applies the positions that pipelines report from their checkpoints."""
 
-import time
 from collections.abc import Iterable, Sequence
 
 import structlog
 
+from headrace.contract import clock
 from headrace.contract.position import Position
 from headrace.gateway.config import StreamRule
 from headrace.gateway.core.bounds import MAX_PIPELINES, check_room
@@ -38,7 +38,7 @@ def identify(gateway: Gateway, name: str, run: Run, patterns: tuple[str, ...], s
     if pipeline is None:
         check_room("pipelines", gateway.pipelines, MAX_PIPELINES)
         pipeline = gateway.pipelines[name] = Pipeline(name)
-    pipeline.called_at = time.monotonic()
+    pipeline.called_at = clock.monotonic()
     if run == pipeline.run and pipeline.away_since is not None:
         resume(gateway, pipeline)
     if run != pipeline.run or patterns != pipeline.patterns:
@@ -76,7 +76,7 @@ def attach(
 ) -> None:
     """Attaches a pipeline with every position in its checkpoint; `ended` names the streams among them that have ended."""
     pipeline.attached, pipeline.complete, pipeline.available_now = True, True, available_now
-    pipeline.attached_at, pipeline.away_since = time.monotonic(), None
+    pipeline.attached_at, pipeline.away_since = clock.monotonic(), None
     pipeline.timeline.attach(committed, planned)
     pipeline.take_checkpoint(committed, planned)
     pipeline.ended, pipeline.exhausted_at = set(ended) & committed.keys(), None
@@ -114,7 +114,7 @@ def adopt(gateway: Gateway, pipeline: Pipeline, stream_name: str, committed: Pos
     if batch_end > pipeline.position(stream_name):
         pipeline.timeline.adopt(stream_name, committed, batch_end)
         if not pipeline.planned:
-            pipeline.planned_at = time.monotonic()
+            pipeline.planned_at = clock.monotonic()
         pipeline.planned[stream_name] = max(batch_end, pipeline.planned.get(stream_name, BEGINNING))
         pipeline.had_batch = True
     pipeline.fetched.discard(stream_name)

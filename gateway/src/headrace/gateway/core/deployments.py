@@ -5,10 +5,10 @@ All of it lasts as long as the supervisor's call. Requests of the same thing sha
 
 import asyncio
 import itertools
-import time
 from collections import deque
 from dataclasses import dataclass, field
 
+from headrace.contract import clock
 from headrace.gateway.core.errors import ChangeRefused, LimitExceeded, ProtocolError
 from headrace.gateway.core.signal import Signal
 from headrace.gateway.identity import Identity
@@ -87,7 +87,7 @@ class Deployment:
     peer: str
     identity: Identity
     connectors: dict[str, Supervised]
-    since: float = field(default_factory=time.monotonic)
+    since: float = field(default_factory=clock.monotonic)
     orders: dict[int, Order] = field(default_factory=dict)
     outgoing: deque[pb.SuperviseResponse] = field(default_factory=deque)
     news: Signal = field(default_factory=Signal)

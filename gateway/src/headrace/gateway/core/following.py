@@ -43,7 +43,7 @@ async def follow(
     if older is not None:
         older.news.notify()
     call = LongCall(identity, follower.news.notify)
-    gateway.long_calls.add(call)
+    gateway.long_calls[call] = None
     try:
         while True:
             if call.failure is not None:
@@ -65,7 +65,7 @@ async def follow(
             elif not follower.fresh:
                 await follower.news.wait(LOOKS_EVERY_S)
     finally:
-        gateway.long_calls.discard(call)
+        gateway.long_calls.pop(call, None)
         if pipeline.follower is follower:
             pipeline.follower = None
 

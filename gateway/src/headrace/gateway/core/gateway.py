@@ -5,12 +5,13 @@ after a restart, pipelines report the positions in their checkpoints again, and 
 """
 
 import asyncio
-import time
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
+from headrace.contract import clock
 from headrace.gateway.config import Limits, Paused, Peek, StreamRule
 from headrace.gateway.core.bounds import MAX_POSITIONS, MAX_SINKS, check_room
-from headrace.gateway.core.clock import Clock
+from headrace.gateway.core.clock_jumps import ClockJumps
 from headrace.gateway.core.connectors import Connectors
 from headrace.gateway.core.credit import CreditPool
 from headrace.gateway.core.deployments import Deployments
@@ -52,7 +53,7 @@ class Gateway:
         self.peek = peek or Peek()
         self.listeners = 0
         """How many callers peek at streams."""
-        self.started_at = time.monotonic()
+        self.started_at = clock.monotonic()
         self.pauses = Pauses(paused or Paused())
         self.streams: dict[str, Stream] = {}
         self.gone: dict[str, None] = {}
@@ -85,7 +86,7 @@ class Gateway:
         """Called with the time from a commit to the write of its acknowledgement, in seconds."""
         self.tracing: Tracing | None = None
         """Creates spans; None if they are not exported."""
-        self.clock = Clock()
+        self.clock_jumps = ClockJumps()
         self.draining = False
         self.drain_begun = asyncio.Event()
         self.drain_task: asyncio.Task[None] | None = None
@@ -94,9 +95,10 @@ class Gateway:
         """Reads the configuration file again; returns what has changed."""
         self.deployments = Deployments()
         """The deployments whose supervisors are registered."""
-        self.long_calls: set[LongCall] = set()
+        self.long_calls: dict[LongCall, None] = {}
         """The calls of engines that last until they are ended."""
         self._sessions_changed = Signal()
+        self._session_numbers = itertools.count(1)
         for rule in rules:
             for name in rule.pipelines:
                 pipeline = self.pipelines.setdefault(name, Pipeline(name))
@@ -110,7 +112,14 @@ class Gateway:
             AtCapacity: the limit of sessions is reached.
         """
         self._check_room()
-        session = Session(hello, peer, identity, self.credit, self.connectors.opened("source", hello.connector))
+        session = Session(
+            f"s{next(self._session_numbers)}",
+            hello,
+            peer,
+            identity,
+            self.credit,
+            self.connectors.opened("source", hello.connector),
+        )
         self.sessions[session.id] = session
         self._sessions_changed.notify()
         return session
@@ -123,7 +132,9 @@ class Gateway:
             AtCapacity: the limit of sessions is reached.
         """
         self._check_room()
-        session = SinkSession(hello, peer, identity, self.connectors.opened("sink", hello.connector))
+        session = SinkSession(
+            f"k{next(self._session_numbers)}", hello, peer, identity, self.connectors.opened("sink", hello.connector)
+        )
         self.sink_sessions[session.id] = session
         return session
 
@@ -187,7 +198,7 @@ class Gateway:
         if sink is None:
             check_room("sinks", self.sinks, MAX_SINKS)
             sink = self.sinks[name] = Sink(name)
-        sink.used_at = time.monotonic()
+        sink.used_at = clock.monotonic()
         return sink
 
     def detach(self, stream: Stream) -> None:

@@ -1,8 +1,8 @@
 """Whether a connector that promises heartbeats has become silent: its network was cut, its process hangs, or its host is gone."""
 
-import time
 from collections.abc import Iterable
 
+from headrace.contract import clock
 from headrace.protocol.v1.source_pb2 import CAPABILITY_HEARTBEAT
 
 SILENT_AFTER_S = 6.0
@@ -22,13 +22,13 @@ class Heartbeat:
             capabilities: What the connector can do, of its Hello.
         """
         self._promised = CAPABILITY_HEARTBEAT in capabilities
-        self._heard_at = time.monotonic()
+        self._heard_at = clock.monotonic()
         self._rounds_s = 0.0
         """How many seconds of the gateway's rounds have passed since."""
 
     def heard(self) -> None:
         """Notes that the connector has sent a message, of whatever kind."""
-        self._heard_at = time.monotonic()
+        self._heard_at = clock.monotonic()
         self._rounds_s = 0.0
 
     def pass_round(self, seconds: float) -> None:
@@ -40,4 +40,4 @@ class Heartbeat:
         """For how long the connector has been silent, in milliseconds; None if it is not, or promises no heartbeats."""
         if not self._promised or self._rounds_s < SILENT_AFTER_S:
             return None
-        return int((time.monotonic() - self._heard_at) * 1000)
+        return int((clock.monotonic() - self._heard_at) * 1000)

@@ -1,10 +1,10 @@
 """Periodic work, once a second: checks the clock and heartbeats, paces connectors, ends leases, and forgets what is unused."""
 
 import asyncio
-import time
 
 import structlog
 
+from headrace.contract import clock
 from headrace.gateway.core.checkpoints import forget
 from headrace.gateway.core.forgetting import forget_gone
 from headrace.gateway.core.gateway import Gateway
@@ -29,13 +29,13 @@ async def run_housekeeping(gateway: Gateway) -> None:
     interval_s = min(INTERVAL_S, gateway.limits.query_lease_ms / 1000)
     while True:
         await asyncio.sleep(interval_s)
-        gateway.clock.check()
+        gateway.clock_jumps.check()
         pass_round(gateway, interval_s)
         pace(gateway)
         end_leases(gateway)
         close_paused(gateway)
         for pipeline in forgettable(gateway):
-            log.warning("pipeline forgotten", pipeline=pipeline.name, silent_s=int(time.monotonic() - pipeline.called_at))
+            log.warning("pipeline forgotten", pipeline=pipeline.name, silent_s=int(clock.monotonic() - pipeline.called_at))
             forget(gateway, pipeline)
         forget_gone(gateway)
         forget_unused(gateway)
@@ -51,7 +51,7 @@ def pass_round(gateway: Gateway, seconds: float) -> None:
 
 def pace(gateway: Gateway) -> None:
     """Tells connectors how long to collect messages for a frame: longer if more streams are sending, shorter in real time."""
-    since = time.monotonic() - 2 * INTERVAL_S
+    since = clock.monotonic() - 2 * INTERVAL_S
     senders = sum(1 for stream in gateway.streams.values() if stream.sent_at >= since)
     followed = set().union(*(p.follower.streams for p in gateway.pipelines.values() if p.follower is not None))
     for session in gateway.sessions.values():
@@ -68,7 +68,7 @@ def suitable_linger_ms(senders: int, shortest_ms: int = SHORTEST_LINGER_MS) -> i
 
 def forget_unused(gateway: Gateway) -> None:
     """Forgets sinks, commit logs and streams that have been unused for a long time and hold no data."""
-    since = time.monotonic() - UNUSED_AFTER_S
+    since = clock.monotonic() - UNUSED_AFTER_S
     for name in [sink.name for sink in gateway.sinks.values() if sink.is_unused(since)]:
         del gateway.sinks[name]
     for stream in [stream for stream in gateway.streams.values() if stream.is_unused(since)]:

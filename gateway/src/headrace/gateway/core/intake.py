@@ -1,10 +1,10 @@
 """Handles the messages of source connectors."""
 
-import time
 from typing import cast
 
 import structlog
 
+from headrace.contract import clock
 from headrace.contract.position import Position
 from headrace.gateway.core import frames
 from headrace.gateway.core.errors import (
@@ -166,7 +166,7 @@ def _hold(
         _give_back(gateway, session, charged - left, seen)
         charged, count = left, frame.count
     cursor = frame.cursor if frame.HasField("cursor") else stream.received.cursor
-    first, now = frame.first_sequence, time.monotonic()
+    first, now = frame.first_sequence, clock.monotonic()
     payload = cast(bytes, serialized.obj)
     held = HeldFrame(first, last, count, len(serialized), payload, cursor, now, session.account, charged)
     end = Position(stream.live_epoch, last)
@@ -252,7 +252,7 @@ def close_stream(gateway: Gateway, session: Session, close: source_pb2.CloseStre
         session.not_closed.discard(close.stream_id)
         clear_credit_request(session, attachment)
         stream = attachment.stream
-        stream.left_at = time.monotonic()
+        stream.left_at = clock.monotonic()
         if not stream.forgetting:
             stream.ended = close.end_of_stream and attachment.opened
             stream.gone = stream.ended and close.gone and not stream.chooses_start

@@ -6,11 +6,11 @@ acknowledgements: the query may resume from its checkpoint at any time, so its s
 released only by `forget`, or after the time that the configuration sets.
 """
 
-import time
 from collections.abc import Iterable
 
 import structlog
 
+from headrace.contract import clock
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.opening import reconcile
 from headrace.gateway.core.pipeline import Pipeline
@@ -39,7 +39,7 @@ def renew(gateway: Gateway, names: Iterable[str]) -> None:
     for name in names:
         pipeline = gateway.pipelines.get(name)
         if pipeline is not None and pipeline.attached:
-            pipeline.called_at = time.monotonic()
+            pipeline.called_at = clock.monotonic()
 
 
 def detach(gateway: Gateway, pipeline: Pipeline) -> None:
@@ -50,7 +50,7 @@ def detach(gateway: Gateway, pipeline: Pipeline) -> None:
 
 def end_leases(gateway: Gateway) -> None:
     """Marks queries as away whose leases have expired."""
-    now = time.monotonic()
+    now = clock.monotonic()
     called_before = now - gateway.limits.query_lease_ms / 1000
     for pipeline in gateway.pipelines.values():
         # A call in progress counts as activity: it ends when its client's connection does.
@@ -62,7 +62,7 @@ def end_leases(gateway: Gateway) -> None:
 
 def forgettable(gateway: Gateway) -> list[Pipeline]:
     """Returns the queries to forget: those that never had a batch and, if configured, those that have been away for too long."""
-    now = time.monotonic()
+    now = clock.monotonic()
     forget_after_s = gateway.limits.forget_after_ms / 1000
     found = []
     for pipeline in gateway.pipelines.values():

@@ -1,9 +1,9 @@
 """Where a message stands on its way to its acknowledgement, and what it waits for."""
 
-import time
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
+from headrace.contract import clock
 from headrace.contract.position import Position
 from headrace.gateway.core.batch import Batch
 from headrace.gateway.core.batch_status import stage_to_proto
@@ -111,7 +111,7 @@ def _reader(
     reader.state = pb.MESSAGE_STATE_NOT_PLANNED
     reader.reason = _not_planned(gateway, pipeline, stream)
     if (received_at := _received_at(stream, at)) is not None:
-        reader.age_ms = int((time.monotonic() - received_at) * 1000)
+        reader.age_ms = int((clock.monotonic() - received_at) * 1000)
     return reader
 
 
@@ -133,7 +133,7 @@ def _not_planned(gateway: Gateway, pipeline: Pipeline, stream: Stream) -> str:
         return f"nothing new is planned: {_paused(pause)}"
     if stream.must_be_rewound_for(pipeline):
         return "the source must send again what comes before it"
-    return f"its query has not asked for its next micro-batch for {int(time.monotonic() - pipeline.called_at)} s"
+    return f"its query has not asked for its next micro-batch for {int(clock.monotonic() - pipeline.called_at)} s"
 
 
 def _paused(pause: Pause) -> str:
@@ -161,7 +161,7 @@ def _set_batch(reader: pb.MessageReader, batch: Batch | None) -> None:
         reader.batch = batch.number
     if (last := batch.last_stage()) is not None:
         stage, reached = last
-        reader.stage, reader.age_ms = stage_to_proto(stage), max(0, int((time.time() - reached) * 1000))
+        reader.stage, reader.age_ms = stage_to_proto(stage), max(0, int((clock.now() - reached) * 1000))
 
 
 def _set_problem(into: pb.LocateMessageResponse | pb.MessageReader, problem: pb.Problem | None) -> None:

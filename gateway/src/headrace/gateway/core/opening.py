@@ -1,10 +1,10 @@
 """Opens and rewinds streams according to the positions of their readers."""
 
-import time
 from collections.abc import Iterator
 
 import structlog
 
+from headrace.contract import clock
 from headrace.contract.position import Position
 from headrace.gateway.core.acknowledging import acknowledge, committed_by_all
 from headrace.gateway.core.pipeline import Pipeline
@@ -43,11 +43,11 @@ def _open(stream: Stream, attachment: Attachment) -> None:
     floor = _floor(stream)
     if not stream.replayable:
         newest = max(floor.epoch, stream.live_epoch, *(p.epoch for r in stream.readers for p in _positions(r, stream)))
-        stream.restart(Position(max(time.time_ns() // 1000, newest + 1), 0))
+        stream.restart(Position(max(clock.now_ns() // 1000, newest + 1), 0))
     elif floor < stream.start or floor > stream.received:
         stream.restart(floor)
     stream.ended = stream.gone = False
-    attachment.opened, attachment.epoch, attachment.changed_at = True, stream.live_epoch, time.monotonic()
+    attachment.opened, attachment.epoch, attachment.changed_at = True, stream.live_epoch, clock.monotonic()
     opened = source_pb2.StreamOpened(stream_id=attachment.stream_id, epoch=stream.live_epoch, skip_lost=skip_lost)
     if stream.replayable and stream.received > BEGINNING:
         opened.resume.CopyFrom(to_proto(stream.received))

@@ -8,12 +8,12 @@ A pause lasts until it is ended, or until the gateway ends, since a gateway keep
 whenever the gateway runs.
 """
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from headrace.contract import clock
 from headrace.contract.names import covers
 from headrace.gateway.config import Paused
 from headrace.gateway.core.bounds import MAX_POSITIONS, check_room
@@ -53,7 +53,7 @@ class Pauses:
     def __init__(self, configured: Paused) -> None:
         self._requested: dict[tuple[PartKind, str], Pause] = {}
         self._configured = configured
-        self._configured_since = time.monotonic()
+        self._configured_since = clock.monotonic()
 
     def of(self, kind: PartKind, name: str) -> Pause | None:
         """Returns the pause of a part; None if it is not paused."""
@@ -77,7 +77,7 @@ class Pauses:
             LimitExceeded: too much is paused.
         """
         check_room("pauses", self._requested, MAX_POSITIONS)
-        pause = self._requested[kind, name] = Pause(f"{kind} {name}", by, time.monotonic())
+        pause = self._requested[kind, name] = Pause(f"{kind} {name}", by, clock.monotonic())
         return pause
 
     def end(self, kind: PartKind, name: str) -> bool:
@@ -87,7 +87,7 @@ class Pauses:
     def configure(self, configured: Paused) -> None:
         """Replaces what the configuration pauses."""
         if configured != self._configured:
-            self._configured, self._configured_since = configured, time.monotonic()
+            self._configured, self._configured_since = configured, clock.monotonic()
 
 
 def paused_sinks(gateway: "Gateway", reader: str) -> Iterator[Pause]:

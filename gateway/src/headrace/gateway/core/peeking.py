@@ -114,7 +114,7 @@ async def peek(gateway: Gateway, identity: Identity, stream: Stream, limit: int 
     """
     _check_room(gateway)
     call = LongCall(identity, stream.news.notify)
-    gateway.long_calls.add(call)
+    gateway.long_calls[call] = None
     gateway.listeners += 1
     try:
         loop, at, shown = asyncio.get_running_loop(), stream.start, 0
@@ -141,7 +141,7 @@ async def peek(gateway: Gateway, identity: Identity, stream: Stream, limit: int 
             yield PeekResponse(not_shown=_not_shown(stream, before, shown))
     finally:
         gateway.listeners -= 1
-        gateway.long_calls.discard(call)
+        gateway.long_calls.pop(call, None)
 
 
 def _check_going_on(gateway: Gateway, call: LongCall, stream: Stream) -> None:

@@ -4,11 +4,11 @@ In the protocol and here, a pipeline is one Spark query with its checkpoint. It 
 (`headrace.pipelines.Pipeline`), or be any other query that reads or writes streams.
 """
 
-import time
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from headrace.contract import clock
 from headrace.contract.names import covers, source_of
 from headrace.contract.position import Position
 from headrace.gateway.core.position import BEGINNING
@@ -125,7 +125,7 @@ class Pipeline:
     news: Signal = field(default_factory=Signal)
     timeline: Timeline = field(default_factory=Timeline)
     attached_at: float = 0.0
-    called_at: float = field(default_factory=time.monotonic)
+    called_at: float = field(default_factory=clock.monotonic)
 
     def admits(self, run: Run) -> bool:
         """Returns whether a run is the current one, or may replace it."""
@@ -223,7 +223,7 @@ class Pipeline:
 
     def plan(self, ends: dict[str, Position]) -> None:
         """Records where the next batch ends in each stream that it reads."""
-        self.planned, self.planned_at = ends, time.monotonic()
+        self.planned, self.planned_at = ends, clock.monotonic()
         self.fetched.clear()
         self.had_batch = self.had_batch or bool(ends)
 

@@ -1,9 +1,9 @@
 """Serves planned ranges from the held frames, and waits for the source to resend the others."""
 
-import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 
+from headrace.contract import clock
 from headrace.contract.position import Position
 from headrace.gateway.core.errors import MessagesLost, SourceSilent
 from headrace.gateway.core.frames import HeldFrame
@@ -55,7 +55,7 @@ async def read(
         MessagesLost: the source no longer has the range, and the pipeline does not accept losses.
         SourceSilent: the source has sent none of it for `timeout_s`.
     """
-    waits_since = time.monotonic()
+    waits_since = clock.monotonic()
     at, end = wanted.start, wanted.end
     while at < end:
         if end.epoch and end.epoch != stream.live_epoch:
@@ -65,7 +65,7 @@ async def read(
         if readable and (frames := list(_up_to(end.sequence, stream.after(at)))):
             at = Position(end.epoch, frames[-1].last, frames[-1].cursor)
             yield frames
-            waits_since = time.monotonic()
+            waits_since = clock.monotonic()
             # More frames may have arrived in the meantime, without a notification: check again before waiting or ending.
             continue
         if readable:
@@ -73,7 +73,7 @@ async def read(
                 return
         elif stream.loss is not None:
             _gone(pipeline, stream, wanted)
-        left = None if timeout_s is None else waits_since + timeout_s - time.monotonic()
+        left = None if timeout_s is None else waits_since + timeout_s - clock.monotonic()
         if not await stream.news.wait(left if left is None else max(0.0, left)) and left is not None and left <= 0:
             raise SourceSilent(_describe_silence(stream, at, end, timeout_s or 0.0))
 

@@ -1,9 +1,9 @@
 """What a connector says of itself: its SDK in Hello, and its state and errors in Reports."""
 
-import time
 from collections import deque
 from dataclasses import dataclass
 
+from headrace.contract import clock
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.gateway.core.bounds import check_count
 from headrace.gateway.core.errors import MalformedMessage
@@ -57,7 +57,7 @@ class Reported:
     def last_error(self) -> str:
         """Why its session has ended, as far as it has said: its last words, or else its last error if that is recent."""
         last = self._errors[-1] if self._errors else None
-        recent = last is not None and time.monotonic() - last.occurred_at < RECENT_S
+        recent = last is not None and clock.monotonic() - last.occurred_at < RECENT_S
         return self.last_words or (last.message if last is not None and recent else "")
 
     def take(self, report: connector_pb2.Report) -> None:
@@ -74,7 +74,7 @@ class Reported:
         for error in report.errors:
             _check_text("error", error.message, MAX_TEXT_BYTES)
             _check_text("error's stream", error.stream, MAX_NAME_BYTES)
-        now = time.monotonic()
+        now = clock.monotonic()
         self._state, self._reason, self._since = report.state, report.reason, now - report.state_age_ms / 1000
         for error in report.errors:
             size = len(error.message.encode()) + len(error.stream.encode()) + _ERROR_BYTES
@@ -119,4 +119,4 @@ def _check_text(what: str, text: str, most: int) -> None:
 
 
 def _ms_since(moment: float) -> int:
-    return min(_MAX_AGE_MS, max(0, int((time.monotonic() - moment) * 1000)))
+    return min(_MAX_AGE_MS, max(0, int((clock.monotonic() - moment) * 1000)))

@@ -1,8 +1,8 @@
 """What the driver of a run reports as the reason why the run makes no progress."""
 
-import time
 from dataclasses import dataclass
 
+from headrace.contract import clock
 from headrace.gateway.core.errors import MalformedMessage
 from headrace.gateway.core.reported import MAX_TEXT_BYTES
 from headrace.protocol.v1 import metrics_pb2 as pb
@@ -31,13 +31,13 @@ class Fault:
             raise MalformedMessage(f"message in RunFault, {told.message[:80]!r}...: it has at most {MAX_TEXT_BYTES} bytes")
         kept = pb.RunFault()
         kept.CopyFrom(told)
-        return Fault(kept, time.monotonic() - min(told.age_ms, 2**53) / 1000)
+        return Fault(kept, clock.monotonic() - min(told.age_ms, 2**53) / 1000)
 
     def status(self) -> pb.RunFault:
         """Returns it as of now."""
         status = pb.RunFault()
         status.CopyFrom(self.told)
-        status.age_ms = max(0, int((time.monotonic() - self.began_at) * 1000))
+        status.age_ms = max(0, int((clock.monotonic() - self.began_at) * 1000))
         return status
 
 

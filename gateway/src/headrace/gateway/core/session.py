@@ -1,9 +1,8 @@
 """A source connector's session: its streams, its credit, and the messages queued for it."""
 
-import itertools
-import time
 from collections.abc import Iterator
 
+from headrace.contract import clock
 from headrace.contract.position import Position
 from headrace.gateway.core.connectors import ConnectorCounts
 from headrace.gateway.core.credit import CreditAccount, CreditPool
@@ -20,8 +19,6 @@ from headrace.protocol.v1 import source_pb2 as pb
 MOST_WAITING = 10_000
 """The maximum number of messages queued for a connector, plus a few for each of its streams; acks and credit are merged."""
 
-_ids = itertools.count(1)
-
 
 class Session:
     """The state of one live session.
@@ -29,12 +26,14 @@ class Session:
     The queue of outgoing messages is bounded: acks and credit are merged, and the rest is one or two messages for each stream.
     """
 
-    def __init__(self, hello: pb.Hello, peer: str, identity: Identity, pool: CreditPool, counts: ConnectorCounts) -> None:
-        self.id = f"s{next(_ids)}"
+    def __init__(
+        self, session_id: str, hello: pb.Hello, peer: str, identity: Identity, pool: CreditPool, counts: ConnectorCounts
+    ) -> None:
+        self.id = session_id
         self.hello = hello
         self.peer = peer
         self.identity = identity
-        self.opened_at = time.monotonic()
+        self.opened_at = clock.monotonic()
         self.linger_ms = 0
         self.counts = counts
         self.heartbeat = Heartbeat(hello.capabilities)
@@ -87,7 +86,7 @@ class Session:
         """Queues an acknowledgement, which replaces a queued one of the same stream."""
         attachment.told = position
         if not self._acks:
-            self._acks_since = time.monotonic()
+            self._acks_since = clock.monotonic()
         self._acks[attachment.stream_id] = position
         self.outgoing.notify()
 

@@ -1,8 +1,8 @@
 """A snapshot of the gateway's state, for GetStatus."""
 
-import time
 from importlib.metadata import version
 
+from headrace.contract import clock
 from headrace.gateway.core.deployments import Deployment, Supervised
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.pauses import PartKind, Pause
@@ -25,7 +25,7 @@ def snapshot(gateway: Gateway) -> pb.GetStatusResponse:
 
     Meanwhile, sessions wait. Of many streams, the cost lies in comparing positions and in copying messages.
     """
-    now = time.monotonic()
+    now = clock.monotonic()
     sessions: list[Session | SinkSession] = [*gateway.sessions.values(), *gateway.sink_sessions.values()]
     room = STATUS_BYTES // max(1, sum(session.reported.has_errors for session in sessions))
     status = pb.GetStatusResponse(
@@ -69,7 +69,7 @@ def _supervised(name: str, connector: Supervised) -> pb.SupervisedConnector:
 
 def _gateway(gateway: Gateway) -> pb.GatewayStatus:
     totals = gateway.forgotten.with_streams(gateway.streams.values())
-    jump_ms, jump_age_ms = gateway.clock.jump or (None, None)
+    jump_ms, jump_age_ms = gateway.clock_jumps.jump or (None, None)
     return pb.GatewayStatus(
         version=VERSION,
         uptime_ms=_ms_since(gateway.started_at),
@@ -301,4 +301,4 @@ def _outstanding(sink: Sink) -> tuple[float, str] | None:
 
 
 def _ms_since(moment: float) -> int:
-    return int((time.monotonic() - moment) * 1000)
+    return int((clock.monotonic() - moment) * 1000)

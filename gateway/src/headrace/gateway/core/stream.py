@@ -1,11 +1,11 @@
 """The gateway's state of a stream: the frames that not every pipeline has committed, and the session that sends them."""
 
-import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from headrace.contract import clock
 from headrace.contract.position import Position
 from headrace.gateway.core.frames import HeldFrame
 from headrace.gateway.core.pauses import Pause
@@ -64,7 +64,7 @@ class Attachment:
     stream_id: int
     opened: bool = False
     """Whether the session may send frames."""
-    changed_at: float = field(default_factory=time.monotonic)
+    changed_at: float = field(default_factory=clock.monotonic)
     """When the stream was attached or opened, whichever is later, on the monotonic clock."""
     closed: bool = False
     """Whether the session has closed the stream."""
@@ -91,7 +91,7 @@ class Loss:
     resume: Position
     earliest: int | None
     reason: str
-    found_at: float = field(default_factory=time.monotonic)
+    found_at: float = field(default_factory=clock.monotonic)
 
     def describe(self, stream: str) -> str:
         """Returns a description of the loss."""
@@ -155,8 +155,8 @@ class Stream:
     duplicate_messages: int = 0
     losses: int = 0
     sent_at: float = 0.0
-    known_since: float = field(default_factory=time.monotonic)
-    left_at: float = field(default_factory=time.monotonic)
+    known_since: float = field(default_factory=clock.monotonic)
+    left_at: float = field(default_factory=clock.monotonic)
     """When its last session closed or lost it, or when it became known, on the monotonic clock."""
     last_error: str = ""
     """The last error that its connector reported before its session ended."""
@@ -168,7 +168,7 @@ class Stream:
     def leave(self) -> None:
         """Ends its attachment."""
         self.attachment = None
-        self.left_at = time.monotonic()
+        self.left_at = clock.monotonic()
 
     def restart(self, at: Position) -> None:
         """Drops all frames, and restarts after `at`."""

@@ -1,10 +1,10 @@
 """Registers the supervisors of deployments, and takes their answers to what was requested of them."""
 
-import time
 from collections.abc import Mapping, Sequence, Sized
 
 import structlog
 
+from headrace.contract import clock
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.contract.names import is_name
 from headrace.gateway.core.bounds import check_count, check_length, check_room
@@ -110,7 +110,7 @@ def _checked(connectors: Sequence[pb.SupervisedConnector], before: Mapping[str, 
             source=one.source,
             sink=one.sink,
             failure=_line(one.failure, _LONGEST_FAILURE),
-            failing_since=(since or time.monotonic()) if one.failure else None,
+            failing_since=(since or clock.monotonic()) if one.failure else None,
         )
     return found
 

@@ -3,11 +3,11 @@
 Nothing here is needed to deliver or acknowledge messages. Each call costs as much as the streams that it names.
 """
 
-import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from headrace.contract import clock
 from headrace.contract.limits import MAX_BATCHES
 from headrace.contract.position import Position
 from headrace.gateway.core.batch import Batch, BatchStream, Stage, largest
@@ -48,7 +48,7 @@ class _Record:
     voted: dict[str, float] = field(default_factory=dict)
     durable: set[str] = field(default_factory=set)
     """The sinks among `voted` that make it visible after the commit."""
-    offset_s: float = field(default_factory=lambda: time.time() - time.monotonic())
+    offset_s: float = field(default_factory=lambda: clock.now() - clock.monotonic())
     """The time of day minus the monotonic clock: a step of the clock during a micro-batch does not distort its durations."""
 
     def reach(self, stage: Stage, at: float | None = None) -> None:
@@ -60,7 +60,7 @@ class _Record:
         return stage in self.batch.stages
 
     def now(self) -> float:
-        return self.offset_s + time.monotonic()
+        return self.offset_s + clock.monotonic()
 
     def restart(self) -> None:
         """Forgets what a run has done with it, because the next run does it again."""

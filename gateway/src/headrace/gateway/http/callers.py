@@ -4,12 +4,12 @@ The cookie has a random id, not the token. It is as good as the token: it has th
 """
 
 import secrets
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
 
+from headrace.contract import clock
 from headrace.gateway.identity import Identity, TokenRegistry, Unauthenticated
 
 COOKIE = "headrace_session"
@@ -30,7 +30,7 @@ class _SignedIn:
 class Callers:
     """The callers that a gateway's HTTP server knows."""
 
-    def __init__(self, registry: TokenRegistry, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, registry: TokenRegistry, clock: Callable[[], float] = clock.monotonic) -> None:
         """Creates them.
 
         Args:

@@ -1,6 +1,5 @@
 """The paths of the API that change something. Each takes a JSON object, and makes the change as AdminService does."""
 
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from typing_extensions import TypedDict
 
+from headrace.contract import clock
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.control import (
     Caller,
@@ -212,7 +212,7 @@ async def _reload(gateway: Gateway, caller: Caller, request: Request) -> ReloadD
 def _pausing(kind: PartKind) -> Change:
     async def make(gateway: Gateway, caller: Caller, request: NameRequest) -> PausedDocument:
         in_effect, changed = pause(gateway, caller, kind, request.name)
-        age_ms = int((time.monotonic() - in_effect.since) * 1000)
+        age_ms = int((clock.monotonic() - in_effect.since) * 1000)
         return {"paused": {"part": in_effect.part, "by": in_effect.by, "age_ms": age_ms}, "changed": changed}
 
     return Change(f"Pauses a {kind}.", NameRequest, PausedDocument, make)

@@ -1,7 +1,6 @@
 """The paths of the API that show micro-batches, and where a message stands."""
 
 import asyncio
-import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
@@ -9,6 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from headrace.contract import clock
 from headrace.contract.limits import MAX_BATCH_STREAMS, MAX_BATCHES, MAX_SEQUENCE
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.batch_status import list_batches
@@ -66,7 +66,7 @@ class _Texts:
     async def of(self, asked: Hashable, read: Callable[[], _T], convert: Callable[[_T], Mapping[str, Any]]) -> bytes:
         """Returns the answer to a question, and reads and converts it if there is none of the last second."""
         async with self._lock:
-            now = time.monotonic()
+            now = clock.monotonic()
             self._texts = {key: kept for key, kept in self._texts.items() if now - kept[0] < _FRESH_S}
             if asked in self._texts:
                 return self._texts[asked][1]

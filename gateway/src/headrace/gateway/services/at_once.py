@@ -28,14 +28,14 @@ async def deliver_at_once(
     answers: _Answers = asyncio.Queue(MOST_OPEN)
     taking = asyncio.create_task(_take(gateway, identity, requests, answers))
     call = LongCall(identity, taking.cancel)
-    gateway.long_calls.add(call)
+    gateway.long_calls[call] = None
     try:
         while (answer := await answers.get()) is not None:
             yield pb.DeliverAtOnceResponse(refused=await answer)
         if call.failure is not None:
             raise call.failure
     finally:
-        gateway.long_calls.discard(call)
+        gateway.long_calls.pop(call, None)
         taking.cancel()
         left = [answer for answer in _drained(answers) if answer is not None]
         for answer in left:

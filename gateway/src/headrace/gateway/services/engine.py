@@ -1,13 +1,13 @@
 """EngineService, for Spark's drivers, planners and tasks."""
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
 import grpc
 import grpc.aio
 
+from headrace.contract import clock
 from headrace.contract.position import Position
 from headrace.gateway.core import VERSION, Gateway, ProtocolError
 from headrace.gateway.core.available_now import exhausted, has_waited_for_ends, streams_away
@@ -90,7 +90,7 @@ class EngineService(EngineServiceServicer):
                 return await self._plan(pipeline, request)
             finally:
                 pipeline.calls -= 1
-                pipeline.called_at = time.monotonic()
+                pipeline.called_at = clock.monotonic()
         except ProtocolError as error:
             await end_call(context, error)
         return pb.PlanResponse()
@@ -182,7 +182,7 @@ class EngineService(EngineServiceServicer):
         finally:
             if pipeline is not None and reading:
                 pipeline.calls -= 1
-                pipeline.called_at = time.monotonic()
+                pipeline.called_at = clock.monotonic()
                 pipeline.reading -= reading
 
     async def Follow(  # type: ignore[override]

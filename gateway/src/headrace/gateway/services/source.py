@@ -1,6 +1,5 @@
 """SourceService: one task of a session reads the connector's messages, another writes to it."""
 
-import time
 from collections.abc import AsyncIterator
 
 import grpc
@@ -9,6 +8,7 @@ import structlog
 from google.protobuf.message import DecodeError
 from structlog.contextvars import bound_contextvars
 
+from headrace.contract import clock
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.gateway.core import VERSION, Gateway, ProtocolError, intake
 from headrace.gateway.core.bounds import check_hello
@@ -128,7 +128,7 @@ class SourceService(SourceServiceServicer):
                 await write_in_time(context, response, timeout_ms, "connector", "keep reading while you send")
                 if session.acknowledging_since is not None:
                     for observe in self._gateway.acknowledgement_observers:
-                        observe(time.monotonic() - session.acknowledging_since)
+                        observe(clock.monotonic() - session.acknowledging_since)
                     self._trace(session, response, session.acknowledging_since)
                     session.acknowledging_since = None
             if session.failure is not None:

@@ -28,12 +28,12 @@ async def supervise(gateway: Gateway, identity: Identity, requests: AsyncIterato
     hello = await first_of(anext(requests, None), gateway.limits.hello_timeout_ms, "supervisor", "SuperviseHello")
     deployment = register(gateway, hello, context.peer(), identity)
     call = LongCall(identity, lambda: _end(deployment, call))
-    gateway.long_calls.add(call)
+    gateway.long_calls[call] = None
     try:
         await begin_call(context)
         await first_to_end(_read(gateway, deployment, requests), _write(gateway, deployment, context))
     finally:
-        gateway.long_calls.discard(call)
+        gateway.long_calls.pop(call, None)
         leave(gateway, deployment)
         log.info("deployment left", deployment=deployment.name, run=deployment.run)
 

@@ -1,7 +1,6 @@
 """Creates the spans of messages on their way through the gateway, and exports them by OTLP, if an endpoint is configured."""
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from headrace.contract import clock
 from headrace.gateway.core import VERSION, Gateway
 from headrace.gateway.core.session import Session
 from headrace.gateway.core.sinks.transaction import Part
@@ -113,7 +113,7 @@ class PartTracing:
         self._sink = sink
         self._instance = instance
         self._part = part
-        self._begun_ns = time.time_ns()
+        self._begun_ns = clock.now_ns()
         self._contexts = Contexts()
         self._messages = 0
 
@@ -148,4 +148,4 @@ def _contexts(frame: frame_pb2.Frame) -> Contexts:
 
 def _unix_ns(at: float) -> int:
     """A moment on the monotonic clock, in nanoseconds since 1970 UTC."""
-    return time.time_ns() - int((time.monotonic() - at) * 1e9)
+    return clock.now_ns() - int((clock.monotonic() - at) * 1e9)

@@ -4,15 +4,14 @@ import asyncio
 import contextlib
 import functools
 import logging
-import time
 from collections.abc import Awaitable, Callable
 
+from headrace.contract import clock
 from headrace.contract.backoff import Backoff
 from headrace.contract.limits import PROTOCOL_VERSION
 from headrace.contract.log_context import log_fields
 from headrace.contract.repeats import Repeats
 from headrace.protocol.v1 import source_pb2 as pb
-from headrace.protocol.v1.source_pb2_grpc import SourceServiceStub
 from headrace.sdk._errors import GatewayRefused, GatewayUnavailable, SinkFailed
 from headrace.sdk._settings import Endpoint, Settings, Tls, endpoint, is_loopback
 from headrace.sdk.sinks._driver import AnySink, SinkDriver
@@ -21,7 +20,7 @@ from headrace.sdk.sinks._sink import SinkBase
 from headrace.sdk.sources._driver import Driver
 from headrace.sdk.sources._session import Session
 from headrace.sdk.sources._source import AsyncSource, Source
-from headrace.sdk.wire import SDK, Call, Ending, Reports, calling, metadata, open_channel, welcomed
+from headrace.sdk.wire import SDK, Call, Ending, Reports, Transport, calling, over_grpc, welcomed
 
 log = logging.getLogger("headrace.sdk")
 
@@ -41,6 +40,7 @@ async def serve(
     tls: Tls | None = None,
     settings: Settings | None = None,
     stop: asyncio.Event | None = None,
+    transport: Transport = over_grpc,
 ) -> None:
     """Streams a source into a gateway until it has ended and everything is acknowledged, or serves a sink until it is stopped.
 
@@ -57,6 +57,7 @@ async def serve(
         settings: Settings that rarely need to be changed.
         stop: Set this event to stop the connector. A source then sends what it has read, and waits up to
             `settings.drain_seconds` for acknowledgements; a sink finishes and answers what it has received, within that time.
+        transport: How to reach the gateway. Only a simulation gives another one than gRPC.
 
     Raises:
         InvalidSource: The source or a setting is invalid.
@@ -72,12 +73,12 @@ async def serve(
         log.warning("the token goes to %s in the clear: use TLS", where.gateway)
     if not isinstance(connector, SinkBase):
         source = Driver(connector)
-        attempt = functools.partial(_attempt, source, settings, where, instance or source.name)
+        attempt = functools.partial(_attempt, source, settings, transport, where, instance or source.name)
         await _keep_connected(attempt, source.reports, settings, stop)
         return
     sink = SinkDriver(connector)
     try:
-        attempt = functools.partial(attach, sink, settings, where, instance or sink.name)
+        attempt = functools.partial(attach, sink, settings, transport, where, instance or sink.name)
         await _keep_connected(attempt, sink.reports, settings, stop)
     finally:
         sink.caller.close()
@@ -88,7 +89,7 @@ async def _keep_connected(attempt: _Attempt, reports: Reports, settings: Setting
     backoff = Backoff(settings.first_backoff_seconds, settings.max_backoff_seconds)
     repeats = Repeats()
     while not stop.is_set():
-        began = time.monotonic()
+        began = clock.monotonic()
         try:
             ending = await attempt(stop)
             if ending is not Ending.DRAINED:
@@ -97,16 +98,18 @@ async def _keep_connected(attempt: _Attempt, reports: Reports, settings: Setting
             reports.add_error(f"{error}; trying again")
             if repeats.admit(_AWAY) is not None:
                 log.warning("%s; trying again", error)
-        if time.monotonic() - began >= _STOOD_SECONDS:
+        if clock.monotonic() - began >= _STOOD_SECONDS:
             backoff.reset()
             repeats.forget(_AWAY)
         await _sleep(backoff.next(), stop)
 
 
-async def _attempt(driver: Driver, settings: Settings, where: Endpoint, instance: str, stop: asyncio.Event) -> Ending:
+async def _attempt(
+    driver: Driver, settings: Settings, transport: Transport, where: Endpoint, instance: str, stop: asyncio.Event
+) -> Ending:
     """Connects a source and runs one session."""
-    async with open_channel(where) as channel:
-        stream = SourceServiceStub(channel).Ingest(metadata=metadata(where))
+    async with transport(where) as connection:
+        stream = connection.ingest()
         async with calling(stream, where.gateway):
             call = _Call(stream, pb.IngestResponse, where.gateway)
             welcome = await welcomed(_greet(call, driver, instance), settings.welcome_seconds, stop)

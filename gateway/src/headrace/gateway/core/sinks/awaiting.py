@@ -1,8 +1,8 @@
 """Delays batches while a sink that they would write to is away: waiting tasks would occupy the slots of a cluster."""
 
 import asyncio
-import time
 
+from headrace.contract import clock
 from headrace.gateway.core.gateway import Gateway
 from headrace.gateway.core.sinks.commit_log import CommitLog
 
@@ -41,7 +41,7 @@ async def await_sinks(gateway: Gateway, reader: str, wait_s: float) -> list[str]
 
 def _recent(gateway: Gateway) -> list[CommitLog]:
     """Returns the commit logs of running queries."""
-    now = time.monotonic()
+    now = clock.monotonic()
     return [
         commit_log
         for name, commit_log in gateway.commit_logs.items()

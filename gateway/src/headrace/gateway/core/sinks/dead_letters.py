@@ -4,12 +4,12 @@ The query declares which parts have dead letters, so nothing else is looked at, 
 once its sink was asked to vote for it and its micro-batch is in the commit log. All of it is in memory: the sink has the letters.
 """
 
-import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
+from headrace.contract import clock
 from headrace.contract.limits import MAX_DEAD_LETTERS
 from headrace.gateway.config import Peek
 from headrace.gateway.core.bounds import MAX_SINKS
@@ -64,7 +64,7 @@ class SinkLetters:
     def add(self, letters: PartLetters) -> None:
         """Adds those of a part."""
         self.count += letters.count
-        now_ms = int(time.time() * 1000)
+        now_ms = int(clock.now() * 1000)
         for letter in letters.last:
             letter.committed_ms = now_ms
             self.last.append(letter)

@@ -1,13 +1,13 @@
 """Delivers rows from pipelines to sinks, collects votes, and sends sinks the decisions of the commit logs."""
 
 import asyncio
-import time
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 
+from headrace.contract import clock
 from headrace.gateway.core.bounds import MAX_PIPELINES, check_room
 from headrace.gateway.core.errors import ModeMismatch, OlderCheckpoint, SinkAbsent, SinkFailed, Superseded
 from headrace.gateway.core.gateway import Gateway
@@ -233,7 +233,7 @@ def report_commits(
         check_room("commit logs of pipelines", gateway.commit_logs, MAX_PIPELINES)
     commit_log = merged(known, reported, accept_older)
     gateway.votes.adopt(commit_log.pipeline, votes)
-    gateway.commits_reported_at[commit_log.pipeline] = time.monotonic()
+    gateway.commits_reported_at[commit_log.pipeline] = clock.monotonic()
     gateway.sinks_changed.notify()
     gateway.commit_logs[commit_log.pipeline] = commit_log
     note_committed(gateway, commit_log)

@@ -1,8 +1,6 @@
 """A sink connector's session: the parts in transit to it, and the messages queued for it."""
 
 import asyncio
-import itertools
-import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,6 +9,7 @@ from typing import TypeVar
 
 import structlog
 
+from headrace.contract import clock
 from headrace.gateway.core.connectors import ConnectorCounts
 from headrace.gateway.core.envelopes import part_frame
 from headrace.gateway.core.errors import MalformedMessage, OutOfTurn, ProtocolError, ReadTimeout, SinkAway, SinkFailed
@@ -31,8 +30,6 @@ MOST_REMEMBERED = 1024
 
 log = structlog.get_logger("headrace.gateway")
 
-_ids = itertools.count(1)
-
 Response = pb.SinkServiceAttachResponse | bytes
 """A message to the sink. One with a frame is already serialized, built around the frame's bytes."""
 _T = TypeVar("_T")
@@ -51,12 +48,12 @@ class _Vote:
 class SinkSession:
     """The state of one live session of a sink's instance."""
 
-    def __init__(self, hello: pb.SinkHello, peer: str, identity: Identity, counts: ConnectorCounts) -> None:
-        self.id = f"k{next(_ids)}"
+    def __init__(self, session_id: str, hello: pb.SinkHello, peer: str, identity: Identity, counts: ConnectorCounts) -> None:
+        self.id = session_id
         self.hello = hello
         self.peer = peer
         self.identity = identity
-        self.opened_at = time.monotonic()
+        self.opened_at = clock.monotonic()
         self.counts = counts
         self.heartbeat = Heartbeat(hello.capabilities)
         self.reported = Reported(hello.sdk if hello.HasField("sdk") else None)
@@ -121,7 +118,7 @@ class SinkSession:
         self._waiting.append((response, size))
         self._waiting_bytes += size
         if self._waiting_bytes >= QUEUE_BYTES and self._full_since is None:
-            self._full_since = time.monotonic()
+            self._full_since = clock.monotonic()
         self.outgoing.notify()
 
     def waiting(self) -> Response | None:
@@ -217,7 +214,7 @@ class SinkSession:
         self._check_open()
         if opened.staged.done():
             return await _outcome(opened.staged)
-        opened.complete, opened.completed_at = True, time.monotonic()
+        opened.complete, opened.completed_at = True, clock.monotonic()
         self.send(pb.SinkServiceAttachResponse(end_part=pb.EndPart(id=opened.id, messages=opened.messages)))
         return await _outcome(opened.staged)
 
@@ -303,7 +300,7 @@ class SinkSession:
         self._check_open()
         vote = self.votes.get(transaction)
         if vote is None:
-            vote = self.votes[transaction] = _Vote(asyncio.get_running_loop().create_future(), time.monotonic())
+            vote = self.votes[transaction] = _Vote(asyncio.get_running_loop().create_future(), clock.monotonic())
             self.holdings.keep_only(transaction, parts)
             self._end_open_parts(transaction, "the transaction was prepared without it")
             prepare = pb.Prepare(transaction=transaction.to_proto(), parts=[part.to_proto() for part in parts])
@@ -372,7 +369,7 @@ class SinkSession:
         """Tells the sink, once, to make a transaction visible."""
         if transaction in self._told_to_commit:
             return
-        self._told_to_commit[transaction] = time.monotonic()
+        self._told_to_commit[transaction] = clock.monotonic()
         self.send(pb.SinkServiceAttachResponse(commit=pb.Commit(transaction=transaction.to_proto())))
 
     def abort(self, transaction: Transaction) -> None:

@@ -1,10 +1,10 @@
 """The gateway's state of a sink: its instances, and the transactions that they hold."""
 
-import time
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 
+from headrace.contract import clock
 from headrace.gateway.core.bounds import MAX_AWAY, MAX_LISTED
 from headrace.gateway.core.signal import Signal
 from headrace.gateway.core.sinks.parts import Holdings
@@ -48,9 +48,9 @@ class Sink:
     """The first failure since it last staged, voted or committed successfully."""
     last_error: str = ""
     """The last error that its last instance reported before its session ended."""
-    left_at: float = field(default_factory=time.monotonic)
+    left_at: float = field(default_factory=clock.monotonic)
     """When its last instance left, or when it became known, on the monotonic clock."""
-    used_at: float = field(default_factory=time.monotonic)
+    used_at: float = field(default_factory=clock.monotonic)
     """When a request last named it, on the monotonic clock."""
 
     @property
@@ -103,7 +103,7 @@ class Sink:
         """Removes the session of an instance, unless a newer session of it has taken over."""
         if self.sessions.get(session.instance) is session:
             del self.sessions[session.instance]
-            self.left_at = time.monotonic()
+            self.left_at = clock.monotonic()
             self.last_error = session.reported.last_error
             if self.durable and session.holdings.transactions():
                 self.away[session.instance] = session.holdings
@@ -114,12 +114,12 @@ class Sink:
     def note_failure(self, instance: str, reason: str) -> None:
         """Notes that an instance has failed something; what comes after it may be a consequence, so the first one counts."""
         self.outcomes["failed"] += 1
-        self.failure = self.failure or Failure(f"instance {instance}: {reason}", time.monotonic())
+        self.failure = self.failure or Failure(f"instance {instance}: {reason}", clock.monotonic())
 
     def note_success(self, session: SinkSession) -> None:
         """Notes that an instance has staged, voted or committed."""
         self.failure = None
-        session.succeeded_at = time.monotonic()
+        session.succeeded_at = clock.monotonic()
 
     def note_failed(self, transaction: Transaction, reason: str) -> None:
         """Notes that an instance has failed a transaction before its vote was requested."""

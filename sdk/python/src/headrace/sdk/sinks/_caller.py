@@ -63,7 +63,7 @@ class TaskCaller:
     def __init__(self) -> None:
         """Begins without calls."""
         self._turn = asyncio.Lock()
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: dict[asyncio.Task[Any], None] = {}
 
     async def call(self, method: Method, *arguments: object) -> Any:
         """As `Caller.call`."""
@@ -95,13 +95,13 @@ class TaskCaller:
     def _start(self, work: Any) -> asyncio.Task[Any]:
         """Runs a coroutine as a task, and keeps a reference to it."""
         task: asyncio.Task[Any] = asyncio.ensure_future(work)
-        self._running.add(task)
+        self._running[task] = None
         task.add_done_callback(self._done)
         return task
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         """Removes a finished task, and retrieves its error, since its caller may have been cancelled."""
-        self._running.discard(task)
+        self._running.pop(task, None)
         if not task.cancelled():
             task.exception()
 

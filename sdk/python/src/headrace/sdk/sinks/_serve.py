@@ -5,19 +5,20 @@ import logging
 
 from headrace.contract.log_context import log_fields
 from headrace.protocol.v1 import sink_pb2 as pb
-from headrace.protocol.v1.sink_pb2_grpc import SinkServiceStub
 from headrace.sdk._errors import GatewayRefused
 from headrace.sdk._settings import Endpoint, Settings
 from headrace.sdk.sinks._driver import SinkDriver
 from headrace.sdk.sinks._session import SinkSession
-from headrace.sdk.wire import Call, Ending, calling, metadata, open_channel, unless_stopped, welcomed
+from headrace.sdk.wire import Call, Ending, Transport, calling, unless_stopped, welcomed
 
 log = logging.getLogger("headrace.sdk")
 
 _Call = Call[pb.SinkServiceAttachRequest, pb.SinkServiceAttachResponse]
 
 
-async def attach(driver: SinkDriver, settings: Settings, where: Endpoint, instance: str, stop: asyncio.Event) -> Ending:
+async def attach(
+    driver: SinkDriver, settings: Settings, transport: Transport, where: Endpoint, instance: str, stop: asyncio.Event
+) -> Ending:
     """Connects and runs one session.
 
     Raises:
@@ -27,8 +28,8 @@ async def attach(driver: SinkDriver, settings: Settings, where: Endpoint, instan
     hello = await unless_stopped(driver.hello(instance), stop)
     if hello is None:
         return Ending.STOPPED
-    async with open_channel(where) as channel:
-        stream = SinkServiceStub(channel).Attach(metadata=metadata(where))
+    async with transport(where) as connection:
+        stream = connection.attach()
         async with calling(stream, where.gateway):
             call = _Call(stream, pb.SinkServiceAttachResponse, where.gateway)
             welcome = await welcomed(_greet(call, hello), settings.welcome_seconds, stop)

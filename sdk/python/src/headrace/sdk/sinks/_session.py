@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable
 
+from headrace.contract import clock
 from headrace.protocol.v1 import connector_pb2
 from headrace.protocol.v1 import sink_pb2 as pb
 from headrace.sdk._settings import Settings
@@ -132,14 +132,14 @@ class SinkSession:
             await asyncio.wait(tasks)
         closing = asyncio.create_task(self._handler.close())
         stopping = asyncio.create_task(self._stop.wait())
-        began = time.monotonic()
+        began = clock.monotonic()
         try:
             while not closing.done():
                 waiting = {closing} if self._stop.is_set() else {closing, stopping}
                 await asyncio.wait(waiting, timeout=self._close_timeout(), return_when=asyncio.FIRST_COMPLETED)
                 if closing.done():
                     break
-                busy = time.monotonic() - began
+                busy = clock.monotonic() - began
                 if busy >= self._close_timeout():
                     log.warning("sink %s: still busy with what is no longer needed, for %.0f s", self._driver.name, busy)
                     if self._stop.is_set():

@@ -78,7 +78,7 @@ class TwoPhaseHandler:
         self._running: set[asyncio.Task[None]] = set()
         self._decisions: Handoff[_Decision] = Handoff(_MAX_DECISIONS)
         self._last_decision: dict[Transaction, _Decision] = {}
-        self._undecided: set[_Decision] = set()
+        self._undecided: dict[_Decision, None] = {}
         self._fail = fail
         self._loop = asyncio.get_running_loop()
         self._blocked = False
@@ -209,7 +209,7 @@ class TwoPhaseHandler:
             if staging.part not in counting:
                 staging.incoming.drop()
         decision = self._last_decision[transaction] = _Decision(message, transaction, before, asyncio.Event())
-        self._undecided.add(decision)
+        self._undecided[decision] = None
         await self._decisions.put(decision, 1)
 
     async def _decide(self) -> None:
@@ -220,7 +220,7 @@ class TwoPhaseHandler:
                     await staging.over()
                 await self._carry_out(decision)
                 decision.done.set()
-                self._undecided.discard(decision)
+                self._undecided.pop(decision, None)
                 if self._last_decision.get(decision.transaction) is decision:
                     del self._last_decision[decision.transaction]
 

@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from headrace.contract import clock
 from headrace.contract.errors import HeadraceError
 from headrace.sdk._errors import PositionLost, SourceFailed
 from headrace.sdk.sources._gather import Gather
@@ -159,7 +159,7 @@ class ThreadReader:
                     elif isinstance(item, Close):
                         last = item
                         break
-                    elif add(item) and time.monotonic() >= self._next_backlog:
+                    elif add(item) and clock.monotonic() >= self._next_backlog:
                         self._report_backlog(caught_up=False)
                     if (self._attention or gather.full) and not self._attend():
                         return False
@@ -185,7 +185,7 @@ class ThreadReader:
                     self._attention = False
                     return True
                 self._condition.wait(BACKLOG_SECONDS)
-            if time.monotonic() >= self._next_backlog and not self._paused:
+            if clock.monotonic() >= self._next_backlog and not self._paused:
                 self._report_backlog(caught_up=False)
 
     def _wait_stopped(self) -> None:
@@ -220,14 +220,14 @@ class ThreadReader:
     def _pass_idle_time(self) -> None:
         """Waits `idle_seconds` after the source yielded None, or until something needs attention."""
         self._report_backlog(caught_up=True)
-        deadline = time.monotonic() + self._source.idle_seconds
+        deadline = clock.monotonic() + self._source.idle_seconds
         with self._condition:
-            while not self._attention and (left := deadline - time.monotonic()) > 0:
+            while not self._attention and (left := deadline - clock.monotonic()) > 0:
                 self._condition.wait(left)
 
     def _report_backlog(self, *, caught_up: bool) -> None:
         """Asks the source for its backlog, about once a second, or when it has just caught up."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if not (caught_up and self._gather.caught_up) or now >= self._next_backlog:
             self._next_backlog = now + BACKLOG_SECONDS
             self._gather.report(self._source.backlog(self._task.partition), caught_up=caught_up)

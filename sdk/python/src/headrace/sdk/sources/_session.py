@@ -61,7 +61,7 @@ class Session:
         self._next_id = 1
         self._lost_in_a_row: dict[str, int] = {}
         self._tasks = Tasks(self._finish)
-        self._stopping: set[Reader] = set()
+        self._stopping: dict[Reader, None] = {}
         """Readers of streams that are forgotten, whose last acknowledgements may still be on their way to the source."""
         self._poll_now = asyncio.Event()
         self._starts_wanted = asyncio.Event()
@@ -357,14 +357,14 @@ class Session:
         elif not stream.gather.for_now:
             self._any_ended = True
         if stream.reader is not None:
-            self._stopping.add(stream.reader)
+            self._stopping[stream.reader] = None
             self._tasks.start(self._stop_reader(stream.reader))
         if self._driver.takes_turns:
             self._poll_now.set()
 
     async def _stop_reader(self, reader: Reader) -> None:
         await reader.stop(self._stop)
-        self._stopping.discard(reader)
+        self._stopping.pop(reader, None)
 
     def _look_for_end(self) -> None:
         """Ends the session if nothing is left to do."""
@@ -397,12 +397,12 @@ class Session:
         if isinstance(self._leaving, HeadraceError):
             give_up = asyncio.Event()
             give_up.set()
-        readers = set(self._stopping)
+        readers = dict(self._stopping)
         tasks = self._tasks.cancel()
         for stream in self._streams.values():
             stream.mute()
             if stream.reader is not None:
-                readers.add(stream.reader)
+                readers[stream.reader] = None
         # Separate tasks, which continue if this one is cancelled.
         tasks += [asyncio.create_task(reader.stop(give_up)) for reader in readers]
         if tasks:

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Sequence
 
+from headrace.contract import clock
 from headrace.sdk._errors import PositionLost
 from headrace.sdk.sources._reader import BACKLOG_SECONDS, ReaderTask, source_failed
 from headrace.sdk.sources._source import AsyncSource
@@ -108,7 +108,7 @@ class TaskReader:
                         await self._pass_idle_time()
                     elif gather.add(item):
                         # Not for each message, but where the sender is woken too.
-                        if time.monotonic() >= self._next_backlog:
+                        if clock.monotonic() >= self._next_backlog:
                             await self._report_backlog(caught_up=False)
                         if gather.full:
                             await gather.room.wait()
@@ -138,7 +138,7 @@ class TaskReader:
 
     async def _report_backlog(self, *, caught_up: bool) -> None:
         """Asks the source for its backlog, about once a second, or when it has just caught up."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if not (caught_up and self._gather.caught_up) or now >= self._next_backlog:
             self._next_backlog = now + BACKLOG_SECONDS
             self._gather.report(await self._source.backlog(self._task.partition), caught_up=caught_up)

@@ -1,7 +1,6 @@
 """The call to a gateway: its channel and messages, and the columnar encoding of frames."""
 
 from headrace.sdk.wire._call import Call, Ending, calling, unless_stopped, welcomed
-from headrace.sdk.wire._channel import metadata, open_channel
 from headrace.sdk.wire._columns import Column, Columns
 from headrace.sdk.wire._ended import BY_REASON, session_ended
 from headrace.sdk.wire._frame import decode_frame, fill_frame, fit, frame_size
@@ -11,6 +10,7 @@ from headrace.sdk.wire._messages import FIELDS, Messages, fields_of
 from headrace.sdk.wire._pack import pack, pack_batch, pack_messages
 from headrace.sdk.wire._reports import MAX_ERRORS, MAX_TEXT_BYTES, SDK, ConnectorState, Reporting, Reports, reports_of
 from headrace.sdk.wire._tasks import Tasks
+from headrace.sdk.wire._transport import Connection, Stream, Transport, over_grpc
 
 __all__ = [
     "BY_REASON",
@@ -26,6 +26,7 @@ __all__ = [
     "Close",
     "Column",
     "Columns",
+    "Connection",
     "ConnectorState",
     "Ending",
     "Headers",
@@ -36,7 +37,9 @@ __all__ = [
     "Reporting",
     "Reports",
     "Steps",
+    "Stream",
     "Tasks",
+    "Transport",
     "calling",
     "decode_frame",
     "fields_of",
@@ -44,8 +47,7 @@ __all__ = [
     "fit",
     "frame_size",
     "keep_status",
-    "metadata",
-    "open_channel",
+    "over_grpc",
     "pack",
     "pack_batch",
     "pack_messages",

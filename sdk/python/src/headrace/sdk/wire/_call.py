@@ -11,6 +11,7 @@ import grpc.aio
 from headrace.sdk._errors import GatewayUnavailable
 from headrace.sdk.wire._ended import call_broke, call_ended
 from headrace.sdk.wire._internals import keep_status
+from headrace.sdk.wire._transport import Stream
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -28,7 +29,7 @@ class Ending(Enum):
 class Call(Generic[Request, Response]):
     """Reads and writes the messages of a gRPC call."""
 
-    def __init__(self, call: Any, response: type[Response], gateway: str) -> None:
+    def __init__(self, call: Stream[Request], response: type[Response], gateway: str) -> None:
         """Wraps a gRPC call whose responses are of type `response`."""
         keep_status(call)
         self._call = call
@@ -61,7 +62,7 @@ class Call(Generic[Request, Response]):
 
 
 @contextlib.asynccontextmanager
-async def calling(call: Any, gateway: str) -> AsyncIterator[None]:
+async def calling(call: Stream[Any], gateway: str) -> AsyncIterator[None]:
     """Cancels the call on exit, and translates gRPC errors into `SessionEnded` and its subclasses."""
     try:
         yield

@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import threading
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
 from importlib.metadata import version
 from typing import NamedTuple
 
+from headrace.contract import clock
 from headrace.contract.limits import MAX_NAME_BYTES
 from headrace.protocol.v1 import connector_pb2 as pb
 from headrace.protocol.v1 import source_pb2
@@ -67,7 +67,7 @@ class Reports:
         """Begins as connecting, without errors."""
         self._lock = threading.Lock()
         self._state = ConnectorState.CONNECTING
-        self._since = time.monotonic()
+        self._since = clock.monotonic()
         self._reason = ""
         self._errors: deque[_Error] = deque(maxlen=MAX_ERRORS)
         self._changed: Callable[[], None] | None = None
@@ -78,7 +78,7 @@ class Reports:
             if (state, reason) == (self._state, self._reason):
                 return
             if state is not self._state:
-                self._since = time.monotonic()
+                self._since = clock.monotonic()
             self._state, self._reason = state, reason
         self._notify()
 
@@ -90,7 +90,7 @@ class Reports:
     def add_error(self, message: str, stream: str = "") -> None:
         """Adds an error, which may concern one stream."""
         with self._lock:
-            self._errors.append(_Error(message, stream, time.monotonic()))
+            self._errors.append(_Error(message, stream, clock.monotonic()))
         self._notify()
 
     async def send(self, capabilities: Iterable[int], say: Say) -> None:
@@ -129,7 +129,7 @@ class Reports:
     def _take(self) -> pb.Report:
         """Returns a Report of the state and of the errors that are not reported yet."""
         with self._lock:
-            now = time.monotonic()
+            now = clock.monotonic()
             errors, self._errors = self._errors, deque(maxlen=MAX_ERRORS)
             return pb.Report(
                 state=_STATES[self._state],

@@ -11,12 +11,12 @@ class Tasks:
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         """Calls `failed` with each error that a task raises."""
         self._failed = failed
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs a coroutine."""
         task = asyncio.create_task(work)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._done)
         return task
 
@@ -28,6 +28,6 @@ class Tasks:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         """Removes a finished task, and reports its error."""
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failed(error)

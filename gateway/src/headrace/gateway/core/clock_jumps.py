@@ -1,7 +1,6 @@
 """Whether somebody has set the clock of the machine: the time of day against the monotonic clock."""
 
-import time
-from collections.abc import Callable
+from headrace.contract import clock
 
 JUMP_S = 1.0
 """A smaller difference is no jump: time services correct a clock in small steps."""
@@ -9,24 +8,23 @@ REPORTED_S = 60.0
 """How long a jump is reported that nobody takes back."""
 
 
-class Clock:
-    """The clock of this machine, checked once a second. Nothing in the gateway depends on it, except the times that it shows."""
+class ClockJumps:
+    """Checks the clock of this machine once a second. Nothing in the gateway depends on it, except the times that it shows."""
 
-    def __init__(self, time_of_day: Callable[[], float] = lambda: time.time()) -> None:
+    def __init__(self) -> None:
         """Begins with the clock as it is."""
-        self._time_of_day = time_of_day
-        self._offset = self._now()
+        self._offset = _offset()
         self._jump_s = 0.0
         self._jumped_at = 0.0
 
     def check(self) -> None:
         """Looks for a jump. Adds it to the last one, so that a clock that is set right again has not jumped."""
-        offset = self._now()
+        offset = _offset()
         moved, self._offset = offset - self._offset, offset
         if abs(moved) >= JUMP_S:
             self._jump_s += moved
-            self._jumped_at = time.monotonic()
-        if abs(self._jump_s) < JUMP_S or time.monotonic() - self._jumped_at >= REPORTED_S:
+            self._jumped_at = clock.monotonic()
+        if abs(self._jump_s) < JUMP_S or clock.monotonic() - self._jumped_at >= REPORTED_S:
             self._jump_s = 0.0
 
     @property
@@ -34,7 +32,9 @@ class Clock:
         """By how much the clock was set, and how long ago, in milliseconds; None if it was not."""
         if not self._jump_s:
             return None
-        return round(self._jump_s * 1000), int((time.monotonic() - self._jumped_at) * 1000)
+        return round(self._jump_s * 1000), int((clock.monotonic() - self._jumped_at) * 1000)
 
-    def _now(self) -> float:
-        return self._time_of_day() - time.monotonic()
+
+def _offset() -> float:
+    """Returns how far the time of day is ahead of the monotonic clock, in seconds."""
+    return clock.now() - clock.monotonic()
