@@ -170,3 +170,16 @@ def test_the_contract_needs_the_standard_library_alone(module: str) -> None:
     assert spec.origin is not None
     names = set(imported_by(Path(spec.origin)))
     assert not {name for name in names if name.split(".")[0] in {"grpc", "google", "numpy", "pyarrow", "pyspark", "pydantic"}}
+
+
+@pytest.mark.parametrize(
+    "module", [name for name in sorted(modules()) if name.startswith(("headrace.gateway.", "headrace.sdk."))]
+)
+def test_gateway_and_sdk_read_the_time_and_draw_randomness_in_one_place(module: str) -> None:
+    """A second clock or source of randomness would escape the simulation."""
+    tree = ast.parse(modules()[module].read_text())
+    calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    names = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert not names & {"time.monotonic", "time.time", "time.time_ns", "time.monotonic_ns", "time.perf_counter"}
+    assert not {name for name in calls | names if name.startswith(("random.", "uuid."))}
+    assert not calls & {"datetime.now", "datetime.utcnow"}

@@ -79,11 +79,11 @@ class Observer:
         """Returns what is true now; of a gateway with many parts, what was true at most a second ago."""
         if _is_large(self._gateway):
             return await self.observe()
-        taken_at = datetime.now(UTC)
+        taken_at = datetime.fromtimestamp(clock.now(), UTC)
         return _observation(snapshot(self._gateway), self._config, taken_at, tuple(self._gateway.connectors.copied()))
 
     async def _observe(self) -> Observation:
-        self._taken, taken_at = clock.monotonic(), datetime.now(UTC)
+        self._taken, taken_at = clock.monotonic(), datetime.fromtimestamp(clock.now(), UTC)
         status, connectors = snapshot(self._gateway), tuple(self._gateway.connectors.copied())
         self._took = clock.monotonic() - self._taken
         if _is_large(status):
