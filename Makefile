@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ARGS ?=
 
-.PHONY: help setup setup-dev demo cluster-demo chaos soak bench check test newest-clients brokers brokers-stop lint format stubs jar proto-baseline constraints clean
+.PHONY: help setup setup-dev demo cluster-demo chaos soak bench check test test-all test-share newest-clients brokers brokers-stop lint format stubs jar proto-baseline constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,8 +35,14 @@ bench: setup ## Measure the core on this machine (ARGS=--json for programs)
 check: setup-dev ## Lint, and run the tests that need neither Spark nor brokers, within a minute
 	@scripts/check.sh $(ARGS)
 
-test: setup-dev ## Lint, and run all tests (ARGS='-k gateway' for a selection)
-	@scripts/test.sh $(ARGS)
+test: setup-dev ## Lint, and run the tests: of the heavy ones a sample (SEED=1a2b3c4d for the same again), of ARGS='-k gateway' all
+	@scripts/test.sh $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+test-all: setup-dev ## Lint, and run all tests
+	@scripts/test.sh --all $(if $(SEED),--seed $(SEED))
+
+test-share: setup-dev ## Run a share of the heavy tests that the sample of a seed leaves out (SHARE=3/8 SEED=1a2b3c4d)
+	@scripts/test.sh --share $(SHARE) $(if $(SEED),--seed $(SEED))
 
 newest-clients: setup-dev ## Test with the newest permitted clients of Kafka and NATS (ARGS='-k source' for a selection)
 	@scripts/newest_clients.sh $(ARGS)

@@ -1,10 +1,28 @@
 #!/usr/bin/env bash
-# Lints and runs all tests in several sessions, three at a time: much of a test's time is spent waiting, and the others use it.
-# With arguments, they go to one pytest: `scripts/test.sh -k gateway`.
+# Lints, and runs the tests in several sessions, three at a time: much of a test's time is spent waiting, and the others use it.
+#
+#   scripts/test.sh [--seed SEED]         all light tests, and a sample of the heavy ones, which the seed decides
+#   scripts/test.sh --all [--seed SEED]   all tests
+#   scripts/test.sh --share I/N [...]     no lint, and the I-th of N shares of the heavy tests that the sample leaves out
+#   scripts/test.sh -k gateway            what these arguments of pytest name, all of it, in one session
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
+heavy=sample
+# The same seed for all sessions, so that one option gives the same sample and the same kills again.
+seed=$(printf '%08x' "$((RANDOM << 15 | RANDOM))")
+while [ $# -gt 0 ]; do
+  case $1 in
+    --all) heavy=all ;;
+    --share) heavy=$2 && shift ;;
+    --seed) seed=$2 && shift ;;
+    *) break ;;
+  esac
+  shift
+done
+
 pytest=(.venv/bin/python -m pytest)
+brokers=(rabbitmq rabbitmq4 nats kafka postgresql hdfs s3)
 engine=(tests/engine tests/examples)
 kills=(tests/exactly_once tests/faults tests/real_time)
 cluster=(tests/cluster tests/chaos)
@@ -13,21 +31,23 @@ sdks=(tests/sdk_* tests/engine_java tests/go_source tests/languages tests/scaffo
 # Together, since each session starts brokers of its own.
 connectors=(tests/connectors tests/brokers tests/broker_crashes tests/conformance tests/health)
 commands=(tests/cli tests/bench tests/demo)
+simulation=(tests/simulation)
 others=(tests)
-for folder in "${engine[@]}" "${kills[@]}" "${cluster[@]}" "${sdks[@]}" "${connectors[@]}" "${commands[@]}"; do
+for folder in "${engine[@]}" "${kills[@]}" "${cluster[@]}" "${sdks[@]}" "${connectors[@]}" "${commands[@]}" "${simulation[@]}"; do
   others+=("--ignore=$folder")
 done
 
 # With more on two cores, each waits so long for the others that deadlines pass, and all of them take more processor time.
 at_once=3
-# The same seed for all, so that one option gives the same kills again.
-seed=$(printf '%08x' "$((RANDOM << 15 | RANDOM))")
 arguments=("$@")
+# The long ones first.
+names=(sdks connectors engine kills commands cluster others)
+[ ! -d tests/simulation ] || names+=(simulation)
 if [ $# -gt 0 ]; then
   names=(lint selected)
-else
-  # The long ones first. From the archive of its classes, which is made while others run, Spark starts in half the time.
-  names=(lint sdks archive connectors engine kills commands cluster others)
+elif [ "$heavy" = all ] || [ "$heavy" = sample ]; then
+  # From the archive of its classes, which is made while others run, Spark starts in half the time.
+  names=(lint sdks archive "${names[@]:1}")
 fi
 
 # session NAME: lints, or runs tests.
@@ -37,20 +57,21 @@ session() {
     lint) exec make --no-print-directory lint ;;
     archive) exec .venv/bin/headrace prepare --if-missing ;;
     selected) exec "${pytest[@]}" "${arguments[@]}" ;;
-    *) exec "${pytest[@]}" --kill-seed "$seed" "${!tests}" ;;
+    *) exec "${pytest[@]}" --heavy "$heavy" --kill-seed "$seed" --left-out "$logs/$1.left-out" "${!tests}" ;;
   esac
 }
 
 # lane: runs one session after the other that no other lane has taken, and shows what each has printed when it has ended.
 lane() {
-  local name child=
+  local name began child=
   trap 'kill -TERM $child 2>/dev/null; wait; exit 143' TERM
   for name in "${names[@]}"; do
     mkdir "$logs/$name.taken" 2>/dev/null || continue
+    began=$SECONDS
     (session "$name") >"$logs/$name" 2>&1 &
     child=$!
     wait "$child" && rm "$logs/$name.failed"
-    echo "=== $name"
+    echo "=== $name: $((SECONDS - began)) s"
     cat "$logs/$name"
   done
 }
@@ -81,6 +102,11 @@ end() {
   exit "$1"
 }
 
+# What cannot be installed here is left out, and the last lines name it; with CI=true, its tests fail.
+if [ $# -eq 0 ]; then
+  .venv/bin/python -m scripts.brokers install "${brokers[@]}" || [ "${CI:-}" != true ] || exit 1
+fi
+
 logs=$(mktemp -d)
 lanes=()
 ticker=
@@ -102,6 +128,7 @@ for lane in "${lanes[@]}"; do
 done
 kill "$ticker"
 failed=$(cd "$logs" && ls | sed -n 's/\.failed$//p' | tr '\n' ' ')
+.venv/bin/python -m tests.selection.left_out "$seed" "$logs"/*.left-out
 rm -rf "$logs"
 [ -z "$failed" ] || echo "failed: $failed"
 [ -z "$failed" ]

@@ -21,10 +21,12 @@ def main() -> None:
 @main.command()
 @_names
 def install(names: tuple[str, ...]) -> None:
-    """Install brokers that are not installed yet."""
+    """Install brokers that are not installed yet. One that fails keeps no other from being installed."""
     kinds = [_KINDS[name] for name in names or BROKERS]
     with ThreadPoolExecutor(len(kinds)) as threads:
-        list(threads.map(lambda kind: kind.install(), kinds))
+        errors = [error for error in threads.map(_error_of_installing, kinds) if error]
+    if errors:
+        raise BrokerFailed("\n".join(errors))
 
 
 @main.command()
@@ -55,6 +57,14 @@ def status(names: tuple[str, ...], as_json: bool) -> None:
         print(json.dumps({"brokers": [_document(broker) for broker in brokers]}))
     else:
         _show(brokers)
+
+
+def _error_of_installing(kind: type[Broker]) -> str:
+    try:
+        kind.install()
+    except BrokerFailed as error:
+        return f"{kind.name} is not installed: {error}"
+    return ""
 
 
 def _brokers(names: tuple[str, ...]) -> list[Broker]:

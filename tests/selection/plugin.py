@@ -1,0 +1,85 @@
+"""`--heavy`: which of the heavy tests a session runs; and at its end, what it has left out, with the reason.
+
+`all` is the default: who names tests wants them all. `sample` runs all light tests and a sample of the heavy ones, which
+`--kill-seed` decides, and `I/N` the I-th of N shares of the heavy tests that this sample leaves out. With `--left-out FILE`,
+the session also writes what it has left out to a file, for `left_out.py`.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.selection.choice import TABLE, Heavy, Share, cost_of, parse_share, read_costs, sample, subject_of
+
+BROKERS = frozenset({"rabbitmq", "rabbitmq4", "nats", "kafka", "postgresql", "hdfs", "s3", "nats_cluster", "kafka_cluster"})
+"""The fixtures that are kinds of their own: each run has a test of each real broker, and of each store."""
+_left_out = pytest.StashKey[list[tuple[str, str]]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--heavy", type=_choice, default="all", metavar="all|sample|I/N", help="which heavy tests to run, see tests/selection"
+    )
+    parser.addoption("--costs", type=Path, default=TABLE, metavar="FILE", help="which tests are heavy")
+    parser.addoption("--left-out", type=Path, metavar="FILE", help="where to write which tests were left out, and why")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_left_out] = []
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    heavy: str | Share = config.getoption("heavy")
+    if heavy == "all":
+        return
+    costs = read_costs(config.getoption("costs").read_text())
+    tests = [test for item in items if (test := _heavy(item, costs)) is not None]
+    names = {test.name for test in tests}
+    chosen = sample(tests, str(config.getoption("kill_seed")))
+    if isinstance(heavy, Share):
+        taken = {name for name in names - chosen if name in heavy}
+    else:
+        taken = {item.nodeid for item in items} - (names - chosen)
+    left = [item for item in items if item.nodeid not in taken]
+    items[:] = [item for item in items if item.nodeid in taken]
+    config.hook.pytest_deselected(items=left)
+    # Of a share, what it leaves out is what other runs have.
+    if not isinstance(heavy, Share):
+        config.stash[_left_out] += [(item.nodeid, "heavy") for item in left]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report: pytest.TestReport = yield  # type: ignore[misc]
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        item.config.stash[_left_out].append((item.nodeid, reason.removeprefix("Skipped: ")))
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    yield
+    if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and isinstance(session.config.getoption("heavy"), Share):
+        # A share may have no test of these folders.
+        session.exitstatus = pytest.ExitCode.OK
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    file: Path | None = config.getoption("left_out")
+    if file is not None:
+        file.write_text("".join(json.dumps(one) + "\n" for one in config.stash[_left_out]))
+
+
+def _choice(text: str) -> str | Share:
+    return text if text in ("all", "sample") else parse_share(text)
+
+
+def _heavy(item: pytest.Item, costs: dict[str, float]) -> Heavy | None:
+    cost = cost_of(item.nodeid, costs)
+    if cost is None:
+        return None
+    fixtures: list[str] = getattr(item, "fixturenames", [])
+    return Heavy(item.nodeid, cost, subject_of(item.nodeid), BROKERS & {*fixtures})

@@ -1,0 +1,104 @@
+"""What sessions with `--heavy` run, and what they write about the rest."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 300.0
+TESTS = """
+import pytest
+
+
+def test_light():
+    pass
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_heavy(number):
+    pass
+
+
+def test_of_a_broker(request):
+    pytest.skip("kafka is not installed")
+
+
+def test_expected_to_fail():
+    pytest.xfail("known")
+"""
+HEAVY = {f"test_heavy[{number}]" for number in range(12)}
+ALL = {"test_light", "test_of_a_broker", "test_expected_to_fail", *HEAVY}
+
+
+class Sessions:
+    """Runs pytest on one file, in which `test_heavy` has a cost."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file = folder / "test_some.py"
+        self._file.write_text(TESTS)
+        self._costs = folder / "costs.txt"
+        name = os.path.relpath(self._file, ROOT)
+        self._costs.write_text(f"2.0 {name}::test_heavy\n")
+
+    def run(self, *arguments: str) -> tuple[set[str], dict[str, str]]:
+        """Which tests ran, by function and case; and what was left out, with the reason."""
+        left_out = self._folder / "left-out"
+        options = [
+            "--costs",
+            str(self._costs),
+            "--left-out",
+            str(left_out),
+            "--rootdir",
+            str(ROOT),
+            "-v",
+            "-p",
+            "no:cacheprovider",
+        ]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "tests.conftest",
+            "-c",
+            str(ROOT / "pyproject.toml"),
+            *options,
+            *arguments,
+        ]
+        done = subprocess.run(
+            [*command, str(self._file)], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        ran = set(re.findall(r"::(test_\w+(?:\[\d+\])?) (?:PASSED|SKIPPED|XFAIL)", done.stdout))
+        lines = [json.loads(line) for line in left_out.read_text().splitlines()]
+        return ran, {test.rpartition("::")[2]: reason for test, reason in lines}
+
+
+@pytest.fixture
+def sessions(tmp_path: Path) -> Sessions:
+    return Sessions(tmp_path)
+
+
+def test_without_an_option_all_tests_run(sessions: Sessions) -> None:
+    assert sessions.run() == (ALL, {"test_of_a_broker": "kafka is not installed"})
+
+
+def test_a_sample_and_the_shares_of_its_seed_are_all_tests_once(sessions: Sessions) -> None:
+    taken, left_out = sessions.run("--heavy", "sample", "--kill-seed", "7")
+    assert taken >= ALL - HEAVY
+    assert taken & HEAVY
+    assert left_out == {**dict.fromkeys(ALL - taken, "heavy"), "test_of_a_broker": "kafka is not installed"}
+    shares = [sessions.run("--heavy", f"{part}/3", "--kill-seed", "7")[0] for part in (1, 2, 3)]
+    assert sum(map(len, shares)) == len(ALL - taken)
+    assert taken.union(*shares) == ALL
+
+
+def test_a_share_without_tests_succeeds(sessions: Sessions) -> None:
+    ran = [sessions.run("--heavy", f"{part}/40", "--kill-seed", "7")[0] for part in (1, 2, 3, 4)]
+    assert not all(ran)
