@@ -131,7 +131,7 @@ def sample(tests: Iterable[Heavy], seed: str, fraction: float = FRACTION) -> set
 
 
 def _of_subject(subject: str, members: Sequence[Heavy], seed: str, fraction: float) -> list[Heavy]:
-    """The first one in a random order, and what follows as long as there is room. One that costs twice as much is half as often first."""
+    """The first in a random order, and what follows as long as there is room. One of twice the cost is half as often first."""
     chance = random.Random(f"{seed} {subject}")
     order = sorted(members, key=lambda test: chance.expovariate(1 / test.cost))
     chosen, room = [order[0]], fraction * sum(test.cost for test in members) - order[0].cost
