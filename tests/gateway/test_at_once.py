@@ -13,7 +13,9 @@ from tests.gateway.wire import DEADLINE_S, frame, serve
 
 from headrace.gateway.config import Limits, Token
 from headrace.gateway.core import Gateway
-from headrace.gateway.identity import TokenRegistry
+from headrace.gateway.identity import EVERYTHING, TokenRegistry
+from headrace.gateway.services.at_once import MOST_OPEN, deliver_at_once
+from headrace.gateway.services.received import Delivered
 from headrace.protocol.v1 import engine_pb2 as pb
 
 pytestmark = pytest.mark.timeout(60)
@@ -189,3 +191,73 @@ async def test_a_part_that_does_not_begin_as_it_should_ends_the_call(message: di
         delivering = Delivering(writer)
         await delivering.write(**message)
         assert (await delivering.ended())[0] in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT)
+
+
+async def _parts(writer: Writer, number: int) -> AsyncIterator[Delivered]:
+    """The requests of a call that delivers parts, and that then stays open."""
+    for part in range(number):
+        rows = frame(0, 0, [b"v"])
+        for request, received in (
+            (pb.DeliverRequest(start=writer.start(0, attempt=str(part))), b""),
+            (pb.DeliverRequest(frame=rows), rows.SerializeToString()),
+            (pb.DeliverRequest(end=pb.DeliveryEnd(messages=1)), b""),
+        ):
+            yield Delivered(request, memoryview(received))
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_call_that_is_cancelled_around_the_answer_leaves_no_part_behind(turns: int) -> None:
+    async with world() as (gateway, sink, writer):
+        session = gateway.sinks["out"].sessions["i"]
+        answers = deliver_at_once(gateway, EVERYTHING, _parts(writer, 1))
+        call = asyncio.ensure_future(anext(answers))
+        await asyncio.wait([asyncio.ensure_future(sink.expect("start_part")), call], return_when=asyncio.FIRST_COMPLETED)
+        while not any(opened.complete for opened in session.open.values()):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        (part_id,) = session.open
+        # The sink answers, and the call is cancelled some turns of the event loop later.
+        session.staged(part_id, [])
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await answers.aclose()
+        assert not session.open
+        assert not session.holdings.transactions()
+        assert await writer.report_commits(0) == 0
+        assert not gateway.sinks["out"].outcomes["aborted"], "batch 0 is committed, and nothing of it may be aborted"
+
+
+@pytest.mark.parametrize("parts", [1, 5, 40])
+async def test_a_call_that_is_cancelled_leaves_no_task_behind(parts: int) -> None:
+    async with world() as (gateway, sink, writer):
+        session = gateway.sinks["out"].sessions["i"]
+        before = asyncio.all_tasks()
+        answers = deliver_at_once(gateway, EVERYTHING, _parts(writer, parts))
+        call = asyncio.ensure_future(anext(answers))
+        reading = asyncio.ensure_future(_read_all(sink))
+        async with asyncio.timeout(DEADLINE_S):
+            while sum(opened.complete for opened in session.open.values()) < min(parts, MOST_OPEN):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await answers.aclose()
+        assert asyncio.all_tasks() - before == {reading}
+        assert not session.open
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+async def test_a_call_with_unanswered_parts_ends_when_its_token_is_revoked() -> None:
+    async with world() as (gateway, sink, writer):
+        delivering = Delivering(writer)
+        await delivering.send(0, "a", [b"a"])
+        await sink.expect("start_part")
+        gateway.end_revoked(TokenRegistry([Token(name="clerk", sha256=("0" * 64,))]))
+        assert (await delivering.ended())[0] is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def _read_all(sink: SinkClient) -> None:
+    while True:
+        await sink.receive()

@@ -1,20 +1,20 @@
 """The call with which a run in real-time mode delivers parts to a sink that writes at once."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 
-from headrace.gateway.core import Gateway, ProtocolError
+from headrace.gateway.core import Gateway
 from headrace.gateway.core.long_calls import LongCall
+from headrace.gateway.core.signal import Signal
 from headrace.gateway.core.sinks.parts import Refused
 from headrace.gateway.identity import Identity
 from headrace.gateway.services.delivery import Begun, begin_part, failure_logged, fill_part
 from headrace.gateway.services.received import Delivered
 from headrace.protocol.v1 import engine_pb2 as pb
 
-MOST_OPEN = 16
+MOST_OPEN = 18
 """How many parts of a call the sink may have that it has not answered."""
-
-_Answers = asyncio.Queue["asyncio.Future[Refused] | None"]
 
 
 async def deliver_at_once(
@@ -23,61 +23,82 @@ async def deliver_at_once(
     """Delivers parts in order, each without waiting for the answer to the one before; yields the answers.
 
     Raises:
-        ProtocolError: a part cannot be delivered. The answers to the parts before it were yielded.
+        ProtocolError: a part cannot be delivered, and the answers to the parts before it were yielded; or the call was ended.
     """
-    answers: _Answers = asyncio.Queue(MOST_OPEN)
-    taking = asyncio.create_task(_take(gateway, identity, requests, answers))
-    call = LongCall(identity, taking.cancel)
+    parts = _Parts()
+    taking = asyncio.create_task(_take(gateway, identity, requests, parts))
+    taking.add_done_callback(parts.notify)
+    call = LongCall(identity, parts.news.notify)
     gateway.long_calls[call] = None
     try:
-        while (answer := await answers.get()) is not None:
-            yield pb.DeliverAtOnceResponse(refused=await answer)
-        if call.failure is not None:
-            raise call.failure
+        while parts.unanswered or not taking.done():
+            if parts.unanswered and parts.unanswered[0].done():
+                yield pb.DeliverAtOnceResponse(refused=parts.unanswered[0].result())
+                parts.unanswered.popleft()
+                parts.room.release()
+            elif call.failure is not None:
+                raise call.failure
+            else:
+                await parts.news.wait()
+        taking.result()
     finally:
         gateway.long_calls.pop(call, None)
-        taking.cancel()
-        left = [answer for answer in _drained(answers) if answer is not None]
-        for answer in left:
-            answer.cancel()
-        await asyncio.gather(taking, *left, return_exceptions=True)
+        left = [taking, *parts.unanswered]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
 
-async def _take(gateway: Gateway, identity: Identity, requests: AsyncIterator[Delivered], answers: _Answers) -> None:
-    """Takes parts until the call ends, or one cannot be delivered; the last answer is None, or the error."""
-    last: asyncio.Future[Refused] | None = None
-    try:
-        async for request, _ in requests:
-            begun = await begin_part(gateway, identity, request, at_once=True)
-            try:
-                with failure_logged("a delivery failed", begun.sink, begun.opened, begun.session):
-                    await fill_part(gateway, begun, requests)
-                await answers.put(asyncio.create_task(_written(gateway, begun)))
-            except BaseException:
-                begun.session.drop_part(begun.opened)
-                raise
-    except ProtocolError as error:
-        last = asyncio.get_running_loop().create_future()
-        last.set_exception(error)
-    finally:
-        await answers.put(last)
+class _Parts:
+    """The parts of one call that were sent to the sink and whose answers were not yielded.
+
+    Attributes:
+        unanswered: The tasks that wait for the answers, in order. The call owns them.
+        room: Has one permit for each further part.
+        news: Notified when a part was answered, and when no more are taken.
+    """
+
+    def __init__(self) -> None:
+        self.unanswered = deque[asyncio.Task[Refused]]()
+        self.room = asyncio.Semaphore(MOST_OPEN)
+        self.news = Signal()
+
+    def notify(self, _: object) -> None:
+        """Notifies `news`, as the callback of a task."""
+        self.news.notify()
+
+    def add(self, gateway: Gateway, begun: Begun) -> None:
+        """Begins to wait for the answer to a part that was sent."""
+        task = asyncio.create_task(_written(gateway, begun))
+        # A task that is cancelled before its first turn runs no `finally`.
+        task.add_done_callback(lambda _: begun.session.drop_part(begun.opened))
+        task.add_done_callback(self.notify)
+        self.unanswered.append(task)
+
+
+async def _take(gateway: Gateway, identity: Identity, requests: AsyncIterator[Delivered], parts: _Parts) -> None:
+    """Sends parts to the sink until the call ends.
+
+    Raises:
+        ProtocolError: a part cannot be delivered.
+    """
+    async for request, _ in requests:
+        await parts.room.acquire()
+        begun = await begin_part(gateway, identity, request, at_once=True)
+        try:
+            with failure_logged("a delivery failed", begun.sink, begun.opened, begun.session):
+                await fill_part(gateway, begun, requests)
+        except BaseException:
+            begun.session.drop_part(begun.opened)
+            raise
+        parts.add(gateway, begun)
 
 
 async def _written(gateway: Gateway, begun: Begun) -> Refused:
     """Waits until the sink has written a part."""
-    try:
-        with begun.traced():
-            refused = await begun.session.finish_part(begun.opened)
-        # No vote will name it.
-        begun.session.holdings.staged.discard(begun.part)
-        if begun.letters is not None:
-            begun.letters.voted = True
-            gateway.dead_letters.add(begun.sink.name, begun.part, begun.letters)
-        return refused
-    finally:
-        begun.session.drop_part(begun.opened)
-
-
-def _drained(answers: _Answers) -> "list[asyncio.Future[Refused] | None]":
-    """Takes all that is waiting, so that there is room for the last one."""
-    return [answers.get_nowait() for _ in range(answers.qsize())]
+    with begun.traced():
+        refused = await begun.session.finish_part(begun.opened)
+    if begun.letters is not None:
+        begun.letters.voted = True
+        gateway.dead_letters.add(begun.sink.name, begun.part, begun.letters)
+    return refused

@@ -116,7 +116,7 @@ async def begin_part(gateway: Gateway, identity: Identity, request: pb.DeliverRe
             delivering.check_newer(sink, transaction)
         sending = None if gateway.tracing is None else gateway.tracing.sending(sink.name, session.instance, part)
         letters = PartLetters() if start.dead_letters else None
-        return Begun(sink, part, session, session.start_part(part), sending, letters)
+        return Begun(sink, part, session, session.start_part(part, at_once=at_once), sending, letters)
 
 
 async def fill_part(gateway: Gateway, begun: Begun, requests: AsyncIterator[Delivered]) -> None:

@@ -17,6 +17,8 @@ class OpenPart:
     id: int
     part: Part
     staged: "asyncio.Future[Refused | ProtocolError]"
+    at_once: bool = False
+    """Whether the sink writes it without a vote, and so holds nothing of it once it has answered."""
     messages: int = 0
     complete: bool = False
     """Whether all of it has been sent."""

@@ -170,9 +170,9 @@ class SinkSession:
         on_their_way = any(opened.part.transaction == transaction for opened in self.open.values())
         return on_their_way or any(part.transaction == transaction for part in self.holdings.staged)
 
-    def start_part(self, part: Part) -> OpenPart:
-        """Begins the delivery of a part."""
-        opened = OpenPart(self._next_part, part, asyncio.get_running_loop().create_future())
+    def start_part(self, part: Part, *, at_once: bool = False) -> OpenPart:
+        """Begins the delivery of a part; `at_once` if no vote will name it."""
+        opened = OpenPart(self._next_part, part, asyncio.get_running_loop().create_future(), at_once)
         self._next_part += 1
         self.open[opened.id] = opened
         start = pb.StartPart(id=opened.id, part=part.to_proto())
@@ -242,7 +242,8 @@ class SinkSession:
                 text = f"sink {self.hello.sink}, {opened.part}: Staged before EndPart; wait for the whole part"
                 raise OutOfTurn(text, sink=self.hello.sink)
             self._check_refused(opened, refused)
-            self.holdings.staged.add(opened.part)
+            if not opened.at_once:
+                self.holdings.staged.add(opened.part)
             _answer(opened.staged, refused)
         self._note_answer(part_id)
         return opened
