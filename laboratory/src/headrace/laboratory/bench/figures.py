@@ -1,13 +1,21 @@
 """The figures of a benchmark, as a table for people and as JSON for programs."""
 
+import math
 import os
 import platform
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
 from rich.table import Table
+
+from headrace.contract.errors import HeadraceError
+
+
+class NothingMeasured(HeadraceError):
+    """Nothing happened while a benchmark measured; the message has its part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,23 @@ class Figure:
     def ratio(self) -> float | None:
         """The value divided by the baseline."""
         return self.value / self.baseline if self.baseline else None
+
+
+def measured(name: str, part: Callable[[], Iterator[Figure]]) -> list[Figure]:
+    """Runs a part of a benchmark, and returns its figures.
+
+    Raises:
+        NothingMeasured: It divides by nothing, or takes the mean of nothing: nothing happened while it measured.
+    """
+    try:
+        figures = list(part())
+    except (statistics.StatisticsError, ZeroDivisionError) as error:
+        raise NothingMeasured(f"{name} has measured nothing ({error}); run it again on a machine that is less busy") from error
+    if lacking := [figure.name for figure in figures if not math.isfinite(figure.value)]:
+        raise NothingMeasured(
+            f"{name} has measured nothing for {', '.join(lacking)}; run it again on a machine that is less busy"
+        )
+    return figures
 
 
 def document(figures: Sequence[Figure], conditions: dict[str, Any]) -> dict[str, Any]:

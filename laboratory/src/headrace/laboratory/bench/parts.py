@@ -3,11 +3,12 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headrace.laboratory.bench.figures import Figure, machine
+from headrace.laboratory.bench.figures import Figure, machine, measured
 from headrace.laboratory.bench.queries import session
 from headrace.laboratory.bench.sources import MESSAGE_BYTES
 
@@ -29,6 +30,9 @@ def run_parts(
 
     `prepared` is whether the JVM uses the archive of `headrace prepare`; `seconds` is how long the session's start and each part
     took.
+
+    Raises:
+        NothingMeasured: In some part, nothing happened of which there could be a figure.
     """
     load, begun = os.getloadavg()[0], time.monotonic()
     # A quick run ends before the optimising compiler pays off.
@@ -39,7 +43,7 @@ def run_parts(
     for name in names:
         say(f"{name} ...")
         begun = time.monotonic()
-        figures += known[name](spark, say, quick)
+        figures += measured(name, partial(known[name], spark, say, quick))
         seconds[name] = round(time.monotonic() - begun, 1)
     spark.stop()
     of_run = {"load_average_before": load, "message_bytes": MESSAGE_BYTES, "quick": quick, "prepared": prepared}

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -181,7 +182,13 @@ class RunningConnector:
 
 
 def acknowledged_rate(moments: Sequence[tuple[float, int]]) -> float:
-    """Returns the messages per second after the first quarter, from the times and numbers of acknowledgements."""
+    """Returns the messages per second after the first quarter, from the times and numbers of acknowledgements.
+
+    Raises:
+        StatisticsError: There are fewer than two.
+    """
+    if len(moments) < 2:
+        raise statistics.StatisticsError(f"{len(moments)} acknowledgements have no rate")
     total = moments[-1][1]
     begin = next(moment for moment in moments if moment[1] >= total // 4)
     if begin is moments[-1]:

@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import gc
 import json
+import statistics
 import sys
 import time
 from array import array
@@ -170,7 +171,13 @@ class Stamped(AsyncSource):
 
 
 def quantile_ms(sorted_s: Sequence[float], q: float) -> float:
-    """Returns a quantile of sorted times, in milliseconds."""
+    """Returns a quantile of sorted times, in milliseconds.
+
+    Raises:
+        StatisticsError: There is no time.
+    """
+    if not sorted_s:
+        raise statistics.StatisticsError("no time was measured")
     return sorted_s[min(len(sorted_s) - 1, int(len(sorted_s) * q))] * 1000
 
 
