@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headrace.laboratory.bench.cluster.drivers import LOCAL, driver, submitted
-from headrace.laboratory.bench.figures import Figure, machine
+from headrace.laboratory.bench.figures import Figure, machine, measured
 from headrace.laboratory.bench.output import Output
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.pipelines.apps import RESULT_BYTES
@@ -38,7 +38,7 @@ def run(parts: Sequence[str], quick: bool, say: Say) -> tuple[list[Figure], dict
     figures: list[Figure] = []
     for name in parts:
         say(f"{name} ...")
-        figures += PARTS[name](say, quick)
+        figures += measured(name, partial(PARTS[name], say, quick))
     conditions = {
         "quick": quick,
         "cluster": f"standalone: a master and {WORKERS} workers of one core each, JVMs of this machine",

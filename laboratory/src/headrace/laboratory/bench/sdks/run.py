@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headrace.laboratory.bench.figures import Figure, machine
+from headrace.laboratory.bench.figures import Figure, machine, measured
 from headrace.laboratory.bench.parts import Say
 from headrace.laboratory.bench.queries import inprocess_rate, session
 from headrace.laboratory.bench.sdks.measure import Measured, measure
@@ -55,8 +55,9 @@ def run(parts: Sequence[str], quick: bool, say: Say, *, minutes: float | None = 
         "processes": "connector, gateway and the far end share all cores",
     }
     if minutes is not None:
-        return list(steady(commands, minutes * 60, say)), machine() | conditions | {"minutes": minutes}
-    figures = [*_speeds(commands, quick, say, with_core=CORE in parts), *_latencies(commands, quick, say)]
+        return measured("memory", lambda: steady(commands, minutes * 60, say)), machine() | conditions | {"minutes": minutes}
+    figures = measured("speed", lambda: _speeds(commands, quick, say, with_core=CORE in parts))
+    figures += measured("latency", lambda: _latencies(commands, quick, say))
     return figures, machine() | conditions | {"latency": f"{RATE} messages/s"}
 
 
@@ -79,8 +80,8 @@ def _speeds(commands: dict[str, list[str]], quick: bool, say: Say, *, with_core:
             say(f"  {CORE}: {baselines[-1]:,.0f} messages/s")
     core = statistics.median(baselines) if baselines else None
     python = found.get("python_messages")
-    for name, measured in found.items():
-        yield from _figures(name, measured, python, core)
+    for name, several in found.items():
+        yield from _figures(name, several, python, core)
 
 
 def _runs(languages: Sequence[str], quick: bool) -> Iterator[tuple[str, str, int, list[str]]]:
@@ -92,14 +93,14 @@ def _runs(languages: Sequence[str], quick: bool) -> Iterator[tuple[str, str, int
         yield f"{language}_messages", language, _MESSAGES[language] // share, []
 
 
-def _figures(name: str, measured: Sequence[Measured], python: Sequence[Measured] | None, core: float | None) -> Iterator[Figure]:
+def _figures(name: str, several: Sequence[Measured], python: Sequence[Measured] | None, core: float | None) -> Iterator[Figure]:
     """Yields the figures of all runs of one kind, against those of single messages in Python."""
     language = name.partition("_")[0]
     rate, cpu, busy = (
-        statistics.median(getattr(one, attribute) for one in measured) for attribute in ("rate", "cpu_us", "gateway_cores")
+        statistics.median(getattr(one, attribute) for one in several) for attribute in ("rate", "cpu_us", "gateway_cores")
     )
-    of_python = statistics.median(one.rate for one in python) if python and python is not measured else None
-    cpu_of_python = statistics.median(one.cpu_us for one in python) if python and python is not measured else None
+    of_python = statistics.median(one.rate for one in python) if python and python is not several else None
+    cpu_of_python = statistics.median(one.cpu_us for one in python) if python and python is not several else None
     target, met, times = "", None, _TIMES_PYTHON.get(language)
     if times is not None and of_python is not None:
         target = f">= {times:g} of python_messages, or the gateway saturated"
@@ -107,12 +108,12 @@ def _figures(name: str, measured: Sequence[Measured], python: Sequence[Measured]
     yield Figure(name, rate, "messages/s", of_python, target, met)
     yield Figure(f"{name}_cpu", cpu, "us", cpu_of_python)
     yield Figure(f"{name}_gateway", busy, "cores")
-    if measured is python and core is not None:
+    if several is python and core is not None:
         yield Figure(
             f"{name}_of_core", rate, "messages/s", core, f">= {_OF_CORE:g} of the core baseline", rate >= _OF_CORE * core
         )
     if name.endswith("_messages"):
-        yield Figure(f"{language}_rss", max(one.peak_mb for one in measured), "MB")
+        yield Figure(f"{language}_rss", max(one.peak_mb for one in several), "MB")
 
 
 def _latencies(commands: dict[str, list[str]], quick: bool, say: Say) -> Iterator[Figure]:
