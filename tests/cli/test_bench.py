@@ -38,7 +38,6 @@ def test_a_quick_run_prints_its_figures_as_json() -> None:
     assert "latency ..." in done.stderr
 
 
-@pytest.mark.timeout(400)
 def test_a_quick_run_compares_the_latency_of_an_application_with_spark_alone(tmp_path: Path) -> None:
     plot = tmp_path / "latency.svg"
     command = [*BENCH, "latency", "--only", "stateful", "--quick", "--json", "--plot", str(plot)]
@@ -131,7 +130,6 @@ def test_a_benchmark_that_is_told_to_stop_leaves_nothing_behind(folder: Path) ->
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.timeout(400)
 def test_pipelines_give_the_same_results_as_a_plain_loop_or_there_are_no_figures() -> None:
     command = [
         sys.executable,
@@ -154,7 +152,6 @@ def test_pipelines_give_the_same_results_as_a_plain_loop_or_there_are_no_figures
     assert document["conditions"]["quick"] is True
 
 
-@pytest.mark.timeout(400)
 def test_connectors_bring_all_messages_of_real_brokers_or_there_are_no_figures(
     rabbitmq: RabbitMQ, nats: Nats, kafka: Kafka
 ) -> None:

@@ -44,7 +44,6 @@ def figures(done: "subprocess.CompletedProcess[str]") -> tuple[dict[str, dict[st
     return {figure["name"]: figure for figure in document["figures"]}, document["conditions"]
 
 
-@pytest.mark.timeout(300)
 def test_a_quick_run_measures_each_language_against_single_messages_in_python() -> None:
     toolchain("the benchmark of the SDKs")
     found, conditions = figures(bench("--only", "python", "--only", "go", **GO))

@@ -25,7 +25,6 @@ from headrace.engine import CheckpointError, StoredPositions, start
 from headrace.pipelines import Pipeline
 from headrace.terminal import Failure
 
-pytestmark = pytest.mark.timeout(150)
 PROGRAM = """
 from tests.engine.test_positions import counts
 

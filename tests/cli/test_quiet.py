@@ -17,8 +17,6 @@ from headrace.processes import OwnedProcess, headrace, process_group
 from headrace.protocol.v1.admin_pb2 import GetStatusRequest
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
 
-pytestmark = pytest.mark.timeout(300)
-
 APPLICATION = """
 from headrace.pipelines import Pipeline
 

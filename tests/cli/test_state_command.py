@@ -17,7 +17,6 @@ from headrace.connectors import FileSource
 from headrace.engine import StoredStates, ship
 from headrace.pipelines import Pipeline
 
-pytestmark = pytest.mark.timeout(400)
 PROGRAM = """
 from headrace.pipelines import Pipeline
 from rules_of_the_stored_application import Count, count

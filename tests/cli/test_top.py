@@ -20,8 +20,6 @@ from tests.gateway.wire import Connector, Engine, numbered
 from headrace.cli import cli
 from headrace.protocol.v1 import admin_pb2 as pb
 
-pytestmark = pytest.mark.timeout(120)
-
 QUICK_S = 0.25
 STREAMS = 1_000
 

@@ -6,8 +6,6 @@ import textwrap
 import time
 from pathlib import Path
 
-import pytest
-
 from headrace.contract.ports import free_address
 from headrace.laboratory.cluster import SparkCluster
 from headrace.processes import OwnedProcess, headrace
@@ -63,7 +61,6 @@ def test_a_submitted_program_runs_where_and_as_spark_submit_says(
     assert said["spark.python.daemon.module"] == "headrace.engine.spark._daemon"
 
 
-@pytest.mark.timeout(400)
 def test_headrace_run_needs_a_shared_checkpoint_and_has_the_executors_work(
     cluster: SparkCluster, executor_python: Path, tmp_path: Path
 ) -> None:

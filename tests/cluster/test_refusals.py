@@ -75,7 +75,6 @@ def said(other_host: OtherHost, tmp_path_factory: pytest.TempPathFactory) -> tup
     return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{"))), folder
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("what", ["application", "source", "sink"])
 def test_a_checkpoint_on_a_local_disk_is_refused(said: tuple[dict[str, str], Path], what: str) -> None:
     words, _ = said
@@ -83,14 +82,12 @@ def test_a_checkpoint_on_a_local_disk_is_refused(said: tuple[dict[str, str], Pat
     assert "sharedCheckpoint=true (headrace run --shared-checkpoint)" in words[f"{what}, disk"]
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("what", ["application", "source", "sink"])
 def test_a_gateway_at_a_loopback_address_is_refused(said: tuple[dict[str, str], Path], what: str) -> None:
     words, _ = said
     assert "option gateway: 127.0.0.1:7433 is a loopback address, and the executors of spark://" in words[f"{what}, gateway"]
 
 
-@pytest.mark.timeout(400)
 def test_nothing_was_processed_and_what_is_in_order_is_not_refused(said: tuple[dict[str, str], Path]) -> None:
     words, folder = said
     # An application's checkpoint is not even begun.

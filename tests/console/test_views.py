@@ -18,7 +18,6 @@ from headrace.gateway import Peek
 from headrace.protocol.v1 import admin_pb2, connector_pb2
 
 expect.set_options(timeout=DEADLINE_MS)
-pytestmark = pytest.mark.timeout(300)
 
 BROWSERS_CONNECTIONS = 6
 

@@ -7,8 +7,6 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.engine.real_sinks import RealSinks
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.fixture
 def world(spark: SparkSession, tmp_path: Path) -> Iterator[RealSinks]:

@@ -13,8 +13,6 @@ from tests.engine.test_queries import Rig, new_rig
 from headrace.gateway_status import TimelineDocument, timeline_document
 from headrace.protocol.v1 import admin_pb2, admin_pb2_grpc
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.fixture
 def rig(spark: SparkSession, tmp_path: Path) -> Iterator[Rig]:

@@ -6,13 +6,11 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
 from tests.engine.lost_attempts import KEYS, NUMBERS
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(400)
 def test_states_are_those_of_the_attempts_that_count(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.engine.lost_attempts", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=380, check=False)

@@ -24,8 +24,6 @@ from headrace.engine.checkpoint._log import CheckpointLog, Dropped
 from headrace.pipelines import OnError, Pipeline, StateError, total, tumbling
 from headrace.sdk import Part, Rows, Transaction
 
-pytestmark = pytest.mark.timeout(400)
-
 
 @dataclass
 class Count:

@@ -30,7 +30,6 @@ from headrace.engine.checkpoint._moves import Change
 from headrace.engine.checkpoint._position import Position
 from headrace.pipelines import Pipeline
 
-pytestmark = pytest.mark.timeout(400)
 STREAM = "n/0"
 SLOW = {"maxMessagesPerTrigger": "10"}
 

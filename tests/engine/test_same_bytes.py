@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 SEEDS = "1", "2"
 """Which messages there are."""
@@ -15,7 +13,6 @@ WORKERS = {"warm": "1", "cold": "2"}
 """How the workers begin each micro-batch, and what their hashes of texts begin with."""
 
 
-@pytest.mark.timeout(300)
 def test_what_is_written_follows_from_the_states_before_and_the_messages() -> None:
     running = {
         worker: subprocess.Popen(

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 from tests.examples.rig import rig
 
@@ -42,7 +41,6 @@ def exempt(_: bytes, state: dict[str, int]) -> str:
     return f"{os.getpid()} {gc.get_freeze_count()}"
 
 
-@pytest.mark.timeout(300)
 def test_what_a_worker_keeps_does_not_grow_from_micro_batch_to_micro_batch(spark: SparkSession, tmp_path: Path) -> None:
     app = Pipeline("frozen")
     app.source("numbers/*", decode=bytes).key_by().stateful(exempt, dict).sink("out")

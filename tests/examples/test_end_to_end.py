@@ -13,8 +13,6 @@ from tests.examples.rig import rig
 from headrace.connectors import FileSource, Format
 from headrace.pipelines import Message, Pipeline, Trial
 
-pytestmark = pytest.mark.timeout(400)
-
 
 def tried(app: Pipeline, stream: str, payloads: Iterable[bytes]) -> Trial:
     trial = Trial(app)

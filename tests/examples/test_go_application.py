@@ -21,8 +21,6 @@ from headrace.pipelines import Message as Sent
 from headrace.pipelines import Pipeline, Trial
 from headrace.sdk import Message, Position, Settings, Source
 
-pytestmark = pytest.mark.timeout(400)
-
 DEADLINE_S = 120.0
 VOTES, AT = 6_000, 3_000
 PAGE = "docs/programs.md"

@@ -17,8 +17,6 @@ PARTITIONS = ("0", "1")
 LAST = 1200
 BATCH = 20
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[Rig]:

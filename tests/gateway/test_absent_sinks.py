@@ -3,14 +3,11 @@
 import asyncio
 
 import grpc
-import pytest
 from tests.gateway.sink_wire import SinkClient, Writer, serving_instances
 from tests.gateway.test_sinks import status_of
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, serve
 
 from headrace.protocol.v1 import engine_pb2
-
-pytestmark = pytest.mark.timeout(60)
 
 
 async def test_nothing_is_planned_while_a_sink_is_away() -> None:

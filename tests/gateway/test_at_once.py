@@ -18,8 +18,6 @@ from headrace.gateway.services.at_once import MOST_OPEN, deliver_at_once
 from headrace.gateway.services.received import Delivered
 from headrace.protocol.v1 import engine_pb2 as pb
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class Delivering:
     """A call that delivers parts."""

@@ -20,8 +20,6 @@ from headrace.pipelines.runtime import matches
 from headrace.protocol.v1 import engine_pb2, sink_pb2, source_pb2
 from headrace.protocol.v1.metrics_pb2 import RunMetrics, StageTime, StepMetrics
 
-pytestmark = pytest.mark.timeout(60)
-
 STARS = "a*" * 100 + "b/0"
 
 

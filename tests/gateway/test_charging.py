@@ -16,8 +16,6 @@ from headrace.gateway.core.frames import OVERHEAD_BYTES
 from headrace.protocol.v1 import source_pb2
 from headrace.protocol.v1.frame_pb2 import Frame
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def length(size: int) -> bytes:
     """A varint."""

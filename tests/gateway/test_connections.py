@@ -8,15 +8,12 @@ from contextlib import asynccontextmanager
 import grpc
 import grpc.aio
 import psutil
-import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.gateway.processes import GatewayProcess, gateway_process
 from tests.gateway.wire import DEADLINE_S
 
 from headrace.gateway.health import WATCHES_PER_CONNECTION
 from headrace.gateway.listen import MAX_CALLS_PER_CONNECTION
-
-pytestmark = pytest.mark.timeout(60)
 
 SETTINGS, PING, GOAWAY = 4, 6, 7
 ACK = 1

@@ -9,8 +9,6 @@ from headrace.protocol.v1 import source_pb2
 
 WINDOW = 20
 
-pytestmark = pytest.mark.timeout(60)
-
 
 async def with_two_streams(address: str) -> Connector:
     """A session with streams orders/0 and orders/1, as ids 1 and 2, both open."""

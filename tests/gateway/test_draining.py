@@ -2,14 +2,11 @@
 
 import asyncio
 
-import pytest
 from tests.gateway.sink_wire import SinkClient, sink_and_source, stage_and_vote, transaction
 from tests.gateway.wire import Connector, numbered, serve
 
 from headrace.gateway import Limits
 from headrace.protocol.v1 import sink_pb2, source_pb2
-
-pytestmark = pytest.mark.timeout(60)
 
 
 async def test_sinks_stay_until_the_sources_of_a_gateway_that_drains_have_their_acknowledgements() -> None:

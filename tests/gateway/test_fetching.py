@@ -9,8 +9,6 @@ from tests.gateway.wire import REDELIVERING, Connector, Engine, numbered, positi
 from headrace.gateway.config import Limits
 from headrace.protocol.v1 import engine_pb2, source_pb2
 
-pytestmark = pytest.mark.timeout(60)
-
 
 async def opened(address: str, **stream: source_pb2.SourceKind.ValueType) -> Connector:
     source = Connector(address)

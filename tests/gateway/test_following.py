@@ -15,8 +15,6 @@ from headrace.gateway.identity import TokenRegistry
 from headrace.protocol.v1 import engine_pb2
 from headrace.protocol.v1.frame_pb2 import Frame
 
-pytestmark = pytest.mark.timeout(60)
-
 NEW_TOKENS = TokenRegistry([Token(name="clerk", sha256=("0" * 64,))])
 
 

@@ -14,8 +14,6 @@ from headrace.protocol.v1 import admin_pb2, source_pb2
 LEASE_MS = 300
 WINDOW = 20
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def state_of(status: admin_pb2.GetStatusResponse, name: str) -> int:
     return next((p.state for p in status.pipelines if p.pipeline == name), 0)

@@ -11,8 +11,6 @@ from tests.gateway.wire import Engine, serve
 
 from headrace.protocol.v1 import engine_pb2
 
-pytestmark = pytest.mark.timeout(60)
-
 VOTE = engine_pb2.SinkVote(sink="out", instance="i", batch=0)
 
 

@@ -26,8 +26,6 @@ from headrace.protocol.v1 import source_pb2
 from headrace.protocol.v1.connector_pb2 import CONNECTOR_STATE_RUNNING, ConnectorError, Report
 from headrace.protocol.v1.metrics_pb2 import RunMetrics, StageTime, StepMetrics
 
-pytestmark = pytest.mark.timeout(90)
-
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 

@@ -23,8 +23,6 @@ from headrace.gateway.telemetry.instruments import INSTRUMENTS
 from headrace.gateway.telemetry.settings import export_interval_s
 from headrace.telemetry import ExportRepeats, export_endpoint
 
-pytestmark = pytest.mark.timeout(90)
-
 
 class Collector(pb_grpc.MetricsServiceServicer):
     """A collector that keeps what it receives, or does not answer."""

@@ -22,8 +22,6 @@ from headrace.gateway.core import Gateway, heartbeat
 from headrace.protocol.v1 import sink_pb2, source_pb2
 from headrace.protocol.v1.metrics_pb2 import RUN_FAULT_KIND_BATCH_FAILED, RUN_FAULT_KIND_EXECUTORS_LOST, RunFault
 
-pytestmark = pytest.mark.timeout(60)
-
 LEASE_MS = 300
 STUCK_AFTER_MS = 2_000
 SLOW_AFTER_MS = 2_000

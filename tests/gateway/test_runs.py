@@ -12,8 +12,6 @@ from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, serve
 
 from headrace.protocol.v1 import engine_pb2, sink_pb2
 
-pytestmark = pytest.mark.timeout(60)
-
 ABORTED = grpc.StatusCode.ABORTED
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 

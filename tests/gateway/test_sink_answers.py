@@ -15,8 +15,6 @@ from tests.gateway.wire import DEADLINE_S, frame, serve
 from headrace.gateway.config import Limits
 from headrace.protocol.v1 import engine_pb2, sink_pb2
 
-pytestmark = pytest.mark.timeout(60)
-
 REFUSALS = {
     "beyond the part": [3],
     "far beyond the part": [2**63],

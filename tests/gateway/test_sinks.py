@@ -22,8 +22,6 @@ from tests.gateway.wire import DEADLINE_S, frame, numbered, serve
 from headrace.gateway import Limits
 from headrace.protocol.v1 import engine_pb2, sink_pb2
 
-pytestmark = pytest.mark.timeout(60)
-
 
 async def until_pending(writer: Writer, committed: int, pending: int) -> None:
     """Settles until so many transactions are not visible yet."""

@@ -18,8 +18,6 @@ from headrace.connectors.nats import NatsParameters, NatsRefused, NatsSource
 from headrace.contract.ports import free_address
 from headrace.sdk import AsyncSource, serve
 
-pytestmark = pytest.mark.timeout(400)
-
 
 def source(broker: Nats, name: str, stream: str, password: str | None = None) -> NatsSource:
     reached = {**connection(broker), **({"password": password} if password else {})}

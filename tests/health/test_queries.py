@@ -20,8 +20,6 @@ from headrace.engine import start
 from headrace.pipelines import Pipeline
 from headrace.sdk import serve
 
-pytestmark = pytest.mark.timeout(400)
-
 
 def strict(line: str) -> str:
     if line == "bad":

@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import grpc.aio
-import pytest
 from scripts.brokers import Nats
 from tests.absent import absent
 from tests.connectors.nats.rig import server
@@ -25,8 +24,6 @@ from tests.gateway.wire import REPLAYABLE, frame
 from headrace.contract.logs import HEAD
 from headrace.processes import OwnedProcess, headrace
 from headrace.protocol.v1 import source_pb2, source_pb2_grpc
-
-pytestmark = pytest.mark.timeout(500)
 
 DEADLINE_S = 120.0
 TOKENS = {name: f"planted-token-of-{name}" for name in ("connectors", "query", "operator")}

@@ -18,8 +18,6 @@ from headrace.connectors import FileSink
 from headrace.connectors.http import HttpSink, HttpSinkParameters
 from headrace.sdk import AsyncSink, Sink, serve
 
-pytestmark = pytest.mark.timeout(400)
-
 
 @asynccontextmanager
 async def attached(here: Site, sink: AsyncSink | Sink) -> AsyncIterator[Writer]:

@@ -91,7 +91,6 @@ class Session:
         return self._log.read_text()
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("number", "code", "fixture", "caught"),
     [(signal.SIGTERM, 143, "spark", "KeyboardInterrupt"), (signal.SIGINT, 2, "nats", "()")],
@@ -107,7 +106,6 @@ def test_a_session_that_is_told_to_stop_leaves_nothing_behind(
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.timeout(400)
 def test_what_a_session_that_was_killed_leaves_behind_is_removed_by_the_next(folder: Path, tmp_path: Path) -> None:
     first = Session(folder, tmp_path)
     left = first.started()

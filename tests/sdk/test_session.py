@@ -541,7 +541,6 @@ async def test_a_lost_session_is_resumed(gateway, connect, log):
     await until(lambda: source.acks == [10])
 
 
-@pytest.mark.timeout(30)  # Where the event loop is blocked, nothing else ends the test.
 async def test_an_async_source_that_has_nothing_leaves_the_event_loop_to_its_acknowledgements(gateway, connect):
     class Slow(AsyncLog):
         """Its first acknowledgement takes until the second one has arrived."""
