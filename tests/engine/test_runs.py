@@ -6,16 +6,24 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 import grpc
 import pytest
 from tests.fake_gateway.engine_sinks import FakeSinkGateway
 
 from headrace.engine import Replaced, TakenOver
+from headrace.engine.checkpoint._position import Offset, Position
 from headrace.engine.checkpoint._runs import MOST_SEGMENTS, Run, RunLog, Segment
+from headrace.engine.checkpoint._votes import Votes
 from headrace.engine.sink._options import parse_sink
+from headrace.engine.source._options import parse
+from headrace.engine.spark._execution import Execution
+from headrace.engine.spark._listener import detach
+from headrace.engine.spark._reporter import CommitReporter
 from headrace.engine.spark._reporting import CommitLog, ReportedRun
 from headrace.engine.wire._gateway_options import Defaults
+from headrace.protocol.v1 import engine_pb2 as pb
 
 STEPS = 5
 """So often a driver that starts lists the store or writes to it."""
@@ -259,3 +267,45 @@ def test_a_gateway_that_knows_a_newer_run_ends_the_query(gateway: FakeSinkGatewa
         reported.announce()
     assert reported.report() == 0
     assert "run 9 has taken over" in query.failures[0]
+
+
+class Ended:
+    """The execution of a query that has ended; its checkpoint has an offset that a run of the planner has committed."""
+
+    def __init__(self, offset: Offset) -> None:
+        self._offset = offset
+
+    def last_committed(self) -> int:
+        return 7
+
+    def offsets(self, batch: int) -> Iterator[Offset]:
+        yield self._offset
+
+
+def test_a_run_that_was_replaced_detaches_nothing(gateway: FakeSinkGateway) -> None:
+    log, query = RunLog(Store()), Query()
+    reported = begun(gateway, query, log)
+    offset = Offset("p", {"orders/0": Position(0, 9)}, run_number=4, run_id="planner of c")
+    execution, sources = cast(Execution, Ended(offset)), (parse({"gateway": gateway.address, "stream": "orders/*"}, Defaults()),)
+    detach(execution, reported, sources)
+    assert [told.pipeline.run_id for told in gateway.detached] == ["planner of c"]
+    log.begin("c", 8)
+    detach(execution, reported, sources)
+    assert len(gateway.detached) == 1
+    assert not query.failures, "its query has ended already"
+
+
+def test_a_run_that_was_replaced_writes_no_votes(gateway: FakeSinkGateway) -> None:
+    log, written = RunLog(Store()), list[str]()
+    gateway.remembered = [pb.SinkVote(sink="alerts", instance="one", batch=7)]
+    for replaced in (False, True):
+        reported = begun(gateway, Query(), log)
+        reported.votes = Votes(lambda: None, written.append)
+        reported.announce()
+        gateway.remembered = [pb.SinkVote(sink="alerts", instance="one", batch=8)]
+        reported.report()
+        if replaced:
+            log.begin("c", 8)
+        written.clear()
+        CommitReporter(lambda: False).end(reported)
+        assert bool(written) is not replaced

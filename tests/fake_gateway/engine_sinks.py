@@ -54,6 +54,8 @@ class FakeSinkGateway(FakeGateway):
         """What sink `alerts` refuses of each part."""
         self.pending: list[int] = []
         """What the next calls of Settle say is pending; then nothing is."""
+        self.remembered: list[pb.SinkVote] = []
+        """The last votes for batches in the commit log, as every call of Settle is told."""
 
     def batch(self, number: int) -> dict[int, list[dict[str, object]]]:
         """What the sink voted for last as a batch, by partition."""
@@ -110,4 +112,5 @@ class FakeSinkGateway(FakeGateway):
             self.settles.append(request)
             self._changed.notify_all()
             undecided = self.undecided.pop(0) if self.undecided else []
-            return pb.SettleResponse(pending=self.pending.pop(0) if self.pending else 0, undecided=undecided)
+            pending = self.pending.pop(0) if self.pending else 0
+            return pb.SettleResponse(pending=pending, undecided=undecided, votes=self.remembered)

@@ -10,7 +10,7 @@ import pytest
 from tests.gateway.sink_wire import IDEMPOTENT, SinkClient, Writer, part, stage_and_vote, transaction
 from tests.gateway.wire import DEADLINE_S, Connector, Engine, numbered, serve
 
-from headrace.protocol.v1 import engine_pb2, sink_pb2
+from headrace.protocol.v1 import admin_pb2, engine_pb2, sink_pb2, source_pb2
 
 ABORTED = grpc.StatusCode.ABORTED
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
@@ -305,4 +305,36 @@ async def test_a_batch_idempotent_sink_is_delivered_to_by_the_present_run_only()
         await refused(older.deliver(0))
         await stage_and_vote(sink, present, 0)
         for client in (sink, older, present):
+            await client.close()
+
+
+async def test_a_run_that_was_detached_plans_and_fetches_nothing_before_it_has_attached_again() -> None:
+    async with serve() as (_, address):
+        run, other, source = Engine(address, run=3, run_id="new"), Engine(address, "other"), Connector(address)
+        await source.hello()
+        await run.attach()
+        await source.open()
+        await source.expect("stream_opened")
+        await source.send(frame=numbered(1, 0, 3))
+        await run.plan_until("orders/0", 2)
+        waits = asyncio.ensure_future(run.fetch("orders/0", 2, 9))
+        await run.status_once(lambda status: status.pipelines[0].state == admin_pb2.PIPELINE_STATE_ATTACHED)
+        # A driver that was replaced ends, and names the run of the last committed offset: the one that has replaced it.
+        await run.detach()
+        for call in (run.plan(wait_ms=100), run.fetch("orders/0", None, 2), run.renew(), waits):
+            with pytest.raises(grpc.aio.AioRpcError, match="is not attached to this gateway") as failed:
+                await call
+            assert failed.value.code() is grpc.StatusCode.NOT_FOUND
+        # What another pipeline has committed is dropped meanwhile. The run attaches again, and its source sends it again.
+        await other.attach({"orders/0": 2})
+        await source.send(frame=numbered(1, 3, 3))
+        await other.plan_until("orders/0", 5)
+        await other.plan({"orders/0": 5}, wait_ms=0)
+        await run.attach({"orders/0": 2})
+        assert (await source.expect("reject")).reason == source_pb2.REJECT_REASON_REOPEN
+        await source.open(stream_id=2)
+        assert (await source.expect("stream_opened")).resume.sequence == 2
+        await source.send(frame=numbered(2, 3, 3))
+        assert (await run.plan_until("orders/0", 5)).messages == 3
+        for client in (run, other, source):
             await client.close()

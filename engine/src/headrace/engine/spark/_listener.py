@@ -147,10 +147,8 @@ class QueryListener:
                 watched.reported.failure = failed(0 if committed is None else committed + 1, event.exception().get())
             for reported in (watched.reported, *watched.followed):
                 self._reporter.end(reported)
-            last = watched.execution.last_committed() if watched.sources else None
-            if last is not None:
-                for offset in watched.execution.offsets(last):
-                    _detach(watched.sources, offset)
+            if watched.sources:
+                detach(watched.execution, watched.reported, watched.sources)
         except Exception:
             text = "cannot detach from the gateway; the last commits are acknowledged at the query's next start"
             log.info(text, exc_info=True, extra=fields)
@@ -248,6 +246,17 @@ def _options_of(sources: tuple[Options, ...], offset: Offset) -> Options | None:
     unnamed = {s for s in sources if s.pipeline is None}
     candidates = named or (list(unnamed) if len(unnamed) == 1 else [])
     return candidates[0] if candidates else None
+
+
+def detach(execution: Execution, reported: ReportedRun, sources: tuple[Options, ...]) -> None:
+    """Detaches a run that has ended from its gateways, unless another one has taken over its checkpoint."""
+    last = execution.last_committed()
+    offsets = () if last is None else tuple(execution.offsets(last))
+    # In this order: an offset that a newer run has committed names that run, whose file in the run log is older.
+    if reported.is_replaced():
+        return
+    for offset in offsets:
+        _detach(sources, offset)
 
 
 def _detach(sources: tuple[Options, ...], offset: Offset) -> None:

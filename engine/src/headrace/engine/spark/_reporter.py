@@ -50,7 +50,7 @@ class CommitReporter:
     def end(self, query: ReportedRun) -> None:
         """Records that a query has ended: its last transactions are reported until none is pending, or the timeout passes."""
         query.read()
-        query.votes.save()
+        query.save_votes()
         with self._changed:
             query.ends = time.monotonic() + END_TIMEOUT_S
             query.due = 0.0

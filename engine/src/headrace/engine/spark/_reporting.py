@@ -151,6 +151,27 @@ class ReportedRun:
         self.is_unavailable = False
         return pending
 
+    def is_replaced(self) -> bool:
+        """Whether another run has taken over the checkpoint, by the run log.
+
+        Raises:
+            Exception: The run log cannot be read.
+        """
+        try:
+            if self.runs is not None and not self.replaced:
+                self.runs.check(self.run)
+        except Replaced:
+            self.replaced = True
+        return self.replaced
+
+    def save_votes(self) -> None:
+        """Writes the votes of the sinks to the checkpoint at the query's end, unless another run has taken it over."""
+        try:
+            if not self.is_replaced():
+                self.votes.save()
+        except Exception:
+            log.warning("cannot check for other runs of query %s", self.query_id, exc_info=True, extra=self._fields)
+
     def _check_current(self) -> None:
         """Checks that this run is still the current one of the checkpoint.
 

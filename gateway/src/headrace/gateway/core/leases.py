@@ -43,9 +43,12 @@ def renew(gateway: Gateway, names: Iterable[str]) -> None:
 
 
 def detach(gateway: Gateway, pipeline: Pipeline) -> None:
-    """Detaches a pipeline whose run ends cleanly."""
+    """Detaches a pipeline whose run ends cleanly, and wakes its calls that wait, which then end."""
     pipeline.attached, pipeline.away_since = False, None
     _go_on_without(gateway, pipeline)
+    pipeline.news.notify()
+    for stream in _streams(gateway, pipeline):
+        stream.news.notify()
 
 
 def end_leases(gateway: Gateway) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from headrace.contract import clock
 from headrace.contract.names import covers, source_of
 from headrace.contract.position import Position
+from headrace.gateway.core.errors import UnknownPipeline
 from headrace.gateway.core.position import BEGINNING
 from headrace.gateway.core.run_faults import Fault
 from headrace.gateway.core.signal import Signal
@@ -140,6 +141,20 @@ class Pipeline:
         if self.run.checkpoint != run.checkpoint:
             self.timeline = Timeline()
         self.run, self.away_since = run, None
+
+    @property
+    def is_detached(self) -> bool:
+        """Whether the current run was attached here and was detached; False for one that is known from its fetches only."""
+        return self.complete and not self.attached and self.away_since is None
+
+    def check_not_detached(self) -> None:
+        """Checks that the current run was not detached.
+
+        Raises:
+            UnknownPipeline: it was; it must attach again.
+        """
+        if self.is_detached:
+            raise UnknownPipeline(f"pipeline {self.name}: {self.run} is not attached to this gateway; attach it")
 
     def knows(self, stream: str) -> bool:
         """Returns whether it is known which part of the stream it needs."""

@@ -54,6 +54,7 @@ async def read(
     Raises:
         MessagesLost: the source no longer has the range, and the pipeline does not accept losses.
         SourceSilent: the source has sent none of it for `timeout_s`.
+        UnknownPipeline: the run that reads was detached meanwhile.
     """
     waits_since = clock.monotonic()
     at, end = wanted.start, wanted.end
@@ -76,6 +77,7 @@ async def read(
         left = None if timeout_s is None else waits_since + timeout_s - clock.monotonic()
         if not await stream.news.wait(left if left is None else max(0.0, left)) and left is not None and left <= 0:
             raise SourceSilent(_describe_silence(stream, at, end, timeout_s or 0.0))
+        pipeline.check_not_detached()
 
 
 def _up_to(sequence: int, frames: Iterable[HeldFrame]) -> Iterator[HeldFrame]:

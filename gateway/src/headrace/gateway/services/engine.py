@@ -80,7 +80,7 @@ class EngineService(EngineServiceServicer):
     ) -> pb.PlanResponse:
         """Commits the checkpoint's positions, then plans the next batch; waits up to `wait_ms` if there is nothing to plan."""
         try:
-            pipeline = self._pipeline(request.pipeline, identity_of(context))
+            pipeline = self._attached(request.pipeline, identity_of(context))
             committed, forgotten = _positions(pipeline, request.committed), _positions(pipeline, request.forgotten)
             commit(self._gateway, pipeline, committed, request.ended)
             leave_out(self._gateway, pipeline, forgotten)
@@ -153,6 +153,7 @@ class EngineService(EngineServiceServicer):
         timeout_s = request.progress_timeout_ms / 1000 if request.HasField("progress_timeout_ms") else None
         try:
             pipeline = self._pipeline(request.pipeline, identity_of(context))
+            pipeline.check_not_detached()
             check_count("ranges", request.ranges, MAX_POSITIONS)
             ranges = [ReadRange.from_proto(wire) for wire in request.ranges]
             check_reads(pipeline, (r.stream for r in ranges))
@@ -284,7 +285,7 @@ class EngineService(EngineServiceServicer):
     def _attached(self, who: pb.Pipeline, identity: Identity) -> Pipeline:
         pipeline = self._pipeline(who, identity)
         if not pipeline.attached:
-            raise UnknownPipeline(f"pipeline {pipeline.name} is not attached to this gateway; attach it")
+            raise UnknownPipeline(f"pipeline {pipeline.name}: {pipeline.run} is not attached to this gateway; attach it")
         return pipeline
 
     def _check_losses(self, pipeline: Pipeline) -> None:
@@ -306,13 +307,15 @@ def _run(who: pb.Pipeline) -> Run:
 
 
 def _check_current(pipeline: Pipeline, who: pb.Pipeline) -> None:
-    """Checks that no other run has taken over during a call.
+    """Checks during a call that its run is still the current one, and attached.
 
     Raises:
         Superseded: another run has taken over.
+        UnknownPipeline: the run was detached.
     """
     if pipeline.run != _run(who):
         raise Superseded(f"pipeline {pipeline.name}: {pipeline.run} has taken over from {_run(who)}")
+    pipeline.check_not_detached()
 
 
 def _permit(identity: Identity, who: pb.Pipeline) -> None:

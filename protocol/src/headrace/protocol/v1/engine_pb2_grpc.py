@@ -149,8 +149,8 @@ class EngineServiceServicer:
 
     def Plan(self, request, context):
         """Acknowledges what was committed and returns how far the next micro-batch may read. Waits up to `wait_ms` until there is
-        something new. Ends with NOT_FOUND if the gateway does not know the pipeline's positions (it restarted): attach and call
-        again. Ends with DATA_LOSS if a source no longer has what the pipeline must read next.
+        something new. Ends with NOT_FOUND if the gateway does not know the pipeline's positions (it restarted), or the run was
+        detached: attach and call again. Ends with DATA_LOSS if a source no longer has what the pipeline must read next.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -169,7 +169,7 @@ class EngineServiceServicer:
         if the gateway does not hold them. The ranges' committed positions allow a gateway that has just restarted to resume the
         sources without waiting for the planner. The first and last frames may extend beyond the range. DEADLINE_EXCEEDED if the
         source sends nothing for `progress_timeout_ms`: nothing is lost, call again. DATA_LOSS if the source no longer has the
-        range and the pipeline does not accept the loss.
+        range and the pipeline does not accept the loss. NOT_FOUND if the run was detached from this gateway.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

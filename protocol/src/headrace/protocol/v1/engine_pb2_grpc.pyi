@@ -62,8 +62,8 @@ class EngineServiceStub:
     """
     Plan: _grpc.UnaryUnaryMultiCallable[_engine_pb2.PlanRequest, _engine_pb2.PlanResponse]
     """Acknowledges what was committed and returns how far the next micro-batch may read. Waits up to `wait_ms` until there is
-    something new. Ends with NOT_FOUND if the gateway does not know the pipeline's positions (it restarted): attach and call
-    again. Ends with DATA_LOSS if a source no longer has what the pipeline must read next.
+    something new. Ends with NOT_FOUND if the gateway does not know the pipeline's positions (it restarted), or the run was
+    detached: attach and call again. Ends with DATA_LOSS if a source no longer has what the pipeline must read next.
     """
     AwaitSinks: _grpc.UnaryUnaryMultiCallable[_engine_pb2.AwaitSinksRequest, _engine_pb2.AwaitSinksResponse]
     """Waits up to `wait_ms` until each sink that Settle named as awaited is served, because tasks that wait for a sink occupy
@@ -74,7 +74,7 @@ class EngineServiceStub:
     if the gateway does not hold them. The ranges' committed positions allow a gateway that has just restarted to resume the
     sources without waiting for the planner. The first and last frames may extend beyond the range. DEADLINE_EXCEEDED if the
     source sends nothing for `progress_timeout_ms`: nothing is lost, call again. DATA_LOSS if the source no longer has the
-    range and the pipeline does not accept the loss.
+    range and the pipeline does not accept the loss. NOT_FOUND if the run was detached from this gateway.
     """
     Follow: _grpc.UnaryStreamMultiCallable[_engine_pb2.FollowRequest, _engine_pb2.FollowResponse]
     """Streams what the gateway has received after the given positions, and then whatever arrives, until the caller ends the
@@ -159,8 +159,8 @@ class EngineServiceAsyncStub(EngineServiceStub):
     """
     Plan: _aio.UnaryUnaryMultiCallable[_engine_pb2.PlanRequest, _engine_pb2.PlanResponse]  # type: ignore[assignment]
     """Acknowledges what was committed and returns how far the next micro-batch may read. Waits up to `wait_ms` until there is
-    something new. Ends with NOT_FOUND if the gateway does not know the pipeline's positions (it restarted): attach and call
-    again. Ends with DATA_LOSS if a source no longer has what the pipeline must read next.
+    something new. Ends with NOT_FOUND if the gateway does not know the pipeline's positions (it restarted), or the run was
+    detached: attach and call again. Ends with DATA_LOSS if a source no longer has what the pipeline must read next.
     """
     AwaitSinks: _aio.UnaryUnaryMultiCallable[_engine_pb2.AwaitSinksRequest, _engine_pb2.AwaitSinksResponse]  # type: ignore[assignment]
     """Waits up to `wait_ms` until each sink that Settle named as awaited is served, because tasks that wait for a sink occupy
@@ -171,7 +171,7 @@ class EngineServiceAsyncStub(EngineServiceStub):
     if the gateway does not hold them. The ranges' committed positions allow a gateway that has just restarted to resume the
     sources without waiting for the planner. The first and last frames may extend beyond the range. DEADLINE_EXCEEDED if the
     source sends nothing for `progress_timeout_ms`: nothing is lost, call again. DATA_LOSS if the source no longer has the
-    range and the pipeline does not accept the loss.
+    range and the pipeline does not accept the loss. NOT_FOUND if the run was detached from this gateway.
     """
     Follow: _aio.UnaryStreamMultiCallable[_engine_pb2.FollowRequest, _engine_pb2.FollowResponse]  # type: ignore[assignment]
     """Streams what the gateway has received after the given positions, and then whatever arrives, until the caller ends the
@@ -271,8 +271,8 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_engine_pb2.PlanResponse, _abc.Awaitable[_engine_pb2.PlanResponse]]:
         """Acknowledges what was committed and returns how far the next micro-batch may read. Waits up to `wait_ms` until there is
-        something new. Ends with NOT_FOUND if the gateway does not know the pipeline's positions (it restarted): attach and call
-        again. Ends with DATA_LOSS if a source no longer has what the pipeline must read next.
+        something new. Ends with NOT_FOUND if the gateway does not know the pipeline's positions (it restarted), or the run was
+        detached: attach and call again. Ends with DATA_LOSS if a source no longer has what the pipeline must read next.
         """
 
     @_abc_1.abstractmethod
@@ -295,7 +295,7 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         if the gateway does not hold them. The ranges' committed positions allow a gateway that has just restarted to resume the
         sources without waiting for the planner. The first and last frames may extend beyond the range. DEADLINE_EXCEEDED if the
         source sends nothing for `progress_timeout_ms`: nothing is lost, call again. DATA_LOSS if the source no longer has the
-        range and the pipeline does not accept the loss.
+        range and the pipeline does not accept the loss. NOT_FOUND if the run was detached from this gateway.
         """
 
     @_abc_1.abstractmethod
