@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import random
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +24,8 @@ from headrace.contract.limits import MAX_DEAD_LETTERS, MAX_NAME_BYTES
 from headrace.gateway import Config, Peek
 from headrace.gateway.core import Gateway
 from headrace.gateway.core.sinks import dead_letters
+from headrace.gateway.core.sinks.commit_log import CommitLog
+from headrace.gateway.core.sinks.transaction import Part, Transaction
 from headrace.gateway.identity import TokenRegistry
 from headrace.gateway.reload import ConfigSource, Reloading
 from headrace.gateway_status import dead_letters_document
@@ -270,6 +274,58 @@ async def test_what_does_not_fit_before_it_is_committed_is_only_counted(monkeypa
         await rig.writer.report_commits(1)
         found = await rig.one()
         assert (found["count"], [letter["batch"] for letter in found["letters"]]) == (2, [0])
+
+
+def test_the_bytes_of_what_is_undecided_are_those_of_the_parts_whatever_is_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "MAX_BYTES", 2_000)
+    monkeypatch.setattr(dead_letters, "MAX_PARTS", 6)
+    for seed in range(200):
+        drawn, kept = random.Random(seed), dead_letters.DeadLetters()
+        for _ in range(40):
+            query, number, attempt = drawn.choice("ab"), drawn.randrange(3), drawn.choice("xy")
+            part = Part(Transaction(query, number), 0, f"r1/{attempt}")
+            match drawn.randrange(8):
+                case 0:
+                    kept.decide(CommitLog(query, "r1", 1, 0, number))
+                case 1:
+                    kept.vote("out", [part])
+                case 2 if not drawn.randrange(5):
+                    kept.clear()
+                case _:
+                    letter = admin_pb2.DeadLetter(reason="r" * drawn.randrange(900))
+                    kept.add("out", part, dead_letters.PartLetters(1, deque([letter] * drawn.randrange(3))))
+            sizes = [sum(letter.ByteSize() for letter in of_part.last) for of_part in kept._parts.values()]
+            assert kept._undecided_bytes == sum(sizes) <= 2_000, f"seed {seed}"
+            assert sizes == [of_part.size for of_part in kept._parts.values()], f"seed {seed}"
+            assert len(kept._parts) <= 6, f"seed {seed}"
+
+
+async def test_a_part_that_is_delivered_again_replaces_its_letters() -> None:
+    async with rigged() as rig:
+        for _ in range(3):
+            await rig.deliver(0, letters([b"v" * 1_000]))
+        assert len(rig.gateway.dead_letters._parts) == 1
+        await rig.vote(0)
+        await rig.commit(0)
+        assert (await rig.one())["count"] == 1
+        assert rig.gateway.dead_letters._undecided_bytes == 0
+
+
+def test_a_query_that_never_commits_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dead_letters, "MAX_BYTES", 2_000)
+    monkeypatch.setattr(dead_letters, "MAX_PARTS", 6)
+    kept = dead_letters.DeadLetters()
+
+    def add(query: str, batch: int, size: int) -> dead_letters.PartLetters:
+        found = dead_letters.PartLetters(1, deque([admin_pb2.DeadLetter(reason="r" * size)]))
+        kept.add("out", Part(Transaction(query, batch), 0, "r1/a"), found)
+        return found
+
+    stuck = [add("stuck", batch, 400) for batch in range(6)]
+    others = [add("other", batch, 400) for batch in range(2)]
+    assert [len(found.last) for found in others] == [1, 1]
+    assert sum(len(found.last) for found in stuck) == 2
+    assert [part.transaction.batch for _, part in kept._parts if part.transaction.pipeline == "other"] == [0, 1]
 
 
 async def test_a_reason_is_shown_after_any_number_of_headers_and_is_cut() -> None:

@@ -4,7 +4,7 @@ The query declares which parts have dead letters, so nothing else is looked at, 
 once its sink was asked to vote for it and its micro-batch is in the commit log. All of it is in memory: the sink has the letters.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -50,6 +50,11 @@ class PartLetters:
             for preview in previews(frame, 0, peek.preview_bytes, first, MAX_OF_PART, last_headers=True):
                 self.last.append(_letter(part, preview))
 
+    def drop(self) -> None:
+        """Drops what is kept, but not the count."""
+        self.last.clear()
+        self.size = 0
+
 
 @dataclass(slots=True)
 class SinkLetters:
@@ -89,15 +94,32 @@ class DeadLetters:
         """By sink; the one with the newest is the last one."""
 
     def add(self, sink: str, part: Part, letters: PartLetters) -> None:
-        """Adds the dead letters of a part that the sink has staged. What does not fit is only counted."""
+        """Adds the dead letters of a part that the sink has staged, in place of those of an earlier delivery of the part.
+
+        What does not fit is only counted: of this part, or, if other queries hold more, of the oldest parts of the one with most.
+        """
+        if (sink, part) in self._parts:
+            self._remove((sink, part))
         letters.size = sum(letter.ByteSize() for letter in letters.last)
-        if self._undecided_bytes + letters.size > MAX_BYTES:
-            letters.last.clear()
-            letters.size = 0
-        self._undecided_bytes += letters.size
         self._parts[sink, part] = letters
+        self._undecided_bytes += letters.size
+        while self._undecided_bytes > MAX_BYTES:
+            self._shorten(part, letters)
         if len(self._parts) > MAX_PARTS:
-            self._remove(next(iter(self._parts)))
+            counts = Counter(each.transaction.pipeline for _, each in self._parts)
+            most = max(counts, key=counts.__getitem__)
+            self._remove(next(key for key in self._parts if key[1].transaction.pipeline == most))
+
+    def _shorten(self, newest: Part, letters: PartLetters) -> None:
+        """Drops letters of the query with the most bytes, but not their count."""
+        sizes = Counter[str]()
+        for (_, part), found in self._parts.items():
+            sizes[part.transaction.pipeline] += found.size
+        most = max(sizes, key=sizes.__getitem__)
+        if most != newest.transaction.pipeline:
+            letters = next(found for (_, p), found in self._parts.items() if found.size and p.transaction.pipeline == most)
+        self._undecided_bytes -= letters.size
+        letters.drop()
 
     def _remove(self, key: tuple[str, Part]) -> None:
         self._undecided_bytes -= self._parts.pop(key).size
@@ -145,8 +167,7 @@ class DeadLetters:
     def clear(self) -> None:
         """Drops the letters that are kept, and goes on counting."""
         for of_part in self._parts.values():
-            of_part.last.clear()
-            of_part.size = 0
+            of_part.drop()
         self._undecided_bytes = 0
         for of_sink in self._of_sinks.values():
             of_sink.clear()
