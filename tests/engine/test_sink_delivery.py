@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from tests.fake_gateway.engine_sinks import FakeSinkGateway
 
-from headrace.engine import GatewayAway, HeadraceError, NotAllowed, OlderCheckpoint, SinkAway, SinkFailed, SinkLost
+from headrace.engine import GatewayAway, GatewayError, HeadraceError, NotAllowed, OlderCheckpoint, SinkAway, SinkFailed, SinkLost
 from headrace.engine.sink._delivery import Delivery, vote
 from headrace.engine.sink._options import SinkOptions, parse_sink
 from headrace.engine.wire._connection import Connection
@@ -16,6 +16,7 @@ from headrace.engine.wire._gateway_options import Defaults
 from headrace.protocol.v1 import sink_pb2
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION
 TRANSACTION = sink_pb2.Transaction(pipeline="q-1", batch=7)
 VALUES = [b"%d" % i * 100_000 for i in range(60)]
 
@@ -101,21 +102,23 @@ def test_a_sink_that_takes_nothing_is_an_error(gateway: FakeSinkGateway, frames:
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "names"),
+    ("code", "reason", "kind", "names"),
     [
-        (grpc.StatusCode.FAILED_PRECONDITION, OlderCheckpoint, ["alerts", "batch 7", "restore", "onOlderCheckpoint"]),
-        (grpc.StatusCode.ABORTED, SinkFailed, ["alerts", "batch 7", "disk full", "restart the query"]),
-        (grpc.StatusCode.DATA_LOSS, SinkLost, ["disk full", "onSinkLoss"]),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, SinkAway, ["alerts", "connector"]),
-        (grpc.StatusCode.PERMISSION_DENIED, NotAllowed, ["disk full"]),
+        (PRECONDITION, "older-checkpoint", OlderCheckpoint, ["alerts", "batch 7", "restore", "onOlderCheckpoint"]),
+        (PRECONDITION, "", GatewayError, ["failed: disk full"]),
+        (grpc.StatusCode.ABORTED, "", SinkFailed, ["alerts", "batch 7", "disk full", "restart the query"]),
+        (grpc.StatusCode.DATA_LOSS, "", SinkLost, ["disk full", "onSinkLoss"]),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "", SinkAway, ["alerts", "connector"]),
+        (grpc.StatusCode.PERMISSION_DENIED, "", NotAllowed, ["disk full"]),
     ],
 )
 def test_other_failures_are_final(
-    gateway: FakeSinkGateway, code: grpc.StatusCode, kind: type[HeadraceError], names: list[str]
+    gateway: FakeSinkGateway, code: grpc.StatusCode, reason: str, kind: type[HeadraceError], names: list[str]
 ) -> None:
-    gateway.deliver_failures = [(2, code, "disk full")]
+    gateway.reason, gateway.deliver_failures = reason, [(2, code, "disk full")]
     with pytest.raises(kind) as caught:
         deliver(gateway)
+    assert type(caught.value) is kind
     assert all(name in str(caught.value) for name in names)
     assert len(gateway.delivered) == 1
     gateway.vote_failures = [(code, "disk full")]

@@ -174,6 +174,7 @@ def test_a_vote_against_a_batch_fails_the_query_and_the_batch_runs_again(rig: Ri
 
 def test_an_older_checkpoint_is_an_error_unless_it_is_accepted(rig: Rig) -> None:
     rig.gateway.append("orders/0", messages(1, 5))
+    rig.gateway.reason = "older-checkpoint"
     rig.gateway.deliver_failures = [(1, grpc.StatusCode.FAILED_PRECONDITION, "batch 4 is its last")]
     failure = rig.failure(rig.load(readTasks="1"))
     assert "OlderCheckpoint: sink alerts has already committed batch 0" in failure

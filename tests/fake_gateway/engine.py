@@ -36,6 +36,8 @@ class FakeGateway(EngineServiceServicer):
         self.metadata: list[dict[str, str]] = []
         self.failure: tuple[grpc.StatusCode, str] | None = None
         """Ends every call."""
+        self.reason = ""
+        """Names for programs why calls end, if the status code is not enough."""
         self.fetch_failures: list[tuple[int, grpc.StatusCode, str]] = []
         """Ends the next fetches after so many frames."""
         self.arrived: dict[str, int] = {}
@@ -191,6 +193,8 @@ class FakeGateway(EngineServiceServicer):
             self._abort(context, *self.failure)
 
     def _abort(self, context: grpc.ServicerContext, code: grpc.StatusCode, details: str) -> NoReturn:
+        if self.reason:
+            context.set_trailing_metadata((("headrace-reason", self.reason),))
         context.abort(code, details)
         raise AssertionError("abort raises")
 

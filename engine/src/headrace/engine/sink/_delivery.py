@@ -292,7 +292,7 @@ def sink_error(error: grpc.RpcError, connection: Connection, sink: str, batch: i
     details = (error.details() if isinstance(error, grpc.Call) else None) or code.name
     if has_reason(error, "sink-mode"):
         return NotAtOnce(details)
-    if code is grpc.StatusCode.FAILED_PRECONDITION:
+    if has_reason(error, "older-checkpoint"):
         return OlderCheckpoint(
             f"sink {sink} has already committed batch {batch}, which is not in the checkpoint: {details}. The checkpoint must be "
             "an older one; restore the newer one, or set onOlderCheckpoint to accept to write the batch again"

@@ -42,4 +42,5 @@ def _needed_after(stream: Stream, committed: Position) -> Position:
     running = [p for p in stream.readers if p.attached]
     if not stream.replayable or not all(p.knows(stream.name) for p in running):
         return committed
-    return min((p.reads_after(stream.name) for p in running if not stream.must_be_rewound_for(p)), default=committed)
+    served = [p for p in running if not (stream.must_be_rewound_for(p) or stream.is_lost_for(p))]
+    return min((p.reads_after(stream.name) for p in served), default=committed)

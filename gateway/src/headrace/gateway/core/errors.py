@@ -259,6 +259,7 @@ class OlderCheckpoint(ProtocolError):
     """A sink has committed a batch that the pipeline runs again: the checkpoint is older than the sink."""
 
     status = grpc.StatusCode.FAILED_PRECONDITION
+    engine_reason = "older-checkpoint"
 
 
 class UnknownPart(ProtocolError):

@@ -10,7 +10,7 @@ from headrace.gateway.core.acknowledging import acknowledge, committed_by_all
 from headrace.gateway.core.pipeline import Pipeline
 from headrace.gateway.core.position import BEGINNING, to_proto
 from headrace.gateway.core.starting import ask_for_start
-from headrace.gateway.core.stream import Attachment, Loss, Stream
+from headrace.gateway.core.stream import Attachment, Stream
 from headrace.protocol.v1 import source_pb2
 
 log = structlog.get_logger("headrace.gateway")
@@ -19,11 +19,13 @@ log = structlog.get_logger("headrace.gateway")
 def reconcile(stream: Stream) -> None:
     """Opens, rewinds and acknowledges a stream according to the positions of its readers."""
     ask_for_start(stream)
+    if not any(p.attached and stream.is_lost_for(p) for p in stream.readers):
+        stream.loss = None
     attachment = stream.attachment
     if attachment is not None:
         if not attachment.opened and not attachment.closed:
             _open(stream, attachment)
-        elif attachment.opened and stream.replayable and _is_elsewhere(stream):
+        elif attachment.opened and stream.replayable and (_is_elsewhere(stream) or _is_loss_accepted(stream)):
             stream.leave()
             text = "a pipeline must read from another position; open the stream again to learn it"
             attachment.session.reject(attachment.stream_id, source_pb2.REJECT_REASON_REOPEN, text)
@@ -33,13 +35,13 @@ def reconcile(stream: Stream) -> None:
 def _open(stream: Stream, attachment: Attachment) -> None:
     if stream.forgetting or (stream.pause is not None and not stream.is_awaited()):
         return
-    if not any(p.attached and p.knows(stream.name) for p in stream.readers):
+    served = [p for p in stream.readers if p.attached and p.knows(stream.name)]
+    skip_lost = _is_loss_accepted(stream)
+    if skip_lost:
+        _skip(stream)
+    # A loss concerns only who needs what is lost: they fail, and the stream is opened for the others.
+    if all(stream.is_lost_for(p) for p in served):
         return
-    skip_lost = stream.loss is not None
-    if stream.loss is not None:
-        if not all(p.skip_lost for p in stream.readers if p.attached):
-            return
-        _skip(stream, stream.loss)
     floor = _floor(stream)
     if not stream.replayable:
         newest = max(floor.epoch, stream.live_epoch, *(p.epoch for r in stream.readers for p in _positions(r, stream)))
@@ -58,9 +60,21 @@ def _open(stream: Stream, attachment: Attachment) -> None:
     attachment.session.send(source_pb2.IngestResponse(stream_opened=opened))
 
 
-def _skip(stream: Stream, loss: Loss) -> None:
+def _is_loss_accepted(stream: Stream) -> bool:
+    """Returns whether every running reader accepts the loss, or reads only what the source still has."""
+    loss = stream.loss
+    if loss is None:
+        return False
+    strict = [p for p in stream.readers if p.attached and not p.skip_lost]
+    if any(stream.is_lost_for(p) for p in strict):
+        return False
+    return all(loss.earliest is not None and p.reads_after(stream.name).sequence >= loss.earliest - 1 for p in strict)
+
+
+def _skip(stream: Stream) -> None:
+    loss, stream.loss = stream.loss, None
+    assert loss is not None
     stream.losses += 1
-    stream.loss = None
     if loss.earliest is not None:
         stream.horizon = max(_floor(stream), Position(0, loss.earliest - 1))
     log.warning("lost messages skipped", stream=stream.name, after=str(loss.resume), earliest=loss.earliest)
@@ -72,7 +86,7 @@ def _floor(stream: Stream) -> Position:
     Running batches take precedence: a query that must go back waits until the batches of others are committed; otherwise their
     tasks would wait for everything that it reads first. Queries that are away count only if no other is attached.
     """
-    known = [p for p in stream.readers if p.knows(stream.name)]
+    known = [p for p in stream.readers if p.knows(stream.name) and not stream.is_lost_for(p)]
     running = [p for p in known if p.attached] or known
     needed = [p for p in running if p.in_flight(stream.name)] or running
     return max(min((p.reads_after(stream.name) for p in needed), default=stream.start), stream.horizon)

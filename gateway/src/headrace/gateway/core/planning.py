@@ -117,8 +117,9 @@ def _shared(pipeline: Pipeline, streams: Mapping[str, Stream], max_messages: int
 def _supply(pipeline: Pipeline, stream: Stream) -> _Supply:
     if stream.pause is not None:
         return _Supply(stream, stream.start, 0, 0)
-    if stream.replayable and (stream.must_be_rewound_for(pipeline) or stream.is_awaited(but_by=pipeline)):
-        # The next messages are not held yet, or the running batch of another pipeline needs the source first.
+    held_up = stream.must_be_rewound_for(pipeline) or stream.is_lost_for(pipeline) or stream.is_awaited(but_by=pipeline)
+    if stream.replayable and held_up:
+        # The next messages are not held yet or are lost, or the running batch of another pipeline needs the source first.
         return _Supply(stream, stream.start, 0, 0)
     start = _within_epoch(pipeline.position(stream.name), stream)
     known = pipeline.knows(stream.name)

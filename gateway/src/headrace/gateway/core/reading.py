@@ -70,10 +70,10 @@ async def read(
             # More frames may have arrived in the meantime, without a notification: check again before waiting or ending.
             continue
         if readable:
-            if stream.received >= end or _gone(pipeline, stream, wanted):
+            if stream.received >= end or _gone(pipeline, stream, wanted, at):
                 return
         elif stream.loss is not None:
-            _gone(pipeline, stream, wanted)
+            _gone(pipeline, stream, wanted, at)
         left = None if timeout_s is None else waits_since + timeout_s - clock.monotonic()
         if not await stream.news.wait(left if left is None else max(0.0, left)) and left is not None and left <= 0:
             raise SourceSilent(_describe_silence(stream, at, end, timeout_s or 0.0))
@@ -88,13 +88,13 @@ def _up_to(sequence: int, frames: Iterable[HeldFrame]) -> Iterator[HeldFrame]:
             return
 
 
-def _gone(pipeline: Pipeline, stream: Stream, wanted: ReadRange) -> bool:
-    """Returns whether the rest of the range will never arrive, and the pipeline accepts that.
+def _gone(pipeline: Pipeline, stream: Stream, wanted: ReadRange, at: Position) -> bool:
+    """Returns whether the rest of the range, after `at`, will never arrive, and the pipeline accepts that.
 
     Raises:
         MessagesLost: it will not arrive, and the pipeline does not accept losses.
     """
-    if stream.loss is not None and not pipeline.skip_lost:
+    if stream.loss is not None and at <= stream.loss.resume and not pipeline.skip_lost:
         raise MessagesLost(describe_loss(stream, wanted.committed, wanted.batch_end))
     if stream.ended:
         if not pipeline.skip_lost:

@@ -86,7 +86,7 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A source's report that it cannot resume."""
+    """A source's report that it cannot resume. It concerns who reads after this position or an earlier one, and nobody else."""
 
     resume: Position
     earliest: int | None
@@ -271,11 +271,18 @@ class Stream:
 
     def is_awaited(self, but_by: Pipeline | None = None) -> bool:
         """Returns whether a running batch, other than that of `but_by`, cannot end before the source sends more."""
-        return any(p is not but_by and p.in_flight(self.name) and p.planned[self.name] > self.received for p in self.readers)
+        running = (p for p in self.readers if p is not but_by and p.in_flight(self.name) and not self.is_lost_for(p))
+        return any(p.planned[self.name] > self.received for p in running)
+
+    def is_lost_for(self, pipeline: Pipeline) -> bool:
+        """Returns whether the pipeline needs messages that the source no longer has."""
+        return self.loss is not None and pipeline.reads_after(self.name) <= self.loss.resume
 
     def must_be_rewound_for(self, pipeline: Pipeline) -> bool:
-        """Returns whether the messages that the pipeline reads next are no longer held."""
-        return self.replayable and max(pipeline.reads_after(self.name), self.horizon) < self.start
+        """Returns whether the messages that the pipeline reads next are no longer held, and the source may have them."""
+        if not self.replayable or self.is_lost_for(pipeline):
+            return False
+        return max(pipeline.reads_after(self.name), self.horizon) < self.start
 
     def caught_up(self) -> bool:
         """Returns whether everything that the source had at its last report has been received."""

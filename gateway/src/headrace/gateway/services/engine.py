@@ -292,7 +292,7 @@ class EngineService(EngineServiceServicer):
         if pipeline.skip_lost:
             return
         for stream in self._gateway.streams.values():
-            if stream.loss is not None and pipeline in stream.readers:
+            if pipeline in stream.readers and stream.is_lost_for(pipeline):
                 raise MessagesLost(describe_loss(stream, pipeline.position(stream.name), pipeline.planned.get(stream.name)))
 
 

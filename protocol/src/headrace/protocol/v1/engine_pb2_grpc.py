@@ -208,10 +208,11 @@ class EngineServiceServicer:
         """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged
         them, as its mode promises. Waits, up to the caller's deadline, for a sink that is unavailable or slow. A call that ends
         with an error has delivered nothing: call again with another attempt. Also waits until Settle has told a gateway that
-        has just started which run is the current one. UNAVAILABLE if the sink's session was lost meanwhile. FAILED_PRECONDITION
-        if the sink has already committed this batch, so the checkpoint must be an older one. ABORTED if the sink failed (with
-        its reason), if the batch is already in the commit log, or if the run is not the current one. DATA_LOSS if an instance
-        of a sink of the pipeline has reconnected without what it voted for.
+        has just started which run is the current one. UNAVAILABLE if the sink's session was lost meanwhile. FAILED_PRECONDITION,
+        with `headrace-reason: older-checkpoint` in the trailing metadata, if the sink has already committed this batch, so the
+        checkpoint must be an older one; without it, if the messages of the call are out of turn. ABORTED if the sink failed
+        (with its reason), if the batch is already in the commit log, or if the run is not the current one. DATA_LOSS if an
+        instance of a sink of the pipeline has reconnected without what it voted for.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

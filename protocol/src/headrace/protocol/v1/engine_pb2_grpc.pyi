@@ -96,10 +96,11 @@ class EngineServiceStub:
     """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged
     them, as its mode promises. Waits, up to the caller's deadline, for a sink that is unavailable or slow. A call that ends
     with an error has delivered nothing: call again with another attempt. Also waits until Settle has told a gateway that
-    has just started which run is the current one. UNAVAILABLE if the sink's session was lost meanwhile. FAILED_PRECONDITION
-    if the sink has already committed this batch, so the checkpoint must be an older one. ABORTED if the sink failed (with
-    its reason), if the batch is already in the commit log, or if the run is not the current one. DATA_LOSS if an instance
-    of a sink of the pipeline has reconnected without what it voted for.
+    has just started which run is the current one. UNAVAILABLE if the sink's session was lost meanwhile. FAILED_PRECONDITION,
+    with `headrace-reason: older-checkpoint` in the trailing metadata, if the sink has already committed this batch, so the
+    checkpoint must be an older one; without it, if the messages of the call are out of turn. ABORTED if the sink failed
+    (with its reason), if the batch is already in the commit log, or if the run is not the current one. DATA_LOSS if an
+    instance of a sink of the pipeline has reconnected without what it voted for.
     """
     DeliverAtOnce: _grpc.StreamStreamMultiCallable[_engine_pb2.DeliverAtOnceRequest, _engine_pb2.DeliverAtOnceResponse]
     """Delivers parts, one after the other, before their batch is planned: for a run in real-time mode. Each part is as in
@@ -193,10 +194,11 @@ class EngineServiceAsyncStub(EngineServiceStub):
     """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged
     them, as its mode promises. Waits, up to the caller's deadline, for a sink that is unavailable or slow. A call that ends
     with an error has delivered nothing: call again with another attempt. Also waits until Settle has told a gateway that
-    has just started which run is the current one. UNAVAILABLE if the sink's session was lost meanwhile. FAILED_PRECONDITION
-    if the sink has already committed this batch, so the checkpoint must be an older one. ABORTED if the sink failed (with
-    its reason), if the batch is already in the commit log, or if the run is not the current one. DATA_LOSS if an instance
-    of a sink of the pipeline has reconnected without what it voted for.
+    has just started which run is the current one. UNAVAILABLE if the sink's session was lost meanwhile. FAILED_PRECONDITION,
+    with `headrace-reason: older-checkpoint` in the trailing metadata, if the sink has already committed this batch, so the
+    checkpoint must be an older one; without it, if the messages of the call are out of turn. ABORTED if the sink failed
+    (with its reason), if the batch is already in the commit log, or if the run is not the current one. DATA_LOSS if an
+    instance of a sink of the pipeline has reconnected without what it voted for.
     """
     DeliverAtOnce: _aio.StreamStreamMultiCallable[_engine_pb2.DeliverAtOnceRequest, _engine_pb2.DeliverAtOnceResponse]  # type: ignore[assignment]
     """Delivers parts, one after the other, before their batch is planned: for a run in real-time mode. Each part is as in
@@ -341,10 +343,11 @@ class EngineServiceServicer(metaclass=_abc_1.ABCMeta):
         """Delivers the rows of one Spark task to a sink: DeliveryStart, frames, DeliveryEnd. Answered once the sink has staged
         them, as its mode promises. Waits, up to the caller's deadline, for a sink that is unavailable or slow. A call that ends
         with an error has delivered nothing: call again with another attempt. Also waits until Settle has told a gateway that
-        has just started which run is the current one. UNAVAILABLE if the sink's session was lost meanwhile. FAILED_PRECONDITION
-        if the sink has already committed this batch, so the checkpoint must be an older one. ABORTED if the sink failed (with
-        its reason), if the batch is already in the commit log, or if the run is not the current one. DATA_LOSS if an instance
-        of a sink of the pipeline has reconnected without what it voted for.
+        has just started which run is the current one. UNAVAILABLE if the sink's session was lost meanwhile. FAILED_PRECONDITION,
+        with `headrace-reason: older-checkpoint` in the trailing metadata, if the sink has already committed this batch, so the
+        checkpoint must be an older one; without it, if the messages of the call are out of turn. ABORTED if the sink failed
+        (with its reason), if the batch is already in the commit log, or if the run is not the current one. DATA_LOSS if an
+        instance of a sink of the pipeline has reconnected without what it voted for.
         """
 
     @_abc_1.abstractmethod

@@ -900,7 +900,8 @@ func (x *Backlog) GetBytes() uint64 {
 }
 
 // The source cannot resume: messages after the resume position are gone. The gateway answers with Reject (REOPEN). The
-// stream that is then opened stays parked until its pipelines accept the loss (SRC-41, SRC-42).
+// stream that is then opened stays parked for the pipelines that need these messages, until they accept the loss. Pipelines
+// that read after the resume position are served (SRC-41, SRC-42).
 type PositionLost struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream.

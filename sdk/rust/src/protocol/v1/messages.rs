@@ -487,7 +487,8 @@ pub struct Backlog {
     pub bytes: ::core::option::Option<u64>,
 }
 /// The source cannot resume: messages after the resume position are gone. The gateway answers with Reject (REOPEN). The
-/// stream that is then opened stays parked until its pipelines accept the loss (SRC-41, SRC-42).
+/// stream that is then opened stays parked for the pipelines that need these messages, until they accept the loss. Pipelines
+/// that read after the resume position are served (SRC-41, SRC-42).
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PositionLost {
     /// The stream.

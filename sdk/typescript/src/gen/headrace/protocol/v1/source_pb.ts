@@ -407,7 +407,8 @@ export const BacklogSchema: GenMessage<Backlog> = /*@__PURE__*/
 
 /**
  * The source cannot resume: messages after the resume position are gone. The gateway answers with Reject (REOPEN). The
- * stream that is then opened stays parked until its pipelines accept the loss (SRC-41, SRC-42).
+ * stream that is then opened stays parked for the pipelines that need these messages, until they accept the loss. Pipelines
+ * that read after the resume position are served (SRC-41, SRC-42).
  *
  * @generated from message headrace.protocol.v1.PositionLost
  */
