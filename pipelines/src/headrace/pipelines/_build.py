@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from headrace.pipelines import _arguments as check
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.steps._aggregation import Aggregation, Functions, Window, functions_of
 from headrace.pipelines.steps._contextual import Contextual
@@ -12,10 +13,11 @@ from headrace.pipelines.steps._stateful import Stateful, StatefulFlat, listed
 from headrace.pipelines.steps._step import OnError, Step
 from headrace.pipelines.time._time import span
 
+_ONE_RESULT = "return one result, such as a list"
+
 
 def stateful_step(
     where: str,
-    name: str,
     on_error: OnError,
     flat: bool,
     function: Callable[..., Any],
@@ -23,21 +25,26 @@ def stateful_step(
     on_timer: Callable[..., Any] | None,
     ttl: timedelta | str | None,
     lag: int,
-) -> Step:
-    """Returns the step that calls a function with each value and the state of its key.
+) -> Callable[[str], Step]:
+    """Returns the step that calls a function with each value and the state of its key, as a function of its name.
 
     Raises:
         GraphError: The state, the function or the parameters are invalid; `where` names the step.
     """
-    _check_state(where, make)
+    check_state(where, make)
+    how = None if flat else "use stateful_flat"
+    check.function(where, "function", function, instead_of_yield=how)
     wants_context = _wants_context(where, function)
+    if on_timer is not None:
+        check.function(where, "on_timer", on_timer, "state", "context", instead_of_yield=how)
     if on_timer is not None and not wants_context:
         raise GraphError(f"{where}: on_timer is never called: to set timers, the function needs a third parameter, the context")
     if not wants_context and ttl is None:
-        return StatefulFlat(name, on_error, listed(function), make) if flat else Stateful(name, on_error, function, make)
+        kind, called = (StatefulFlat, listed(function)) if flat else (Stateful, function)
+        return lambda name: kind(name, on_error, called, make)
     with_context = function if wants_context else lambda value, state, context: function(value, state)
     lives = None if ttl is None else span(ttl, f"{where}: ttl")
-    return Contextual(name, on_error, with_context, make, flat, on_timer, lives, lag)
+    return lambda name: Contextual(name, on_error, with_context, make, flat, on_timer, lives, lag)
 
 
 def aggregation_of(
@@ -51,22 +58,38 @@ def aggregation_of(
     """Returns the aggregation of a step, from an `Aggregation` or from functions.
 
     Raises:
-        GraphError: Neither or both are given; `where` names the step.
+        GraphError: Neither or both are given, or one is invalid; `where` names the step.
     """
+    if output is not None:
+        check.function(where, "output", output, "key", "accumulator", "window", instead_of_yield=_ONE_RESULT)
     if aggregation is None:
-        if not callable(initial) or not callable(update):
-            raise GraphError(f"{where}: pass an Aggregation, or functions: initial=list, update=..., output=...")
-        return Functions(initial, update, output or (lambda key, accumulator, window: accumulator), combine)
+        return _of_functions(where, initial, update, combine, output)
     if not isinstance(aggregation, Aggregation):
-        raise GraphError(f"{where}: {aggregation!r} is not an Aggregation, such as count()")
+        raise GraphError(f"{where}: aggregation: {check.shown(aggregation)} is not an Aggregation, such as count()")
     if initial is not None or update is not None or combine is not None:
         raise GraphError(f"{where}: pass either an Aggregation or functions; only output= is allowed with both")
     return functions_of(aggregation, output)
 
 
-def _check_state(where: str, make: Callable[[], Any]) -> None:
-    made = make() if callable(make) else make
-    if not callable(make) or isinstance(made, (int, float, complex, str, bytes, tuple, frozenset, type(None))):
+def _of_functions(where: str, initial: Any, update: Any, combine: Any, output: Any) -> Functions:
+    """Returns an aggregation that consists of the user's functions."""
+    if initial is None or update is None:
+        raise GraphError(f"{where}: pass an Aggregation, or functions: initial=list, update=..., output=...")
+    check.factory(where, "initial", initial)
+    check.function(where, "update", update, "accumulator", "value", instead_of_yield="return the accumulator")
+    if combine is not None:
+        check.function(where, "combine", combine, "accumulator", "accumulator", instead_of_yield="return an accumulator")
+    return Functions(initial, update, output or (lambda key, accumulator, window: accumulator), combine)
+
+
+def check_state(where: str, make: Callable[[], Any]) -> None:
+    """Checks the function that makes states.
+
+    Raises:
+        GraphError: It is invalid, or a state cannot be changed; `where` names the step.
+    """
+    made = check.factory(where, "state", make)
+    if isinstance(made, (int, float, complex, str, bytes, tuple, frozenset, type(None))):
         raise GraphError(
             f"{where}: a state of type {type(made).__name__} is immutable; pass a class, or a function that returns a list, "
             "dict or set"
@@ -85,3 +108,9 @@ def _wants_context(where: str, function: Callable[..., Any]) -> bool:
     if len(required) > 3 or (len(positional) < 2 and not some):
         raise GraphError(f"{where}: a stateful function takes (value, state) or (value, state, context)")
     return len(required) == 3 or (len(positional) > 2 and positional[2].name == "context")
+
+
+def own_name(function: Any) -> str | None:
+    """The name of a function; None for lambdas and other objects."""
+    name: str | None = getattr(function, "__name__", None)
+    return name if name != "<lambda>" and inspect.isroutine(function) else None

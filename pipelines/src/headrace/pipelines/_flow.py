@@ -1,26 +1,26 @@
 """Flows: the values between the sources and the sinks of a pipeline. Each method adds a step."""
 
-import inspect
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from headrace.pipelines._build import aggregation_of, stateful_step
+from headrace.pipelines import _arguments as check
+from headrace.pipelines import _methods as methods
+from headrace.pipelines._build import aggregation_of, check_state, own_name, stateful_step
 from headrace.pipelines._errors import GraphError
+from headrace.pipelines._methods import Method
 from headrace.pipelines._windowed import Windowed, windowed
 from headrace.pipelines.elements._elements import Key
 from headrace.pipelines.elements._headers import Header, Headers
 from headrace.pipelines.graph._builder import GraphBuilder
 from headrace.pipelines.programs._program import program_of
 from headrace.pipelines.steps._aggregation import Aggregation, Window
-from headrace.pipelines.steps._columnar import KeyStates, MapColumns, StatefulColumns
+from headrace.pipelines.steps._columnar import KeyStates, StatefulColumns
 from headrace.pipelines.steps._context import Context
 from headrace.pipelines.steps._deduplicate import Deduplicate, DeduplicateKeys, KeyById, key_of
-from headrace.pipelines.steps._headers import MapWithHeaders, SetHeaders
 from headrace.pipelines.steps._program import StatefulProgram, payload
 from headrace.pipelines.steps._running import Running
-from headrace.pipelines.steps._stateless import EventTime, Filter, FlatMap, KeyBy, Map, Merge, Sink, to_bytes
+from headrace.pipelines.steps._stateless import Merge, Sink, to_bytes
 from headrace.pipelines.steps._step import OnError, Step
 from headrace.pipelines.time._time import span
 from headrace.pipelines.windows._windows import Count, Grid, Late, Session
@@ -49,23 +49,23 @@ class Flow(Generic[T]):
 
     def map(self, function: Callable[[T], U | None], *, name: str | None = None, on_error: OnError | None = None) -> "Flow[U]":
         """Applies a function to each value. Results that are None are dropped."""
-        return Flow(self._builder, self._then(Map, function, name, on_error))
+        return Flow(self._builder, self._then(methods.MAP, function, name, on_error))
 
     def flat_map(
         self, function: Callable[[T], Iterable[U]], *, name: str | None = None, on_error: OnError | None = None
     ) -> "Flow[U]":
         """Applies a function that returns or yields any number of results for each value."""
-        return Flow(self._builder, self._then(FlatMap, function, name, on_error))
+        return Flow(self._builder, self._then(methods.FLAT_MAP, function, name, on_error))
 
     def filter(self, function: Callable[[T], bool], *, name: str | None = None, on_error: OnError | None = None) -> "Flow[T]":
         """Keeps the values for which the function is true."""
-        return Flow(self._builder, self._then(Filter, function, name, on_error))
+        return Flow(self._builder, self._then(methods.FILTER, function, name, on_error))
 
     def map_with_headers(
         self, function: Callable[[T, Headers], U | None], *, name: str | None = None, on_error: OnError | None = None
     ) -> "Flow[U]":
         """Applies a function to each value and its headers. Results that are None are dropped."""
-        return Flow(self._builder, self._then(MapWithHeaders, function, name, on_error))
+        return Flow(self._builder, self._then(methods.MAP_WITH_HEADERS, function, name, on_error))
 
     def set_headers(
         self, function: Callable[[T, Headers], Iterable[Header]], *, name: str | None = None, on_error: OnError | None = None
@@ -74,7 +74,7 @@ class Flow(Generic[T]):
 
         A header is a name and a value, which is bytes or None. The headers of a `Message` remain those of the source.
         """
-        return Flow(self._builder, self._then(SetHeaders, function, name, on_error))
+        return Flow(self._builder, self._then(methods.SET_HEADERS, function, name, on_error))
 
     def event_time(
         self, function: Callable[[T], datetime | int | None], *, name: str | None = None, on_error: OnError | None = None
@@ -83,17 +83,21 @@ class Flow(Generic[T]):
 
         By default, event times are those of the messages. This step must precede the first `key_by` or `deduplicate`.
         """
-        return Flow(self._builder, self._then(EventTime, function, name, on_error))
+        return Flow(self._builder, self._then(methods.EVENT_TIME, function, name, on_error))
 
     def merge(self, *others: "Flow[T]", name: str | None = None) -> "Flow[T]":
         """Merges this flow with others. The values of each stream stay in order.
 
         Raises:
-            GraphError: A flow belongs to another pipeline.
+            GraphError: Something is not a flow, or belongs to another pipeline.
         """
         builder = self._builder
-        if any(other._builder is not builder for other in others):
-            raise GraphError(f"pipeline {builder.name} cannot merge flows of other pipelines")
+        where = builder.where(name, "merge", "merge")
+        for other in others:
+            if not isinstance(other, Flow):
+                raise GraphError(f"{where}: others are flows, each an argument of its own, and one is {check.shown(other)}")
+            if other._builder is not builder:
+                raise GraphError(f"{where}: others: a flow is one of other pipelines: of {other._builder.name}")
         step = Merge(builder.name_for(name, "merge"), OnError.FAIL)
         return Flow(builder, builder.add(step, self._number, *(other._number for other in others)))
 
@@ -101,7 +105,7 @@ class Flow(Generic[T]):
         self, function: Callable[[T], Key] | None = None, *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[T]":
         """Partitions the values by key. The values of each key stay in order. By default, the key is that of the message."""
-        return KeyedFlow(self._builder, self._then(KeyBy, function, name, on_error))
+        return KeyedFlow(self._builder, self._then(methods.KEY_BY, function, name, on_error))
 
     def deduplicate(
         self,
@@ -125,9 +129,10 @@ class Flow(Generic[T]):
             GraphError: `within` is not a positive duration, or the step needs a name.
         """
         builder = self._builder
-        name, policy = builder.name_for_states(name, "deduplicate", "deduplicate"), on_error or builder.on_error
+        span_us, policy = _checked_ids(builder, id, within, name, on_error)
+        name = builder.name_for_states(name, "deduplicate", "deduplicate")
         keyed = builder.add(KeyById(builder.name_for(None, f"{name}-by-id"), policy, key_of, id), self._number)
-        return Flow(builder, builder.add(DeduplicateKeys(name, policy, None, _within(builder, name, within)), keyed))
+        return Flow(builder, builder.add(DeduplicateKeys(name, policy, None, span_us), keyed))
 
     def map_columns(
         self,
@@ -146,7 +151,7 @@ class Flow(Generic[T]):
         With `headers`, the batches have a column `headers`: a list of structs of `name` and `value` for each row. Such a column
         in the result sets the headers of its rows.
         """
-        return Flow(self._builder, self._then(partial(MapColumns, headers=headers), function, name, on_error))
+        return Flow(self._builder, self._map_columns(function, headers, name, on_error))
 
     def sink(
         self,
@@ -165,14 +170,19 @@ class Flow(Generic[T]):
             on_error: The policy for values for which `encode` raises.
         """
         builder = self._builder
-        step = Sink(builder.name_for(name, f"to-{sink}"), on_error or builder.on_error, sink, encode or to_bytes)
-        builder.add(step, self._number)
+        check.name(builder.where(name, None, "sink"), "sink", sink)
+        where = builder.where(name, f"to-{sink}", "sink")
+        if encode is not None:
+            check.function(where, "encode", encode, "value", instead_of_yield="yield in a flat_map before the sink")
+        policy = builder.policy(where, on_error)
+        builder.add(Sink(builder.name_for(name, f"to-{sink}"), policy, sink, encode or to_bytes), self._number)
 
-    def _then(self, kind: Callable[..., Step], function: Any, name: str | None, on_error: OnError | None) -> int:
-        builder = self._builder
-        made = _name_of(function, getattr(kind, "func", kind).__name__.lower())
-        step = kind(builder.name_for(name, made), on_error or builder.on_error, function)
-        return builder.add(step, self._number)
+    def _then(self, method: Method, function: Any, name: str | None, on_error: OnError | None) -> int:
+        return self._builder.add(method.step(self._builder, function, name, on_error), self._number)
+
+    def _map_columns(self, function: Any, headers: bool, name: str | None, on_error: OnError | None) -> int:
+        where = self._builder.where(name, own_name(function), "map_columns")
+        return self._then(methods.map_columns(check.flag(where, "headers", headers)), function, name, on_error)
 
 
 class KeyedFlow(Flow[T]):
@@ -182,31 +192,31 @@ class KeyedFlow(Flow[T]):
         self, function: Callable[[T], U | None], *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[U]":
         """Applies a function to each value. Results that are None are dropped."""
-        return KeyedFlow(self._builder, self._then(Map, function, name, on_error))
+        return KeyedFlow(self._builder, self._then(methods.MAP, function, name, on_error))
 
     def flat_map(
         self, function: Callable[[T], Iterable[U]], *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[U]":
         """Applies a function that returns or yields any number of results for each value."""
-        return KeyedFlow(self._builder, self._then(FlatMap, function, name, on_error))
+        return KeyedFlow(self._builder, self._then(methods.FLAT_MAP, function, name, on_error))
 
     def filter(
         self, function: Callable[[T], bool], *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[T]":
         """Keeps the values for which the function is true."""
-        return KeyedFlow(self._builder, self._then(Filter, function, name, on_error))
+        return KeyedFlow(self._builder, self._then(methods.FILTER, function, name, on_error))
 
     def map_with_headers(
         self, function: Callable[[T, Headers], U | None], *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[U]":
         """Applies a function to each value and its headers. Results that are None are dropped."""
-        return KeyedFlow(self._builder, self._then(MapWithHeaders, function, name, on_error))
+        return KeyedFlow(self._builder, self._then(methods.MAP_WITH_HEADERS, function, name, on_error))
 
     def set_headers(
         self, function: Callable[[T, Headers], Iterable[Header]], *, name: str | None = None, on_error: OnError | None = None
     ) -> "KeyedFlow[T]":
         """Sets the headers of each value, as `Flow.set_headers`."""
-        return KeyedFlow(self._builder, self._then(SetHeaders, function, name, on_error))
+        return KeyedFlow(self._builder, self._then(methods.SET_HEADERS, function, name, on_error))
 
     def stateful(
         self,
@@ -262,7 +272,7 @@ class KeyedFlow(Flow[T]):
         on_error: OnError | None = None,
     ) -> "KeyedFlow[Any]":
         """Like `Flow.map_columns`. A column `key` in the results sets new keys."""
-        return KeyedFlow(self._builder, self._then(partial(MapColumns, headers=headers), function, name, on_error))
+        return KeyedFlow(self._builder, self._map_columns(function, headers, name, on_error))
 
     def stateful_columns(
         self,
@@ -286,9 +296,14 @@ class KeyedFlow(Flow[T]):
         Raises:
             GraphError: The step needs a name.
         """
-        builder = self._builder
-        name = builder.name_for_states(name, _own_name(function), "stateful_columns")
-        return self._with(StatefulColumns(name, on_error or builder.on_error, function, state, headers))
+        builder, method = self._builder, "stateful_columns"
+        where = builder.where(name, own_name(function), method)
+        check.function(where, "function", function, "batch", "states", instead_of_yield="return a record batch")
+        check_state(where, state)
+        check.flag(where, "headers", headers)
+        policy = builder.policy(where, on_error)
+        name = builder.name_for_states(name, own_name(function), method)
+        return self._with(StatefulColumns(name, policy, function, state, headers))
 
     def stateful_program(
         self,
@@ -320,9 +335,13 @@ class KeyedFlow(Flow[T]):
             GraphError: A parameter is invalid, or another step has the name.
         """
         builder = self._builder
-        name = builder.name_for_states(name, None, "stateful_program")
+        where = builder.where(name, None, "stateful_program")
+        if encode is not None:
+            check.function(where, "encode", encode, "value", instead_of_yield="yield in a flat_map before this step")
+        policy = builder.policy(where, on_error)
         program = program_of(builder.name, name, command, state, files, timeout)
-        return self._with(StatefulProgram(name, on_error or builder.on_error, program, encode or payload))
+        name = builder.name_for_states(name, None, "stateful_program")
+        return self._with(StatefulProgram(name, policy, program, encode or payload))
 
     @overload
     def window(
@@ -408,9 +427,11 @@ class KeyedFlow(Flow[T]):
             GraphError: Neither or both of an aggregation and functions are given, or the step needs a name.
         """
         builder = self._builder
+        where = builder.where(name, "aggregate", "aggregate")
+        found = aggregation_of(where, aggregation, initial, update, None, output)
+        policy = builder.policy(where, on_error)
         name = builder.name_for_states(name, "aggregate", "aggregate")
-        found = aggregation_of(f"pipeline {builder.name}, step {name}", aggregation, initial, update, None, output)
-        return self._with(Running(name, on_error or builder.on_error, found))
+        return self._with(Running(name, policy, found))
 
     def deduplicate(
         self,
@@ -432,8 +453,9 @@ class KeyedFlow(Flow[T]):
             GraphError: `within` is not a positive duration, or the step needs a name.
         """
         builder = self._builder
+        span_us, policy = _checked_ids(builder, id, within, name, on_error)
         name = builder.name_for_states(name, "deduplicate", "deduplicate")
-        return self._with(Deduplicate(name, on_error or builder.on_error, id, _within(builder, name, within)))
+        return self._with(Deduplicate(name, policy, id, span_us))
 
     def _stateful(
         self,
@@ -445,25 +467,20 @@ class KeyedFlow(Flow[T]):
         name: str | None,
         on_error: OnError | None,
     ) -> "KeyedFlow[Any]":
-        builder = self._builder
-        name = builder.name_for_states(name, _own_name(function), "stateful_flat" if flat else "stateful")
-        lag, policy = builder.lag(self._number), on_error or builder.on_error
-        where = f"pipeline {builder.name}, step {name}"
-        return self._with(stateful_step(where, name, policy, flat, function, state, on_timer, ttl, lag))
+        builder, method = self._builder, "stateful_flat" if flat else "stateful"
+        where = builder.where(name, own_name(function), method)
+        step = stateful_step(
+            where, builder.policy(where, on_error), flat, function, state, on_timer, ttl, builder.lag(self._number)
+        )
+        return self._with(step(builder.name_for_states(name, own_name(function), method)))
 
     def _with(self, step: Step) -> "KeyedFlow[Any]":
         return KeyedFlow(self._builder, self._builder.add(step, self._number))
 
 
-def _within(builder: GraphBuilder, step: str, within: timedelta | str) -> int:
-    return span(within, f"pipeline {builder.name}, step {step}: within")
-
-
-def _name_of(function: Any, otherwise: str) -> str:
-    return _own_name(function) or otherwise
-
-
-def _own_name(function: Any) -> str | None:
-    """The name of a function; None for lambdas and other objects."""
-    name: str | None = getattr(function, "__name__", None)
-    return name if name != "<lambda>" and inspect.isroutine(function) else None
+def _checked_ids(builder: GraphBuilder, id: Any, within: Any, name: Any, on_error: Any) -> tuple[int, OnError]:
+    """The span in microseconds and the policy of a `deduplicate`."""
+    where = builder.where(name, "deduplicate", "deduplicate")
+    if id is not None:
+        check.function(where, "id", id, "value", instead_of_yield="return an id, such as a tuple")
+    return span(within, f"{where}: within"), builder.policy(where, on_error)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from headrace.pipelines._errors import GraphError
+from headrace.pipelines import _arguments as check
 from headrace.pipelines._flow import Flow
 from headrace.pipelines._module_folder import module_folder
 from headrace.pipelines.graph._builder import GraphBuilder
@@ -31,9 +31,17 @@ class Pipeline:
         name: The name of the application, in errors, in `headrace status`, and in its checkpoint.
         on_error: The policy for values for which a function raises, unless the step has its own.
         dead_letters: The sink for the messages of such values under `OnError.DEAD_LETTER`.
+
+    Raises:
+        GraphError: A name has other characters than ASCII letters, digits and `._-`, or `on_error` is not an `OnError`.
     """
 
     def __init__(self, name: str, *, on_error: OnError = OnError.FAIL, dead_letters: str | None = None) -> None:
+        check.name("a pipeline", "name", name)
+        where = f"pipeline {name}"
+        check.member(where, "on_error", on_error, OnError)
+        if dead_letters is not None:
+            check.name(where, "dead_letters", dead_letters)
         self._builder = GraphBuilder(name, on_error, dead_letters)
         self._folder = module_folder(sys._getframe(1).f_globals)
 
@@ -72,16 +80,19 @@ class Pipeline:
             on_error: The policy for messages for which `decode` raises.
 
         Raises:
-            GraphError: There is no pattern, a duration is invalid, another step has this name, or the pipeline already runs.
+            GraphError: There is no pattern or an invalid one, another parameter is invalid, another step has this name, or the
+                pipeline already runs.
         """
         builder = self._builder
-        patterns = tuple(pattern.strip() for pattern in streams.split(",") if pattern.strip())
-        if not patterns:
-            raise GraphError(f"pipeline {builder.name}: a source needs streams, such as 'orders/*'")
-        idle = None if idle_after is None else span(idle_after, f"pipeline {builder.name}, source {patterns[0]}: idle_after")
-        where = f"pipeline {builder.name}, source {patterns[0]}"
+        where = builder.where(name, None, "source").replace(", step ", ", source ")
+        patterns = check.patterns(where, streams)
+        where = f"pipeline {builder.name}, source {name or patterns[0]}"
+        if decode is not None:
+            check.function(where, "decode", decode, "payload", instead_of_yield="yield in a flat_map after the source")
+        idle = None if idle_after is None else span(idle_after, f"{where}: idle_after")
         ahead = None if max_ahead is None else span(max_ahead, f"{where}: max_ahead", least=0)
-        step = Source(builder.name_for(name, patterns[0]), on_error or builder.on_error, patterns, decode, idle, ahead)
+        policy = builder.policy(where, on_error)
+        step = Source(builder.name_for(name, patterns[0]), policy, patterns, decode, idle, ahead)
         return Flow(builder, builder.add(step))
 
     @property

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from headrace.pipelines import _arguments as check
 from headrace.pipelines._build import aggregation_of
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.graph._builder import GraphBuilder
@@ -54,6 +55,7 @@ class Windowed(Generic[T, W]):
             raise GraphError(
                 f"pipeline {self._builder.name}: late_values() requires tumbling or sliding windows; sessions have late=Late.FIRE"
             )
+        self._builder.where(name, "late-values", "late_values")
         made = self._builder.name_for(name, "late-values")
         return self._then(LateValues(made, OnError.FAIL, self._windows, self._delay + self._lag))
 
@@ -124,13 +126,14 @@ class Windowed(Generic[T, W]):
                 name.
         """
         builder, windows = self._builder, self._windows
-        name, policy = builder.name_for_states(name, "window", "window"), on_error or builder.on_error
-        where = f"pipeline {builder.name}, step {name}"
+        where = builder.where(name, "window", "aggregate")
+        policy = builder.policy(where, on_error)
         found = aggregation_of(where, aggregation, initial, update, combine, output)
-        if isinstance(windows, Count):
-            return self._then(CountWindows(name, policy, found, windows.values))
         if isinstance(windows, Session) and found.join is None:
             raise GraphError(f"{where}: sessions can merge; the aggregation needs combine")
+        name = builder.name_for_states(name, "window", "window")
+        if isinstance(windows, Count):
+            return self._then(CountWindows(name, policy, found, windows.values))
         return self._then(TimeWindows(name, policy, found, windows, self._delay, self._late, self._lag))
 
     def collect(
@@ -150,6 +153,10 @@ class Windowed(Generic[T, W]):
         Raises:
             GraphError: The step needs a name.
         """
+        where = self._builder.where(name, "window", "collect")
+        check.function(
+            where, "function", function, "key", "values", "window", instead_of_yield="return one result, such as a list"
+        )
         return self.aggregate(_lists, output=function, name=name, on_error=on_error)
 
 
@@ -166,10 +173,13 @@ def windowed(
     Raises:
         GraphError: `windows`, `delay` or `late` are invalid.
     """
-    where = f"pipeline {builder.name}: a window"
+    where = f"pipeline {builder.name}, window(...)"
     if not isinstance(windows, (Grid, Session, Count)):
-        raise GraphError(f"{where} must be tumbling(...), sliding(...), session(...) or count_window(...), not {windows!r}")
+        raise GraphError(
+            f"{where}: windows must be tumbling(...), sliding(...), session(...) or count_window(...), not {check.shown(windows)}"
+        )
+    check.member(where, "late", late, Late)
     if isinstance(windows, Count) and (delay is not None or late is not Late.DROP):
-        raise GraphError(f"{where} that counts values has no late values: remove delay and late")
-    allowed = 0 if delay is None else span(delay, f"{where}'s delay", least=0)
+        raise GraphError(f"{where}: a window that counts values has no late values: remove delay and late")
+    allowed = 0 if delay is None else span(delay, f"{where}: delay", least=0)
     return Windowed(builder, windows, allowed, late, lag, then)

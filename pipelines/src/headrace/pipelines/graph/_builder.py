@@ -1,7 +1,9 @@
 """Builds the graph of a pipeline."""
 
 from functools import cached_property
+from typing import Any
 
+from headrace.pipelines import _arguments as check
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.graph._graph import Graph
 from headrace.pipelines.steps._step import OnError, Step
@@ -41,6 +43,28 @@ class GraphBuilder:
     def lag(self, number: int) -> int:
         """How far the event times of a step's results may be behind their marks, in microseconds."""
         return self._lags[number]
+
+    def where(self, given: Any, made: str | None, method: str) -> str:
+        """The place of a step in errors, by its name.
+
+        Args:
+            given: The name that the user gave, if any.
+            made: The name of the step's function; None if it has none.
+            method: The method that adds the step.
+
+        Raises:
+            GraphError: The given name is invalid.
+        """
+        name = check.step_name(f"pipeline {self.name}, {method}(...)", given)
+        return f"pipeline {self.name}, step {name or made}" if name or made else f"pipeline {self.name}, {method}(...)"
+
+    def policy(self, where: str, on_error: Any) -> OnError:
+        """The policy of a step, which by default is that of the pipeline.
+
+        Raises:
+            GraphError: It is not an `OnError`; `where` names the step.
+        """
+        return self.on_error if on_error is None else check.member(where, "on_error", on_error, OnError)
 
     def name_for_states(self, given: str | None, made: str | None, method: str) -> str:
         """The name of a step with states, which are stored under it: it must not depend on other steps.

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from shlex import join
 
+from headrace.pipelines import _arguments as check
 from headrace.pipelines._errors import GraphError, ProgramError
 from headrace.pipelines.time._time import span
 
@@ -72,7 +73,8 @@ def program_of(
         GraphError: A part of it is invalid.
     """
     where = f"pipeline {pipeline}, step {step}"
-    words, fields, named = _texts(where, "command", command), _texts(where, "state", state), _texts(where, "files", files)
+    words, fields = check.texts(where, "command", command), check.texts(where, "state", state)
+    named = check.texts(where, "files", files)
     if not words or not words[0]:
         raise GraphError(f"{where}: a program needs a command, such as ['./votes']")
     if not fields:
@@ -90,9 +92,3 @@ def program_of(
         if Path(file).is_absolute() or ".." in Path(file).parts:
             raise GraphError(f"{where}: the file {file} must be below the folder of the application; give its path from there")
     return Program(pipeline, step, words, fields, named, span(timeout, f"{where}: timeout") / 1_000_000)
-
-
-def _texts(where: str, what: str, texts: Collection[str] | str) -> tuple[str, ...]:
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-        raise GraphError(f"{where}: {what} is a list of texts, not {texts!r}")
-    return tuple(texts)

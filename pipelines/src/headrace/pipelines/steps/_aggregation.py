@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from headrace.pipelines import _arguments as check
 from headrace.pipelines.elements._message import moment
 
 T = TypeVar("T")
@@ -122,13 +123,13 @@ def count() -> Aggregation[Any, int, int]:
 
 def total(of: Callable[[T], Any] | None = None) -> Aggregation[T, Any, Any]:
     """Adds up the values, or the results of a function for each."""
-    of = of or _itself
+    of = _selector("total", of)
     return Functions(int, lambda sum_, value: sum_ + of(value), _as_it_is, lambda a, b: a + b)
 
 
 def mean(of: Callable[[T], float] | None = None) -> Aggregation[T, tuple[float, int], float]:
     """Computes the mean of the values, or of the results of a function for each."""
-    of = of or _itself
+    of = _selector("mean", of)
     return Functions(
         lambda: (0, 0),
         lambda so_far, value: (so_far[0] + of(value), so_far[1] + 1),
@@ -139,18 +140,26 @@ def mean(of: Callable[[T], float] | None = None) -> Aggregation[T, tuple[float, 
 
 def minimum(of: Callable[[T], Any] | None = None) -> Aggregation[T, Any, Any]:
     """Finds the smallest of the values, or of the results of a function for each."""
-    return _extreme(min, of or _itself)
+    return _extreme(min, _selector("minimum", of))
 
 
 def maximum(of: Callable[[T], Any] | None = None) -> Aggregation[T, Any, Any]:
     """Finds the largest of the values, or of the results of a function for each."""
-    return _extreme(max, of or _itself)
+    return _extreme(max, _selector("maximum", of))
 
 
 def collect(of: Callable[[T], Any] | None = None) -> Aggregation[T, list[Any], list[Any]]:
     """Collects the values, or the results of a function for each, in a list, in the order of arrival."""
-    of = of or _itself
+    of = _selector("collect", of)
     return Functions(list, lambda values, value: _appended(values, of(value)), _as_it_is, lambda a, b: a + b)
+
+
+def _selector(aggregation: str, of: Callable[[T], Any] | None) -> Callable[[T], Any]:
+    """Returns the function that selects what to use of each value."""
+    if of is None:
+        return _itself
+    check.function(f"{aggregation}(...)", "of", of, "value", instead_of_yield="return what to use of the value")
+    return of
 
 
 def _extreme(choose: Callable[[Any, Any], Any], of: Callable[[Any], Any]) -> Functions:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.contract.units import parse_duration
+from headrace.pipelines._arguments import shown
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.elements._message import microseconds
 from headrace.pipelines.elements._origin import NO_TIME, Times
@@ -69,8 +70,11 @@ def microseconds_of(span: timedelta | str) -> int:
     """Converts a timedelta to microseconds, or text such as "90s", "5 minutes" or "1 hour 30 minutes".
 
     Raises:
+        TypeError: It is neither.
         UnitError: The text is not a duration.
     """
+    if not isinstance(span, timedelta | str):
+        raise TypeError(f"a duration is a timedelta, or text such as '5 minutes', not {shown(span)}")
     length = parse_duration(span, unit_required=True) if isinstance(span, str) else span
     return length // timedelta(microseconds=1)
 
@@ -89,7 +93,7 @@ def span(given: timedelta | str, of: str, least: int = 1) -> int:
         least: The smallest valid one, in microseconds.
 
     Raises:
-        GraphError: It is not a duration, or shorter than `least`.
+        GraphError: It is not a duration, shorter than `least`, or longer than event time.
     """
     try:
         found = microseconds_of(given)
@@ -97,4 +101,6 @@ def span(given: timedelta | str, of: str, least: int = 1) -> int:
         raise GraphError(f"{of}: {error}") from None
     if found < least:
         raise GraphError(f"{of} must be {'positive' if least else 'at least 0'}, and is {given!r}")
+    if found > LATEST - EARLIEST:
+        raise GraphError(f"{of} is {given!r}, which is longer than event time, the years 1 to 9999")
     return found

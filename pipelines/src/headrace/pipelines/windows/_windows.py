@@ -5,11 +5,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 
+from headrace.pipelines import _arguments as check
 from headrace.pipelines._errors import GraphError
 from headrace.pipelines.time._time import in_words, span
 
 Bounds = tuple[int, int]
 """The start (inclusive) and the end (exclusive) of a window, in microseconds."""
+
+MOST_OVERLAPPING = 100_000
+"""How many windows may contain a value, which is added to each of them."""
 
 
 class Late(Enum):
@@ -100,7 +104,7 @@ def tumbling(size: timedelta | str) -> Grid:
     Raises:
         GraphError: `size` is not a positive duration.
     """
-    found = span(size, "a window's size")
+    found = span(size, "tumbling(...): size")
     return Grid(found, found)
 
 
@@ -112,11 +116,19 @@ def sliding(size: timedelta | str, every: timedelta | str) -> Grid:
         every: The time between the starts of two windows, at most `size`.
 
     Raises:
-        GraphError: `size` or `every` are not positive durations, or `every` is longer than `size`.
+        GraphError: `size` or `every` are not positive durations, `every` is longer than `size`, or more than 100,000 windows
+            overlap.
     """
-    grid = Grid(span(size, "a window's size"), span(every, "how often a window begins"))
+    grid = Grid(span(size, "sliding(...): size"), span(every, "sliding(...): every"))
+    if grid.size // grid.every > MOST_OVERLAPPING:
+        raise GraphError(
+            f"sliding(...): windows of {size!r} that start every {every!r} contain each value {grid.size // grid.every:,} times; "
+            f"at most {MOST_OVERLAPPING:,} may overlap"
+        )
     if grid.every > grid.size:
-        raise GraphError(f"windows of {size!r} that start every {every!r} leave gaps: some values would not be in any window")
+        raise GraphError(
+            f"sliding(...): windows of {size!r} that start every {every!r} leave gaps: some values would not be in any window"
+        )
     return grid
 
 
@@ -129,7 +141,7 @@ def session(gap: timedelta | str) -> Session:
     Raises:
         GraphError: `gap` is not a positive duration.
     """
-    return Session(span(gap, "a session's gap"))
+    return Session(span(gap, "session(...): gap"))
 
 
 def count_window(values: int) -> Count:
@@ -139,8 +151,9 @@ def count_window(values: int) -> Count:
         values: The number of values, at least 1.
 
     Raises:
-        GraphError: `values` is less than 1.
+        GraphError: `values` is not a whole number, or less than 1.
     """
-    if values < 1:
-        raise GraphError(f"a window must count at least one value, not {values}")
-    return Count(values)
+    where = "count_window(...)"
+    if check.whole(where, "values", values) < 1:
+        raise GraphError(f"{where}: values: a window must count at least one value, not {values}")
+    return Count(int(values))

@@ -1,0 +1,140 @@
+"""Checks of what an application passes to the methods of a pipeline.
+
+Each check raises a `GraphError` that names the place, the parameter, what was given, and what to pass instead. `where` is the
+place: the pipeline and the step.
+"""
+
+import inspect
+from collections.abc import Callable, Collection
+from enum import Enum
+from reprlib import Repr
+from typing import Any, TypeVar
+
+from headrace.contract.limits import MAX_NAME_BYTES
+from headrace.contract.names import is_name, is_stream_pattern
+from headrace.pipelines._errors import GraphError
+
+E = TypeVar("E", bound=Enum)
+
+_short = Repr()
+_short.maxstring = _short.maxother = 80
+
+
+def shown(given: object) -> str:
+    """What was given, for an error: not longer than a line."""
+    return _short.repr(given)
+
+
+def member(where: str, parameter: str, given: Any, kind: type[E]) -> E:
+    """Returns a member of an enum. Text is refused, also the value of a member."""
+    if isinstance(given, kind):
+        return given
+    names = [f"{kind.__name__}.{one.name}" for one in kind]
+    raise GraphError(f"{where}: {parameter} must be {', '.join(names[:-1])} or {names[-1]}, not {shown(given)}")
+
+
+def name(where: str, parameter: str, given: Any) -> str:
+    """Returns the name of a pipeline or a sink."""
+    if isinstance(given, str) and is_name(given):
+        return str(given)
+    raise GraphError(
+        f"{where}: {parameter} must have 1 to {MAX_NAME_BYTES} ASCII letters, digits or any of '._-', and is {shown(given)}"
+    )
+
+
+def step_name(where: str, given: Any) -> str | None:
+    """Returns the name of a step, which options, counters and errors show in a line; None for none."""
+    if given is None:
+        return None
+    if isinstance(given, str) and given.isprintable() and given == given.strip() and 1 <= len(given.encode()) <= MAX_NAME_BYTES:
+        return str(given)
+    raise GraphError(
+        f"{where}: name must be text of 1 to {MAX_NAME_BYTES} bytes in UTF-8, printable and without spaces around it, "
+        f"and is {shown(given)}"
+    )
+
+
+def patterns(where: str, given: Any) -> tuple[str, ...]:
+    """Returns patterns of stream names, which are separated by commas."""
+    if not isinstance(given, str):
+        raise GraphError(f"{where}: streams must be text, such as 'orders/*, returns/*', not {shown(given)}")
+    found = tuple(pattern.strip() for pattern in given.split(",") if pattern.strip())
+    if not found:
+        raise GraphError(f"{where}: a source needs streams, such as 'orders/*'")
+    for pattern in found:
+        if not is_stream_pattern(pattern):
+            raise GraphError(
+                f"{where}: streams has {shown(pattern)}, which is not a pattern source/partition of ASCII letters, digits and "
+                "'._-*', such as 'orders/*'"
+            )
+    return found
+
+
+def flag(where: str, parameter: str, given: Any) -> bool:
+    """Returns True or False."""
+    if isinstance(given, bool):
+        return given
+    raise GraphError(f"{where}: {parameter} must be True or False, not {shown(given)}")
+
+
+def whole(where: str, parameter: str, given: Any) -> int:
+    """Returns a whole number, as an int."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        return int(given)
+    raise GraphError(f"{where}: {parameter} must be a whole number, not {shown(given)}")
+
+
+def texts(where: str, parameter: str, given: Any) -> tuple[str, ...]:
+    """Returns a list of texts as a tuple."""
+    if isinstance(given, str) or not isinstance(given, Collection) or not all(isinstance(one, str) for one in given):
+        raise GraphError(f"{where}: {parameter} is a list of texts, not {shown(given)}")
+    return tuple(given)
+
+
+def function(where: str, parameter: str, given: Any, *called_with: str, instead_of_yield: str | None = None) -> None:
+    """Checks a function that returns its result.
+
+    Args:
+        where: The place.
+        parameter: The parameter.
+        given: The function.
+        called_with: The names of the arguments with which it will be called; without any, they are not checked.
+        instead_of_yield: What to do with a function that yields, which is refused; None if it may yield.
+    """
+    if not callable(given):
+        raise GraphError(f"{where}: {parameter} must be a function, not {shown(given)}")
+    if _is(given, inspect.iscoroutinefunction) or _is(given, inspect.isasyncgenfunction):
+        raise GraphError(f"{where}: {parameter} is an async function, and nothing awaits what it returns: pass an ordinary one")
+    if instead_of_yield is not None and _is(given, inspect.isgeneratorfunction):
+        raise GraphError(f"{where}: {parameter} yields, and must return one result: {instead_of_yield}")
+    if called_with and not _takes(given, len(called_with)):
+        arguments = ", ".join(called_with)
+        raise GraphError(f"{where}: {parameter} is called with ({arguments}), which {shown(given)} does not take")
+
+
+def factory(where: str, parameter: str, given: Any) -> Any:
+    """Checks a function that makes a new state or accumulator; returns one."""
+    function(where, parameter, given, instead_of_yield="return a new object")
+    try:
+        return given()
+    except Exception as error:
+        raise GraphError(f"{where}: {parameter} raised {type(error).__name__}: {error}") from error
+
+
+def _is(given: Any, kind: Callable[[Any], bool]) -> bool:
+    """Whether a function, or the method by which an instance is called, is of a kind."""
+    return kind(given) or (not isinstance(given, type) and kind(type(given).__call__))
+
+
+def _takes(given: Any, count: int) -> bool:
+    """Whether a function can be called with some positional arguments; True also if that is not known, as for `int`."""
+    try:
+        # Not the signature of a function that a decorator has wrapped: it may be called with other arguments.
+        signature = inspect.signature(given, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,352 @@
+"""Every parameter of every public method of a pipeline is tried with values that it cannot have.
+
+The methods are found, not listed: a new parameter fails these tests until it refuses what no parameter can have, and says which
+odd values it can.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import headrace.pipelines
+from headrace.contract.names import is_name, is_stream_pattern
+from headrace.pipelines import (
+    Flow,
+    GraphError,
+    KeyedFlow,
+    Late,
+    OnError,
+    Pipeline,
+    Windowed,
+    count,
+    count_window,
+    session,
+    sliding,
+    tumbling,
+)
+
+
+class Another(Enum):
+    FAIL = "fail"
+
+
+async def is_async(*arguments: object) -> object:
+    return arguments
+
+
+async def is_async_and_yields(*arguments: object) -> Any:
+    yield arguments
+
+
+def yields(*arguments: object) -> Iterator[object]:
+    yield arguments
+
+
+class YieldsWhenCalled:
+    def __call__(self, *arguments: object) -> Iterator[object]:
+        yield arguments
+
+
+def takes_nothing() -> list[object]:
+    return []
+
+
+def takes_five(a: object, b: object, c: object, d: object, e: object) -> object:
+    return a
+
+
+class CannotBeShown:
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+ODD: Mapping[str, Any] = {
+    "None": None,
+    "True": True,
+    "0": 0,
+    "-1": -1,
+    "60": 60,
+    "2.5": 2.5,
+    "nan": float("nan"),
+    "text": "fail",
+    "no text": "",
+    "two lines": "a\nb",
+    "spaces around": " a ",
+    "a surrogate": "\ud800",
+    "long text": "x" * 256,
+    "bytes": b"bytes",
+    "an empty list": [],
+    "a list": [count, None],
+    "an empty dict": {},
+    "an object": CannotBeShown(),
+    "another enum": Another.FAIL,
+    "no time": timedelta(0),
+    "time that runs backwards": timedelta(seconds=-1),
+    "more than event time": timedelta.max,
+    "an async function": is_async,
+    "an async generator": is_async_and_yields,
+    "a generator": yields,
+    "an object that yields when it is called": YieldsWhenCalled(),
+    "a function without parameters": takes_nothing,
+    "a function of five": takes_five,
+    "a flow of another pipeline": Pipeline("other").source("s/*"),
+}
+GENERATORS = {"a generator", "an object that yields when it is called"}
+CAN_BE: Mapping[str, set[str]] = {
+    "Pipeline.name": {"text"},
+    "Pipeline.on_error": set(),
+    "count_window.values": {"60"},
+    "delay": {"None", "no time"},
+    "files": {"an empty list", "an empty dict"},
+    "flat_map.function": GENERATORS,
+    "headers": {"True"},
+    "initial": {"None", "a function without parameters"},
+    "map_columns.headers": {"True"},
+    "max_ahead": {"None", "no time"},
+    "name": {"None", "text"},
+    "set_headers.function": GENERATORS,
+    "sink.sink": {"text"},
+    "stateful.state": {"a function without parameters"},
+    "stateful_columns.state": {"a function without parameters"},
+    "stateful_flat.function": GENERATORS,
+    "stateful_flat.on_timer": {"None", *GENERATORS},
+    "stateful_flat.state": {"a function without parameters"},
+    "key_by.function": {"None"},
+    **{optional: {"None"} for optional in ("aggregation", "combine", "decode", "encode", "id", "on_timer", "output", "update")},
+    **{optional: {"None"} for optional in ("idle_after", "on_error", "ttl")},
+    "dead_letters": {"None", "text"},
+    "of": {"None"},
+}
+"""The odd values that a parameter can have, by its name, or by the method and its name."""
+
+PLACE = "pipeline odd"
+
+
+def pipeline() -> Pipeline:
+    return Pipeline("odd")
+
+
+def flow() -> Flow[Any]:
+    return pipeline().source("s/*", name="before")
+
+
+def keyed() -> KeyedFlow[Any]:
+    return flow().key_by(name="by-key")
+
+
+def windowed() -> Windowed[Any, Any]:
+    return keyed().window(tumbling("1 hour"))
+
+
+def keeps(value: Any, state: list[Any], context: Any) -> Any:
+    return value
+
+
+SOUND: Mapping[str, Mapping[str, Any]] = {
+    "Pipeline": {"name": "odd"},
+    "source": {"streams": "s/*"},
+    "map": {"function": repr},
+    "flat_map": {"function": repr},
+    "filter": {"function": bool},
+    "map_with_headers": {"function": lambda value, headers: value},
+    "set_headers": {"function": lambda value, headers: headers},
+    "event_time": {"function": int},
+    "merge": {},
+    "key_by": {"function": repr},
+    "deduplicate": {"within": "1 hour", "id": repr},
+    "map_columns": {"function": lambda batch: batch},
+    "sink": {"sink": "out"},
+    "stateful": {"function": keeps, "state": list},
+    "stateful_flat": {"function": keeps, "state": list},
+    "stateful_columns": {"function": lambda batch, states: batch, "state": list},
+    "stateful_program": {"command": ["sh"], "state": ["count"]},
+    "window": {"windows": tumbling("1 hour")},
+    "collect": {"function": lambda key, values, window: key},
+    "late_values": {},
+    "aggregate": {"initial": int, "update": lambda accumulator, value: accumulator},
+    "tumbling": {"size": "1 hour"},
+    "sliding": {"size": "1 hour", "every": "5 minutes"},
+    "session": {"gap": "1 hour"},
+    "count_window": {"values": 1},
+    **{aggregation: {} for aggregation in ("count", "total", "mean", "minimum", "maximum", "collect()")},
+}
+"""Arguments of a valid call of each method."""
+
+ALONE: Mapping[str, Mapping[str, Any]] = {"aggregation": {"initial": None, "update": None}}
+"""The arguments beside a parameter that excludes others."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A parameter of a method."""
+
+    owner: str
+    method: str
+    parameter: inspect.Parameter
+    bind: Callable[[], Callable[..., Any]] = field(compare=False)
+
+    @property
+    def sound(self) -> dict[str, Any]:
+        """The arguments of a valid call, with a name if the method has one."""
+        named = {"name": "the-step"} if "name" in inspect.signature(self.bind()).parameters and self.owner != "Pipeline" else {}
+        plain = self.method if self.owner != "function" or self.method != "collect" else "collect()"
+        return {**named, **SOUND[plain], **ALONE.get(self.parameter.name, {})}
+
+    @property
+    def can_be(self) -> set[str]:
+        """The odd values that the parameter can have."""
+        exact = CAN_BE.get(f"{self.method}.{self.parameter.name}")
+        return CAN_BE.get(self.parameter.name, set()) if exact is None else exact
+
+    @property
+    def place(self) -> str:
+        """What an error begins with."""
+        if self.owner == "function" or self.owner == "Pipeline":
+            return f"{self.method}(...)" if self.owner == "function" else "pipeline"
+        if "name" in self.sound and self.parameter.name != "name":
+            return f"{PLACE}, {'source' if self.method == 'source' else 'step'} the-step"
+        return f"{PLACE}, {self.method}(...)"
+
+    def call(self, odd: Any) -> None:
+        """Calls the method with an odd value of the parameter."""
+        if self.parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            self.bind()(odd, **self.sound)
+        else:
+            self.bind()(**{**self.sound, self.parameter.name: odd})
+
+
+def methods() -> Iterator[tuple[str, str, Callable[[], Callable[..., Any]]]]:
+    """The public methods and functions that build a pipeline: owner, name, and what returns it for a new pipeline."""
+    makers: Mapping[type, Callable[[], Any]] = {Pipeline: pipeline, Flow: flow, KeyedFlow: keyed, Windowed: windowed}
+    for name in headrace.pipelines.__all__:
+        found = getattr(headrace.pipelines, name)
+        if found in makers:
+            for method, _ in inspect.getmembers(found, inspect.isfunction):
+                if not method.startswith("_"):
+                    yield name, method, lambda method=method, make=makers[found]: getattr(make(), method)  # type: ignore[misc]
+        elif inspect.isfunction(found):
+            yield "function", name, lambda found=found: found  # type: ignore[misc]
+    yield "Pipeline", "Pipeline", lambda: Pipeline
+
+
+CASES = [
+    Case(owner, method, parameter, bind)
+    for owner, method, bind in methods()
+    for parameter in inspect.signature(bind()).parameters.values()
+]
+
+
+def test_every_method_is_known_with_a_valid_call() -> None:
+    found = list(methods())
+    assert len(found) > 40
+    for owner, method, bind in found:
+        case = Case(owner, method, inspect.Parameter("no_parameter", inspect.Parameter.KEYWORD_ONLY), bind)
+        bind()(**case.sound)
+
+
+def refusal(case: Case, odd: str) -> str | None:
+    """The error for an odd value; None if there is none."""
+    try:
+        case.call(ODD[odd])
+    except GraphError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.owner}.{case.method}-{case.parameter.name}")
+def test_a_parameter_refuses_what_it_cannot_have_and_names_the_step(case: Case) -> None:
+    tried = [odd for odd in ODD if odd not in case.can_be]
+    assert len(tried) > 20
+    for odd in tried:
+        said = refusal(case, odd)
+        assert said is not None, f"{case.owner}.{case.method} accepts {odd} as {case.parameter.name}"
+        assert re.fullmatch(rf"(a )?{re.escape(case.place)}.*:? {case.parameter.name}\b.{{,600}}", said), said
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.owner}.{case.method}-{case.parameter.name}")
+def test_what_is_refused_changes_nothing(case: Case) -> None:
+    method = case.bind()
+    if case.parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        with pytest.raises(GraphError):
+            method(CannotBeShown(), **case.sound)
+    else:
+        with pytest.raises(GraphError):
+            method(**{**case.sound, case.parameter.name: CannotBeShown()})
+    method(**{**case.sound, **({} if case.parameter.name != "aggregation" else {"aggregation": count()})})
+
+
+@given(st.text(max_size=8) | st.text("ab.-*/", max_size=300))
+def test_names_and_patterns_are_those_of_the_protocol(text: str) -> None:
+    def accepted(build: Callable[[], object]) -> bool:
+        try:
+            build()
+        except GraphError:
+            return False
+        return True
+
+    assert accepted(lambda: Pipeline(text)) == is_name(text)
+    assert accepted(lambda: flow().sink(text)) == is_name(text)
+    assert accepted(lambda: Pipeline("p", dead_letters=text)) == is_name(text)
+    patterns = [pattern.strip() for pattern in text.split(",") if pattern.strip()]
+    assert accepted(lambda: pipeline().source(text)) == (bool(patterns) and all(map(is_stream_pattern, patterns)))
+
+
+@pytest.mark.parametrize("policy", [*OnError, None])
+def test_a_policy_is_a_member_of_its_enum(policy: OnError | None) -> None:
+    flow().map(repr, on_error=policy)
+    with pytest.raises(
+        GraphError, match=r"step repr: on_error must be OnError.FAIL, OnError.SKIP or OnError.DEAD_LETTER, not 'fail'"
+    ):
+        flow().map(repr, on_error="fail")  # type: ignore[arg-type]
+    with pytest.raises(GraphError, match=r"late must be Late.DROP, Late.FIRE or Late.PLACE_IN_OLDEST, not 'fire'"):
+        keyed().window(tumbling("1s"), late="fire")  # type: ignore[call-overload]
+    for late in Late:
+        keyed().window(tumbling("1s"), late=late)
+
+
+def test_windows_say_what_a_duration_is() -> None:
+    with pytest.raises(
+        GraphError, match=r"tumbling\(...\): size: a duration is a timedelta, or text such as '5 minutes', not 60"
+    ):
+        tumbling(60)  # type: ignore[arg-type]
+    with pytest.raises(GraphError, match=r"contain each value 31,536,000,000,000 times"):
+        sliding("365 days", every="1us")
+    with pytest.raises(GraphError, match="longer than event time"):
+        session(timedelta.max)
+    with pytest.raises(GraphError, match=r"values must be a whole number, not 2\.5"):
+        count_window(2.5)  # type: ignore[arg-type]
+
+
+def test_a_function_that_a_decorator_wraps_is_judged_by_the_wrapper() -> None:
+    from functools import wraps
+
+    def with_connection(function: Callable[[Any, str], Any]) -> Callable[[Any], Any]:
+        @wraps(function)
+        def connected(value: Any) -> Any:
+            return function(value, "connection")
+
+        return connected
+
+    @with_connection
+    def looked_up(value: Any, connection: str) -> Any:
+        return value, connection
+
+    flow().map(looked_up)
+
+
+def test_what_makes_states_may_not_raise() -> None:
+    def broken() -> list[int]:
+        raise OSError("no such file")
+
+    with pytest.raises(GraphError, match="step keeps: state raised OSError: no such file"):
+        keyed().stateful(keeps, broken)
+    with pytest.raises(GraphError, match="step sums: initial raised OSError: no such file"):
+        keyed().aggregate(initial=broken, update=lambda a, b: a, name="sums")
