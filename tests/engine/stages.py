@@ -100,15 +100,23 @@ class Stages:
 
     def send(self, *messages: Message) -> None:
         """A micro-batch; messages have streams, sequences and keys."""
-        self._run([row for task in self._cut(messages) for row in self._read(task)])
+        opened = tuple(dict.fromkeys(message.stream for message in messages))
+        self._run(self._told(Ends(opened=opened)) + [row for task in self._cut(messages) for row in self._read(task)])
+
+    def open(self, *streams: str) -> None:
+        """A micro-batch with which streams are opened."""
+        self._run(self._told(Ends(opened=streams)))
 
     def end(self, *streams: str, all_: bool = False) -> None:
         """A micro-batch with which streams have ended, or all of them with all of event time."""
-        self._run([row for batch in stream_end_rows(self._plan, Ends(streams, all_)) for row in rows_of(batch)])
+        self._run(self._told(Ends(streams, all_)))
 
     def forget(self, *streams: str) -> None:
         """A micro-batch from which on streams that have ended are left out of the checkpoint."""
-        self._run([row for batch in stream_end_rows(self._plan, Ends(forgotten=streams)) for row in rows_of(batch)])
+        self._run(self._told(Ends(forgotten=streams)))
+
+    def _told(self, ends: Ends) -> list[BlockRow]:
+        return [row for batch in stream_end_rows(self._plan, ends) for row in rows_of(batch)]
 
     def kept_times(self, level: int = 1) -> list[dict[str, Any]]:
         """What each bucket keeps of event time."""

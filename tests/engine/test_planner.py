@@ -395,6 +395,7 @@ def test_the_end_of_a_stream_is_in_the_checkpoint_and_so_the_same_when_the_batch
     second = planner.latest_offset(first, ALL)
     assert sequences(second) == sequences(first)
     assert [stream for stream, position in second["streams"].items() if position.get("ended")] == ["orders/0"]
+    assert planner.ends(planner.initial_offset(), first) == Ends(opened=("orders/0", "orders/1"))
     assert planner.ends(first, second) == Ends(("orders/0",))
     assert planner.plan_reads(first, second) == []
     assert planner.latest_offset(second, ALL) == second

@@ -45,7 +45,8 @@ class Trial:
     ```
 
     Each call of `send` is a micro-batch. The division into micro-batches only affects the order of results of different keys.
-    Messages without a sequence are numbered.
+    Messages without a sequence are numbered. Windows and timers wait for the streams of all messages that were sent, and for
+    those that were opened.
     """
 
     pipeline: Pipeline
@@ -80,7 +81,15 @@ class Trial:
             for number, source in graph.sources.items():
                 if any(matches(pattern, stream) for pattern in source.streams):
                     arriving.read(number, Elements(values, origin, times=origin.times if graph.uses_time else None))
-        self._run_keyed_steps(arriving)
+        self._run_keyed_steps(arriving, opened=dict.fromkeys(message.stream for message in messages))
+
+    def open(self, *streams: str) -> None:
+        """Opens streams that have no messages yet, as when the gateway knows them: windows and timers wait for them.
+
+        On Spark, a pipeline waits for every stream that the gateway knows when the pipeline starts. In a `Trial`, open those
+        whose first message is sent later than the first messages of others.
+        """
+        self._run_keyed_steps(Pass(self.pipeline.graph), opened=streams)
 
     def end(self, *streams: str) -> None:
         """Ends streams: windows and timers no longer wait for them. A stream continues if more of its messages are sent.
@@ -145,16 +154,19 @@ class Trial:
                 return {key: keyed.shown(state) for states in kept for key, state in states.items()}
         raise KeyError(f"pipeline {self.pipeline.name} has no step {step} that keeps states")
 
-    def _run_keyed_steps(self, arriving: Pass, end: int | None = None, ended: Sequence[str] = ()) -> None:
+    def _run_keyed_steps(
+        self, arriving: Pass, end: int | None = None, *, opened: Iterable[str] = (), ended: Iterable[str] = ()
+    ) -> None:
         """Runs all steps after the shuffles. Timers and windows fire by the watermark of all streams, or by `end` if given."""
         graph, event_time = self.pipeline.graph, self._event_time
         known = event_time.lowest()
         self._keep(arriving)
-        event_time.begin((key_by, elements.origin.stream) for key_by, elements in arriving.shuffled if _have_times(elements))
-        arrived = [self._marked(*item) for item in in_order(arriving.shuffled)]
-        event_time.end_streams(
-            (key_by, stream) for key_by in graph.first_keys for stream in ended if graph.reaches(key_by, stream)
+        event_time.begin(
+            ((key_by, elements.origin.stream) for key_by, elements in arriving.shuffled if _have_times(elements)),
+            graph.reached_by(opened),
         )
+        arrived = [self._marked(*item) for item in in_order(arriving.shuffled)]
+        event_time.end_streams(graph.reached_by(ended))
         event_time.end()
         firing: int | Mapping[int, int] = event_time.lowest() if end is None else end
         shuffled: list[tuple[int, Elements]] = []

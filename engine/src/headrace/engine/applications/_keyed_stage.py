@@ -102,10 +102,11 @@ def process(
     event_time = EventTime(graph, beside)
     passed = Pass(graph, kept, shipped_programs(plan.programs))
     known = event_time.lowest()
-    arrived = [row for row in here if not (row.is_end or row.is_forgotten)]
+    arrived = [row for row in here if not (row.is_end or row.is_forgotten or row.is_opened)]
     ended = [row for row in here if row.is_end]
     event_time.forget((row.target, row.stream) for row in here if row.is_forgotten)
-    event_time.begin((row.target, row.stream) for row in arrived if row.peak != NO_TIME)
+    opened = ((row.target, row.stream) for row in here if row.is_opened)
+    event_time.begin(((row.target, row.stream) for row in arrived if row.peak != NO_TIME), opened)
     with processing(graph.name, graph.name, level) as traced:
         for key_by, elements, others in _arrived(arrived, event_time, passed, traced, first=level == 1):
             passed.enter(key_by, elements, others if level == 1 else event_time.others(key_by, known))

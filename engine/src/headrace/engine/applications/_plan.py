@@ -44,6 +44,8 @@ LAST = 2**63 - 1
 """The sequence of rows that follow all messages of their stream."""
 FORGOTTEN = END - 1
 """The peak of a row for a stream that is forgotten, after it has ended."""
+OPENED = END - 2
+"""The peak of a row for a stream that is opened: windows and timers wait for it from this micro-batch on."""
 
 
 COUNTS = {what: -(2**30) - number for number, what in enumerate(Counted)}
@@ -65,7 +67,7 @@ class BlockRow:
         messages: The number of elements, for metrics.
         block: The elements; for a sink, an Arrow record batch; empty if the row only has a peak.
         peak: The largest event time of the piece of the stream that the row comes from; NO_TIME if no step needs times; END if
-            the stream has ended, FORGOTTEN if the checkpoint omits it from now on.
+            the stream has ended, FORGOTTEN if the checkpoint omits it from now on, OPENED if it is waited for from now on.
         branch: The bucket and the branch of the pipeline that it comes from. It orders rows that begin with the same message.
     """
 
@@ -97,6 +99,11 @@ class BlockRow:
     def is_forgotten(self) -> bool:
         """Whether its stream is forgotten."""
         return self.is_mark and (self.sequence, self.peak) == (LAST, FORGOTTEN)
+
+    @property
+    def is_opened(self) -> bool:
+        """Whether its stream is opened."""
+        return self.is_mark and (self.sequence, self.peak) == (LAST, OPENED)
 
 
 @dataclass(frozen=True)

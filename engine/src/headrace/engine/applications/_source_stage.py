@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.engine.applications._blocks import Block, Messages, blocks_by_bucket
 from headrace.engine.applications._keys import packed_buckets
 from headrace.engine.applications._packed import Packed, PackedHeaders
-from headrace.engine.applications._plan import ARROW_ROWS, FORGOTTEN, LAST, BlockRow, Plan
+from headrace.engine.applications._plan import ARROW_ROWS, FORGOTTEN, LAST, OPENED, BlockRow, Plan
 from headrace.engine.applications._reports import Report
 from headrace.engine.applications._stage_output import StageOutput
 from headrace.engine.applications._tracing import processing
@@ -80,17 +80,16 @@ def stream_end_rows(plan: Plan, ends: Ends) -> Iterator[pa.RecordBatch]:
 
 
 def rows_of_ends(plan: Plan, ends: Ends) -> list[BlockRow]:
-    """Rows that inform every bucket of streams that have ended or are forgotten, or of the end of event time."""
+    """Rows that inform every bucket of streams that are opened, have ended or are forgotten, or of the end of event time."""
     graph = plan.graph
     if not graph.uses_time:
         return []
-    told = [(key_by, stream) for key_by in sorted(graph.first_keys) for stream in ends.streams if graph.reaches(key_by, stream)]
+    told = [(key_by, stream, OPENED) for key_by, stream in graph.reached_by(ends.opened)]
+    told += [(key_by, stream, END) for key_by, stream in graph.reached_by(ends.streams)]
     if ends.all:
-        told += [(key_by, EVERY_STREAM) for key_by in sorted(graph.first_keys)]
-    rows = [BlockRow(bucket, key_by, stream, LAST, 0, b"", END) for key_by, stream in told for bucket in plan.bucket_ids]
-    gone = [(key_by, stream) for key_by in sorted(graph.first_keys) for stream in ends.forgotten if graph.reaches(key_by, stream)]
-    rows += [BlockRow(bucket, key_by, stream, LAST, 0, b"", FORGOTTEN) for key_by, stream in gone for bucket in plan.bucket_ids]
-    return rows
+        told += [(key_by, EVERY_STREAM, END) for key_by in sorted(graph.first_keys)]
+    told += [(key_by, stream, FORGOTTEN) for key_by, stream in graph.reached_by(ends.forgotten)]
+    return [BlockRow(bucket, key_by, stream, LAST, 0, b"", peak) for key_by, stream, peak in told for bucket in plan.bucket_ids]
 
 
 def batches_of(rows: Iterable[BlockRow]) -> Iterator[pa.RecordBatch]:

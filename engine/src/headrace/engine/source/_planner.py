@@ -283,12 +283,13 @@ class Planner:
         return split(ranges, [max(1, r.end.sequence - r.low) for r in ranges], self._options.read_tasks)
 
     def ends(self, start: dict[str, Any], end: dict[str, Any]) -> Ends:
-        """What ends with a batch; the same if the batch is read again."""
+        """What is opened and what ends with a batch; the same if the batch is read again."""
         finish, begin = self._offset(end), self._offset(start)
         known = set(ended(begin.streams))
         names = tuple(name for name in ended(finish.streams) if name not in known)
         forgotten = tuple(left_out(finish.streams, begin.streams))
-        return Ends(names, finish.finish != begin.finish, forgotten)
+        opened = tuple(left_out(begin.streams, finish.streams))
+        return Ends(names, finish.finish != begin.finish, forgotten, opened)
 
     def planned_at(self, end: dict[str, Any]) -> int | None:
         """When a batch was planned, in microseconds since 1970; the same if it is read again. None if no step needs it."""

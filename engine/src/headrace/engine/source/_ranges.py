@@ -9,21 +9,23 @@ from headrace.protocol.v1 import engine_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The streams that end, or are forgotten, with a batch.
+    """The streams that are opened, end, or are forgotten with a batch.
 
     Attributes:
         streams: The streams that end with the batch.
         all: Whether event time ends with it, since all streams have ended.
         forgotten: The streams that ended earlier, and that the checkpoint omits from this batch on.
+        opened: The streams that the checkpoint has from this batch on.
     """
 
     streams: tuple[str, ...] = ()
     all: bool = False
     forgotten: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether any stream ends or is forgotten."""
-        return bool(self.streams or self.forgotten) or self.all
+        """Whether any stream is opened, ends or is forgotten."""
+        return bool(self.streams or self.forgotten or self.opened) or self.all
 
 
 NO_ENDS = Ends()

@@ -1,10 +1,14 @@
 """The watermark of each stream at each `key_by` that its elements reach.
 
+A stream delays all timers and windows from the micro-batch in which it is opened, before it has an element: otherwise the results
+would depend on the order in which a backlog of several streams is read, and on the size of the micro-batches.
+
 A stream without messages delays all timers and windows, unless its source has `idle_after`. This is a duration in event time,
 measured by the progress of the other streams. A micro-batch that is repeated therefore finds the same streams idle, and a pause
 of the whole system makes no stream idle.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,7 +37,7 @@ class Watermarks:
     """The watermarks at a `key_by`.
 
     Attributes:
-        maxima: The mark of each stream: its largest event time.
+        maxima: The mark of each stream: its largest event time; NO_TIME before the first one.
         heard: For each stream that can be idle, the largest mark of all streams at the end of the last micro-batch with an
             element of the stream; END during that micro-batch.
         ended: The mark of each stream that has ended. It delays nothing, and the stream resumes there if it continues.
@@ -46,10 +50,14 @@ class Watermarks:
     idle_after: Callable[[str], int | None] = _never
     _silent: frozenset[str] = frozenset()
 
-    def begin(self, streams: Collection[str]) -> None:
-        """Starts a micro-batch in which these streams have elements with event times.
+    def begin(self, streams: Collection[str], opened: Collection[str] = ()) -> None:
+        """Starts a micro-batch.
 
         A stream that was idle resumes at the watermark of the others.
+
+        Args:
+            streams: The streams that have elements with event times.
+            opened: Streams that are waited for from now on, whether they have elements or not. Known ones are ignored.
         """
         idle, reached = self._idle(), self.lowest()
         for stream in streams:
@@ -57,8 +65,14 @@ class Watermarks:
                 self.maxima[stream] = self.ended.pop(stream)
             if stream in idle:
                 self.advance(stream, reached)
+            self.maxima.setdefault(stream, NO_TIME)
             if self.idle_after(stream) is not None:
                 self.heard[stream] = END
+        for stream in opened:
+            if stream not in self.ended and stream not in self.maxima:
+                self.maxima[stream] = NO_TIME
+                if self.idle_after(stream) is not None:
+                    self.heard[stream] = END
         self._silent = idle.difference(streams)
 
     def advance(self, stream: str, time: int) -> None:
@@ -142,13 +156,16 @@ class EventTime(dict[int, Watermarks]):
         watermarks = self[key_by] = Watermarks(idle_after=idle_after)
         return watermarks
 
-    def begin(self, arriving: Iterable[tuple[int, str]]) -> None:
-        """Starts a micro-batch in which these streams have elements with event times, by `key_by`."""
-        streams: dict[int, dict[str, None]] = {key_by: {} for key_by in self}
-        for key_by, stream in arriving:
-            streams.setdefault(key_by, {})[stream] = None
-        for key_by, some in streams.items():
-            self[key_by].begin(some)
+    def begin(self, arriving: Iterable[tuple[int, str]], opened: Iterable[tuple[int, str]] = ()) -> None:
+        """Starts a micro-batch.
+
+        Args:
+            arriving: The streams that have elements with event times, by `key_by`.
+            opened: The streams that are waited for from now on, whether they have elements or not, by `key_by`.
+        """
+        streams, new = _by_key_by(arriving), _by_key_by(opened)
+        for key_by in self.keys() | streams.keys() | new.keys():
+            self[key_by].begin(streams[key_by], new[key_by])
 
     def end_streams(self, ended: Iterable[tuple[int, str]]) -> bool:
         """Ends streams, by `key_by`; returns whether event time has ended in all streams."""
@@ -230,6 +247,13 @@ def _taken_over(graph: Graph, kept: Mapping[str, Any]) -> dict[int, dict[str, di
                 there = kept.get(what, {}).get(name, {})
                 reaching = (stream for stream in there if stream == EVERY_STREAM or graph.reaches(number, stream))
                 _raise(times, {stream: there[stream] for stream in reaching})
+    return found
+
+
+def _by_key_by(streams: Iterable[tuple[int, str]]) -> defaultdict[int, dict[str, None]]:
+    found = defaultdict[int, dict[str, None]](dict)
+    for key_by, stream in streams:
+        found[key_by][stream] = None
     return found
 
 

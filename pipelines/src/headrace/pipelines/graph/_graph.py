@@ -1,6 +1,6 @@
 """The graph of a pipeline: its steps, and their inputs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -132,6 +132,13 @@ class Graph:
     def reaches(self, key_by: int, stream: str) -> bool:
         """Whether messages of a stream reach a `key_by` directly from sources."""
         return any(matches(pattern, stream) for number in self._unkeyed[key_by] for pattern in self.sources[number].streams)
+
+    def reached_by(self, streams: Iterable[str]) -> list[tuple[int, str]]:
+        """Every `key_by` that messages of streams reach directly from sources, with the stream; none if no step needs times."""
+        if not self.uses_time:
+            return []
+        named = list(streams)
+        return [(key_by, stream) for key_by in sorted(self.first_keys) for stream in named if self.reaches(key_by, stream)]
 
     @cached_property
     def fingerprints(self) -> dict[str, Fingerprint]:

@@ -59,7 +59,7 @@ class Processor:
             return self._through([row for piece in pieces(frames) for row in rows_of_piece(self._plan, piece, now)])
 
     def end(self, ends: Ends) -> list[BlockRow]:
-        """Processes the ends of streams; returns the rows for sinks."""
+        """Processes that streams are opened or end; returns the rows for sinks."""
         return self._through(rows_of_ends(self._plan, ends))
 
     def save(self) -> list[BlockRow]:

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.engine._errors import CheckpointError, SinkAway
@@ -78,6 +78,7 @@ class RealTimeWorker:
         self._changed = threading.Condition()
         self._arrived: deque[Arrived] = deque()
         self._arrived_bytes = 0
+        self._opened: frozenset[str] = frozenset()
         self._moved: dict[str, Position] = {}
         self._messages: Counter[str] = Counter()
         self._is_busy = False
@@ -130,7 +131,10 @@ class RealTimeWorker:
             stopped = self._changed.wait_for(lambda: not self._is_busy or self._is_over, PAUSE_S)
             self._check()
             reached = {stream: Reached(position, self._messages[stream]) for stream, position in self._moved.items()}
-        return reached if stopped and all(sink.await_mode(PAUSE_S) for sink in self._sinks) else None
+        if not stopped:
+            return None
+        self._open(follow)
+        return reached if all(sink.await_mode(PAUSE_S) for sink in self._sinks) else None
 
     def resume(self) -> None:
         """Goes on without having planned."""
@@ -191,6 +195,14 @@ class RealTimeWorker:
             if self._thread.is_alive():
                 name = self._plan.graph.name
                 log.warning("a function of application %s still runs; its result is discarded", name, extra={"pipeline": name})
+
+    def _open(self, streams: Collection[str]) -> None:
+        """Has windows and timers wait for streams before their first messages are processed."""
+        assert self._processor is not None, "it has begun"
+        news = tuple(stream for stream in streams if stream not in self._opened)
+        self._opened = frozenset(streams)
+        if news:
+            self._deliver(self._processor.end(Ends(opened=news)))
 
     @property
     def _is_over(self) -> bool:
