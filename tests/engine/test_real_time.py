@@ -14,10 +14,10 @@ from headrace.connectors import FileSink, FileSource, SinkFormat
 from headrace.engine import OptionError, start
 from headrace.engine.applications._commits import LOOKS_EVERY_S
 from headrace.pipelines import Pipeline, Window, tumbling
-from headrace.sdk import WRITTEN, Batch, Message, Outcomes, Position, Refused, Rows, Sink, Source, SourceKind
+from headrace.sdk import GONE, WRITTEN, Batch, Message, Outcomes, Position, Refused, Rows, Settings, Sink, Source, SourceKind
 
 OURS = ("headrace-real-time", "headrace-following", "headrace-planner", "headrace-sink")
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 QUICK = {"real_time": True, "trigger_interval": "200ms"}
 
 
@@ -170,6 +170,73 @@ def test_a_bounded_run_is_refused_before_anything_is_written(spark: SparkSession
     with pytest.raises(OptionError, match="available_now and real_time exclude each other"):
         start(two_levels(), spark, tmp_path / "checkpoint", available_now=True, real_time=True)
     assert not (tmp_path / "checkpoint").exists()
+
+
+class Days(Source):
+    """Three messages for each day; the name of the first one is used again, for other messages."""
+
+    name = "days"
+
+    def __init__(self) -> None:
+        self.read_from: list[tuple[str, Position | None]] = []
+        self._acknowledged: list[str] = []
+        self._is_listed = False
+
+    def partitions(self) -> list[str]:
+        if len(self._acknowledged) < 2:
+            return ["2"] if self._acknowledged else ["1"]
+        # A partition that is gone is forgotten at the first listing without it.
+        self._is_listed = len(self.read_from) == 3 or not self._is_listed
+        return ["1"] if self._is_listed else []
+
+    def acknowledged(self, partition: str, position: Position) -> None:
+        if position.sequence == 3:
+            self._acknowledged.append(partition)
+
+    def read(self, partition: str, position: Position | None):  # type: ignore[no-untyped-def]
+        self.read_from.append((partition, position))
+        first = {"1": 0, "2": 10}[partition] + 100 * sum(name == partition for name, _ in self.read_from)
+        for number in range(3):
+            yield Message(b"%d" % (first + number), sequence=number + 1)
+        yield GONE
+
+
+class Counted(Told):
+    """Knows when it has so many rows."""
+
+    def __init__(self, name: str, expected: int) -> None:
+        super().__init__(name)
+        self._expected, self._complete = expected, threading.Event()
+
+    def write(self, rows: Rows) -> None:
+        self.values += [message.value or b"" for message in rows.messages()]
+        if len(self.values) >= self._expected:
+            self._complete.set()
+
+    def stop_then(self, spark: SparkSession) -> threading.Thread:
+        """Stops the query once it has them, or after the deadline."""
+
+        def stop() -> None:
+            self._complete.wait(DEADLINE_S)
+            for query in spark.streams.active:
+                query.stop()
+
+        thread = threading.Thread(target=stop)
+        thread.start()
+        return thread
+
+
+def test_a_stream_whose_name_is_used_again_is_read_from_its_first_message(spark: SparkSession, tmp_path: Path) -> None:
+    app = Pipeline("real-time-days")
+    app.source("days/*", decode=int).map(str).sink("told")
+    days, told = Days(), Counted("told", 9)
+    with rig(spark, tmp_path) as running:
+        running.settings = Settings(partition_poll_seconds=0.05)
+        stopping = told.stop_then(spark)
+        running.run(app, days, sinks={"told": told}, **QUICK)
+        stopping.join()
+    assert [*map(int, told.values)] == [100, 101, 102, 110, 111, 112, 200, 201, 202]
+    assert days.read_from == [("1", None), ("2", None), ("1", None)]
 
 
 class Hanging(Told):

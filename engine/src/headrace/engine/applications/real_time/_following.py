@@ -1,7 +1,7 @@
 """Follows streams of the gateway: receives what arrives, in a thread of its own."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -44,33 +44,47 @@ class Following:
         self._arrived = arrived
         self._failed = failed
         self._retry = Retry(timeout_s, MAX_PAUSE_S, fields={"pipeline": pipeline.name})
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._at: dict[str, Position | None] = {}
         self._call: Any = None
+        """The present call; what another one still receives is ignored."""
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="headrace-following", daemon=True)
 
     def add(self, positions: Mapping[str, Position | None]) -> None:
         """Also follows these streams, each after a position; None for all of its messages. Known ones are ignored."""
-        with self._lock:
+        with self._changed:
             new = {stream: at for stream, at in positions.items() if stream not in self._at}
             if not new:
                 return
-            if not self._at:
-                self._thread.start()
             self._at.update(new)
-            # The call names its streams, so the next one names more.
-            if self._call is not None:
-                self._call.cancel()
+            self._call_again()
+            if self._thread.ident is None:
+                self._thread.start()
+
+    def forget(self, streams: Iterable[str]) -> None:
+        """Follows these streams no more. One of the same name that is added later is another stream."""
+        with self._changed:
+            known = [stream for stream in streams if stream in self._at]
+            for stream in known:
+                del self._at[stream]
+            if known:
+                self._call_again()
 
     def stop(self) -> None:
         """Ends following, and waits for the thread. What `arrived` blocks for must have ended before."""
-        with self._lock:
+        with self._changed:
             self._stopped = True
-            if self._call is not None:
-                self._call.cancel()
-        if self._at:
+            self._call_again()
+        if self._thread.ident is not None:
             self._thread.join()
+
+    def _call_again(self) -> None:
+        """Ends the present call: a call names its streams, so others need another call."""
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+        self._changed.notify_all()
 
     def _run(self) -> None:
         try:
@@ -81,7 +95,8 @@ class Following:
 
     def _follow(self) -> None:
         """Makes one call, until it ends."""
-        with self._lock:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._at)
             if self._stopped:
                 return
             names = list(self._at)
@@ -91,7 +106,11 @@ class Following:
         try:
             for response in call:
                 self._retry.reset()
-                self._arrived([found for frame in response.frames for found in self._new(names, frame)])
+                with self._changed:
+                    if self._call is not call:
+                        return
+                    arrived = [found for frame in response.frames for found in self._new(names, frame)]
+                self._arrived(arrived)
         except grpc.RpcError as error:
             if self._stopped or error.code() is grpc.StatusCode.CANCELLED:
                 return

@@ -153,8 +153,11 @@ class RealTimeWorker:
             OSError: The file system failed.
         """
         assert self._processor is not None, "it has begun"
+        assert self._following is not None, "it has begun"
         assert self._is_paused, "the planner closes only while the worker is paused"
         processor, batch = self._processor, self._processor.batch
+        # Before the gateway learns that the checkpoint omits them: it then opens new streams of these names.
+        self._following.forget(ends.forgotten)
         self._deliver(processor.end(ends))
         for name, sink in zip(self._plan.graph.sinks, self._sinks, strict=True):
             if not sink.await_mode(self._timeout_s):
