@@ -154,10 +154,14 @@ def test_a_cookie_ends_after_its_time_and_with_its_token() -> None:
         callers.authenticate(request(late))
 
 
-def test_so_many_browsers_are_signed_in_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_signs_in_a_limited_number_of_browsers_and_signs_out_none_of_another_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(known, "MAX_SIGNED_IN", 2)
     callers = Callers(TokenRegistry(TOKENS))
+    operator = callers.sign_in("operator")
     first, second, third = (callers.sign_in("seer") for _ in range(3))
+    assert callers.authenticate(request(operator)).name == "operator"
     with pytest.raises(Unauthenticated):
         callers.authenticate(request(first))
     for cookie in (second, third):

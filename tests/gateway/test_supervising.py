@@ -17,6 +17,7 @@ from tests.gateway.wire import DEADLINE_S, serve
 from headrace.gateway import Limits
 from headrace.gateway.config import Token
 from headrace.gateway.core import Gateway, deployments, ordering, supervising
+from headrace.gateway.http import server
 from headrace.gateway.identity import TokenRegistry
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceStub
@@ -465,3 +466,24 @@ async def test_a_restart_by_http(rig: Rig) -> None:
         await supervisor.close()
         assert (late, (await gone)[0]) == (504, 503)
         assert (await post(address, RESTART, {"name": "orders"}))[0] == 404
+
+
+async def test_a_restart_by_http_may_take_longer_than_a_request(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 0.05)
+    due = asyncio.Event()
+    drop = server._Connection._drop
+
+    def noted(self: server._Connection, transport: asyncio.Transport) -> None:
+        drop(self, transport)
+        due.set()
+
+    monkeypatch.setattr(server._Connection, "_drop", noted)
+    supervisor = await rig.supervisor().register("orders")
+    async with serve_http(rig.gateway) as address:
+        call = asyncio.create_task(post(address, RESTART, {"name": "orders"}))
+        order = await supervisor.order()
+        due.clear()
+        async with asyncio.timeout(DEADLINE_S):
+            await due.wait()
+        await supervisor.answer(order.id, restarted=pb.RestartedConnector(**RESTARTED))
+        assert (await call)[0] == 200

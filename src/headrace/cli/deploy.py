@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from headrace.connectors_cli.loading import quiet_grpc
 from headrace.contract.logs import FORMAT_VARIABLE, configure_logging
-from headrace.terminal import EXIT_INVALID, Connection, Failure, console, print_action, print_json
+from headrace.terminal import EXIT_INVALID, Connection, Failure, console, print_action, print_json, print_line
 
 if TYPE_CHECKING:
     from headrace.deploy import ApplicationGraph, Deployment, Ending, GatewayProbe, Plan
@@ -65,7 +65,7 @@ def run_deployment(path: Path, connection: Connection, *, dry_run: bool, as_json
 def _log_or_print(deployment: "Deployment") -> Callable[[str], None]:
     """Returns what writes a line to standard error, in the format of the deployment's logs."""
     if not _logs_json(deployment):
-        return lambda line: click.echo(line, err=True)
+        return lambda line: print_line(line, err=True)
     configure_logging("json", logging.INFO)
     return lambda line: log.info("%s", line)
 
@@ -99,7 +99,7 @@ def _supervise(
     supervisor: Supervisor
     with contextlib.ExitStack() as stack:
         if as_json:
-            supervisor = Supervisor(planned, connect, JsonView(click.echo), replan, reach)
+            supervisor = Supervisor(planned, connect, JsonView(print_line), replan, reach)
         elif sys.stdout.isatty():
             supervisor = Supervisor(planned, connect, stack.enter_context(LiveView(console())), replan, reach)
         else:
@@ -130,6 +130,6 @@ def _print_plan(planned: "Plan", graph: "ApplicationGraph | None", notes: list[s
         table.add_row(role.name, role.kind, role.what or "-")
     console().print(table)
     for line in graph.steps if graph is not None else ():
-        click.echo(f"  {line}")
+        print_line(f"  {line}")
     for note in notes:
-        click.echo(f"note: {note}")
+        print_line(f"note: {note}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from headrace.terminal import Connection, connection_options, console, print_action
+from headrace.terminal import Connection, connection_options, console, print_action, print_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -65,7 +65,7 @@ def doctor(ctx: click.Context, /, spark: bool, files: tuple[str, ...], as_json: 
         print_action("doctor", summary, document(findings), error=summary if code else None)
     else:
         console().print(table(findings))
-        click.echo(summary_of(findings))
+        print_line(summary_of(findings))
     ctx.exit(code)
 
 

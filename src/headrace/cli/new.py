@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure, fail_action, print_action
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_INVALID, Failure, fail_action, print_action, print_line
 
 if TYPE_CHECKING:
     from headrace.scaffold import Created
@@ -133,8 +133,8 @@ def _create(ctx: click.Context, as_json: bool, create: "Callable[[], Created]") 
         }
         print_action(command, summary, result)
         return
-    click.echo(summary)
-    click.echo("\nnext:")
+    print_line(summary)
+    print_line("\nnext:")
     for line in created.commands:
-        click.echo(f"  {line}")
-    click.echo("\nREADME.md says how to test and run it")
+        print_line(f"  {line}")
+    print_line("\nREADME.md says how to test and run it")

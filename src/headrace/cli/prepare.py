@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, bytes_text, print_action
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, bytes_text, print_action, print_line
 
 
 @click.command()
@@ -34,7 +34,7 @@ def prepare(ctx: click.Context, if_missing: bool, as_json: bool) -> None:
     # Exit through `finally`, so that no child process outlives this one.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if not as_json:
-        click.echo("running a short job on Spark, which takes about a minute ...", err=True)
+        print_line("running a short job on Spark, which takes about a minute ...", err=True)
     try:
         made = run(if_missing=if_missing)
     except OSError as error:
@@ -47,14 +47,14 @@ def prepare(ctx: click.Context, if_missing: bool, as_json: bool) -> None:
         took_s = None if made.took_s is None else round(made.took_s, 1)
         print_action("prepare", summary, {"archive": str(made.archive), "bytes": made.bytes, "took_s": took_s})
     else:
-        click.echo(summary)
+        print_line(summary)
 
 
 def _report(what: str, detail: list[str], as_json: bool, code: int) -> int:
     """Reports a failure, after the job's output, and returns the exit code."""
     if not as_json:
         for line in detail:
-            click.echo(line, err=True)
+            print_line(line, err=True)
         raise Failure(what, code)
     print_action("prepare", "nothing is prepared", error=what)
     return code

@@ -6,7 +6,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from headrace.terminal import EXIT_INVALID, Connection, Failure, connection_options, fail_action, print_action
+from headrace.terminal import EXIT_INVALID, Connection, Failure, connection_options, fail_action, print_action, print_line
 
 _ANSWERS_LATER_S = 5.0
 """How much longer than the gateway the command waits."""
@@ -73,7 +73,7 @@ def restart(name: str, deployment: Path, timeout: float, as_json: bool, connecti
     if as_json:
         print_action("restart", summary, done)
     else:
-        click.echo(summary)
+        print_line(summary)
 
 
 def _is_given(option: str) -> bool:

@@ -17,7 +17,16 @@ from headrace.cli.run_output import Output, Progress
 from headrace.cli.spark_options import SparkOptions, pairs, require_java, spark_options
 from headrace.contract.logs import FORMAT_VARIABLE, FORMATS, configure_logging, is_verbose
 from headrace.contract.units import UnitError, parse_duration, parse_size
-from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Connection, Failure, connection_options, print_action, print_json
+from headrace.terminal import (
+    EXIT_FAILED,
+    EXIT_INVALID,
+    Connection,
+    Failure,
+    connection_options,
+    print_action,
+    print_json,
+    print_line,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -144,7 +153,7 @@ def run(
         print_json({"pipeline": graph.name, "streams": graph.streams, "sinks": graph.sinks, "steps": steps}, compact=True)
         return
     if dry_run:
-        click.echo(graph.describe())
+        print_line(graph.describe())
         return
     os.environ[FORMAT_VARIABLE] = log_format
     configure_logging(log_format, logging.INFO if is_verbose() else logging.WARNING)

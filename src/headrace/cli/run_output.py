@@ -6,9 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import NoReturn
 
-import click
-
-from headrace.terminal import Failure, print_json
+from headrace.terminal import Failure, print_json, print_line
 
 log = logging.getLogger("headrace.run")
 # The progress is part of the log whatever its level.
@@ -58,7 +56,7 @@ class Output:
             figures = {"acknowledged": now.acknowledged, "rate": round(now.rate), "lag": now.lag}
             log.info("progress", extra={**fields, **figures})
         else:
-            click.echo(
+            print_line(
                 f"{time.strftime('%H:%M:%S')}  micro-batch {now.batch}, {now.batch_ms} ms  "
                 f"{now.acknowledged:,} messages acknowledged, {now.rate:,.0f} a second  lag {now.lag:,}",
                 err=True,
@@ -69,7 +67,7 @@ class Output:
         if self.logs_json:
             log.error("query failed", extra={"pipeline": self.pipeline, "query": query, "exception": text})
         else:
-            click.echo(text, err=True)
+            print_line(text, err=True)
 
     def end(self, failure: str, exit_code: int) -> NoReturn:
         """Ends the command with an error."""

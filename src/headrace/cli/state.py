@@ -11,7 +11,7 @@ import click
 
 from headrace.cli.application import load
 from headrace.cli.spark_options import SparkOptions, require_java, spark_options
-from headrace.terminal import EXIT_INVALID, Failure, console, print_action, print_json
+from headrace.terminal import EXIT_INVALID, Failure, console, print_action, print_json, print_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +55,7 @@ def show(app: str, checkpoint: str | None, as_json: bool, on: SparkOptions) -> N
     if as_json:
         print_json({"batch": batch, "steps": [dataclasses.asdict(size) for size in sizes]})
         return
-    click.echo(f"After micro-batch {batch}:")
+    print_line(f"After micro-batch {batch}:")
     table = Table("step", "keys", box=None, pad_edge=False, header_style="bold")
     for size in sizes:
         table.add_row(size.step, f"{size.keys:,}")
@@ -102,7 +102,7 @@ def export(app: str, step: str | None, checkpoint: str | None, on: SparkOptions)
     with _stored(app, checkpoint, on) as (stored, steps):
         for chosen in [step] if step else steps:
             for key, found in stored.all(_step(steps, chosen)):
-                click.echo(json.dumps({"step": chosen, "key": plain(key), "state": plain(found)}))
+                print_line(json.dumps({"step": chosen, "key": plain(key), "state": plain(found)}))
 
 
 @state.command()
@@ -141,7 +141,7 @@ def rescale(
     if as_json:
         print_action("state rescale", summary, {"checkpoint": into, "parallelism": parallelism, "keys": keys})
     else:
-        click.echo(summary)
+        print_line(summary)
 
 
 def _folder(pipeline: str, checkpoint: str | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from headrace.contract.errors import HeadraceError
-from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, ProgramGroup, console, print_action, print_json
+from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, ProgramGroup, console, print_action, print_json, print_line
 
 if TYPE_CHECKING:
     from headrace.conformance.core.spec import Spec
@@ -136,7 +136,7 @@ def _run(
         wrong = f"failed: {', '.join(failed)}" if failed else None
         print_action(f"conformance {kind}", summary(results), {"checks": document(results)}, error=wrong)
     else:
-        click.echo(summary(results))
+        print_line(summary(results))
     ctx.exit(EXIT_FAILED if failed else 0)
 
 

@@ -8,6 +8,7 @@ import click
 
 from headrace.conformance.rules import link
 from headrace.conformance.runner import AnyCheck, Outcome, Result
+from headrace.terminal import print_line
 
 _WORDS = {
     Outcome.PASSED: ("PASS", "green"),
@@ -23,21 +24,22 @@ def print_result(result: Result) -> None:
     """Prints the line of a check; of one that failed also the rule, the trace and the connector's log."""
     word, colour = _WORDS[result.outcome]
     seconds = "        " if result.outcome is Outcome.SKIPPED else f"{result.seconds:6.1f} s"
-    line = f"{click.style(f'{word:5}', fg=colour)} {result.check.name:{_WIDTH}} {seconds}"
+    line = f" {result.check.name:{_WIDTH}} {seconds}"
     if result.outcome in (Outcome.SKIPPED, Outcome.KNOWN_FAILURE):
         line += f"  {result.detail}"
-    click.echo(line.rstrip())
+    click.secho(f"{word:5}", fg=colour, nl=False)
+    print_line(line.rstrip())
     if not result.outcome.fails_the_run:
         return
-    click.echo(f"      {result.check.fault}")
-    click.echo(f"      {result.detail}")
+    print_line(f"      {result.check.fault}")
+    print_line(f"      {result.detail}")
     for rule in result.check.rules:
-        click.echo(f"      {rule}: {link(rule)}")
+        print_line(f"      {rule}: {link(rule)}")
     for heading, lines in (("the wire", result.trace), ("the connector's standard error", result.log)):
         if lines:
-            click.echo(f"      {heading}:")
+            print_line(f"      {heading}:")
             for text in lines:
-                click.echo(f"        {text}")
+                print_line(f"        {text}")
 
 
 def summary(results: Sequence[Result]) -> str:

@@ -7,7 +7,7 @@ import click
 
 from headrace.connectors_cli.group import ConnectorGroup, connector_command
 from headrace.connectors_cli.loading import configuration
-from headrace.terminal import Failure, as_typed, print_action
+from headrace.terminal import Failure, as_typed, print_action, print_line
 
 if TYPE_CHECKING:
     from headrace.connectors import Connector, Implementation, Parameters
@@ -80,7 +80,7 @@ def _report(as_json: bool, what: str, look: Callable[[], tuple[str, str | None]]
     else:
         of_file = f"{name}, " if name != what else ""
         details = f"{of_file}{found or ''}".removesuffix(", ")
-        click.echo(f"{what} is valid{f': {details}' if details else ''}")
+        print_line(f"{what} is valid{f': {details}' if details else ''}")
 
 
 def _found(what: str, implementation: "Implementation[Any]", parameters: "Parameters") -> str | None:

@@ -10,7 +10,7 @@ import click
 from headrace.connectors_cli.check import check
 from headrace.connectors_cli.loading import implementation_of, named
 from headrace.connectors_cli.run import run
-from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, as_typed, console, print_json
+from headrace.terminal import EXIT_INVALID, Failure, ProgramGroup, as_typed, console, print_json, print_line
 
 if TYPE_CHECKING:
     from headrace.connectors import Catalog, Connector, Parameter
@@ -107,7 +107,7 @@ def schema() -> None:
                 continue
         connectors.append(known)
     for problem in (*left_out, *found.notes):
-        click.echo(f"left out: {problem}", err=True)
+        print_line(f"left out: {problem}", err=True)
     _print_schema(connectors)
 
 
@@ -132,19 +132,19 @@ def _print_list(found: "Catalog") -> None:
         table.add_row(known.name, known.kind, replayable, known.mode or "-", known.origin, known.summary)
     console().print(table)
     if found.unavailable:
-        click.echo()
+        print_line()
         faulty = Table("cannot be used", "origin", "why", **plain)
         for one in found.unavailable:
             faulty.add_row(one.connector, one.origin, one.reason)
         console().print(faulty)
     for note in found.notes:
-        click.echo(f"note: {note}", err=True)
+        print_line(f"note: {note}", err=True)
 
 
 def _print_schema(connectors: "list[Connector]") -> None:
     from headrace.connectors.configuration import connector_schema
 
-    click.echo(json.dumps(connector_schema(connectors), indent=2))
+    print_line(json.dumps(connector_schema(connectors), indent=2))
 
 
 def _listed(known: "Connector") -> dict[str, Any]:
@@ -181,16 +181,16 @@ def _print(known: "Connector", parameters: "tuple[Parameter, ...]") -> None:
 
     from headrace.connectors_cli.options import example_of
 
-    click.echo(f"{known.name} ({known.kind}): {known.summary}")
-    click.echo(f"guarantee: {known.guarantee}")
+    print_line(f"{known.name} ({known.kind}): {known.summary}")
+    print_line(f"guarantee: {known.guarantee}")
     if known.origin != "bundled":
-        click.echo(f"from: {known.origin}")
+        print_line(f"from: {known.origin}")
     for name, value in (known.program or {}).items():
         if value:
-            click.echo(f"{name}: {value if isinstance(value, str) else shlex.join(value)}")
+            print_line(f"{name}: {value if isinstance(value, str) else shlex.join(value)}")
     if known.extra is not None:
-        click.echo(f"needs: pip install '{known.distribution}[{known.extra}]'")
-    click.echo(f"example: {example_of(known, parameters)}\n")
+        print_line(f"needs: pip install '{known.distribution}[{known.extra}]'")
+    print_line(f"example: {example_of(known, parameters)}\n")
     table = Table(
         "parameter", "type", "default", "required", "secret", "description", box=None, pad_edge=False, header_style="bold"
     )

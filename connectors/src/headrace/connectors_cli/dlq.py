@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.connectors_cli.run import format_option, run_connector
-from headrace.terminal import Connection, Failure, ProgramGroup, connection_options, console, print_json
+from headrace.terminal import Connection, Failure, ProgramGroup, connection_options, console, print_json, print_line
 
 if TYPE_CHECKING:
     from headrace.connectors import DeadLetter
@@ -92,11 +92,11 @@ def _print(letters: "list[DeadLetter]", limit: int) -> None:
         table.add_row(*("-" if cell is None else str(cell) for cell in cells), repr(letter.message.value)[:60])
     console().print(table)
     if len(letters) > limit:
-        click.echo(f"... and {len(letters) - limit:,} more")
+        print_line(f"... and {len(letters) - limit:,} more")
     for (sink, reason), count in Counter((letter.sink, letter.reason) for letter in letters).most_common(10):
-        click.echo(f"{count:,} refused by {sink}: {reason}")
+        print_line(f"{count:,} refused by {sink}: {reason}")
     if not letters:
-        click.echo("no dead letters")
+        print_line("no dead letters")
 
 
 def _document(letter: "DeadLetter") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from headrace.connectors_cli.execution import execute
 from headrace.connectors_cli.group import ConnectorGroup, connector_command
 from headrace.connectors_cli.loading import built, configuration
 from headrace.contract.logs import FORMAT_VARIABLE, FORMATS, configure_logging
-from headrace.terminal import EXIT_INVALID, Connection, Failure, as_typed, connection_options
+from headrace.terminal import EXIT_INVALID, Connection, Failure, as_typed, connection_options, print_line
 
 if TYPE_CHECKING:
     from headrace.connectors import Connector, Implementation, Parameters
@@ -82,7 +82,7 @@ def run(
     if config is None:
         if given:
             raise click.UsageError("name a connector, or give a configuration file with -c")
-        click.echo(ctx.get_help())
+        print_line(ctx.get_help())
         return
     configured = configuration(config)
     connector = built(configured.implementation, configured.parameters)

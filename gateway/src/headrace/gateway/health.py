@@ -8,6 +8,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2
 
 from headrace.contract.limits import MAX_NAME_BYTES
+from headrace.gateway.statuses import abort
 
 WATCHES_PER_CONNECTION = 10
 WATCHES = 1_000
@@ -37,11 +38,11 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc]  # it has no type
     ) -> None:
         """Streams the state of a service, as in grpc.health.v1; aborts if the limit of watches is reached."""
         if len(request.service) > MAX_NAME_BYTES:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"a service's name has at most {MAX_NAME_BYTES} bytes")
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, f"a service's name has at most {MAX_NAME_BYTES} bytes")
         connection = context.peer()
         if self._watching[connection] >= WATCHES_PER_CONNECTION or self._watching.total() >= WATCHES:
             text = f"at most {WATCHES_PER_CONNECTION} watches on a connection, and {WATCHES} in all; use Check"
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+            await abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, text)
         self._watching[connection] += 1
         try:
             await super().Watch(request, context)

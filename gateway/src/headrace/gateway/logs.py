@@ -1,14 +1,16 @@
 """Structured logs on standard error: one event per line, with its context as keys."""
 
+import io
 import logging
 import os
 import sys
 from typing import TextIO
 
 import structlog
-from structlog.typing import EventDict, Processor, WrappedLogger
+from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
 from headrace.contract.logs import hide_secrets
+from headrace.contract.printable import printable
 from headrace.contract.repeats import RepeatsFilter
 from headrace.gateway.config import Log
 
@@ -27,7 +29,10 @@ def configure_logging(log: Log, stream: TextIO | None = None) -> None:
     if log.format == "json" or (log.format == "auto" and not terminal):
         render: list[Processor] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     else:
-        render = [structlog.dev.ConsoleRenderer(colors=terminal and "NO_COLOR" not in os.environ)]
+        render = [
+            _printable,
+            structlog.dev.ConsoleRenderer(colors=terminal and "NO_COLOR" not in os.environ, exception_formatter=_traceback),
+        ]
     handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -57,6 +62,17 @@ def _hide_secrets(logger: WrappedLogger, method: str, event: EventDict) -> Event
     fields = dict(event)
     hide_secrets(fields)
     return fields
+
+
+def _printable(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Makes an event printable before it gets its colours: it may quote what a connector has said."""
+    return {printable(name): printable(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
+def _traceback(out: TextIO, exception: ExcInfo) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, exception)
+    out.write(printable(text.getvalue()))
 
 
 def _is_no_departure(record: logging.LogRecord) -> bool:

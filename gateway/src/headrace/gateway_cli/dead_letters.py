@@ -7,7 +7,7 @@ import click
 
 from headrace.contract.limits import MAX_DEAD_LETTERS
 from headrace.gateway_cli.previews import FORMS, content_lines, printable
-from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramCommand, connection_options, print_json
+from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramCommand, connection_options, print_json, print_line
 
 if TYPE_CHECKING:
     from headrace.gateway_status.dead_letters import DeadLetterDocument, DeadLettersDocument
@@ -49,7 +49,7 @@ def dead_letters(sink: str, limit: int, form: str, as_json: bool, connection: Co
     if as_json:
         print_json(document)
     else:
-        click.echo("\n".join(_lines(document, form)))
+        print_line("\n".join(_lines(document, form)))
 
 
 def _lines(document: "DeadLettersDocument", form: str) -> Iterator[str]:

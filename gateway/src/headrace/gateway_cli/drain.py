@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.terminal import EXIT_FAILED, Connection, ProgramCommand, connection_options, fail_action, print_action
+from headrace.terminal import EXIT_FAILED, Connection, ProgramCommand, connection_options, fail_action, print_action, print_line
 
 if TYPE_CHECKING:
     from headrace.protocol.v1.admin_pb2 import DrainResponse
@@ -40,7 +40,7 @@ def drain(timeout: float | None, as_json: bool, connection: Connection) -> None:
             request = DrainRequest(timeout_ms=None if timeout is None else round(timeout * 1000))
             for left in AdminServiceStub(channel).Drain(request, metadata=connection.metadata):
                 if not as_json:
-                    click.echo(_describe(left), err=True)
+                    print_line(_describe(left), err=True)
     except grpc.RpcError as error:
         fail_action("drain", "the gateway is not drained", connection.failure(error), as_json)
     complete = left.done and not (left.sessions or left.sink_sessions)
@@ -53,7 +53,7 @@ def drain(timeout: float | None, as_json: bool, connection: Connection) -> None:
         }
         print_action("drain", summary, result, None if complete else summary)
     else:
-        click.echo(summary)
+        print_line(summary)
     if not complete:
         click.get_current_context().exit(EXIT_FAILED)
 

@@ -2,7 +2,15 @@
 
 import click
 
-from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramCommand, connection_options, fail_action, print_action
+from headrace.terminal import (
+    CALL_TIMEOUT_S,
+    Connection,
+    ProgramCommand,
+    connection_options,
+    fail_action,
+    print_action,
+    print_line,
+)
 
 
 @click.command(cls=ProgramCommand)
@@ -46,4 +54,4 @@ def forget(name: str, force: bool, as_json: bool, connection: Connection) -> Non
     if as_json:
         print_action("forget", summary, {"stream": name, "forgotten": forgotten} if is_stream else {"pipeline": name})
     else:
-        click.echo(summary)
+        print_line(summary)

@@ -10,7 +10,7 @@ import click
 
 from headrace.contract.names import is_name
 from headrace.gateway_cli.reload import reload
-from headrace.terminal import Failure, ProgramGroup
+from headrace.terminal import Failure, ProgramGroup, print_line
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -105,12 +105,12 @@ def gateway(
     try:
         resolved = load_config(config, {key: _absolute(flag) for key, flag in given.items()})
     except ConfigurationError as error:
-        click.echo(str(error), err=True)
+        print_line(str(error), err=True)
         ctx.exit(error.exit_code)
     if print_config:
-        click.echo(redacted_toml(resolved), nl=False)
+        print_line(redacted_toml(resolved).removesuffix("\n"))
     elif check:
-        click.echo(f"{config or 'the configuration'} is valid")
+        print_line(f"{config or 'the configuration'} is valid")
     else:
         overrides = {key: _absolute(flag) for key, flag in given.items()}
         _run(resolved, ready_file, None if config is None else ConfigSource(config, lambda: load_config(config, overrides)))
@@ -170,7 +170,7 @@ def token(name: str) -> None:
     from headrace.gateway import token_digest
 
     secret = f"hr_{secrets.token_urlsafe(32)}"
-    click.echo(f"HEADRACE_TOKEN={secret}", err=True)
+    print_line(f"HEADRACE_TOKEN={secret}", err=True)
     sys.stdout.write(
         f'\n[[tokens]]\nname = "{name}"\nsha256 = "{token_digest(secret)}"\n'
         f'sources = ["{name}/*"]\npipelines = []\nreads = []\nwrites = []\nsinks = []\n'

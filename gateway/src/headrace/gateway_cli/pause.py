@@ -2,7 +2,15 @@
 
 import click
 
-from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramCommand, connection_options, fail_action, print_action
+from headrace.terminal import (
+    CALL_TIMEOUT_S,
+    Connection,
+    ProgramCommand,
+    connection_options,
+    fail_action,
+    print_action,
+    print_line,
+)
 
 _KINDS = click.Choice(["stream", "connector", "pipeline", "sink"])
 
@@ -72,4 +80,4 @@ def _change(command: str, kind: str, name: str, as_json: bool, connection: Conne
     if as_json:
         print_action(command, summary, {"kind": kind, "name": name, "changed": changed})
     else:
-        click.echo(summary)
+        print_line(summary)

@@ -7,7 +7,7 @@ import click
 
 from headrace.contract.limits import MAX_PEEK
 from headrace.gateway_cli.previews import FORMS, preview_lines
-from headrace.terminal import Connection, ProgramCommand, connection_options, print_json
+from headrace.terminal import Connection, ProgramCommand, connection_options, print_json, print_line
 
 if TYPE_CHECKING:
     from headrace.protocol.v1.admin_pb2 import PeekResponse
@@ -50,10 +50,10 @@ def peek(stream: str, limit: int, form: str, as_json: bool, connection: Connecti
                     document = peek_document(sample)
                     if not as_json:
                         for message in document["messages"]:
-                            click.echo("\n".join(preview_lines(message, form)))
+                            print_line("\n".join(preview_lines(message, form)))
                     elif sample.messages:
                         print_json(document, compact=True)
         except grpc.RpcError as error:
             raise connection.failure(error) from None
     if sample is not None and not as_json:
-        click.echo(f"{sample.not_shown:,} messages were not shown", err=True)
+        print_line(f"{sample.not_shown:,} messages were not shown", err=True)

@@ -2,7 +2,15 @@
 
 import click
 
-from headrace.terminal import CALL_TIMEOUT_S, Connection, ProgramCommand, connection_options, fail_action, print_action
+from headrace.terminal import (
+    CALL_TIMEOUT_S,
+    Connection,
+    ProgramCommand,
+    connection_options,
+    fail_action,
+    print_action,
+    print_line,
+)
 
 
 @click.command(cls=ProgramCommand)
@@ -36,4 +44,4 @@ def reload(as_json: bool, connection: Connection) -> None:
     if as_json:
         print_action("gateway reload", summary, {"changes": changes})
     else:
-        click.echo("\n".join([*changes, summary]))
+        print_line("\n".join([*changes, summary]))

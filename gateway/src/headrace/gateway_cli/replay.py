@@ -2,7 +2,7 @@
 
 import click
 
-from headrace.terminal import Connection, ProgramCommand, connection_options, fail_action, print_action
+from headrace.terminal import Connection, ProgramCommand, connection_options, fail_action, print_action, print_line
 
 _ANSWERS_LATER_S = 5.0
 """How much longer than the gateway the command waits."""
@@ -60,4 +60,4 @@ def replay(
         result = {"sink": sink, "source": source, "deployment": answer.deployment, "connector": answer.connector}
         print_action("replay", summary, {**result, "pid": answer.replayed.pid, "seconds": seconds})
     else:
-        click.echo(summary)
+        print_line(summary)

@@ -10,6 +10,7 @@ from typing import Any
 
 from headrace.contract.errors import HeadraceError
 from headrace.contract.log_context import context_fields
+from headrace.contract.printable import printable
 from headrace.contract.repeats import RepeatsFilter, fields_of
 
 FORMAT_VARIABLE = "HEADRACE_LOG_FORMAT"
@@ -77,6 +78,10 @@ class ConsoleFormatter(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the line, and its traceback. Either may quote what another program has said."""
+        return printable(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Returns the line without its traceback."""

@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from headrace.cli.positions.wanted import Wanted
 from headrace.contract.names import covers
-from headrace.terminal import console, print_action, print_json
+from headrace.terminal import console, print_action, print_json, print_line
 
 if TYPE_CHECKING:
     from headrace.engine import Change, StoredPositions
@@ -75,8 +73,8 @@ def print_changes(command: str, summary: str, document: dict[str, Any], as_json:
         table.add_row(change["stream"], str(change["before"]), after, f"{change['again']:,}", f"{change['skipped']:,}")
     console().print(table)
     for note in document["notes"]:
-        click.echo(note)
-    click.echo(summary)
+        print_line(note)
+    print_line(summary)
 
 
 def show_positions(stored: "StoredPositions", streams: Sequence[str], as_json: bool) -> None:
@@ -101,14 +99,14 @@ def show_positions(stored: "StoredPositions", streams: Sequence[str], as_json: b
     if as_json:
         print_json({"batch": batch, "planned": planned, "abandoned_batch": stored.abandoned, "streams": rows})
         return
-    click.echo(f"After micro-batch {batch}, planned at {planned}:")
+    print_line(f"After micro-batch {batch}, planned at {planned}:")
     table = Table("pipeline", "stream", "position", "source", box=None, pad_edge=False, header_style="bold")
     for row in rows:
         position = "beginning" if row["position"] is None else str(row["position"])
         table.add_row(row["pipeline"], row["stream"], position + (", ended" if row["ended"] else ""), row["kind"])
     console().print(table)
     if stored.abandoned is not None:
-        click.echo(f"Micro-batch {stored.abandoned} is planned and not committed.")
+        print_line(f"Micro-batch {stored.abandoned} is planned and not committed.")
 
 
 def show_batches(stored: "StoredPositions", streams: Sequence[str], as_json: bool) -> None:

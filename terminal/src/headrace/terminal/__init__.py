@@ -13,6 +13,7 @@ from headrace.terminal.output import (
     fail_action,
     print_action,
     print_json,
+    print_line,
 )
 from headrace.terminal.program import ProgramCommand, ProgramGroup, as_typed, run_program
 
@@ -34,5 +35,6 @@ __all__ = [
     "fail_action",
     "print_action",
     "print_json",
+    "print_line",
     "run_program",
 ]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from headrace.contract.printable import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -24,10 +26,19 @@ class Failure(click.ClickException):
         super().__init__(message)
         self.exit_code = exit_code  # type: ignore[misc]  # click declares it for the class, and reads it from the instance
 
+    def format_message(self) -> str:
+        """Returns the line. It may quote what a connector has said."""
+        return printable(super().format_message())
+
+
+def print_line(text: str = "", *, err: bool = False) -> None:
+    """Prints a line, or several, on standard output or standard error. It may quote what a connector has said."""
+    click.echo(printable(text), err=err)
+
 
 def print_json(document: Any, *, compact: bool = False) -> None:
     """Prints one JSON document, on one line if `compact` is set or standard output is not a terminal."""
-    click.echo(json.dumps(document, indent=2 if sys.stdout.isatty() and not compact else None))
+    print_line(json.dumps(document, indent=2 if sys.stdout.isatty() and not compact else None))
 
 
 def print_action(command: str, summary: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
@@ -45,10 +56,10 @@ def fail_action(command: str, summary: str, failure: Failure, as_json: bool) -> 
 
 def console() -> "Console":
     """Creates a console on standard output, with colours on a terminal unless NO_COLOR is set, and ASCII lines without UTF-8."""
-    from rich.console import Console
+    from headrace.terminal.printable_console import PrintableConsole
 
     terminal = sys.stdout.isatty()
-    return Console(highlight=False, width=None if terminal or "COLUMNS" in os.environ else _WIDTH_OF_A_PIPE)
+    return PrintableConsole(highlight=False, width=None if terminal or "COLUMNS" in os.environ else _WIDTH_OF_A_PIPE)
 
 
 def bytes_text(count: int) -> str:

@@ -14,6 +14,7 @@ from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from headrace.contract.printable import printable
 from headrace.engine.spark._daemon import QUIET
 from headrace.engine.spark._submission import spark_home
 
@@ -86,4 +87,4 @@ def _pass_on(printed: IO[bytes]) -> None:
     with printed:
         for line in printed:
             if _is_passed_on.is_set() and not line.startswith(_STARTUP):
-                print(line.decode(errors="replace"), end="", file=sys.stderr, flush=True)
+                print(printable(line.decode(errors="replace")), end="", file=sys.stderr, flush=True)

@@ -15,8 +15,8 @@ from headrace.gateway.identity import Identity, TokenRegistry, Unauthenticated
 COOKIE = "headrace_session"
 SIGNED_IN_S = 12 * 3600
 """How long a browser stays signed in, in seconds."""
-MAX_SIGNED_IN = 1_000
-"""How many browsers are signed in at most; the one that signed in first is signed out for another."""
+MAX_SIGNED_IN = 100
+"""How many browsers are signed in at most with one token; the first of them is signed out for another one with that token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,9 @@ class Callers:
         if identity is None:
             raise Unauthenticated("this gateway does not know this token; check that it was copied whole")
         self._drop_invalid()
-        while len(self._signed_in) >= MAX_SIGNED_IN:
-            del self._signed_in[next(iter(self._signed_in))]
+        own = [key for key, found in self._signed_in.items() if found.identity.digest == identity.digest]
+        for key in own[: len(own) - MAX_SIGNED_IN + 1]:
+            del self._signed_in[key]
         key = secrets.token_urlsafe(32)
         self._signed_in[key] = _SignedIn(identity, self._clock() + SIGNED_IN_S)
         return key

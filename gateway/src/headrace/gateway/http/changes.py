@@ -149,12 +149,14 @@ class Change:
         request: The model of the body.
         answer: The type of the answer.
         make: Makes the change, and returns the answer.
+        takes_long: Whether it waits for others, as long as the request permits.
     """
 
     summary: str
     request: type[Request]
     answer: Any
     make: Callable[[Gateway, Caller, Any], Awaitable[Mapping[str, Any]]]
+    takes_long: bool = False
 
 
 async def _forget_pipeline(gateway: Gateway, caller: Caller, request: ForgetPipelineRequest) -> ForgottenDocument:
@@ -228,9 +230,15 @@ def _resuming(kind: PartKind) -> Change:
 CHANGES_MADE: Mapping[str, Change] = {
     **{f"{_API}/{kind}s/pause": _pausing(kind) for kind in PartKind},
     **{f"{_API}/{kind}s/resume": _resuming(kind) for kind in PartKind},
-    RESTART: Change("Restarts a connector of a deployment, and waits for it.", RestartRequest, RestartDocument, _restart),
+    RESTART: Change(
+        "Restarts a connector of a deployment, and waits for it.", RestartRequest, RestartDocument, _restart, takes_long=True
+    ),
     REPLAY: Change(
-        "Replays the dead letters of a sink, and waits until all are acknowledged.", ReplayRequest, ReplayDocument, _replay
+        "Replays the dead letters of a sink, and waits until all are acknowledged.",
+        ReplayRequest,
+        ReplayDocument,
+        _replay,
+        takes_long=True,
     ),
     f"{_API}/gateway/drain": Change("Begins to drain, and says what is left.", DrainRequest, DrainDocument, _drain),
     f"{_API}/gateway/reload": Change("Reads the configuration again.", ReloadRequest, ReloadDocument, _reload),
@@ -249,6 +257,7 @@ def change_routes(gateway: Gateway, callers: Callers) -> list[Route]:
         async def make(caller: Caller, body: Request) -> Response:
             return JSONResponse(await change.make(gateway, caller, body))
 
-        return Route(path, guarded_change(path, change.request, make, callers), methods=["POST"])
+        endpoint = guarded_change(path, change.request, make, callers, takes_long=change.takes_long)
+        return Route(path, endpoint, methods=["POST"])
 
     return [route(path, change) for path, change in CHANGES_MADE.items()]

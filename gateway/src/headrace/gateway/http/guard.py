@@ -7,7 +7,6 @@ in the name of whoever looks at that page.
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import grpc
 from pydantic import BaseModel, ValidationError
@@ -16,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.gateway.config import is_loopback
 from headrace.gateway.core import ProtocolError
 from headrace.gateway.core.control import Caller
 from headrace.gateway.http.callers import Callers
+from headrace.gateway.http.origins import host_of, is_own_name, is_same_origin
 from headrace.gateway.identity import Identity, Unauthenticated
 from headrace.gateway.refusals import log_refusal
 from headrace.gateway.rules import CHANGES, PATHS
@@ -69,7 +68,12 @@ def guarded(path: str, endpoint: Endpoint, callers: Callers) -> Endpoint:
 
 
 def guarded_change(
-    path: str, body: type[_Body], change: Callable[[Caller, _Body], Awaitable[Response]], callers: Callers
+    path: str,
+    body: type[_Body],
+    change: Callable[[Caller, _Body], Awaitable[Response]],
+    callers: Callers,
+    *,
+    takes_long: bool = False,
 ) -> Endpoint:
     """Returns an endpoint that makes a change for callers with the rights that its path needs, according to `rules.CHANGES`.
 
@@ -80,6 +84,7 @@ def guarded_change(
         body: The model of the body.
         change: Makes the change, and returns the answer; the errors of the protocol that it raises become problems.
         callers: Who may call.
+        takes_long: Whether the change limits its time itself, so that the server's limit on a request does not apply to it.
     """
     needed = CHANGES[path]
 
@@ -92,10 +97,13 @@ def guarded_change(
         wanted = await read_body(request, body)
         if isinstance(wanted, Response):
             return wanted
+        request.state.takes_long = takes_long
         try:
             return await change(caller_of(request, found), wanted)
         except ProtocolError as error:
             return refusal_of(error)
+        finally:
+            request.state.takes_long = False
 
     return guard
 
@@ -147,7 +155,7 @@ def refuse_cross_site(request: Request, path: str, *, needs_proof: bool = False)
     if site is not None:
         allowed = site == "same-origin" or (site == "none" and not needs_proof)
     elif origin is not None:
-        allowed = urlsplit(origin).netloc == request.headers.get("host")
+        allowed = is_same_origin(origin, request.headers.getlist("host"))
     else:
         allowed = not needs_proof
     if allowed:
@@ -215,7 +223,15 @@ class Bounds:
         if not size.isdecimal() or len(size) > len(str(MAX_BODY_BYTES)) or int(size) > allowed:
             text = f"a body has at most {MAX_BODY_BYTES} bytes" if allowed else "a request here has no body"
             return problem(413, text, connection="close")
-        host = request.url.hostname or ""
-        if self._loopback and not is_loopback(host):
-            return problem(421, f"this server is for this machine: ask for 127.0.0.1 or localhost, not for {host!r}")
+        return self._refusal_of_host(request.headers.getlist("host"))
+
+    def _refusal_of_host(self, hosts: list[str]) -> Response | None:
+        """Returns the refusal of a request for another server. One without Host, as HTTP/1.0 allows, comes from no browser."""
+        if not hosts:
+            return None
+        host = host_of(hosts)
+        if host is None:
+            return problem(400, f"the header Host is not a name or address with or without a port: {hosts[0][:200]!r}")
+        if self._loopback and not is_own_name(host):
+            return problem(421, f"this server is for this machine: ask for 127.0.0.1 or localhost, not for {host[:200]!r}")
         return None

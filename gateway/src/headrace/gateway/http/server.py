@@ -48,8 +48,8 @@ class _Connection(H11Protocol):
         self._deadline = self.loop.call_later(REQUEST_TIMEOUT_S, self._drop, transport)
 
     def _drop(self, transport: asyncio.Transport) -> None:
-        # A stream of events has no end, and limits by itself how slow its client may be.
-        if self.is_stream:
+        # A stream of events has no end, and limits how slow its client may be. A change that takes long limits its own time.
+        if self.is_stream or self._takes_long:
             self._set_deadline(transport)
         else:
             transport.abort()
@@ -58,6 +58,11 @@ class _Connection(H11Protocol):
     def is_stream(self) -> bool:
         """Whether its response goes on until one side ends it."""
         return self.scope is not None and bool(self.scope["state"].get("is_stream"))
+
+    @property
+    def _takes_long(self) -> bool:
+        """Whether its request is whole, and the answer may come as late as the request permits."""
+        return self.scope is not None and bool(self.scope["state"].get("takes_long"))
 
 
 class _Server(uvicorn.Server):

@@ -33,6 +33,7 @@ from headrace.gateway.identity import identity_of
 from headrace.gateway.observer import Observer
 from headrace.gateway.services.calls import end_call, write_in_time
 from headrace.gateway.services.supervise import supervise
+from headrace.gateway.statuses import abort
 from headrace.protocol.v1 import admin_pb2 as pb
 from headrace.protocol.v1.admin_pb2_grpc import AdminServiceServicer
 
@@ -61,11 +62,11 @@ class AdminService(AdminServiceServicer):
         await _reading(context)
         if request.limit > MAX_BATCHES:
             text = f"limit {request.limit}: the gateway keeps {MAX_BATCHES} micro-batches of each pipeline"
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, text)
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, text)
         pipeline = self._gateway.pipelines.get(request.pipeline)
         if pipeline is None:
             known = ", ".join(sorted(self._gateway.pipelines)) or "none"
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no pipeline {request.pipeline[:80]!r}; known: {known}")
+            await abort(context, grpc.StatusCode.NOT_FOUND, f"no pipeline {request.pipeline[:80]!r}; known: {known}")
         return list_batches(pipeline, request.limit or MAX_BATCHES)
 
     async def LocateMessage(
@@ -77,12 +78,12 @@ class AdminService(AdminServiceServicer):
         await _reading(context)
         epoch = request.epoch if request.HasField("epoch") else None
         if max(request.sequence, request.epoch) > MAX_SEQUENCE:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the largest sequence and the largest epoch are 2^63 - 1")
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "the largest sequence and the largest epoch are 2^63 - 1")
         observed = await self._observer.current()
         stream = self._gateway.streams.get(request.stream)
         if stream is None:
             text = f"no stream {request.stream[:80]!r}; headrace status lists those that there are"
-            await context.abort(grpc.StatusCode.NOT_FOUND, text)
+            await abort(context, grpc.StatusCode.NOT_FOUND, text)
         return locate(self._gateway, stream, request.sequence, epoch, observed.status.problems)
 
     async def ForgetPipeline(
@@ -263,7 +264,7 @@ async def _reading(context: "grpc.aio.ServicerContext[Any, Any]") -> None:
     identity = identity_of(context)
     if not identity.may_administer():
         text = f"the token of {identity.name!r} does not allow this; set admin = true for it"
-        await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
+        await abort(context, grpc.StatusCode.PERMISSION_DENIED, text)
 
 
 async def _controlling(context: "grpc.aio.ServicerContext[Any, Any]") -> Caller:
@@ -271,5 +272,5 @@ async def _controlling(context: "grpc.aio.ServicerContext[Any, Any]") -> Caller:
     identity = identity_of(context)
     if not identity.may_control():
         text = f"the token of {identity.name!r} does not allow this; set control = true for it"
-        await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
+        await abort(context, grpc.StatusCode.PERMISSION_DENIED, text)
     return Caller(identity.name, context.peer())

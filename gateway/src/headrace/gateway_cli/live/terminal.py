@@ -12,8 +12,9 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Self
 
-from rich.console import Console
 from rich.text import Text
+
+from headrace.terminal.printable_console import PrintableConsole
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 _LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -155,7 +156,7 @@ def _read(descriptor: int) -> bytes:
 def _rendered(line: Text, width: int) -> str:
     """Returns a line with the codes of its styles, as the environment permits them (NO_COLOR, TERM)."""
     out = io.StringIO()
-    console = Console(file=out, force_terminal=True, width=width, highlight=False, legacy_windows=False, soft_wrap=True)
+    console = PrintableConsole(file=out, force_terminal=True, width=width, highlight=False, legacy_windows=False, soft_wrap=True)
     console.print(line, end="", no_wrap=True, overflow="crop", crop=True)
     return out.getvalue()
 

@@ -11,7 +11,7 @@ import click
 
 from headrace.cli.spark_options import verbose_option
 from headrace.laboratory.commands.work_folder import end_at_sigterm, say
-from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, console
+from headrace.terminal import EXIT_ENVIRONMENT, EXIT_FAILED, Failure, console, print_line
 
 CORE_PARTS = ("throughput", "latency", "stalled", "sessions", "curves")
 SINK_PARTS = ("throughput", "latency", "recovery")
@@ -304,7 +304,7 @@ def _report(title: str, run: Any, parts: tuple[str, ...], quick: bool, as_json: 
     with own_temporary_folder("bench"):
         figures, conditions = run(parts, quick, say)
     if as_json:
-        click.echo(json.dumps(document(figures, conditions), indent=2))
+        print_line(json.dumps(document(figures, conditions), indent=2))
     else:
         console().print(table(title, figures))
         console().print(f"conditions: {json.dumps(conditions)}")

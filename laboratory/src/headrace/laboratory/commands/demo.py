@@ -8,7 +8,7 @@ import click
 
 from headrace.cli.spark_options import verbose_option
 from headrace.laboratory.commands.work_folder import end_at_sigterm, report_stuck, work_folder
-from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, console, print_action
+from headrace.terminal import EXIT_FAILED, EXIT_INVALID, Failure, console, print_action, print_line
 
 if TYPE_CHECKING:
     from headrace.laboratory.demo.run import Run
@@ -62,7 +62,7 @@ def demo(ctx: click.Context, chaos: bool, seed: int | None, keep: Path | None, a
         run = FlightsRun(folder, view, pace=pace, plan=plan, seed=seed)
         if chaos and not as_json:
             paced = f"micro-batches have at most {pace.max_messages:,} messages, so that the stream outlasts the kills"
-            click.echo(f"Seed {seed} determines the kills; {paced}.")
+            print_line(f"Seed {seed} determines the kills; {paced}.")
         try:
             ok = _carry_out(run, "demo", as_json)
         except DemoError as error:
@@ -155,4 +155,4 @@ def _speed_up_next_start() -> None:
     from headrace.preparation import prepare_in_background
 
     if prepare_in_background():
-        click.echo("In the background, `headrace prepare` now archives Spark's classes: the next start takes half the time.")
+        print_line("In the background, `headrace prepare` now archives Spark's classes: the next start takes half the time.")

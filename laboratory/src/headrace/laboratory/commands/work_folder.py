@@ -10,11 +10,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-import click
-
 from headrace.contract.logs import is_verbose
 from headrace.processes import scratch_folder
-from headrace.terminal import EXIT_INVALID, Failure, print_action
+from headrace.terminal import EXIT_INVALID, Failure, print_action, print_line
 
 if TYPE_CHECKING:
     from headrace.laboratory.errors import DemoError
@@ -100,7 +98,7 @@ def report_stuck(error: "DemoError", command: str, as_json: bool) -> int:
     """
     if not as_json:
         for line in error.log:
-            click.echo(f"  {line}", err=True)
+            print_line(f"  {line}", err=True)
         raise Failure(str(error), error.exit_code) from None
     print_action(command, "the run did not finish", {"log": error.log}, str(error))
     return error.exit_code
